@@ -1,0 +1,1 @@
+"""Capture: what happened in the pipeline, as events, without the pipeline noticing."""

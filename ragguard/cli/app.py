@@ -1,0 +1,58 @@
+"""Puts the commands together. A command is a function in the file of its name; the file is imported on call."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+import typer
+import typer.core
+import typer.main
+
+from ragguard._version import __version__
+
+# Command → (module, one line of help). Kept here so that `ragguard --help` imports no engine.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "metrics": ("ragguard.cli.metrics", "Print every metric: range, direction, unit, what it needs, its paper."),
+}
+
+
+class LazyGroup(typer.core.TyperGroup):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, from its module's function `run`."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, summary = COMMANDS[cmd_name]
+        single = typer.Typer(add_completion=False)
+        single.command(name=cmd_name, short_help=summary)(import_module(module).run)
+        return typer.main.get_command(single)
+
+    def format_commands(self, ctx: click.Context, formatter: Any) -> None:
+        """The help's list, from the table alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+app = typer.Typer(cls=LazyGroup, add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ragguard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and leave."
+    ),
+) -> None:
+    """Tells what each retrieval did for the model that reads it."""

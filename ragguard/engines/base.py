@@ -1,0 +1,207 @@
+"""The seam on which everything hangs: two verbs put to a language model.
+
+`sample` asks for answers with their token log-probabilities; `label_probs` asks how probable
+each of some labels is as the next words. An engine answers both, in batches, and says what it
+is. A layer (cache, retry, …) wraps an engine and is an engine. This file knows no HTTP, no
+model and no probe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, overload, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragguard.errors import InvalidInput
+from ragguard.records import Usage
+
+Role = Literal["system", "user", "assistant"]
+LabelMode = Literal["first_token", "sequence"]
+HowAnswered = Literal["first_token", "sequence", "sampled"]
+
+
+class Message(NamedTuple):
+    """One turn of a conversation."""
+
+    role: Role
+    content: str
+
+
+class Span(NamedTuple):
+    """A stretch of a message that may be shortened when the prompt does not fit."""
+
+    message: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A conversation that ends where the model is to go on. Hashable: equal prompts are asked once."""
+
+    messages: tuple[Message, ...]
+    cuttable: tuple[Span, ...] = ()
+    """What may be cut, first to go first; empty: an over-long prompt is an error."""
+
+    def without_cuts(self) -> Prompt:
+        """The same prompt, refusing to be shortened."""
+        return Prompt(self.messages)
+
+
+PromptLike: TypeAlias = str | Prompt | Sequence[Message] | Sequence[Mapping[str, str]]
+
+
+def as_prompt(value: PromptLike) -> Prompt:
+    """A plain string is one user message; a list of role/content mappings is a conversation."""
+    if isinstance(value, Prompt):
+        return value
+    if isinstance(value, str):
+        return Prompt((Message("user", value),))
+    try:
+        messages = tuple(
+            Message(*turn) if isinstance(turn, tuple) else Message(_role(turn["role"]), turn["content"])
+            for turn in value
+        )
+    except (TypeError, KeyError) as error:
+        raise InvalidInput("prompt", value, "a string, or messages with `role` and `content`") from error
+    if not messages or not all(isinstance(message.content, str) for message in messages):
+        raise InvalidInput("prompt", value, "at least one message, each with text as its content")
+    return Prompt(messages)
+
+
+def _role(value: str) -> Role:
+    if value not in ("system", "user", "assistant"):
+        raise InvalidInput("role", value, "system, user or assistant")
+    return value  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sampled answer."""
+
+    text: str
+    logprobs: tuple[float, ...]
+    """Of each sampled token under the model itself (temperature 1); empty where the server shows none."""
+    finished: bool = True
+    """False when it was cut at `max_tokens`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples(Sequence[list[Sample]]):
+    """One list of answers for each prompt, in the order of the prompts."""
+
+    answers: list[list[Sample]]
+    usage: Usage = field(default_factory=Usage)
+    truncated: dict[int, int] = field(default_factory=dict)
+    """Prompt index → tokens that were cut from it to make it fit."""
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def __iter__(self) -> Iterator[list[Sample]]:
+        return iter(self.answers)
+
+    @overload
+    def __getitem__(self, index: int) -> list[Sample]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[list[Sample]]: ...
+    def __getitem__(self, index: int | slice) -> list[Sample] | list[list[Sample]]:
+        return self.answers[index]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelProbs:
+    """How probable each label is as the next words of each prompt; an array to NumPy."""
+
+    p: NDArray[np.float64]
+    """(prompts, labels), the model's own probabilities, not renormalised over the labels."""
+    exact: bool = True
+    """False when some value is a bound or an estimate: see `bound` and `stderr`."""
+    mode: HowAnswered = "first_token"
+    usage: Usage = field(default_factory=Usage)
+    bound: NDArray[np.bool_] | None = None
+    """True where the label was outside what the server shows: p is then an upper bound."""
+    stderr: NDArray[np.float64] | None = None
+    """The standard error of p, where it was estimated by sampling."""
+    truncated: dict[int, int] = field(default_factory=dict)
+    """Prompt index → tokens that were cut from it to make it fit."""
+
+    @property
+    def mass(self) -> NDArray[np.float64]:
+        """What all labels of a prompt have together; a judge that chats instead has little."""
+        return np.asarray(self.p.sum(axis=-1), dtype=np.float64)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.p, dtype=dtype, copy=True if copy is None else copy)
+
+    def __len__(self) -> int:
+        return len(self.p)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """What an engine is and can do, found out once."""
+
+    model: str
+    kind: str
+    """`nano`, `vllm`, `openai`, `hf`, `vllm-inprocess`."""
+    fingerprint: str
+    """Model and mode (and revision where known): equal fingerprints give equal numbers."""
+    mode: LabelMode = "first_token"
+    """What `label_probs` uses unless told; `sequence` where labels' first tokens collide."""
+    prompts: str = "default"
+    """The prompt set the model wants."""
+    context: int | None = None
+    """The longest prompt plus answer, in tokens."""
+    capabilities: frozenset[str] = frozenset()
+    """Of: exact_labels, sequence, sample_logprobs, batch, n_samples, priority, seed, top_logprobs."""
+    location: str = ""
+    """Where it is, without credentials."""
+    notes: tuple[str, ...] = ()
+    """In words: what was fallen back to, and what to change to get more."""
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Something that gives probabilities.
+
+    `deadline` is an instant of `time.monotonic()`; past it the call raises `EngineTimeout`.
+    Lower `priority` goes first. With a `seed`, what a prompt yields depends on the seed and
+    the prompt alone, never on what else is in the call.
+    """
+
+    async def sample(
+        self,
+        prompts: Sequence[PromptLike],
+        n: int = 10,
+        max_tokens: int = 64,
+        temperature: float = 1.0,
+        seed: int | None = None,
+        *,
+        deadline: float | None = None,
+        priority: int = 0,
+    ) -> Samples:
+        """`n` answers to each prompt."""
+        ...
+
+    async def label_probs(
+        self,
+        prompts: Sequence[PromptLike],
+        labels: Sequence[str],
+        mode: LabelMode | None = None,
+        deadline: float | None = None,
+        priority: int = 0,
+    ) -> LabelProbs:
+        """The probability of each label as what follows each prompt."""
+        ...
+
+    async def info(self) -> EngineInfo:
+        """What this engine is; asks the server the first time."""
+        ...
+
+    async def aclose(self) -> None:
+        """Gives back connections, threads and memory. Safe to call twice."""
+        ...

@@ -1,0 +1,179 @@
+"""Prompt sets: what a model is told for each task, as data with a name and a version.
+
+A set is a TOML file with one table a task. It lives on the engines' floor since an engine says
+which set it wants and nano is trained on its own. Rendering is one pass over the template, so
+that nothing inside a passage is ever read as a placeholder, and whatever comes from outside is
+neutralised first: no passage can close its own frame or speak a chat template's tokens.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal, get_args
+
+from ragguard.engines.base import Message, Prompt, Role, Span
+from ragguard.errors import InvalidInput, UnknownName
+
+Task = Literal[
+    "abstention",
+    "answer",
+    "answer_closed",
+    "relevance",
+    "relevance_with_references",
+    "answerability",
+    "grade",
+    "entailment",
+    "sub_questions",
+    "response_grade",
+    "condense",
+]
+TASKS: tuple[str, ...] = get_args(Task)
+
+_SETS = {
+    "default": files("ragguard.engines") / "prompt_sets" / "default.toml",
+    "nano": files("ragguard.engines") / "nano" / "prompts.toml",
+}
+_SLOT = re.compile(r"\{(\w+)\}")
+# Tokens by which chat templates frame turns, and the frames of our own templates.
+_FRAMES = re.compile(
+    r"<(?=\||/?(?:s|bos|eos|pad|unk|im_start|im_end|start_of_turn|end_of_turn|think|document|query|answer|question|references?)\b)"
+    r"|(?<=\|)>|\[(?=/?(?:INST|SYS|TOOL))|<(?=<SYS|</SYS)|(?<=</SYS>)>|<(?=｜)|(?<=｜)>",
+    re.IGNORECASE,
+)
+_OPENERS = str.maketrans({"<": "‹", ">": "›", "[": "⟦"})
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+
+
+def neutralise(text: str) -> str:
+    """`text` without control and direction characters, and unable to open or close a frame."""
+    return _FRAMES.sub(lambda match: match.group().translate(_OPENERS), _CONTROL.sub("", text))
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One task of a prompt set."""
+
+    user: str
+    system: str = ""
+    passage: str = "{text}"
+    """How one passage stands in `{passages}`; knows `{number}` and `{text}`."""
+    separator: str = "\n"
+    labels: tuple[str, ...] = ()
+    max_tokens: int = 48
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSet:
+    """All templates of one set."""
+
+    name: str
+    version: str
+    templates: Mapping[str, Template]
+
+    @property
+    def identity(self) -> str:
+        """What a score records, such as `default/1`."""
+        return f"{self.name}/{self.version}"
+
+    def template(self, task: Task) -> Template:
+        """The template of a task, or an error that names the tasks this set has."""
+        try:
+            return self.templates[task]
+        except KeyError:
+            raise UnknownName(
+                f"task of prompt set {self.identity}", task, ", ".join(sorted(self.templates))
+            ) from None
+
+    def labels(self, task: Task) -> tuple[str, ...]:
+        """The labels among which this task is answered."""
+        return self.template(task).labels
+
+    def render(self, task: Task, passages: Sequence[str] = (), **slots: str) -> Prompt:
+        """The prompt of a task. Passages may be cut when it does not fit: the last one first."""
+        template = self.template(task)
+        messages, spans = [], []
+        turns: tuple[tuple[Role, str], ...] = (("system", template.system), ("user", template.user))
+        for role, text in turns:
+            if text:
+                content, cuts = _fill(text, template, passages, slots)
+                spans += [Span(len(messages), start, end) for start, end in cuts]
+                messages.append(Message(role, content))
+        return Prompt(tuple(messages), tuple(reversed(spans)))
+
+
+def _fill(
+    text: str, template: Template, passages: Sequence[str], slots: Mapping[str, str]
+) -> tuple[str, list[tuple[int, int]]]:
+    pieces: list[str] = []
+    cuts: list[tuple[int, int]] = []
+    at = done = 0
+
+    def put(piece: str) -> None:
+        nonlocal at
+        pieces.append(piece)
+        at += len(piece)
+
+    for slot in _SLOT.finditer(text):
+        put(text[done : slot.start()])
+        done = slot.end()
+        name = slot.group(1)
+        if name != "passages":
+            if name not in slots:
+                raise InvalidInput("slots", sorted(slots), f"a value for {{{name}}}")
+            put(neutralise(slots[name]))
+            continue
+        for number, passage in enumerate(passages, 1):
+            if number > 1:
+                put(template.separator)
+            before, _, after = template.passage.partition("{text}")
+            put(before.replace("{number}", str(number)))
+            start = at
+            put(neutralise(passage))
+            cuts.append((start, at))
+            put(after)
+    put(text[done:])
+    return "".join(pieces), cuts
+
+
+def parse_prompts(text: str, origin: str = "prompts") -> PromptSet:
+    """A prompt set from TOML text."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(origin, text[:40], f"TOML; {error}") from error
+    name, version = data.pop("name", None), data.pop("version", None)
+    if not isinstance(name, str) or not isinstance(version, str):
+        raise InvalidInput(origin, (name, version), "`name` and `version` as strings at the top")
+    templates = {}
+    for task, table in data.items():
+        if task not in TASKS:
+            raise UnknownName(f"{origin}: task", task, ", ".join(TASKS))
+        table = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+        try:
+            templates[task] = Template(**table)
+        except TypeError as error:
+            raise InvalidInput(f"{origin}: [{task}]", sorted(table), "the fields of Template") from error
+    return PromptSet(name, version, templates)
+
+
+@cache
+def _shipped(name: str) -> PromptSet:
+    return parse_prompts(_SETS[name].read_text(encoding="utf-8"), name)
+
+
+def load_prompts(source: str | Path | PromptSet) -> PromptSet:
+    """`default`, `nano`, a path to a TOML file, or a set that is already one."""
+    if isinstance(source, PromptSet):
+        return source
+    if isinstance(source, str) and source in _SETS:
+        return _shipped(source)
+    path = Path(source)
+    if not path.is_file():
+        raise UnknownName("prompts", str(source), f"{', '.join(_SETS)}, or a path to a TOML file")
+    return parse_prompts(path.read_text(encoding="utf-8"), str(path))

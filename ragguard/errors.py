@@ -1,0 +1,144 @@
+"""Every error ragguard raises, as one tree.
+
+    RagguardError
+    ├── InvalidInput (ValueError)        an argument that cannot be right; names it, its value, what is allowed
+    │   ├── UnknownName                  a metric, engine scheme, scorer or prompt set that does not exist
+    │   └── RunFormatError               a line of a run file that cannot be read; carries its number
+    ├── MissingDependency (ImportError)  an optional package is needed; says how to install it
+    ├── EngineError                      the engine could not answer
+    │   ├── EngineUnreachable            nothing answers at that address, or it went away     (worth repeating)
+    │   ├── EngineOverloaded             it answered 429 or 503; may carry `retry_after`      (worth repeating)
+    │   ├── EngineTimeout                the deadline passed
+    │   ├── EngineRejected               it refused the request: unknown model, bad key, bad parameter
+    │   ├── PromptTooLong                the prompt does not fit; carries the limit
+    │   ├── EngineProtocolError          it answered something that cannot be what it should be
+    │   ├── CircuitOpen                  not asked, since it failed too often just now
+    │   └── BudgetExceeded               not asked, since that would overspend
+    ├── ScoringError                     a score cannot be given (label mass too low, cap reached, no reference …)
+    │   ├── LowLabelMass
+    │   └── CapExceeded
+    ├── StoreError                       the store cannot be opened, read or written
+    │   └── SchemaMismatch               made by another version
+    ├── CalibrationError                 too few examples, or a calibration made with another engine
+    └── Closed                           used after close()
+
+A message says what was tried, what happened, and what to do about it. Foreign exceptions are
+translated at the edge where they appear, with `raise … from`.
+"""
+
+from __future__ import annotations
+
+
+class RagguardError(Exception):
+    """The root of all errors raised by ragguard."""
+
+
+class InvalidInput(RagguardError, ValueError):
+    """An argument that cannot be right."""
+
+    def __init__(self, argument: str, value: object, allowed: str) -> None:
+        self.argument, self.value, self.allowed = argument, value, allowed
+        super().__init__(f"{argument}: got {_brief(value)}; allowed: {allowed}")
+
+
+class UnknownName(InvalidInput):
+    """A name that is not in the list of names."""
+
+
+class RunFormatError(InvalidInput):
+    """A line of a run file that cannot be read."""
+
+    def __init__(self, line: int, argument: str, value: object, allowed: str) -> None:
+        self.line = line
+        super().__init__(f"line {line}, {argument}", value, allowed)
+
+
+class MissingDependency(RagguardError, ImportError):
+    """An optional package is needed for what was asked."""
+
+    def __init__(self, package: str, purpose: str, extra: str) -> None:
+        self.package, self.extra = package, extra
+        super().__init__(f"{purpose} needs {package}: pip install 'ragguard[{extra}]'")
+
+
+class EngineError(RagguardError):
+    """The engine could not answer."""
+
+    retryable = False
+
+
+class EngineUnreachable(EngineError):
+    """Nothing answers at that address, or the connection broke."""
+
+    retryable = True
+
+
+class EngineOverloaded(EngineError):
+    """The server is there, but busy or failing for the moment."""
+
+    retryable = True
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        self.retry_after = retry_after
+        super().__init__(message)
+
+
+class EngineTimeout(EngineError):
+    """The deadline passed before the answer came."""
+
+
+class EngineRejected(EngineError):
+    """The server understood and refused: repeating will not help."""
+
+
+class PromptTooLong(EngineError):
+    """A prompt does not fit the model's context."""
+
+    def __init__(self, message: str, *, limit: int | None = None, tokens: int | None = None) -> None:
+        self.limit, self.tokens = limit, tokens
+        super().__init__(message)
+
+
+class EngineProtocolError(EngineError):
+    """The answer is not what the protocol says: broken JSON, missing fields, a NaN."""
+
+
+class CircuitOpen(EngineError):
+    """The engine failed too often just now; it is asked again after a pause."""
+
+
+class BudgetExceeded(EngineError):
+    """The request would spend more than was allowed."""
+
+
+class ScoringError(RagguardError):
+    """A score cannot be given."""
+
+
+class LowLabelMass(ScoringError):
+    """The judge puts most of its probability on something that is no label."""
+
+
+class CapExceeded(ScoringError):
+    """A cap on cost was reached: what lies over it was not judged."""
+
+
+class StoreError(RagguardError):
+    """The store cannot be opened, read or written."""
+
+
+class SchemaMismatch(StoreError):
+    """The store was made by a version of ragguard that this one cannot read."""
+
+
+class CalibrationError(RagguardError):
+    """A calibration that cannot be made or must not be used."""
+
+
+class Closed(RagguardError):
+    """Something was used after it was closed."""
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."

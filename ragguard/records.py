@@ -1,0 +1,215 @@
+"""The nouns: what was retrieved, what was said of it, what could not be said.
+
+Plain data that every floor shares. Nothing here computes, reads or writes anything,
+and nothing here may import another part of the package.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Level = Literal["passage", "step", "run"]
+Status = Literal["open", "ok", "error", "cancelled", "interrupted", "abandoned"]
+ReferenceSource = Literal["gold", "answer", "none"]
+GuardStatus = Literal["pruned", "kept_all", "timeout", "error"]
+
+
+def new_id() -> str:
+    """A fresh identifier: 32 hexadecimal digits, unique across processes."""
+    return uuid.uuid4().hex
+
+
+@dataclass(slots=True)
+class Passage:
+    """A text a retriever gave."""
+
+    text: str
+    id: str = ""
+    score: float | None = None
+    """The retriever's own score, in the retriever's own unit."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    grade: int | None = None
+    """A given relevance grade, 1..5; scorers ask a judge where it is missing."""
+
+
+@dataclass(slots=True)
+class Dropped:
+    """A passage the guard took out, with its reason and its numbers."""
+
+    passage: Passage
+    position: int
+    """1-based rank among the candidates."""
+    reason: str
+    utility: float | None = None
+    p_abstain: float | None = None
+    p_relevant: float | None = None
+
+
+@dataclass(slots=True)
+class Decision:
+    """What the guard did with one list of passages, in the order they came."""
+
+    kept: list[Passage]
+    dropped: list[Dropped] = field(default_factory=list)
+    status: GuardStatus = "kept_all"
+    elapsed_ms: float = 0.0
+    reason: str = ""
+    """Why it ended so: the policy's name, the error, or the budget that ran out."""
+    engine: str = ""
+
+
+@dataclass(slots=True)
+class TraceContext:
+    """Where a step stands in an OpenTelemetry trace; immutable ids, never a live span."""
+
+    trace_id: str
+    span_id: str
+    sampled: bool = True
+    foreign: bool = False
+    """True when `span_id` is a retrieval span that another instrumentation made for this step."""
+
+
+@dataclass(slots=True)
+class SubStep:
+    """An inner retrieval of a step: one arm of an ensemble, one rewritten query."""
+
+    query: str
+    passages: list[Passage] = field(default_factory=list)
+    name: str = ""
+    started_ns: int = 0
+    ended_ns: int = 0
+    status: Status = "ok"
+
+
+@dataclass(slots=True)
+class RetrievalStep:
+    """One logical retrieval: the outermost retriever call, or a retrieving tool call."""
+
+    id: str = field(default_factory=new_id)
+    run_id: str = ""
+    index: int = 0
+    """0-based position in the run."""
+    turn: int = 0
+    """Steps of one turn ran in parallel."""
+    query: str = ""
+    passages: list[Passage] = field(default_factory=list)
+    """What the model got."""
+    candidates: list[Passage] = field(default_factory=list)
+    """What was retrieved, before a guard, a reranker or a cut; the same as `passages` where nothing came between."""
+    started_ns: int = 0
+    ended_ns: int = 0
+    status: Status = "ok"
+    tool: str = ""
+    sub_steps: list[SubStep] = field(default_factory=list)
+    error: str = ""
+    decision: Decision | None = None
+    trace: TraceContext | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Run:
+    """One invocation of the pipeline."""
+
+    id: str = field(default_factory=new_id)
+    question: str = ""
+    references: list[str] | None = None
+    """Answers known to be right; None when there are none."""
+    answer: str | None = None
+    steps: list[RetrievalStep] = field(default_factory=list)
+    status: Status = "ok"
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    sub_questions: list[str] | None = None
+    pool: list[Passage] | None = None
+    """All graded passages of the question, where they are known."""
+    name: str = ""
+    started_ns: int = field(default_factory=time.time_ns)
+    ended_ns: int = 0
+    trace: TraceContext | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an answer cost. Adds up."""
+
+    requests: int = 0
+    prompts: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    seconds: float = 0.0
+    cached: int = 0
+    """How many of the prompts were answered from a cache."""
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.requests + other.requests,
+            self.prompts + other.prompts,
+            self.prompt_tokens + other.prompt_tokens,
+            self.output_tokens + other.output_tokens,
+            self.seconds + other.seconds,
+            self.cached + other.cached,
+        )
+
+
+@dataclass(slots=True)
+class Score:
+    """A named number about a passage, a step or a run. Never NaN: what cannot be said is not a score."""
+
+    name: str
+    value: float
+    level: Level
+    run_id: str
+    step_id: str = ""
+    passage_id: str = ""
+    position: int | None = None
+    """1-based rank of the passage among the step's candidates."""
+    stderr: float | None = None
+    label: str = ""
+    explanation: str = ""
+    reference_source: ReferenceSource = "none"
+    engine: str = ""
+    """The fingerprint of the model that gave it."""
+    prompts: str = ""
+    """Name and version of the prompt set, such as `default/1`."""
+    usage: Usage = field(default_factory=Usage)
+    scorer: str = ""
+    version: str = ""
+    """The scorer's version and a digest of its settings."""
+    references_hash: str = ""
+    sub_question: int | None = None
+    """0-based index, for scores given per sub-question."""
+    expectation: float | None = None
+    """The mean over the labels, where `value` is the most probable one."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """What makes this score one and the same: stored once, whoever computes it again."""
+        return (
+            self.run_id, self.step_id, self.name, self.position or 0,
+            -1 if self.sub_question is None else self.sub_question,
+            self.scorer, self.version, self.engine, self.prompts, self.references_hash,
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Failure:
+    """A score that could not be given, and why: data, like a score."""
+
+    scorer: str
+    error: str
+    """The error's type, such as `EngineUnreachable` or `CapExceeded`."""
+    message: str
+    will_retry: bool = False
+    run_id: str = ""
+    step_id: str = ""
+    attempts: int = 1
+    occurred_ns: int = field(default_factory=time.time_ns)
+
+
+Result = Score | Failure
+Results = Sequence[Result]

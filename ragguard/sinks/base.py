@@ -1,0 +1,31 @@
+"""Where scores go. A sink is two coroutines; one that fails never stops the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from ragguard.records import Failure, Run, Score
+
+
+@dataclass(slots=True)
+class ScoredRun:
+    """A run with everything that was said of it in one go, failures included."""
+
+    run: Run
+    scores: Sequence[Score] = field(default_factory=list)
+    failures: Sequence[Failure] = field(default_factory=list)
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Takes scored runs, one at a time, on the scorer's event loop."""
+
+    async def submit(self, scored: ScoredRun) -> None:
+        """Sends it on. Raising is allowed: it is counted and logged, and the other sinks go on."""
+        ...
+
+    async def aclose(self) -> None:
+        """Sends what is left and lets go."""
+        ...
