@@ -1,0 +1,49 @@
+# Two commands are enough on a fresh machine: `make demo` and `make test`. Both build .venv first.
+# Nothing outside the folder is touched, but for caches under $(CACHE).
+
+PYTHON ?= python3
+CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ragguard
+BIN    := .venv/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help demo test lint types check test-install clean
+
+help:
+	@echo "make demo          install what the demonstration needs and run it"
+	@echo "make test          install what the tests need and run all of them"
+	@echo "make check         lint, format and types"
+	@echo "make test-install  the package alone in a clean environment: size, imports"
+	@echo "make clean         remove .venv and caches of this folder"
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ragguard needs Python 3.11 or newer; try make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+
+.venv/.demo: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) -e '.[demo]'
+	@touch $@
+
+.venv/.dev: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) -e '.[dev]'
+	@touch $@ .venv/.demo
+
+demo: .venv/.demo
+	$(BIN)/ragguard demo
+
+test: .venv/.dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/.dev
+	$(BIN)/mypy
+
+check: lint types
+
+test-install: .venv/.dev
+	$(BIN)/python -m pytest tests/packaging -m install
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
