@@ -1,11 +1,10 @@
-"""Puts the commands together. A command is a function in the file of its name; the file is imported on call."""
+"""Puts the commands together. A command is the function `run` of the file of its name, imported on call."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-import click
 import typer
 import typer.core
 import typer.main
@@ -14,18 +13,21 @@ from ragguard._version import __version__
 
 # Command → (module, one line of help). Kept here so that `ragguard --help` imports no engine.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "metrics": ("ragguard.cli.metrics", "Print every metric: range, direction, unit, what it needs, its paper."),
+    "metrics": (
+        "ragguard.cli.metrics",
+        "Print every metric: range, direction, unit, what it needs, its paper.",
+    ),
 }
 
 
 class LazyGroup(typer.core.TyperGroup):
     """A group whose commands are imported when they are called."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         """The names, in the order of the table."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of that name, from its module's function `run`."""
         if cmd_name not in COMMANDS:
             return None
@@ -34,7 +36,7 @@ class LazyGroup(typer.core.TyperGroup):
         single.command(name=cmd_name, short_help=summary)(import_module(module).run)
         return typer.main.get_command(single)
 
-    def format_commands(self, ctx: click.Context, formatter: Any) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The help's list, from the table alone."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])

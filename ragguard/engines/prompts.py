@@ -97,7 +97,8 @@ class PromptSet:
     def render(self, task: Task, passages: Sequence[str] = (), **slots: str) -> Prompt:
         """The prompt of a task. Passages may be cut when it does not fit: the last one first."""
         template = self.template(task)
-        messages, spans = [], []
+        messages: list[Message] = []
+        spans: list[Span] = []
         turns: tuple[tuple[Role, str], ...] = (("system", template.system), ("user", template.user))
         for role, text in turns:
             if text:
@@ -131,8 +132,8 @@ def _fill(
         for number, passage in enumerate(passages, 1):
             if number > 1:
                 put(template.separator)
-            before, _, after = template.passage.partition("{text}")
-            put(before.replace("{number}", str(number)))
+            before, _, after = template.passage.replace("{number}", str(number)).partition("{text}")
+            put(before)
             start = at
             put(neutralise(passage))
             cuts.append((start, at))
