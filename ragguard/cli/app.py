@@ -13,6 +13,7 @@ from ragguard._version import __version__
 
 # Command → (module, one line of help). Kept here so that `ragguard --help` imports no engine.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("ragguard.cli.demo", "Show what there is, on this machine alone."),
     "metrics": (
         "ragguard.cli.metrics",
         "Print every metric: range, direction, unit, what it needs, its paper.",
