@@ -15,6 +15,7 @@ from typing import Any, Literal
 Level = Literal["passage", "step", "run"]
 Status = Literal["open", "ok", "error", "cancelled", "interrupted", "abandoned"]
 ReferenceSource = Literal["gold", "answer", "none"]
+Stage = Literal["passages", "candidates"]
 GuardStatus = Literal["pruned", "kept_all", "timeout", "error"]
 
 
@@ -185,12 +186,14 @@ class Score:
     expectation: float | None = None
     """The mean over the labels, where `value` is the most probable one."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    stage: Stage = "passages"
+    """Which list of a step it is about: what the model got, or what was retrieved before a guard or a cut."""
 
     @property
     def key(self) -> tuple[str | int, ...]:
         """What makes this score one and the same: stored once, whoever computes it again."""
         return (
-            self.run_id, self.step_id, self.name, self.position or 0,
+            self.run_id, self.step_id, self.name, self.stage, self.position or 0,
             -1 if self.sub_question is None else self.sub_question,
             self.scorer, self.version, self.engine, self.prompts, self.references_hash,
         )  # fmt: skip
