@@ -1,0 +1,139 @@
+"""Makes over-long prompts fit: passages are cut first, along `Prompt.cuttable`, never the question.
+
+Every engine uses this one rule and only says how it counts tokens. What was cut is handed back, to
+be recorded. Where counting costs a request, call it only once the server has said "too long".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from ragguard.engines.base import Message, Prompt, Span
+from ragguard.errors import PromptTooLong
+
+Count: TypeAlias = Callable[[Sequence[Prompt]], Awaitable[Sequence[int]]]
+"""The tokens of each prompt as the model will get it, chat template included."""
+
+# A cut that leaves so few tokens unused is good enough to stop looking: these, or this share of the limit.
+_SLACK, _SLACK_SHARE = 8, 1 / 64
+_ROUNDS = 12
+
+
+async def fit(prompts: Sequence[Prompt], count: Count, limit: int) -> tuple[list[Prompt], dict[int, int]]:
+    """`prompts`, each of at most `limit` tokens, and how many tokens were cut from which (index → tokens).
+
+    Spans are used up in the order of `cuttable`, each from its end backwards, at a space where
+    there is one. A prompt that still does not fit, or that allows no cut, raises `PromptTooLong`.
+    """
+    fitted = list(prompts)
+    lengths = await count(fitted) if fitted else []
+    cut: dict[int, int] = {}
+    searches = {index: _Search(fitted[index], n, limit) for index, n in enumerate(lengths) if n > limit}
+    for index, search in searches.items():
+        if not search.room:
+            raise _too_long(index, search.tokens, limit, "and nothing in it may be cut")
+    for _ in range(_ROUNDS):
+        asked = {index: search.attempt() for index, search in searches.items() if not search.done}
+        if not asked:
+            break
+        for (index, shorter), tokens in zip(asked.items(), await count(list(asked.values())), strict=True):
+            searches[index].learn(shorter, tokens)
+    for index, search in searches.items():
+        if search.best is None:
+            left = f"and {search.least} are left when all that may be cut is gone"
+            raise _too_long(index, search.tokens, limit, left)
+        fitted[index], cut[index] = search.best, search.tokens - search.best_tokens
+    return fitted, cut
+
+
+class _Search:
+    """Looks for the fewest characters to take from one prompt. Interpolates, and halves when that stalls."""
+
+    def __init__(self, prompt: Prompt, tokens: int, limit: int) -> None:
+        self.prompt, self.tokens, self.limit = prompt, tokens, limit
+        self.room = sum(span.end - span.start for span in prompt.cuttable)
+        self.best: Prompt | None = None
+        self.best_tokens = self.least = tokens
+        self._low, self._low_tokens = 0, tokens
+        self._high: int | None = None
+        self._tried = 0
+        self._turns = 0
+        self.done = False
+
+    def attempt(self) -> Prompt:
+        self._turns += 1
+        if self._high is None:
+            characters = sum(len(message.content) for message in self.prompt.messages)
+            per_token = max(1.0, characters / max(1, self.tokens))
+            step = int((self._low_tokens - self.limit) * per_token * 1.1**self._turns) + 4
+            # The third guess is everything: after it the limit is bracketed or known to be out of reach.
+            self._tried = self.room if self._turns > 2 else min(self.room, self._low + step)
+        else:
+            share = (self._low_tokens - self.limit) / max(1, self._low_tokens - self.best_tokens)
+            inside = 0.5 if self._turns % 2 else min(0.95, max(0.05, share * 1.02))
+            self._tried = self._low + max(1, int((self._high - self._low) * inside))
+        return shorten(self.prompt, self._tried)
+
+    def learn(self, shorter: Prompt, tokens: int) -> None:
+        if tokens > self.limit:
+            self._low, self._low_tokens, self.least = self._tried, tokens, min(self.least, tokens)
+            self.done = self._tried >= self.room
+        else:
+            self._high, self.best, self.best_tokens = self._tried, shorter, tokens
+            self.done = self.limit - tokens <= max(_SLACK, self.limit * _SLACK_SHARE)
+        if self._high is not None and self._high - self._low <= 1:
+            self.done = True
+
+
+def shorten(prompt: Prompt, characters: int) -> Prompt:
+    """`prompt` with at least so many characters taken from its cuttable spans, first span first."""
+    gone: list[Span] = []
+    kept: list[Span] = []
+    for span in prompt.cuttable:
+        length = span.end - span.start
+        if characters >= length:
+            gone.append(span)
+            characters -= length
+            continue
+        if characters > 0:
+            text = prompt.messages[span.message].content
+            at = _word_end(text, span.start, span.end - characters)
+            gone.append(Span(span.message, at, span.end))
+            span = Span(span.message, span.start, at)
+            characters = 0
+        if span.end > span.start:
+            kept.append(span)
+    messages = tuple(
+        Message(message.role, _without(message.content, [cut for cut in gone if cut.message == index]))
+        for index, message in enumerate(prompt.messages)
+    )
+    return Prompt(messages, tuple(_moved(span, gone) for span in kept))
+
+
+def _word_end(text: str, start: int, at: int) -> int:
+    """The nearest place at or before `at` where a word ends; `at` itself in text without spaces nearby."""
+    for place in range(at, max(start, at - 40), -1):
+        if text[place].isspace():
+            return place
+    return at
+
+
+def _without(text: str, cuts: Sequence[Span]) -> str:
+    for cut in sorted(cuts, key=lambda span: span.start, reverse=True):
+        text = text[: cut.start] + text[cut.end :]
+    return text
+
+
+def _moved(span: Span, gone: Sequence[Span]) -> Span:
+    shift = sum(c.end - c.start for c in gone if c.message == span.message and c.start < span.start)
+    return Span(span.message, span.start - shift, span.end - shift)
+
+
+def _too_long(index: int, tokens: int, limit: int, why: str) -> PromptTooLong:
+    return PromptTooLong(
+        f"prompt {index} has {tokens} tokens, {limit} fit, {why}: "
+        "give fewer or shorter passages, ask for fewer output tokens, or serve the model with a longer context",
+        limit=limit,
+        tokens=tokens,
+    )
