@@ -43,8 +43,8 @@ class Entailments:
     """(pairs, 3) in the order of `RELATIONS`; every row sums to 1."""
     usage: Usage = field(default_factory=Usage)
     mass: NDArray[np.float64] | None = None
-    """(pairs,) what a language model put on its three labels before they were made to sum to 1;
-    None for a classifier, which cannot say anything else."""
+    """(pairs,) what a language model put on its three labels before they were made to sum to 1. It is 1
+    for equal answers and for a classifier, which cannot say anything else; None where nobody counted."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.p, dtype=dtype, copy=True if copy is None else copy)

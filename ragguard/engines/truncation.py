@@ -52,6 +52,7 @@ class _Search:
 
     def __init__(self, prompt: Prompt, tokens: int, limit: int) -> None:
         self.prompt, self.tokens, self.limit = prompt, tokens, limit
+        self._slack = max(_SLACK, limit * _SLACK_SHARE)
         self.room = sum(span.end - span.start for span in prompt.cuttable)
         self.best: Prompt | None = None
         self.best_tokens = self.least = tokens
@@ -66,12 +67,13 @@ class _Search:
         if self._high is None:
             characters = sum(len(message.content) for message in self.prompt.messages)
             per_token = max(1.0, characters / max(1, self.tokens))
-            step = int((self._low_tokens - self.limit) * per_token * 1.1**self._turns) + 4
+            step = int((self._low_tokens - self.limit + self._slack / 2) * per_token) + 1
             # The third guess is everything: after it the limit is bracketed or known to be out of reach.
             self._tried = self.room if self._turns > 2 else min(self.room, self._low + step)
         else:
-            share = (self._low_tokens - self.limit) / max(1, self._low_tokens - self.best_tokens)
-            inside = 0.5 if self._turns % 2 else min(0.95, max(0.05, share * 1.02))
+            aim = self._low_tokens - self.limit + self._slack / 2
+            share = min(0.95, max(0.05, aim / max(1, self._low_tokens - self.best_tokens)))
+            inside = share if self._turns <= 4 or self._turns % 2 else 0.5
             self._tried = self._low + max(1, int((self._high - self._low) * inside))
         return shorten(self.prompt, self._tried)
 
@@ -81,7 +83,7 @@ class _Search:
             self.done = self._tried >= self.room
         else:
             self._high, self.best, self.best_tokens = self._tried, shorter, tokens
-            self.done = self.limit - tokens <= max(_SLACK, self.limit * _SLACK_SHARE)
+            self.done = self.limit - tokens <= self._slack
         if self._high is not None and self._high - self._low <= 1:
             self.done = True
 
@@ -133,7 +135,7 @@ def _moved(span: Span, gone: Sequence[Span]) -> Span:
 def _too_long(index: int, tokens: int, limit: int, why: str) -> PromptTooLong:
     return PromptTooLong(
         f"prompt {index} has {tokens} tokens, {limit} fit, {why}: "
-        "give fewer or shorter passages, ask for fewer output tokens, or serve the model with a longer context",
+        "give fewer or shorter passages, ask for fewer output tokens, or serve the model with more context",
         limit=limit,
         tokens=tokens,
     )
