@@ -8,6 +8,7 @@ model and no probe.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, overload, runtime_checkable
@@ -15,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, overload, runt
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.errors import InvalidInput
+from ragguard.errors import EngineTimeout, InvalidInput
 from ragguard.records import Usage
 
 Role = Literal["system", "user", "assistant"]
@@ -78,13 +79,42 @@ def _role(value: str) -> Role:
     return value  # type: ignore[return-value]
 
 
+def as_labels(labels: Sequence[str]) -> tuple[str, ...]:
+    """The labels of one question: at least one, all different, none empty."""
+    given = () if isinstance(labels, str) else tuple(labels)
+    if not given or len(set(given)) < len(given) or not all(isinstance(x, str) and x.strip() for x in given):
+        raise InvalidInput("labels", labels, "a list of different texts, at least one, none empty")
+    return given
+
+
+def check_sampling(n: int, max_tokens: int, temperature: float) -> None:
+    """Refuses what no engine can sample."""
+    if n < 1:
+        raise InvalidInput("n", n, "1 or more")
+    if max_tokens < 1:
+        raise InvalidInput("max_tokens", max_tokens, "1 or more")
+    if not 0.0 <= temperature < float("inf"):
+        raise InvalidInput("temperature", temperature, "0 (greedy) or more")
+
+
+def time_left(deadline: float | None) -> float | None:
+    """Seconds until `deadline` (an instant of `time.monotonic()`); `EngineTimeout` where it has passed."""
+    if deadline is None:
+        return None
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise EngineTimeout("the deadline had passed before the engine was asked: allow more time")
+    return left
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One sampled answer."""
 
     text: str
     logprobs: tuple[float, ...]
-    """Of each sampled token under the model itself (temperature 1); empty where the server shows none."""
+    """Of each token of `text` under the model itself (temperature 1); empty where the server shows none.
+    The end-of-answer token is not one of them, unless nothing else was sampled."""
     finished: bool = True
     """False when it was cut at `max_tokens`."""
 
