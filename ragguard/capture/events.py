@@ -6,11 +6,14 @@ changes an event after it was handed on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from ragguard.records import Decision, Passage, RetrievalStep, Run, Status
+
+Splitter: TypeAlias = Callable[[str], Iterable[str | Passage]]
+"""Takes the one string that a tool gave apart into passages."""
 
 
 @dataclass(slots=True)
@@ -22,9 +25,16 @@ class RunStarted:
 
 @dataclass(slots=True)
 class StepEnded:
-    """A retrieval ended, well or badly."""
+    """A retrieval ended, well or badly.
+
+    Where `split` is set, the step has no passages yet: it came from a tool that gave one string.
+    The intake's own side calls `splitters.settled(event)` before it reads the step; a splitter
+    may be the user's code, and that never runs in a hook.
+    """
 
     step: RetrievalStep
+    split: Splitter | None = None
+    output: str = ""
 
 
 @dataclass(slots=True)

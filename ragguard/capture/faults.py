@@ -1,0 +1,64 @@
+"""What keeps capture's own faults away from the host: each is counted, each kind is logged once."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from asyncio import CancelledError
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+log = logging.getLogger("ragguard.capture")
+
+
+class Faults:
+    """Counts what went wrong inside capture, and says each kind once."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._known: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
+
+    def note(self, where: str, error: BaseException) -> None:
+        """Counts the fault; logs it when no such error was seen at that place before."""
+        kind = (where, type(error).__name__)
+        with self._lock:
+            self.count += 1
+            if kind in self._known or len(self._known) >= 100:
+                return
+            self._known.add(kind)
+        log.error(
+            "%s failed, the application goes on without this record (further ones are only counted): %r",
+            where, error, exc_info=error,
+        )  # fmt: skip
+
+
+class HasFaults(Protocol):
+    """Something whose methods may be guarded."""
+
+    @property
+    def faults(self) -> Faults: ...
+
+
+S = TypeVar("S", bound=HasFaults)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def never_raises(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R | None]:
+    """Makes a method give None where it would raise.
+
+    CancelledError too: hosts let that one pass from a handler, and nothing here awaits, so it can
+    only come from a fault. KeyboardInterrupt and SystemExit are the host's and go on.
+    """
+
+    @functools.wraps(method)
+    def guarded(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R | None:
+        try:
+            return method(self, *args, **kwargs)
+        except (Exception, CancelledError) as error:  # noqa: BLE001 - whatever it is, the host must not see it
+            self.faults.note(method.__qualname__, error)
+            return None
+
+    return guarded

@@ -1,0 +1,197 @@
+"""What `rg.run(...)` gives: one run in the user's own hands, for sync and async code alike.
+
+A framework that works inside it joins it: the steps it reports belong to this run, and the
+references and name given here hold.
+"""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from ragguard.capture.context import current_handle
+from ragguard.capture.recorder import Recorder, describe
+from ragguard.capture.snapshot import passages_of, text_of
+from ragguard.errors import Closed, InvalidInput
+from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, new_id
+
+
+class RunHandle:
+    """A run from its start to its end: `with rg.run(question) as run`, or `async with`."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        question: str = "",
+        *,
+        references: str | Sequence[str] | None = None,
+        id: str = "",
+        name: str = "",
+        sub_questions: Sequence[str] | None = None,
+        pool: Sequence[Passage] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(question, str):
+            raise InvalidInput("question", question, "a string")
+        self.recorder = recorder
+        self.id = id or new_id()
+        self.question = question
+        self.name = name
+        self.references = references_of(references)
+        self.sub_questions = None if sub_questions is None else list(sub_questions)
+        self.pool = None if pool is None else passages_of(pool)
+        self.metadata: dict[str, Any] = dict(metadata or {})
+        self.answer: str | None = None
+        self.steps: list[RetrievalStep] = []
+        """What was captured so far, sub-steps inside their steps."""
+        self.sampled = False
+        self.closed = False
+        self.outer: RunHandle | None = None
+        """The run around this one, where runs are nested."""
+        self._opened = False
+        self._status: Status = "open"
+
+    # A run's life
+
+    def __enter__(self) -> RunHandle:
+        if self._opened:
+            raise Closed(
+                f"run {self.id} was already entered; a run is one invocation: call rg.run(...) again"
+            )
+        self._opened = True
+        self.outer = current_handle.get()
+        current_handle.set(self)
+        if self.outer is not None and "parent_run_id" not in self.metadata:
+            self.metadata["parent_run_id"] = self.outer.id
+        self.sampled = bool(
+            self.recorder.run_started(
+                self.id,
+                self.question,
+                name=self.name,
+                references=self.references,
+                sub_questions=self.sub_questions,
+                pool=self.pool,
+                metadata=dict(self.metadata),
+                collect=self.steps,
+            )
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        metadata = dict(self.metadata)
+        if error is None:
+            self._status = "ok"
+        else:
+            self._status = "cancelled" if _is_cancellation(error) else "error"
+            metadata["error"] = describe(error)
+        self.closed = True
+        if current_handle.get() is self:
+            current_handle.set(self.outer)
+        self.recorder.run_ended(
+            self.id,
+            self.answer,
+            self._status,
+            question=self.question,
+            references=self.references,
+            sub_questions=self.sub_questions,
+            pool=self.pool,
+            metadata=metadata,
+        )
+
+    async def __aenter__(self) -> RunHandle:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, traceback)
+
+    # What happened in it
+
+    def retrieved(
+        self,
+        query: str,
+        passages: object,
+        *,
+        candidates: object = None,
+        tool: str = "",
+        turn: int | None = None,
+        started_ns: int | None = None,
+        decision: Decision | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        id: str = "",
+    ) -> str:
+        """Records one retrieval; gives the step's id.
+
+        `passages` is what the model gets, `candidates` what was retrieved before a reranker or a
+        guard; each is a list of Passage, texts, mappings with a `text`, or documents of a framework.
+        Calls of one `turn` were made in parallel.
+        """
+        step_id = id or new_id()
+        recorder = self.recorder
+        recorder.step_started(step_id, self.id, query, tool=tool, turn=turn, started_ns=started_ns)
+        if recorder.wants(step_id):
+            recorder.step_ended(
+                step_id,
+                passages_of(passages),
+                candidates=None if candidates is None else passages_of(candidates),
+                decision=decision,
+                metadata=metadata,
+            )
+        return step_id
+
+    def failed(
+        self,
+        query: str,
+        error: BaseException | str,
+        *,
+        status: Status = "error",
+        tool: str = "",
+        turn: int | None = None,
+    ) -> str:
+        """Records a retrieval that gave nothing; gives the step's id."""
+        step_id = new_id()
+        self.recorder.step_started(step_id, self.id, query, tool=tool, turn=turn)
+        self.recorder.step_failed(step_id, error, status)
+        return step_id
+
+    def answered(self, answer: object) -> None:
+        """Says what the pipeline answered; the last word holds."""
+        text, kind = text_of(answer)
+        self.answer = text or None
+        if kind:
+            self.metadata["answer_content"] = kind
+
+    def record(self) -> Run:
+        """The run as it stands: question, steps, answer, status."""
+        return Run(
+            self.id,
+            self.question,
+            self.references,
+            self.answer,
+            list(self.steps),
+            self._status,
+            dict(self.metadata),
+            self.sub_questions,
+            self.pool,
+            self.name,
+        )
+
+
+def references_of(value: object) -> list[str] | None:
+    """References as a list: one text is a list of one, None and an empty list are no references."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Sequence) and all(isinstance(one, str) for one in value):
+        return list(value) or None
+    raise InvalidInput("references", value, "a text, or a list of texts")
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    return isinstance(error, (CancelledError, GeneratorExit, KeyboardInterrupt))

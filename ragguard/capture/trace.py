@@ -1,0 +1,32 @@
+"""Where the caller stands in an OpenTelemetry trace: ids only, and only where OpenTelemetry is in use."""
+
+from __future__ import annotations
+
+import sys
+
+from ragguard.records import TraceContext
+
+
+def trace_context() -> TraceContext | None:
+    """The ids of the current span; None without one. Never imports OpenTelemetry: who traces has done so."""
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return None
+    span = trace.get_current_span()
+    context = span.get_span_context()
+    if not context.trace_id or not context.span_id:
+        return None
+    return TraceContext(
+        f"{context.trace_id:032x}",
+        f"{context.span_id:016x}",
+        context.trace_flags.sampled,
+        _is_retrieval(span),
+    )
+
+
+def _is_retrieval(span: object) -> bool:
+    attributes = getattr(span, "attributes", None)
+    if not attributes:
+        return False
+    kind, operation = attributes.get("openinference.span.kind"), attributes.get("gen_ai.operation.name")
+    return bool(kind == "RETRIEVER" or operation == "retrieval")
