@@ -61,6 +61,8 @@ class Decision:
     reason: str = ""
     """Why it ended so: the policy's name, the error, or the budget that ran out."""
     engine: str = ""
+    started_ns: int = 0
+    """On the wall clock; 0 where it was not measured."""
 
 
 @dataclass(slots=True)

@@ -16,6 +16,9 @@ class ScoredRun:
     run: Run
     scores: Sequence[Score] = field(default_factory=list)
     failures: Sequence[Failure] = field(default_factory=list)
+    started_ns: int = 0
+    """When scoring began and ended, on the wall clock; 0 where it was not measured."""
+    ended_ns: int = 0
 
 
 @runtime_checkable

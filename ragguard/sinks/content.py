@@ -1,0 +1,51 @@
+"""Whether texts leave the process by telemetry: off unless asked for, by argument or by the standard variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ragguard.errors import InvalidInput
+
+VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+MODES = ("NO_CONTENT", "SPAN_ONLY", "EVENT_ONLY", "SPAN_AND_EVENT")
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Which texts may be written where."""
+
+    spans: bool = False
+    events: bool = False
+    inputs: bool = True
+    outputs: bool = True
+
+    @classmethod
+    def chosen(cls, wanted: bool | str | None, environment: Mapping[str, str] | None = None) -> Content:
+        """From the argument, else from the environment; OPENINFERENCE_HIDE_* always has the last word."""
+        env = os.environ if environment is None else environment
+        if isinstance(wanted, bool):
+            mode = "SPAN_AND_EVENT" if wanted else "NO_CONTENT"
+        elif wanted is None:
+            mode = env.get(VARIABLE, "").strip().upper()
+            mode = {"TRUE": "SPAN_AND_EVENT", "1": "SPAN_AND_EVENT"}.get(mode, mode)
+            mode = mode if mode in MODES else "NO_CONTENT"
+        else:
+            mode = wanted.upper()
+            if mode not in MODES:
+                raise InvalidInput(
+                    "capture_content", wanted, f"True, False, None or one of {', '.join(MODES)}"
+                )
+
+        def hidden(*names: str) -> bool:
+            return any(
+                env.get(f"OPENINFERENCE_HIDE_{name}", "").strip().lower() in ("true", "1") for name in names
+            )
+
+        return cls(
+            spans=mode in ("SPAN_ONLY", "SPAN_AND_EVENT"),
+            events=mode in ("EVENT_ONLY", "SPAN_AND_EVENT"),
+            inputs=not hidden("INPUTS", "INPUT_TEXT"),
+            outputs=not hidden("OUTPUTS", "OUTPUT_TEXT"),
+        )

@@ -1,0 +1,93 @@
+"""The metrics ragguard keeps, by the names and units of `names.METRICS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, Observation
+
+from ragguard.records import Score
+from ragguard.sinks import names as n
+from ragguard.sinks.base import ScoredRun
+from ragguard.sinks.spans import score_name
+
+Prices = Mapping[str, tuple[float, float]]
+"""Model → money per million prompt tokens and per million output tokens."""
+
+
+class Instruments:
+    """Records scored runs; depth and drops are read from whoever counts them."""
+
+    def __init__(
+        self,
+        meter: Meter,
+        prices: Prices,
+        queue_depth: Callable[[], int] | None = None,
+        dropped: Callable[[], Mapping[str, int]] | None = None,
+    ) -> None:
+        self._prices = prices
+        self._score = _histogram(meter, "ragguard.evaluation.score")
+        self._duration = _histogram(meter, "ragguard.evaluation.duration")
+        self._guard = _histogram(meter, "ragguard.guard.duration")
+        self._failures = _counter(meter, "ragguard.evaluation.failures")
+        self._tokens = _counter(meter, "ragguard.usage.tokens")
+        self._requests = _counter(meter, "ragguard.usage.requests")
+        self._cost = _counter(meter, "ragguard.usage.cost")
+        if queue_depth is not None:
+            _, unit, meaning = n.METRICS["ragguard.queue.depth"]
+
+            def depth(_: CallbackOptions) -> Iterable[Observation]:
+                yield Observation(queue_depth())
+
+            meter.create_observable_gauge("ragguard.queue.depth", [depth], unit, meaning)
+        if dropped is not None:
+            _, unit, meaning = n.METRICS["ragguard.dropped"]
+
+            def lost(_: CallbackOptions) -> Iterable[Observation]:
+                for reason, count in dropped().items():
+                    yield Observation(count, {"reason": reason})
+
+            meter.create_observable_counter("ragguard.dropped", [lost], unit, meaning)
+
+    def record(self, scored: ScoredRun) -> None:
+        """Adds one scored run to all metrics."""
+        for score in scored.scores:
+            labels: dict[str, str] = {
+                n.GEN_AI_EVALUATION: score_name(score),
+                n.SCORE_LEVEL: score.level,
+                n.SCORE_REFERENCE: score.reference_source,
+            }
+            self._score.record(float(score.value), labels)
+        for failure in scored.failures:
+            self._failures.add(1, {"scorer": failure.scorer, n.ERROR_TYPE: failure.error})
+        if scored.run.ended_ns and scored.ended_ns:
+            self._duration.record(max(0, scored.ended_ns - scored.run.ended_ns) / 1e9)
+        for step in scored.run.steps:
+            if step.decision is not None:
+                self._guard.record(step.decision.elapsed_ms, {"status": step.decision.status})
+        self._spend(scored.scores)
+
+    def _spend(self, scores: Sequence[Score]) -> None:
+        for engine in {score.engine for score in scores}:
+            mine = [score.usage for score in scores if score.engine == engine]
+            tokens = {
+                "input": sum(u.prompt_tokens for u in mine),
+                "output": sum(u.output_tokens for u in mine),
+            }
+            for kind, count in tokens.items():
+                self._tokens.add(count, {"model": engine, "type": kind})
+            self._requests.add(sum(u.requests for u in mine), {"model": engine})
+            price = next((price for model, price in self._prices.items() if model in engine), None)
+            if price is not None:
+                cost = (tokens["input"] * price[0] + tokens["output"] * price[1]) / 1e6
+                self._cost.add(cost, {"model": engine})
+
+
+def _histogram(meter: Meter, name: str) -> Histogram:
+    _, unit, meaning = n.METRICS[name]
+    return meter.create_histogram(name, unit, meaning)
+
+
+def _counter(meter: Meter, name: str) -> Counter:
+    _, unit, meaning = n.METRICS[name]
+    return meter.create_counter(name, unit, meaning)

@@ -1,0 +1,151 @@
+"""Every name ragguard puts on a span, an event, a log record or a metric, and what it means.
+
+Three groups, kept apart: what OpenTelemetry's GenAI conventions define, what OpenInference
+defines, and what is ours. `docs/telemetry.md` is generated from here.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Place = Literal["run", "step", "evaluation", "guard", "passage", "event", "resource", "metric"]
+
+
+class Name(str):
+    """An attribute's name that knows what it means and where it stands."""
+
+    meaning: str
+    type: str
+    places: tuple[Place, ...]
+    content: bool
+
+    def __new__(
+        cls, name: str, type: str, meaning: str, *places: Place, content: bool = False
+    ) -> Name:  # a string, so that it is used as one
+        self = super().__new__(cls, name)
+        self.type, self.meaning, self.places, self.content = type, meaning, places, content
+        return self
+
+
+GEN_AI = (
+    GEN_AI_OPERATION := Name("gen_ai.operation.name", "string", "`retrieval` on a step's span", "step"),
+    GEN_AI_DATA_SOURCE := Name("gen_ai.data_source.id", "string", "the tool or retriever by name", "step"),
+    GEN_AI_TOP_K := Name("gen_ai.retrieval.top_k", "int", "how many passages came back", "step"),
+    GEN_AI_QUERY := Name("gen_ai.retrieval.query.text", "string", "the query", "step", content=True),
+    GEN_AI_DOCUMENTS := Name(
+        "gen_ai.retrieval.documents", "JSON", "ids and retriever scores of the passages", "step", content=True
+    ),
+    GEN_AI_EVALUATION := Name("gen_ai.evaluation.name", "string", "the score's name", "event"),
+    GEN_AI_VALUE := Name("gen_ai.evaluation.score.value", "double", "the score", "event"),
+    GEN_AI_LABEL := Name("gen_ai.evaluation.score.label", "string", "the score in a word", "event"),
+    GEN_AI_EXPLANATION := Name(
+        "gen_ai.evaluation.explanation", "string", "how it came about", "event", content=True
+    ),
+    ERROR_TYPE := Name("error.type", "string", "what went wrong, on failures", "step", "event", "guard"),
+)
+
+OPENINFERENCE = (
+    OI_KIND := Name(
+        "openinference.span.kind", "string", "CHAIN, RETRIEVER, EVALUATOR or GUARDRAIL",
+        "run", "step", "evaluation", "guard",
+    ),
+    OI_INPUT := Name("input.value", "string", "the question or the query", "run", "step", "guard", content=True),
+    OI_OUTPUT := Name("output.value", "string", "the answer", "run", content=True),
+    OI_SESSION := Name("session.id", "string", "the run's session or thread, where it has one", "run"),
+    OI_PROJECT := Name("openinference.project.name", "string", "the project, with `otlp=`", "resource"),
+)  # fmt: skip
+
+OURS = (
+    RUN_ID := Name("ragguard.run.id", "string", "the run, as in the store", "run", "step", "evaluation", "guard"),
+    RUN_NAME := Name("ragguard.run.name", "string", "the run's name", "run"),
+    RUN_STATUS := Name("ragguard.run.status", "string", "ok, error, cancelled, interrupted, abandoned", "run"),
+    RUN_STEPS := Name("ragguard.run.steps", "int", "how many retrievals the run made", "run"),
+    STEP_ID := Name("ragguard.step.id", "string", "the step, as in the store", "step", "evaluation", "guard"),
+    STEP_INDEX := Name("ragguard.step.index", "int", "the step's place in the run, from 0", "step", "evaluation"),
+    STEP_TURN := Name("ragguard.step.turn", "int", "steps of one turn ran in parallel", "step"),
+    STEP_STATUS := Name("ragguard.step.status", "string", "ok, error, cancelled, interrupted", "step"),
+    STEP_QUERY_HASH := Name("ragguard.step.query.hash", "string", "SHA-256 of the query, 16 digits", "step"),
+    DOCUMENTS_TOTAL := Name("ragguard.documents.total", "int", "passages the step gave to the model", "step"),
+    DOCUMENTS_CANDIDATES := Name("ragguard.documents.candidates", "int", "passages it retrieved", "step"),
+    DOCUMENTS_EXPORTED := Name("ragguard.documents.exported", "int", "passages written on this span", "step"),
+    DOCUMENT_HASHES := Name("ragguard.documents.hashes", "string[]", "SHA-256 of each text, 16 digits", "step"),
+    PASSAGE_POSITIONS := Name(
+        "ragguard.passages.positions", "int[]", "ranks (from 1) that the passage scores belong to", "evaluation"
+    ),
+    SCORE_STDERR := Name("ragguard.evaluation.stderr", "double", "the score's standard error", "event"),
+    SCORE_REFERENCE := Name(
+        "ragguard.evaluation.reference_source", "string", "gold, answer (support) or none", "event", "metric"
+    ),
+    SCORE_LEVEL := Name("ragguard.evaluation.level", "string", "passage, step or run", "event", "metric"),
+    SCORE_SCORER := Name("ragguard.evaluation.scorer", "string", "scorer, version and settings", "event"),
+    SCORE_ENGINE := Name("ragguard.evaluation.engine", "string", "fingerprint of the model", "evaluation", "event"),
+    SCORE_PROMPTS := Name("ragguard.evaluation.prompts", "string", "prompt set and version", "evaluation", "event"),
+    SCORE_QUESTION := Name("ragguard.evaluation.sub_question", "int", "which sub-question, from 0", "event"),
+    FAILURE_MESSAGE := Name("ragguard.failure.message", "string", "why there is no score", "event"),
+    FAILURE_RETRY := Name("ragguard.failure.will_retry", "bool", "whether it is tried again", "event"),
+    USAGE_REQUESTS := Name("ragguard.usage.requests", "int", "requests the scores cost", "evaluation"),
+    USAGE_PROMPT_TOKENS := Name("ragguard.usage.prompt_tokens", "int", "prompt tokens they cost", "evaluation"),
+    USAGE_OUTPUT_TOKENS := Name("ragguard.usage.output_tokens", "int", "output tokens they cost", "evaluation"),
+    SKIPPED := Name("ragguard.telemetry.skipped", "int", "values left out since no span can carry them", "evaluation"),
+    GUARD_STATUS := Name("ragguard.guard.status", "string", "pruned, kept_all, timeout or error", "guard"),
+    GUARD_REASON := Name("ragguard.guard.reason", "string", "the policy, the error, or the budget", "guard"),
+    GUARD_ELAPSED := Name("ragguard.guard.elapsed_ms", "double", "what the guard added", "guard"),
+    GUARD_KEPT := Name("ragguard.guard.kept", "int", "passages kept", "guard"),
+    GUARD_DROPPED := Name("ragguard.guard.dropped", "int", "passages dropped", "guard"),
+    GUARD_DROPPED_POSITIONS := Name("ragguard.guard.dropped.positions", "int[]", "their ranks, from 1", "guard"),
+    GUARD_DROPPED_UTILITY := Name("ragguard.guard.dropped.utility", "double[]", "their utilities", "guard"),
+    GUARD_DROPPED_REASONS := Name("ragguard.guard.dropped.reasons", "string[]", "why each went", "guard"),
+)  # fmt: skip
+
+ATTRIBUTES: dict[str, tuple[Name, ...]] = {
+    "GenAI semantic conventions": GEN_AI,
+    "OpenInference": OPENINFERENCE,
+    "ragguard": OURS,
+}
+
+# Names with an index in them: built by the functions below.
+PATTERNS: dict[str, str] = {
+    "retrieval.documents.{i}.document.{id,score,metadata,content}": (
+        "OpenInference: passage i of a step; `content` and `metadata` only when content is captured"
+    ),
+    "evaluations.{i}.evaluation.{name,score,label,explanation,annotator_kind,identifier}": (
+        "OpenInference: score i on an EVALUATOR span; `explanation` only when content is captured"
+    ),
+    "ragguard.passages.{name}": (
+        "the passage scores of that name, in the order of `ragguard.passages.positions` where every "
+        "passage has one, else a JSON object position → score"
+    ),
+}
+
+EVENT_EVALUATION = "gen_ai.evaluation.result"
+
+METRICS: dict[str, tuple[str, str, str]] = {
+    "ragguard.evaluation.score": ("histogram", "1", "every score, by name, level and reference source"),
+    "ragguard.evaluation.duration": ("histogram", "s", "from a run's end to its scores"),
+    "ragguard.evaluation.failures": (
+        "counter",
+        "{failure}",
+        "scores that could not be given, by scorer and error",
+    ),
+    "ragguard.usage.tokens": ("counter", "{token}", "what scoring cost, by type (input, output) and model"),
+    "ragguard.usage.requests": ("counter", "{request}", "requests made for scoring, by model"),
+    "ragguard.usage.cost": ("counter", "{currency}", "what scoring cost in money, where prices are given"),
+    "ragguard.queue.depth": ("gauge", "{run}", "runs that wait for scoring"),
+    "ragguard.dropped": ("counter", "{event}", "what was lost, by reason"),
+    "ragguard.guard.duration": ("histogram", "ms", "what the guard added, by status"),
+}
+
+
+def document(index: int, field: str) -> str:
+    """The OpenInference name of a field of passage `index`."""
+    return f"retrieval.documents.{index}.document.{field}"
+
+
+def evaluation(index: int, field: str) -> str:
+    """The OpenInference name of a field of score `index`."""
+    return f"evaluations.{index}.evaluation.{field}"
+
+
+def passages(score: str) -> str:
+    """Our name for the passage scores called `score`."""
+    return f"ragguard.passages.{score}"

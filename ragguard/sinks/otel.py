@@ -1,0 +1,185 @@
+"""Scores as OpenTelemetry spans, events, metrics and, if wanted, log records.
+
+A score comes after its step's span has ended, so it stands on a span of its own: a child of the
+step's span and linked to it. The retrieval's span is the application's where it made one, else
+ours, with the times of the retrieval itself. Everything happens on the scorer's side; nothing is
+attached to a context, and no provider is ever set globally.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from opentelemetry import metrics, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from ragguard._version import __version__
+from ragguard.errors import InvalidInput
+from ragguard.records import Decision, Failure, RetrievalStep, Run, Score, TraceContext
+from ragguard.sinks.base import ScoredRun
+from ragguard.sinks.content import Content
+from ragguard.sinks.instruments import Instruments, Prices
+from ragguard.sinks.otlp import Exporting, configured
+from ragguard.sinks.spans import Event, Writer, of_step
+
+if TYPE_CHECKING:
+    from opentelemetry._logs import LoggerProvider
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Tracer, TracerProvider
+
+
+class OtelSink:
+    """Sends scored runs to OpenTelemetry.
+
+    With no provider given, the application's own (global) ones are used. `otlp` is for
+    applications that have none: an OTLP/HTTP endpoint to which private providers export.
+    """
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None = None,
+        *,
+        meter_provider: MeterProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
+        otlp: str | None = None,
+        project: str = "ragguard",
+        own_trace: bool = False,
+        log_records: bool = False,
+        capture_content: bool | str | None = None,
+        max_documents: int = 20,
+        max_text: int = 4096,
+        max_attributes: int = 128,
+        prices: Prices | None = None,
+        queue_depth: Callable[[], int] | None = None,
+        dropped: Callable[[], Mapping[str, int]] | None = None,
+    ) -> None:
+        if max_documents < 0 or max_text < 64:
+            raise InvalidInput("max_documents, max_text", (max_documents, max_text), "at least 0 and 64")
+        self._exporting: Exporting | None = None
+        if otlp is not None and tracer_provider is None and not configured():
+            self._exporting = Exporting(otlp, project)
+            tracer_provider, meter_provider = self._exporting.traces, self._exporting.metrics
+            logger_provider = self._exporting.logs
+        self._tracer: Tracer = trace.get_tracer("ragguard", __version__, tracer_provider)
+        self._instruments = Instruments(
+            metrics.get_meter("ragguard", __version__, meter_provider), prices or {}, queue_depth, dropped
+        )
+        self._logger_provider, self._log_records, self._own_trace = logger_provider, log_records, own_trace
+        self._write = Writer(Content.chosen(capture_content), max_documents, max_text, max_attributes)
+
+    async def submit(self, scored: ScoredRun) -> None:
+        """Writes one scored run."""
+        self._instruments.record(scored)
+        run = scored.run
+        results: list[Score | Failure] = [*scored.scores, *scored.failures]
+        parent = self._run_span(run) if run.trace is None else _span_context(run.trace)
+        self._evaluation(of_step(results, ""), scored, parent, None)
+        for step in run.steps:
+            self._evaluation(of_step(results, step.id), scored, self._target(step, parent), step)
+
+    async def aclose(self) -> None:
+        """Sends what a private exporter still holds; an application's own providers are left to it."""
+        exporting, self._exporting = self._exporting, None
+        if exporting is not None:
+            await asyncio.to_thread(exporting.close)
+
+    def _run_span(self, run: Run) -> SpanContext:
+        ended = run.ended_ns or max([run.started_ns, *(step.ended_ns for step in run.steps)])
+        span = self._tracer.start_span(
+            f"run {run.name}".strip(), context=Context(),
+            kind=SpanKind.INTERNAL, start_time=run.started_ns or None,
+        )  # fmt: skip
+        if span.is_recording():
+            span.set_attributes(self._write.run(run).values)
+            if run.status == "error":
+                span.set_status(Status(StatusCode.ERROR))
+        span.end(ended or None)
+        return span.get_span_context()
+
+    def _target(self, step: RetrievalStep, parent: SpanContext) -> SpanContext:
+        """The span of the retrieval: the application's where it is known to be one, else one of ours."""
+        above = parent if step.trace is None else _span_context(step.trace)
+        if not above.trace_flags.sampled:
+            return above
+        foreign = step.trace is not None and step.trace.foreign
+        target = above if foreign else self._step_span(step, above)
+        if step.decision is not None:
+            self._decision_span(step, step.decision, target)
+        return target
+
+    def _step_span(self, step: RetrievalStep, above: SpanContext) -> SpanContext:
+        span = self._tracer.start_span(
+            f"retrieval {step.tool}".strip(), context=_under(above),
+            kind=SpanKind.CLIENT, start_time=step.started_ns or None,
+        )  # fmt: skip
+        if span.is_recording():
+            span.set_attributes(self._write.step(step).values)
+            if step.status == "error":
+                span.set_status(Status(StatusCode.ERROR, step.error.partition(":")[0]))
+        span.end(max(step.started_ns, step.ended_ns) or None)
+        return span.get_span_context()
+
+    def _decision_span(self, step: RetrievalStep, decision: Decision, target: SpanContext) -> None:
+        length = int(decision.elapsed_ms * 1e6)
+        start = decision.started_ns or max(step.started_ns, (step.ended_ns or time.time_ns()) - length)
+        span = self._tracer.start_span("guard", context=_under(target), start_time=start)
+        if span.is_recording():
+            span.set_attributes(self._write.decision(decision, step).values)
+            if decision.status == "error":
+                span.set_status(Status(StatusCode.ERROR, decision.reason))
+        span.end(start + length)
+
+    def _evaluation(
+        self,
+        results: Sequence[Score | Failure],
+        scored: ScoredRun,
+        target: SpanContext,
+        step: RetrievalStep | None,
+    ) -> None:
+        if not results or not target.trace_flags.sampled:
+            return
+        scores = [item for item in results if isinstance(item, Score)]
+        failures = [item for item in results if isinstance(item, Failure)]
+        events = [self._write.event(score) for score in scores if score.level != "passage"]
+        events += [self._write.failure(failure) for failure in failures]
+        now = time.time_ns()
+        started = scored.started_ns or now
+        span = self._tracer.start_span(
+            "evaluate retrieval" if step is not None else "evaluate run",
+            context=Context() if self._own_trace else _under(target),
+            links=[Link(target)],
+            start_time=started,
+        )
+        ended = max(started, scored.ended_ns or now)
+        if span.is_recording():
+            attributes = self._write.evaluation(scores, scored.run.id, step)
+            span.set_attributes(attributes.values)
+            for name, values in events:
+                span.add_event(name, values, ended)
+            if failures and not scores:
+                span.set_status(Status(StatusCode.ERROR, failures[0].error))
+        span.end(ended)
+        if self._log_records:
+            self._emit(events, target, ended)
+
+    def _emit(self, events: Iterable[Event], target: SpanContext, at: int) -> None:
+        from opentelemetry import _logs
+
+        logger = _logs.get_logger("ragguard", __version__, self._logger_provider)
+        for name, values in events:
+            logger.emit(_logs.LogRecord(
+                timestamp=at, observed_timestamp=at, event_name=name, attributes=values, context=_under(target),
+            ))  # fmt: skip
+
+
+def _span_context(known: TraceContext) -> SpanContext:
+    flags = TraceFlags(TraceFlags.SAMPLED if known.sampled else TraceFlags.DEFAULT)
+    return SpanContext(int(known.trace_id, 16), int(known.span_id, 16), is_remote=False, trace_flags=flags)
+
+
+def _under(parent: SpanContext) -> Context:
+    return trace.set_span_in_context(NonRecordingSpan(parent), Context())

@@ -1,0 +1,200 @@
+"""Runs, steps, decisions and scores as attributes and events: what is written, not how it is sent."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+from ragguard.records import Decision, Failure, Passage, RetrievalStep, Run, Score
+from ragguard.sinks import names as n
+from ragguard.sinks.content import Content
+from ragguard.sinks.values import Attributes, Value, as_list, identifier, plain
+
+Event = tuple[str, dict[str, Value]]
+RESERVED = 40
+"""Attributes a step's span keeps free of documents, so that nothing that names it is ever evicted."""
+
+
+def digest(text: str) -> str:
+    """Sixteen digits that tell equal texts without showing them."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+class Writer:
+    """Builds attributes under one set of limits."""
+
+    def __init__(
+        self, content: Content, max_documents: int, max_text: int, max_attributes: int = 128
+    ) -> None:
+        self.content, self.max_documents, self.max_text = content, max_documents, max_text
+        self.max_attributes = max_attributes
+
+    def attributes(self) -> Attributes:
+        """An empty set under these limits."""
+        return Attributes(self.max_text)
+
+    def run(self, run: Run) -> Attributes:
+        """A run's CHAIN span, without its scores."""
+        put = self.attributes()
+        if self.content.spans:
+            put.put(n.OI_INPUT, run.question if self.content.inputs else None)
+            put.put(n.OI_OUTPUT, run.answer if self.content.outputs else None)
+        session = run.metadata.get("session_id") or run.metadata.get("thread_id")
+        put.put(n.OI_SESSION, None if session is None else identifier(session))
+        put.put(n.RUN_NAME, run.name)
+        put.put(n.RUN_STATUS, run.status)
+        put.put(n.RUN_STEPS, len(run.steps))
+        put.put(n.RUN_ID, run.id)
+        put.put(n.OI_KIND, "CHAIN")
+        return put
+
+    def step(self, step: RetrievalStep) -> Attributes:
+        """A step's RETRIEVER span. Documents first, identity last: an overflow evicts the oldest."""
+        put = self.attributes()
+        with_text = self.content.spans and self.content.outputs
+        room = max(0, self.max_attributes - RESERVED) // (4 if with_text else 2)
+        shown = step.passages[: min(self.max_documents, room)]
+        for index, passage in enumerate(shown):
+            if with_text:
+                if passage.metadata:
+                    put.put_json(n.document(index, "metadata"), plain(passage.metadata))
+                put.put(n.document(index, "content"), passage.text)
+            put.put(n.document(index, "score"), passage.score)
+            put.put(n.document(index, "id"), passage_id(passage))
+        put.put(n.DOCUMENT_HASHES, [digest(passage.text) for passage in shown])
+        put.put(n.DOCUMENTS_EXPORTED, len(shown))
+        put.put(n.DOCUMENTS_TOTAL, len(step.passages))
+        put.put(n.DOCUMENTS_CANDIDATES, len(step.candidates))
+        if self.content.spans:
+            documents = [{"id": passage_id(p), "score": p.score} for p in shown]
+            put.put_json(n.GEN_AI_DOCUMENTS, documents if self.content.outputs else None)
+            put.put(n.GEN_AI_QUERY, step.query if self.content.inputs else None)
+            put.put(n.OI_INPUT, step.query if self.content.inputs else None)
+        put.put(n.STEP_QUERY_HASH, digest(step.query))
+        put.put(n.STEP_TURN, step.turn)
+        put.put(n.STEP_INDEX, step.index)
+        put.put(n.STEP_STATUS, step.status)
+        put.put(n.ERROR_TYPE, step.error.partition(":")[0] if step.status == "error" else None)
+        put.put(n.STEP_ID, step.id)
+        put.put(n.RUN_ID, step.run_id)
+        put.put(n.GEN_AI_TOP_K, len(step.candidates or step.passages))
+        put.put(n.GEN_AI_DATA_SOURCE, step.tool)
+        put.put(n.GEN_AI_OPERATION, "retrieval")
+        put.put(n.OI_KIND, "RETRIEVER")
+        return put
+
+    def decision(self, decision: Decision, step: RetrievalStep) -> Attributes:
+        """A guard's GUARDRAIL span."""
+        put = self.attributes()
+        if decision.dropped:
+            put.put(n.GUARD_DROPPED_POSITIONS, [drop.position for drop in decision.dropped])
+            put.put(n.GUARD_DROPPED_REASONS, [drop.reason for drop in decision.dropped])
+            put.put(n.GUARD_DROPPED_UTILITY, as_list([drop.utility for drop in decision.dropped]))
+        if self.content.spans and self.content.inputs:
+            put.put(n.OI_INPUT, step.query)
+        put.put(n.GUARD_KEPT, len(decision.kept))
+        put.put(n.GUARD_DROPPED, len(decision.dropped))
+        put.put(n.GUARD_ELAPSED, decision.elapsed_ms)
+        put.put(n.GUARD_REASON, decision.reason)
+        put.put(n.GUARD_STATUS, decision.status)
+        put.put(n.ERROR_TYPE, decision.status if decision.status in ("timeout", "error") else None)
+        put.put(n.STEP_ID, step.id)
+        put.put(n.RUN_ID, step.run_id)
+        put.put(n.OI_KIND, "GUARDRAIL")
+        return put
+
+    def evaluation(self, scores: Sequence[Score], run_id: str, step: RetrievalStep | None) -> Attributes:
+        """An EVALUATOR span: step or run scores one by one, passage scores as one list a name."""
+        put = self.attributes()
+        single = [score for score in scores if score.level != "passage"]
+        room = max(0, self.max_attributes - RESERVED) // 5
+        for index, score in enumerate(single[:room]):
+            if self.content.spans:
+                put.put(n.evaluation(index, "explanation"), score.explanation)
+            put.put(n.evaluation(index, "label"), score.label)
+            put.put(n.evaluation(index, "annotator_kind"), annotator(score))
+            put.put(n.evaluation(index, "identifier"), identity(score))
+            put.put(n.evaluation(index, "score"), score.value)
+            put.put(n.evaluation(index, "name"), score_name(score))
+        put.skipped += len(single[room:])
+        self._passages(put, [score for score in scores if score.level == "passage"])
+        usage = [score.usage for score in scores]
+        put.put(n.USAGE_REQUESTS, sum(item.requests for item in usage))
+        put.put(n.USAGE_PROMPT_TOKENS, sum(item.prompt_tokens for item in usage))
+        put.put(n.USAGE_OUTPUT_TOKENS, sum(item.output_tokens for item in usage))
+        put.put(n.SCORE_ENGINE, ", ".join(sorted({score.engine for score in scores if score.engine})))
+        put.put(n.SCORE_PROMPTS, ", ".join(sorted({score.prompts for score in scores if score.prompts})))
+        put.put(n.SKIPPED, put.skipped or None)
+        if step is not None:
+            put.put(n.STEP_INDEX, step.index)
+            put.put(n.STEP_ID, step.id)
+        put.put(n.RUN_ID, run_id)
+        put.put(n.OI_KIND, "EVALUATOR")
+        return put
+
+    def _passages(self, put: Attributes, scores: Sequence[Score]) -> None:
+        ranks = sorted({score.position for score in scores if score.position is not None})
+        names = sorted({score.name for score in scores})
+        for name in names:
+            mine = [score for score in scores if score.name == name and score.position is not None]
+            values = {score.position: score.value for score in mine}
+            if len(mine) == len(values) == len(ranks):
+                put.put(n.passages(name), [values[rank] for rank in ranks])
+            else:
+                put.put_json(n.passages(name), {_place(score): score.value for score in mine})
+        if ranks:
+            put.put(n.PASSAGE_POSITIONS, ranks)
+
+    def event(self, score: Score) -> Event:
+        """One evaluation event."""
+        put = self.attributes()
+        put.put(n.GEN_AI_EVALUATION, score_name(score))
+        put.put(n.GEN_AI_VALUE, score.value)
+        put.put(n.GEN_AI_LABEL, score.label)
+        put.put(n.GEN_AI_EXPLANATION, score.explanation if self.content.events else None)
+        put.put(n.SCORE_STDERR, score.stderr)
+        put.put(n.SCORE_LEVEL, score.level)
+        put.put(n.SCORE_REFERENCE, score.reference_source)
+        put.put(n.SCORE_QUESTION, score.sub_question)
+        put.put(n.SCORE_SCORER, identity(score))
+        put.put(n.SCORE_ENGINE, score.engine)
+        put.put(n.SCORE_PROMPTS, score.prompts)
+        return n.EVENT_EVALUATION, put.values
+
+    def failure(self, failure: Failure) -> Event:
+        """A score that is missing, as the conventions say it: an evaluation event with an error type."""
+        put = self.attributes()
+        put.put(n.GEN_AI_EVALUATION, failure.scorer)
+        put.put(n.ERROR_TYPE, failure.error)
+        put.put(n.FAILURE_MESSAGE, failure.message if self.content.events else None)
+        put.put(n.FAILURE_RETRY, failure.will_retry)
+        return n.EVENT_EVALUATION, put.values
+
+
+def passage_id(passage: Passage) -> str:
+    """The passage's own id, or a digest of its text."""
+    return identifier(passage.id) if passage.id != "" else digest(passage.text)
+
+
+def score_name(score: Score) -> str:
+    """The score's name, telling support apart from what was measured against gold."""
+    return f"{score.name}.support" if score.reference_source == "answer" else score.name
+
+
+def annotator(score: Score) -> str:
+    """Who judged: a model, or arithmetic alone."""
+    return "LLM" if score.engine else "CODE"
+
+
+def identity(score: Score) -> str:
+    """The scorer with its version: equal identities replace each other in a back end."""
+    return f"{score.scorer}/{score.version}" if score.version else score.scorer
+
+
+def of_step(items: Iterable[Score | Failure], step_id: str) -> list[Score | Failure]:
+    """What was said of one step; of the run as a whole with an empty id."""
+    return [item for item in items if item.step_id == step_id]
+
+
+def _place(score: Score) -> str:
+    return f"{score.position}" if score.sub_question is None else f"{score.position}/{score.sub_question}"

@@ -1,0 +1,99 @@
+"""What may stand on a span: scalars, flat lists of one type, text of bounded length. The rest is left out, counted.
+
+Exporters fail late and as a whole batch on a value they cannot encode, so nothing doubtful gets that far.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+Scalar: TypeAlias = str | bool | int | float
+Value: TypeAlias = Scalar | list[str] | list[bool] | list[int] | list[float]
+
+INT64 = range(-(2**63), 2**63)
+
+
+class Attributes:
+    """Attributes of one span or event, in the order they were put: what cannot stand there is counted."""
+
+    def __init__(self, max_text: int) -> None:
+        self.values: dict[str, Value] = {}
+        self.skipped = 0
+        self._max_text = max_text
+
+    def put(self, name: str, value: Any) -> None:
+        """Puts one value; None and "" are nothing to say and are not counted."""
+        if value is None or (isinstance(value, str) and not value):
+            return
+        clean = self._clean(value)
+        if clean is None:
+            self.skipped += 1
+        else:
+            self.values.pop(name, None)
+            self.values[str(name)] = clean
+
+    def put_json(self, name: str, value: Any) -> None:
+        """Puts a nested value as JSON text; cut as a whole, never in the middle."""
+        try:
+            text = json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            self.skipped += 1
+            return
+        if len(text) > self._max_text:
+            self.skipped += 1
+        else:
+            self.put(name, text)
+
+    def _clean(self, value: Any) -> Value | None:
+        if isinstance(value, (list, tuple)):
+            items = [self._scalar(item) for item in value]
+            kept = [item for item in items if item is not None]
+            if len(kept) != len(items) or len({type(item) for item in kept}) > 1:
+                return None
+            return kept  # type: ignore[return-value]
+        return self._scalar(value)
+
+    def _scalar(self, value: Any) -> Scalar | None:
+        if not isinstance(value, (str, bool, int, float)) and hasattr(value, "item"):
+            try:
+                value = value.item()
+            except (TypeError, ValueError):
+                return None
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else None
+        if isinstance(value, int):
+            return int(value) if value in INT64 else None
+        return text(value, self._max_text) if isinstance(value, str) else None
+
+
+def text(value: str, limit: int) -> str:
+    """`value` as text any exporter can encode (no lone surrogates), cut at `limit` characters and saying so."""
+    if len(value) > limit:
+        value = f"{value[: max(0, limit - 24)]}… [{len(value)} characters]"
+    return value.encode("utf-8", "replace").decode("utf-8")
+
+
+def identifier(value: object) -> str:
+    """An id as text, whatever a framework made it."""
+    return text(value if isinstance(value, str) else str(value), 256)
+
+
+def plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata as JSON can say it: keys as text, values as they are where they are plain."""
+    return {
+        identifier(key): value
+        if isinstance(value, (str, bool, int, float, list, dict, type(None)))
+        else str(value)
+        for key, value in metadata.items()
+    }
+
+
+def as_list(values: Sequence[float | None]) -> list[float] | None:
+    """The values, where every one is there."""
+    kept = [value for value in values if value is not None]
+    return kept if len(kept) == len(values) else None
