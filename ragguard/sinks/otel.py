@@ -73,13 +73,20 @@ class OtelSink:
 
     async def submit(self, scored: ScoredRun) -> None:
         """Writes one scored run."""
+        self.write(scored)
+
+    def write(self, scored: ScoredRun) -> dict[str, SpanContext]:
+        """Writes one scored run; says on which span each step (by its id) and the run ("") stand."""
         self._instruments.record(scored)
         run = scored.run
         results: list[Score | Failure] = [*scored.scores, *scored.failures]
         parent = self._run_span(run) if run.trace is None else _span_context(run.trace)
         self._evaluation(of_step(results, ""), scored, parent, None)
+        targets = {"": parent}
         for step in run.steps:
-            self._evaluation(of_step(results, step.id), scored, self._target(step, parent), step)
+            targets[step.id] = self._target(step, parent)
+            self._evaluation(of_step(results, step.id), scored, targets[step.id], step)
+        return targets
 
     async def aclose(self) -> None:
         """Sends what a private exporter still holds; an application's own providers are left to it."""

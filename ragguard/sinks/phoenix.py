@@ -1,0 +1,122 @@
+"""Scores as Phoenix shows them: annotations over REST, beside the spans.
+
+Phoenix takes spans by OTLP but ignores evaluations that stand on them; its score chips come from
+`/v1/span_annotations` and `/v1/document_annotations`. An annotation may come before its span, and
+the same name on the same span replaces the earlier one, so sending again is harmless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+from opentelemetry.trace import SpanContext, format_span_id
+
+from ragguard.errors import InvalidInput, RagguardError
+from ragguard.records import Score
+from ragguard.sinks.base import ScoredRun
+from ragguard.sinks.otel import OtelSink
+from ragguard.sinks.spans import annotator, identity, score_name
+from ragguard.sinks.values import text
+
+RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class PhoenixError(RagguardError):
+    """Phoenix did not take the annotations."""
+
+
+class PhoenixSink:
+    """Sends a run's spans (unless `spans` says who does) and its scores to a Phoenix server."""
+
+    def __init__(
+        self,
+        url: str = "http://localhost:6006",
+        *,
+        spans: OtelSink | None = None,
+        project: str = "ragguard",
+        api_key: str | None = None,
+        attempts: int = 4,
+        timeout_s: float = 10.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise InvalidInput("url", url, "an http:// or https:// address, such as http://localhost:6006")
+        if attempts < 1:
+            raise InvalidInput("attempts", attempts, "at least 1")
+        self.url, self._attempts = url.rstrip("/"), attempts
+        self._spans = spans or OtelSink(otlp=self.url, project=project)
+        key = api_key or os.environ.get("PHOENIX_API_KEY")
+        self._client = httpx.AsyncClient(
+            base_url=self.url,
+            timeout=timeout_s,
+            headers={"authorization": f"Bearer {key}"} if key else {},
+            transport=transport,
+        )
+
+    async def submit(self, scored: ScoredRun) -> None:
+        """Writes the spans, then the annotations of the run, its steps and their passages."""
+        targets = self._spans.write(scored)
+        on_spans, on_documents = [], []
+        for score in scored.scores:
+            target = targets.get(score.step_id)
+            if target is None or not target.trace_flags.sampled:
+                continue
+            if score.level != "passage":
+                on_spans.append(_annotation(score, target))
+            elif score.position is not None and score.sub_question is None:
+                on_documents.append(_annotation(score, target) | {"document_position": score.position - 1})
+        await self._post("/v1/span_annotations", on_spans)
+        await self._post("/v1/document_annotations", [_unnamed(item) for item in on_documents])
+
+    async def aclose(self) -> None:
+        """Closes the connection and the spans' exporter."""
+        await self._client.aclose()
+        await self._spans.aclose()
+
+    async def _post(self, path: str, data: Sequence[dict[str, Any]]) -> None:
+        if not data:
+            return
+        problem = ""
+        for attempt in range(self._attempts):
+            if attempt:
+                await asyncio.sleep(min(8.0, 0.25 * 2**attempt))
+            try:
+                answer = await self._client.post(path, params={"sync": "false"}, json={"data": data})
+            except httpx.TimeoutException:
+                problem = "no answer in time"
+            except httpx.TransportError as error:
+                problem = f"{type(error).__name__}: {error}"
+            else:
+                if answer.is_success:
+                    return
+                problem = f"HTTP {answer.status_code}: {answer.text[:200]}"
+                if answer.status_code not in RETRIED:
+                    break
+        raise PhoenixError(
+            f"{len(data)} annotations were posted to {self.url}{path}; {problem}. Is Phoenix running there?"
+        )
+
+
+def _annotation(score: Score, target: SpanContext) -> dict[str, Any]:
+    result: dict[str, Any] = {"score": float(score.value)}
+    if score.label:
+        result["label"] = text(score.label, 256)
+    if score.explanation:
+        result["explanation"] = text(score.explanation, 4096)
+    return {
+        "span_id": format_span_id(target.span_id),
+        "name": score_name(score),
+        "annotator_kind": annotator(score),
+        "result": result,
+        "identifier": identity(score),
+        "metadata": {"stderr": score.stderr, "engine": score.engine, "prompts": score.prompts},
+    }
+
+
+def _unnamed(annotation: dict[str, Any]) -> dict[str, Any]:
+    """Document annotations take no identifier."""
+    return {key: value for key, value in annotation.items() if key != "identifier"}
