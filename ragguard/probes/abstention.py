@@ -1,0 +1,30 @@
+"""Would the reader rather not answer? p(NO-RESPONSE) for one passage and the step's own query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ragguard.engines.prompts import PromptSet
+from ragguard.probes.question import LabelAnswer, LabelQuestion
+from ragguard.records import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Abstention:
+    """How probable it is that the reader abstains."""
+
+    p: float
+    stderr: float | None
+    bound: bool
+    usage: Usage
+
+
+def abstention(prompts: PromptSet, query: str, passage: str) -> LabelQuestion:
+    """The question, for the model that reads."""
+    prompt = prompts.render("abstention", [passage], query=query)
+    return LabelQuestion(prompt, prompts.labels("abstention"), who="engine")
+
+
+def read_abstention(answer: LabelAnswer) -> Abstention:
+    """The first label is the one that abstains."""
+    return Abstention(min(1.0, answer.p[0]), answer.stderr_of(0), answer.bound, answer.usage)

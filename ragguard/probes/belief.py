@@ -1,0 +1,31 @@
+"""What does the reader believe, given what it has read? Answers drawn for a question and a context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ragguard.engines.base import Prompt
+from ragguard.engines.prompts import PromptSet
+from ragguard.probes.question import SampleQuestion
+
+
+def belief(
+    prompts: PromptSet,
+    question: str,
+    passages: Sequence[str],
+    *,
+    cut_order: Sequence[int] = (),
+    n: int,
+    seed: int,
+) -> SampleQuestion:
+    """The question. `cut_order` says which passage is shortened first, should the prompt not fit after all."""
+    if not passages:
+        prompt = prompts.render("answer_closed", question=question)
+        tokens = prompts.template("answer_closed").max_tokens
+    else:
+        prompt = prompts.render("answer", passages, question=question)
+        tokens = prompts.template("answer").max_tokens
+        if len(prompt.cuttable) == len(passages) == len(cut_order):
+            spans = prompt.cuttable[::-1]
+            prompt = Prompt(prompt.messages, tuple(spans[index] for index in cut_order))
+    return SampleQuestion(prompt, n, tokens, 1.0, seed)

@@ -1,0 +1,108 @@
+"""What a probe asks and what comes back: plain values, so that equal questions are asked once.
+
+Knows no engine call: whoever carries the questions (a scoring run, a guard, a price list) is behind `Ask`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias, TypeVar, overload
+
+from ragguard.engines.base import HowAnswered, Prompt, Sample
+from ragguard.engines.entailment import Pair
+from ragguard.errors import RagguardError
+from ragguard.records import Usage
+
+Who = Literal["engine", "judge"]
+"""The model that reads in the agent's place, or the one that judges (the same unless told)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelQuestion:
+    """How probable is each label as what comes next?"""
+
+    prompt: Prompt
+    labels: tuple[str, ...]
+    who: Who = "judge"
+
+
+@dataclass(frozen=True, slots=True)
+class SampleQuestion:
+    """What is answered, `n` times?"""
+
+    prompt: Prompt
+    n: int
+    max_tokens: int
+    temperature: float
+    seed: int
+    who: Who = "engine"
+
+
+@dataclass(frozen=True, slots=True)
+class EntailQuestion:
+    """Does the second answer follow from the first?"""
+
+    pair: Pair
+
+
+@dataclass(frozen=True, slots=True)
+class LabelAnswer:
+    """The probability of each label."""
+
+    p: tuple[float, ...]
+    how: HowAnswered = "first_token"
+    stderr: tuple[float, ...] | None = None
+    """Where the probabilities were estimated by sampling."""
+    bound: bool = False
+    """Whether some label was outside what the server shows, so that its p is an upper bound."""
+    truncated: int = 0
+    """Tokens cut from the prompt to make it fit."""
+    usage: Usage = field(default_factory=Usage)
+
+    def stderr_of(self, label: int) -> float | None:
+        """The standard error of one label's p: 0 where it is exact, None where only a bound is known."""
+        if self.stderr is not None:
+            return self.stderr[label]
+        return None if self.bound else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SampleAnswer:
+    """The answers that were drawn."""
+
+    samples: tuple[Sample, ...]
+    truncated: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class EntailAnswer:
+    """(entailment, neutral, contradiction), and what a language model put on the three labels."""
+
+    p: tuple[float, float, float]
+    mass: float = 1.0
+    usage: Usage = field(default_factory=Usage)
+
+
+Question: TypeAlias = LabelQuestion | SampleQuestion | EntailQuestion
+Answer: TypeAlias = LabelAnswer | SampleAnswer | EntailAnswer
+A = TypeVar("A", LabelAnswer, SampleAnswer, EntailAnswer)
+
+
+class Ask(Protocol):
+    """Carries questions to whoever answers them. A question that cannot be answered yields its error as a value."""
+
+    @overload
+    async def __call__(self, questions: Sequence[LabelQuestion]) -> list[LabelAnswer | RagguardError]: ...
+    @overload
+    async def __call__(self, questions: Sequence[SampleQuestion]) -> list[SampleAnswer | RagguardError]: ...
+    @overload
+    async def __call__(self, questions: Sequence[EntailQuestion]) -> list[EntailAnswer | RagguardError]: ...
+
+
+def answered(answer: A | RagguardError) -> A:
+    """The answer, or its error raised."""
+    if isinstance(answer, RagguardError):
+        raise answer
+    return answer

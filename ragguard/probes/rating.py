@@ -1,0 +1,51 @@
+"""How an answer on a scale of digits is read: the most probable digit, and the mean over all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ragguard.errors import LowLabelMass
+from ragguard.probes.question import LabelAnswer, LabelQuestion
+from ragguard.records import Usage
+
+LEAST_MASS = 0.5
+
+
+def check_mass(answer: LabelAnswer, labels: tuple[str, ...]) -> float:
+    """What all labels have together; an error where the judge would rather say something else."""
+    mass = sum(answer.p)
+    if mass < LEAST_MASS:
+        raise LowLabelMass(
+            f"the judge was asked for one of {', '.join(labels)} and puts only {mass:.2f} on them "
+            f"(at least {LEAST_MASS} is needed); switch its thinking off, or choose a prompt set it follows"
+        )
+    return mass
+
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """A grade on a scale."""
+
+    value: int
+    """The most probable one."""
+    expectation: float
+    stderr: float | None
+    """Of the expectation."""
+    usage: Usage
+
+
+def read_rating(question: LabelQuestion, answer: LabelAnswer) -> Rating:
+    """The rating that label probabilities say, over labels that are digits."""
+    mass = check_mass(answer, question.labels)
+    grades = [int(label) for label in question.labels]
+    expectation = sum(grade * p for grade, p in zip(grades, answer.p, strict=True)) / mass
+    value = max(zip(answer.p, (-grade for grade in grades), strict=True))[1]
+    stderr: float | None = None if answer.bound else 0.0
+    if answer.stderr is not None:
+        spread = sum(p / mass * (grade - expectation) ** 2 for grade, p in zip(grades, answer.p, strict=True))
+        variances = [
+            s * s / max(p * (1 - p), 1e-12) for s, p in zip(answer.stderr, answer.p, strict=True) if s > 0
+        ]
+        # Each p's error is sqrt(p(1 - p)/n): their ratio gives 1/n back, and the mean's error is sqrt(spread/n).
+        stderr = (spread * max(variances, default=0.0)) ** 0.5
+    return Rating(-value, expectation, stderr, answer.usage)

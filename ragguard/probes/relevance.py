@@ -1,0 +1,50 @@
+"""Does the passage answer the query? p(A) / (p(A) + p(B)) of the judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ragguard.engines.prompts import PromptSet
+from ragguard.metrics.answers import normalise
+from ragguard.probes.question import LabelAnswer, LabelQuestion
+from ragguard.probes.rating import check_mass
+from ragguard.records import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Relevance:
+    """How probable it is that the passage is relevant."""
+
+    p: float
+    stderr: float | None
+    bound: bool
+    usage: Usage
+
+
+def sees_references(query: str, question: str, references: Sequence[str]) -> bool:
+    """Whether the judge is shown the references: only where the step asked the run's own question."""
+    return bool(references) and normalise(query) == normalise(question)
+
+
+def relevance(
+    prompts: PromptSet, query: str, passage: str, *, question: str = "", references: Sequence[str] = ()
+) -> LabelQuestion:
+    """The question."""
+    if sees_references(query, question, references):
+        prompt = prompts.render(
+            "relevance_with_references", [passage], query=query, references="\n".join(references)
+        )
+        return LabelQuestion(prompt, prompts.labels("relevance_with_references"))
+    return LabelQuestion(prompts.render("relevance", [passage], query=query), prompts.labels("relevance"))
+
+
+def read_relevance(question: LabelQuestion, answer: LabelAnswer) -> Relevance:
+    """Of the two labels, the first says yes."""
+    mass = check_mass(answer, question.labels)
+    yes, no = answer.p
+    stderr: float | None = None if answer.bound else 0.0
+    if answer.stderr is not None:
+        # The error of a ratio a / (a + b), to first order.
+        stderr = ((no * answer.stderr[0]) ** 2 + (yes * answer.stderr[1]) ** 2) ** 0.5 / mass**2
+    return Relevance(yes / mass, stderr, answer.bound, answer.usage)

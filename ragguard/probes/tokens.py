@@ -1,0 +1,33 @@
+"""How many tokens a text has, about: for caps, windows and prices, where no tokenizer is at hand.
+
+Words count one token for every six ASCII characters they begin, other characters by their bytes,
+punctuation singly. On English this lies within a tenth or so of common subword vocabularies.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ragguard.engines.base import Prompt
+
+_PIECES = re.compile(r"[A-Za-z0-9]+|[^\sA-Za-z0-9]")
+_SAMPLE = 40_000
+# What a chat template adds around one message.
+_TURN = 5
+
+
+def count_tokens(text: str) -> int:
+    """About how many tokens `text` has; long texts are judged by their beginning."""
+    if len(text) > _SAMPLE:
+        return -(-count_tokens(text[:_SAMPLE]) * len(text) // _SAMPLE)
+    total = 0.0
+    for piece in _PIECES.findall(text):
+        total += (
+            (len(piece) + 5) // 6 if piece.isascii() else max(0.5, len(piece.encode("utf-8", "replace")) / 3)
+        )
+    return int(total + 0.999)
+
+
+def prompt_tokens(prompt: Prompt) -> int:
+    """About how many tokens a prompt has, chat template included."""
+    return sum(count_tokens(message.content) + _TURN for message in prompt.messages)

@@ -1,0 +1,175 @@
+"""Gathers what all scorers of a run want to know and has it answered in as few batches as the dependencies allow.
+
+Scorers run side by side. Each puts its questions and waits; when all of them wait, every distinct
+question goes out in one wave, one call for each verb and set of parameters. So the order of asking
+follows from what depends on what, and nobody plans it by hand. Whether a wave reaches an engine or
+a price list is the respondent's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Hashable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, RagguardError
+from ragguard.probes.question import Answer, EntailQuestion, Question
+from ragguard.probes.tokens import count_tokens, prompt_tokens
+from ragguard.records import Usage
+
+T = TypeVar("T")
+_Call: TypeAlias = tuple[list[Question], "asyncio.Future[None]"]
+
+# A scorer that waits for something else than an answer holds the others up for this long at most.
+_PATIENCE_S = 0.05
+# What one bad question can do to its batch: the rest is asked again without it, in at most so many more calls.
+_OF_ONE = (PromptTooLong, EngineProtocolError)
+_MORE_CALLS = 24
+
+
+class Respondent(Protocol):
+    """Answers questions that may share one call."""
+
+    def batch_of(self, question: Question) -> Hashable:
+        """Questions with equal marks may go together."""
+        ...
+
+    async def respond(self, questions: Sequence[Question]) -> Sequence[Answer]:
+        """One answer for each question; raises an error of ours when it cannot."""
+        ...
+
+
+def tokens_of(question: Question) -> int:
+    """About how many prompt tokens a question takes; samples of one prompt share them."""
+    if isinstance(question, EntailQuestion):
+        pair = question.pair
+        return 2 * count_tokens(pair.question) + count_tokens(pair.premise) + count_tokens(pair.hypothesis)
+    return prompt_tokens(question.prompt)
+
+
+class Asker:
+    """Carries the questions of one run, as an `Ask`."""
+
+    def __init__(self, respondent: Respondent, token_cap: int) -> None:
+        self._respondent = respondent
+        self._cap = self._tokens_left = token_cap
+        self._answers: dict[Question, Answer | RagguardError] = {}
+        self._accounted: set[Question] = set()
+        self._queued: list[_Call] = []
+        self._in_flight = 0
+        self._scorers = 0
+        self._waves: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def attend(self, scorers: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
+        """Runs the scorers side by side until all have ended; what one raises is its result."""
+        self._scorers += len(scorers)
+        tasks = [asyncio.ensure_future(self._counted(scorer)) for scorer in scorers]
+        try:
+            return await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            for pending in (*tasks, *self._waves):
+                pending.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
+
+    async def __call__(self, questions: Sequence[Any]) -> list[Any]:
+        """Answers in the order of the questions, or the error in an answer's place.
+
+        What a question cost is told to the first who gets its answer: so the usage of all scores adds up.
+        """
+        fresh = [question for question in dict.fromkeys(questions) if question not in self._answers]
+        if fresh:
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._queued.append((fresh, done))
+            self._send_if_all_wait()
+            await done
+        return [self._hand_out(question) for question in questions]
+
+    def _hand_out(self, question: Question) -> Answer | RagguardError:
+        answer = self._answers[question]
+        if isinstance(answer, RagguardError):
+            return answer
+        if question in self._accounted:
+            return replace(answer, usage=Usage())
+        self._accounted.add(question)
+        return answer
+
+    async def _counted(self, scorer: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await scorer
+        finally:
+            self._scorers -= 1
+            self._send_if_all_wait()
+
+    def _send_if_all_wait(self) -> None:
+        if not self._queued:
+            return
+        if len(self._queued) + self._in_flight >= self._scorers:
+            self._send()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_PATIENCE_S, self._send)
+
+    def _send(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        calls, self._queued = self._queued, []
+        if calls:
+            self._in_flight += len(calls)
+            wave = asyncio.ensure_future(self._wave(calls))
+            self._waves.add(wave)
+            wave.add_done_callback(self._waves.discard)
+
+    async def _wave(self, calls: Sequence[_Call]) -> None:
+        batches: dict[Hashable, list[Question]] = {}
+        for question in dict.fromkeys(question for questions, _ in calls for question in questions):
+            if question not in self._answers and self._afford(question):
+                batches.setdefault(self._respondent.batch_of(question), []).append(question)
+        try:
+            await asyncio.gather(*(self._answer(batch) for batch in batches.values()))
+        finally:
+            self._in_flight -= len(calls)
+            for _, done in calls:
+                if not done.done():
+                    done.set_result(None)
+
+    def _afford(self, question: Question) -> bool:
+        tokens = tokens_of(question)
+        if tokens > self._tokens_left:
+            self._answers[question] = CapExceeded(
+                f"the prompts of a run may have {self._cap} tokens in all; {self._tokens_left} were left and "
+                f"about {tokens} were needed; raise Caps(prompt_tokens=...) to have this judged"
+            )
+            return False
+        self._tokens_left -= tokens
+        return True
+
+    async def _answer(self, questions: list[Question]) -> None:
+        """Asks for all at once. Where one of them spoils the call, halves are asked, so that only that one fails."""
+        todo, calls = [questions], 0
+        while todo:
+            batches, todo = todo, []
+            calls += len(batches)
+            for batch, answers in zip(
+                batches, await asyncio.gather(*map(self._ask_once, batches)), strict=True
+            ):
+                if not isinstance(answers, RagguardError):
+                    self._answers.update(zip(batch, answers, strict=True))
+                elif isinstance(answers, _OF_ONE) and len(batch) > 1 and calls < _MORE_CALLS:
+                    todo += [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
+                else:
+                    self._answers.update(dict.fromkeys(batch, answers))
+
+    async def _ask_once(self, questions: list[Question]) -> Sequence[Answer] | RagguardError:
+        try:
+            return await self._respondent.respond(questions)
+        except RagguardError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - an engine of the user's may raise anything; it becomes data here
+            fault = EngineProtocolError(
+                f"the engine raised what no engine should: {type(error).__name__}: {error}"
+            )
+            fault.__cause__ = error
+            return fault

@@ -1,0 +1,185 @@
+"""From a run to its scores: who is asked, with which prompts, by which scorers; faults become data.
+
+Safe to use from any number of runs and event loops at once: nothing is kept between runs but what
+the engines said of themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ragguard.engines.base import Engine, EngineInfo
+from ragguard.engines.entailment import Entailer
+from ragguard.engines.prompts import PromptSet, load_prompts
+from ragguard.errors import InvalidInput, RagguardError, UnknownName
+from ragguard.records import Failure, Result, Run, Score
+from ragguard.scorers.asker import Asker, Respondent
+from ragguard.scorers.plan import Plan, PriceList, merge
+from ragguard.scorers.respondents import Engines
+from ragguard.scorers.scorer import Scorer, full_version
+from ragguard.scorers.sheet import worth_repeating
+from ragguard.scorers.utility import Utility
+from ragguard.scorers.view import Caps, Setting, View, view_run
+
+_log = logging.getLogger(__name__)
+
+FAMILIES = ("belief", "utility", "coverage", "grades")
+
+
+@dataclass(frozen=True, slots=True)
+class ScorerIdentity:
+    """What the scores of one scorer carry: equal identities give equal scores of the same run and references."""
+
+    scorer: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What decides, beside the run and its references, which scores come out."""
+
+    engine: str
+    judge: str
+    prompts: str
+    scorers: tuple[ScorerIdentity, ...]
+
+
+def _scorers(given: Sequence[str | Scorer], soft: bool) -> tuple[Scorer, ...]:
+    found: list[Scorer] = []
+    for item in given:
+        if not isinstance(item, str):
+            if not isinstance(item, Scorer):
+                raise InvalidInput("scorers", item, f"one of {', '.join(FAMILIES)}, or an object with "
+                                   "`name`, `version` and `async def score(view, ask)`")  # fmt: skip
+            found.append(item)
+        elif item == "utility":
+            found.append(Utility(soft=soft))
+        else:
+            raise UnknownName("scorers", item, ", ".join(FAMILIES))
+    names = [scorer.name for scorer in found]
+    if len(set(names)) < len(names):
+        raise InvalidInput("scorers", names, "each scorer once")
+    return tuple(found)
+
+
+class ScoringPipeline:
+    """Scores runs. Owns none of its engines unless told to close them."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        judge: Engine | None = None,
+        entailer: Entailer | None = None,
+        scorers: Sequence[str | Scorer] = ("belief", "utility", "coverage"),
+        prompts: str | Path | PromptSet | None = None,
+        caps: Caps | None = None,
+        soft: bool = False,
+        language: str = "en",
+    ) -> None:
+        self._engine, self._judge, self._entailer = engine, judge or engine, entailer
+        self._scorers = _scorers(scorers, soft)
+        self._prompts = None if prompts is None else load_prompts(prompts)
+        self._caps, self._language = caps or Caps(), language
+        self._setting: Setting | None = None
+
+    async def score(
+        self, run: Run, *, priority: int = 10, deadline: float | None = None
+    ) -> list[Score | Failure]:
+        """Everything that can be said of a run, and what cannot be said and why. Engine faults never raise."""
+        try:
+            setting = await self._ready()
+        except RagguardError as error:
+            return [_failure(scorer, run, error) for scorer in self._scorers]
+        respondent = Engines(self._engine, self._judge, self._entailer, priority, deadline)
+        return await self._run(view_run(run, setting), respondent)
+
+    async def plan(self, run: Run) -> Plan:
+        """What scoring the run would ask; asks no question. An unreachable engine is planned for by the defaults."""
+        try:
+            setting = await self._ready()
+        except RagguardError:
+            unknown = EngineInfo("unknown", "unknown", "unknown")
+            setting = self._settle(unknown, unknown, unknown)
+        prices = PriceList(one_model=self._judge is self._engine)
+        results = await self._run(view_run(run, setting), prices)
+        failures = tuple(result for result in results if isinstance(result, Failure))
+        return Plan(merge(prices.lines), failures, 1)
+
+    async def identity(self) -> Identity:
+        """What its scores carry; raises where the engine cannot be reached."""
+        setting = await self._ready()
+        return Identity(
+            setting.engine.fingerprint,
+            setting.judge.fingerprint,
+            setting.prompts.identity,
+            tuple(ScorerIdentity(s.name, full_version(s, setting)) for s in self._scorers),
+        )
+
+    async def aclose(self) -> None:
+        """Closes engine, judge and entailer."""
+        await self._engine.aclose()
+        if self._judge is not self._engine:
+            await self._judge.aclose()
+        if self._entailer is not None:
+            await self._entailer.aclose()
+
+    async def _ready(self) -> Setting:
+        if self._setting is None:
+            engine = await self._engine.info()
+            judge = engine if self._judge is self._engine else await self._judge.info()
+            entailer = judge if self._entailer is None else await self._entailer.info()
+            self._setting = self._settle(engine, judge, entailer)
+        return self._setting
+
+    def _settle(self, engine: EngineInfo, judge: EngineInfo, entailer: EngineInfo) -> Setting:
+        return Setting(
+            engine,
+            judge,
+            entailer,
+            self._prompts or load_prompts(engine.prompts),
+            self._prompts or load_prompts(judge.prompts),
+            self._caps,
+            self._language,
+        )
+
+    async def _run(self, view: View, respondent: Respondent) -> list[Result]:
+        asker = Asker(respondent, view.setting.caps.prompt_tokens)
+        outcomes = await asker.attend([scorer.score(view, asker) for scorer in self._scorers])
+        results: list[Result] = []
+        for scorer, outcome in zip(self._scorers, outcomes, strict=True):
+            if not isinstance(outcome, BaseException):
+                results += [_complete(result, scorer, view) for result in outcome]
+                continue
+            if not isinstance(outcome, Exception):
+                raise outcome
+            if not isinstance(outcome, RagguardError):
+                _log.error("scorer %s failed on run %s", scorer.name, view.run.id, exc_info=outcome)
+            results.append(_failure(scorer, view.run, outcome))
+        return results
+
+
+def _failure(scorer: Scorer, run: Run, error: Exception) -> Failure:
+    return Failure(
+        scorer.name, type(error).__name__, str(error), will_retry=worth_repeating(error), run_id=run.id
+    )
+
+
+def _complete(result: Result, scorer: Scorer, view: View) -> Result:
+    """What a user's scorer left blank."""
+    if isinstance(result, Failure):
+        return result if result.run_id else replace(result, run_id=view.run.id)
+    setting = view.setting
+    if result.run_id and result.scorer and result.version and result.engine:
+        return result
+    return replace(
+        result,
+        run_id=result.run_id or view.run.id,
+        scorer=result.scorer or scorer.name,
+        version=result.version or full_version(scorer, setting),
+        engine=result.engine or setting.engine.fingerprint,
+        prompts=result.prompts or setting.prompts.identity,
+    )

@@ -1,0 +1,148 @@
+"""What scoring would cost, found out by running the scorers against a price list that asks nobody.
+
+An estimate: it supposes three different answers a context, three sub-questions where they must be made,
+answers as long as they may be, and tokens counted without the model's tokenizer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ragguard.engines.base import Sample
+from ragguard.probes.question import (
+    Answer,
+    EntailAnswer,
+    EntailQuestion,
+    LabelAnswer,
+    LabelQuestion,
+    Question,
+    SampleAnswer,
+    SampleQuestion,
+)
+from ragguard.records import Failure
+from ragguard.scorers.asker import tokens_of
+
+_ANSWERS = 3
+_LINES = "\n".join(f"sub-question {number}" for number in range(1, 4))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLine:
+    """All calls of one kind to one model."""
+
+    who: str
+    """`engine`, `judge` or `entailer`."""
+    verb: str
+    """`sample`, `label_probs` or `entail`."""
+    requests: int = 0
+    prompts: int = 0
+    """Of `entail`: pairs."""
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    """At most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What scoring one run, or several, would ask. Plans add up."""
+
+    lines: tuple[PlanLine, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    """What would not be judged, such as what lies over a cap."""
+    runs: int = 0
+
+    @property
+    def requests(self) -> int:
+        """Calls to a model."""
+        return sum(line.requests for line in self.lines)
+
+    @property
+    def prompts(self) -> int:
+        """Prompts and pairs in them."""
+        return sum(line.prompts for line in self.lines)
+
+    @property
+    def pairs(self) -> int:
+        """Of these, pairs of answers to compare."""
+        return sum(line.prompts for line in self.lines if line.verb == "entail")
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens to read."""
+        return sum(line.prompt_tokens for line in self.lines)
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens to write, at most."""
+        return sum(line.output_tokens for line in self.lines)
+
+    def price(self, prompt: float, output: float) -> float:
+        """The cost, given prices for a million tokens read and written."""
+        return (self.prompt_tokens * prompt + self.output_tokens * output) / 1e6
+
+    def __add__(self, other: Plan) -> Plan:
+        return Plan(
+            merge([*self.lines, *other.lines]), self.failures + other.failures, self.runs + other.runs
+        )
+
+
+def merge(lines: Iterable[PlanLine]) -> tuple[PlanLine, ...]:
+    """One line for each model and verb."""
+    sums: dict[tuple[str, str], PlanLine] = {}
+    for line in lines:
+        held = sums.get((line.who, line.verb), PlanLine(line.who, line.verb))
+        sums[line.who, line.verb] = PlanLine(
+            line.who,
+            line.verb,
+            held.requests + line.requests,
+            held.prompts + line.prompts,
+            held.prompt_tokens + line.prompt_tokens,
+            held.output_tokens + line.output_tokens,
+        )
+    return tuple(sums.values())
+
+
+@dataclass(slots=True)
+class PriceList:
+    """Answers with placeholders and writes down what was asked."""
+
+    one_model: bool = True
+    """Whether the judge is the engine, so that their questions share calls."""
+    lines: list[PlanLine] = field(default_factory=list)
+
+    def batch_of(self, question: Question) -> Hashable:
+        """As for real engines."""
+        if isinstance(question, EntailQuestion):
+            return ("entail",)
+        who = "engine" if self.one_model else question.who
+        if isinstance(question, LabelQuestion):
+            return (who, question.labels)
+        return (who, question.n, question.max_tokens, question.temperature, question.seed)
+
+    async def respond(self, questions: Sequence[Question]) -> list[Answer]:
+        """Notes the call."""
+        first = questions[0]
+        verb, who, output = "entail", "entailer", 0
+        if not isinstance(first, EntailQuestion):
+            who = "engine" if self.one_model else first.who
+            verb, output = "label_probs", len(questions)
+            if isinstance(first, SampleQuestion):
+                verb, output = "sample", len(questions) * first.n * first.max_tokens
+        tokens = sum(map(tokens_of, questions))
+        self.lines.append(PlanLine(who, verb, 1, len(questions), tokens, output))
+        return [_placeholder(question) for question in questions]
+
+
+def _placeholder(question: Question) -> Answer:
+    if isinstance(question, EntailQuestion):
+        return EntailAnswer((0.0, 1.0, 0.0))
+    if isinstance(question, LabelQuestion):
+        share = 1.0 / max(2, len(question.labels))
+        return LabelAnswer((share,) * len(question.labels))
+    if question.n == 1:
+        return SampleAnswer((Sample(_LINES, (-1.0,)),))
+    mark = hashlib.sha256(repr(question.prompt.messages).encode("utf-8", "replace")).hexdigest()[:8]
+    texts = [f"{mark} {number % _ANSWERS}" for number in range(question.n)]
+    return SampleAnswer(tuple(Sample(text, (-1.0,)) for text in texts))

@@ -1,0 +1,53 @@
+"""What a scorer is: a name, a version, and a coroutine over one run. A user's own is one too."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from ragguard.probes.question import Ask
+from ragguard.records import Result
+from ragguard.scorers.view import Setting, View
+
+MODELS = ("engine", "judge", "entailer")
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Says something of a run.
+
+    A scorer may be a frozen dataclass, whose fields then count as its settings, and may name in `models`
+    which of engine, judge and entailer its numbers depend on (all of them unless told).
+    """
+
+    @property
+    def name(self) -> str:
+        """Stands in every score and failure."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Changes when the same run would get other numbers."""
+        ...
+
+    async def score(self, view: View, ask: Ask) -> Sequence[Result]:
+        """Scores and failures. Engines are reached through `ask` alone."""
+        ...
+
+
+def full_version(scorer: Scorer, setting: Setting) -> str:
+    """The scorer's version with a digest of all that its numbers depend on, beside engine and prompts."""
+    settings: dict[str, Any] = {
+        "caps": dataclasses.asdict(setting.caps),
+        "language": setting.language,
+        "prompts": [setting.prompts.identity, setting.judge_prompts.identity],
+    }
+    fields = getattr(scorer, "__dataclass_fields__", {})
+    settings["own"] = {name: getattr(scorer, name) for name in fields if hasattr(scorer, name)}
+    for model in getattr(scorer, "models", MODELS):
+        settings[model] = getattr(setting, model).fingerprint
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode()).hexdigest()
+    return f"{scorer.version}-{digest[:8]}"

@@ -1,0 +1,123 @@
+"""Where one scorer writes what it found out about one run: scores, and what it could not say.
+
+Fills in what all of its scores share, keeps out what is undefined, and gathers failures so that
+one cause is told once a step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ragguard.errors import CapExceeded, CircuitOpen, EngineTimeout, RagguardError
+from ragguard.probes.question import Who
+from ragguard.records import Failure, Level, ReferenceSource, Result, Score, Stage, Usage
+from ragguard.scorers.scorer import Scorer, full_version
+from ragguard.scorers.view import StepView, View, hash_references
+
+
+def worth_repeating(error: BaseException) -> bool:
+    """Whether the same question may be answered later."""
+    return bool(getattr(error, "retryable", False)) or isinstance(error, CircuitOpen | EngineTimeout)
+
+
+class Sheet:
+    """The results of one scorer."""
+
+    def __init__(self, view: View, scorer: Scorer) -> None:
+        self.view = view
+        self._scorer, self._version = scorer.name, full_version(scorer, view.setting)
+        self._scores: list[Score] = []
+        self._failed: dict[tuple[str, str], tuple[RagguardError, list[str]]] = {}
+
+    def add(
+        self,
+        name: str,
+        value: float,
+        *,
+        step: StepView | None = None,
+        at: int | None = None,
+        who: Who = "engine",
+        stage: Stage = "passages",
+        stderr: float | None = None,
+        label: str = "",
+        explanation: str = "",
+        reference_source: ReferenceSource = "none",
+        references: Sequence[str] = (),
+        usage: Usage | None = None,
+        sub_question: int | None = None,
+        expectation: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """One score: of a passage (`step` and `at`, its index), a step, or the run. What is undefined is left out."""
+        if not math.isfinite(value):
+            return
+        level: Level = "run" if step is None else "step" if at is None else "passage"
+        setting = self.view.setting
+        model = setting.engine if who == "engine" else setting.judge
+        prompts = setting.prompts if who == "engine" else setting.judge_prompts
+        self._scores.append(
+            Score(
+                name,
+                float(value),
+                level,
+                self.view.run.id,
+                step_id=step.step.id if step else "",
+                passage_id=step.all[at].id if step and at is not None else "",
+                position=None if at is None else at + 1,
+                stderr=None if stderr is None or not math.isfinite(stderr) else float(stderr),
+                label=label,
+                explanation=explanation,
+                reference_source=reference_source,
+                engine=model.fingerprint,
+                prompts=prompts.identity,
+                usage=usage or Usage(),
+                scorer=self._scorer,
+                version=self._version,
+                references_hash=hash_references(references),
+                sub_question=sub_question,
+                expectation=expectation,
+                metadata=metadata or {},
+                stage=stage,
+            )
+        )
+
+    def fail(self, error: RagguardError, what: str, step: StepView | None = None) -> None:
+        """`what` could not be given."""
+        key = (step.step.id if step else "", type(error).__name__)
+        listed = self._failed.setdefault(key, (error, []))[1]
+        if what not in listed:
+            listed.append(what)
+
+    def over_caps(self, *, passages: bool = True) -> None:
+        """Tells which steps, and which passages of a step, this scorer left out."""
+        caps = self.view.setting.caps
+        for step in self.view.steps_over_cap:
+            self._failed[step.id, "CapExceeded"] = (
+                CapExceeded(f"only the first {caps.steps} steps of a run are scored; raise Caps(steps=...)"),
+                ["this step"],
+            )
+        for seen in self.view.steps if passages else ():
+            if seen.over_cap:
+                message = f"at most {caps.passages} passages of a step are judged; raise Caps(passages=...)"
+                self.fail(CapExceeded(message), f"{seen.over_cap} of {len(seen.all)} passages", seen)
+
+    def results(self) -> list[Result]:
+        """All of it."""
+        failures = [
+            Failure(
+                self._scorer,
+                name,
+                f"{_listed(what)}: {error}",
+                will_retry=worth_repeating(error),
+                run_id=self.view.run.id,
+                step_id=step_id,
+            )
+            for (step_id, name), (error, what) in self._failed.items()
+        ]
+        return [*self._scores, *failures]
+
+
+def _listed(what: Sequence[str]) -> str:
+    return ", ".join(what) if len(what) <= 8 else f"{', '.join(what[:7])} and {len(what) - 7} more"

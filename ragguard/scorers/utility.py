@@ -1,0 +1,201 @@
+"""Utility: what each passage does for the model that reads it, for the step's own query.
+
+Two questions a passage: would the reader abstain (the engine), does it answer the query (the judge).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from ragguard.errors import RagguardError
+from ragguard.metrics.distraction import distracting_effect, udcg_of_parts, utility_parts
+from ragguard.probes.abstention import Abstention, abstention, read_abstention
+from ragguard.probes.question import Ask, LabelAnswer, LabelQuestion, answered
+from ragguard.probes.relevance import Relevance, read_relevance, relevance, sees_references
+from ragguard.records import ReferenceSource, Result, Stage
+from ragguard.scorers.sheet import Sheet
+from ragguard.scorers.view import StepView, View
+
+
+class _Judged(NamedTuple):
+    """One passage's gain (0..1) and harm (-1..0), and the error of their sum."""
+
+    gain: float
+    harm: float
+    stderr: float | None
+
+    @property
+    def utility(self) -> float:
+        return self.gain + self.harm
+
+
+@dataclass(frozen=True, slots=True)
+class Utility:
+    """`p_abstain`, `p_relevant`, `utility`, `distracting_effect`, `udcg`, `udcg_context`."""
+
+    name: ClassVar[str] = "utility"
+    version: ClassVar[str] = "1"
+    models: ClassVar[tuple[str, ...]] = ("engine", "judge")
+
+    soft: bool = False
+    """Relevance as a probability, gain and harm side by side; otherwise yes or no at 0.5, as in the paper."""
+    gamma: float = 1 / 3
+
+    async def score(self, view: View, ask: Ask) -> Sequence[Result]:
+        sheet = Sheet(view, self)
+        sheet.over_caps()
+        places = [(step, at) for step in view.steps for at in sorted(step.judged)]
+        questions = [question for step, at in places for question in self._questions(view, step, at)]
+        answers = await ask(questions)
+        judged: dict[tuple[str, int], _Judged] = {}
+        for index, (step, at) in enumerate(places):
+            pair = slice(2 * index, 2 * index + 2)
+            found = self._passage(sheet, step, at, questions[pair], answers[pair])
+            if found is not None:
+                judged[step.step.id, at] = found
+        for step in view.steps:
+            self._step(sheet, step, "passages", step.got, judged)
+            if step.changed:
+                self._step(sheet, step, "candidates", range(step.candidates), judged)
+        self._context(sheet, judged)
+        return sheet.results()
+
+    def _questions(self, view: View, step: StepView, at: int) -> tuple[LabelQuestion, LabelQuestion]:
+        query, text = step.step.query or view.run.question, step.all[at].text
+        return (
+            abstention(view.setting.prompts, query, text),
+            relevance(
+                view.setting.judge_prompts,
+                query,
+                text,
+                question=view.run.question,
+                references=view.references,
+            ),
+        )
+
+    def _passage(
+        self,
+        sheet: Sheet,
+        step: StepView,
+        at: int,
+        questions: Sequence[LabelQuestion],
+        answers: Sequence[LabelAnswer | RagguardError],
+    ) -> _Judged | None:
+        told: tuple[Abstention | None, Relevance | None] = (None, None)
+        source = _source(sheet.view, step)
+        try:
+            abstains = read_abstention(answered(answers[0]))
+            sheet.add(
+                "p_abstain", abstains.p, step=step, at=at, stderr=abstains.stderr,
+                label="bound" if abstains.bound else "", usage=abstains.usage,
+            )  # fmt: skip
+            told = (abstains, None)
+        except RagguardError as error:
+            sheet.fail(error, f"p_abstain of passage {at + 1}", step)
+        try:
+            relevant = read_relevance(questions[1], answered(answers[1]))
+            sheet.add(
+                "p_relevant", relevant.p, step=step, at=at, who="judge", stderr=relevant.stderr,
+                label="bound" if relevant.bound else "", usage=relevant.usage,
+                reference_source=source, references=sheet.view.references if source == "gold" else (),
+            )  # fmt: skip
+            told = (told[0], relevant)
+        except RagguardError as error:
+            sheet.fail(error, f"p_relevant of passage {at + 1}", step)
+        if told[0] is None or told[1] is None:
+            return None
+        return self._utility(sheet, step, at, told[0], told[1])
+
+    def _utility(
+        self, sheet: Sheet, step: StepView, at: int, abstains: Abstention, relevant: Relevance
+    ) -> _Judged:
+        r = relevant.p if self.soft else float(relevant.p >= 0.5)
+        gain, harm = (float(part) for part in utility_parts(r, abstains.p))
+        stderr = abstains.stderr
+        if self.soft and stderr is not None:
+            # d/dp and d/dr of (2r - 1)(1 - p).
+            of_r = None if relevant.stderr is None else 2 * (1 - abstains.p) * relevant.stderr
+            stderr = None if of_r is None else math.hypot((2 * r - 1) * stderr, of_r)
+        found = _Judged(gain, harm, stderr)
+        label = "relevant" if relevant.p >= 0.5 else "not relevant"
+        source = _source(sheet.view, step)
+        references = sheet.view.references if source == "gold" else ()
+        sheet.add(
+            "utility", found.utility, step=step, at=at, stderr=stderr, label=label,
+            reference_source=source, references=references, metadata=_judge(sheet.view),
+        )  # fmt: skip
+        if relevant.p < 0.5:
+            sheet.add(
+                "distracting_effect", float(distracting_effect(abstains.p)), step=step, at=at,
+                stderr=abstains.stderr, label=label, reference_source=source, references=references,
+                metadata=_judge(sheet.view),
+            )  # fmt: skip
+        return found
+
+    def _step(
+        self,
+        sheet: Sheet,
+        step: StepView,
+        stage: Stage,
+        wanted: Sequence[int],
+        judged: dict[tuple[str, int], _Judged],
+    ) -> None:
+        found = [judged.get((step.step.id, at)) for at in wanted if at in step.judged]
+        known = [passage for passage in found if passage is not None]
+        if not known or len(known) < len(found):
+            # Over passages that were judged only in part it would mean something else; the failures are told.
+            return
+        source = _source(sheet.view, step)
+        value, stderr = self._udcg(known)
+        sheet.add(
+            "udcg", value, step=step, stage=stage, stderr=stderr,
+            label="before" if stage == "candidates" else "after" if step.changed else "",
+            reference_source=source, references=sheet.view.references if source == "gold" else (),
+            metadata={"k": len(known), "not_judged": len(wanted) - len(known), **_judge(sheet.view)},
+        )  # fmt: skip
+
+    def _context(self, sheet: Sheet, judged: dict[tuple[str, int], _Judged]) -> None:
+        """Each passage of the final context once, at its best: a bridge helps its own hop."""
+        best: dict[str, _Judged] = {}
+        missing = 0
+        for step in sheet.view.steps:
+            for at in step.got:
+                found, text = judged.get((step.step.id, at)), step.all[at].text
+                if found is None and at in step.judged:
+                    return
+                if found is None:
+                    missing += 1
+                elif text not in best or found.utility > best[text].utility:
+                    best[text] = found
+        if best:
+            value, stderr = self._udcg(list(best.values()))
+            sources = {_source(sheet.view, step) for step in sheet.view.steps}
+            gold = "gold" in sources
+            sheet.add(
+                "udcg_context", value, stderr=stderr,
+                reference_source="gold" if gold else "none", references=sheet.view.references if gold else (),
+                metadata={"k": len(best), "not_judged": missing, **_judge(sheet.view)},
+            )  # fmt: skip
+
+    def _udcg(self, context: Sequence[_Judged]) -> tuple[float, float | None]:
+        gains, harms = [p.gain for p in context], [p.harm for p in context]
+        value = float(udcg_of_parts(gains, harms, self.gamma))
+        if any(passage.stderr is None for passage in context):
+            return value, None
+        weights = [(1.0 if p.utility > 0 else self.gamma) * (p.stderr or 0.0) for p in context]
+        return value, value * (1 - value) * math.hypot(*weights) / len(context)
+
+
+def _source(view: View, step: StepView) -> ReferenceSource:
+    """Whether the judge saw the references."""
+    question = view.run.question
+    return "gold" if sees_references(step.step.query or question, question, view.references) else "none"
+
+
+def _judge(view: View) -> dict[str, str]:
+    """The second model a number rests on, where it is another."""
+    judge = view.setting.judge.fingerprint
+    return {} if judge == view.setting.engine.fingerprint else {"judge": judge}

@@ -1,0 +1,154 @@
+"""A run as scorers see it: steps in order and inside the caps, the prompts, who answers.
+
+Knows nothing of any score.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ragguard.engines.base import EngineInfo
+from ragguard.engines.prompts import PromptSet
+from ragguard.errors import InvalidInput
+from ragguard.probes.tokens import count_tokens
+from ragguard.records import Passage, RetrievalStep, Run
+
+LONG_FORM_TOKENS = 30
+"""Answers and references longer than about this are no short answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """What a run may cost. What lies over a cap is not judged, and a failure says so."""
+
+    passages: int = 20
+    """Judged passages a step: those that the model got first, then candidates by rank."""
+    sub_questions: int = 8
+    steps: int = 12
+    prompt_tokens: int = 60_000
+    """Of all prompts of a run together, about."""
+
+    def __post_init__(self) -> None:
+        for name in ("passages", "sub_questions", "steps", "prompt_tokens"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(f"Caps.{name}", getattr(self, name), "1 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """One step: everything it retrieved, and which of that the model got."""
+
+    step: RetrievalStep
+    all: tuple[Passage, ...]
+    """The candidates by rank, then what the model got that is none of them (rewritten by a compressor)."""
+    got: tuple[int, ...]
+    """What the model got, in its order: indices into `all`."""
+    judged: frozenset[int]
+    """What is inside the cap on judged passages: indices into `all`."""
+    candidates: int
+    """How many of `all` were retrieved."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether something came between what was retrieved and what the model got."""
+        return self.got != tuple(range(self.candidates))
+
+    @property
+    def over_cap(self) -> int:
+        """How many passages are not judged."""
+        return len(self.all) - len(self.judged)
+
+
+def view_step(step: RetrievalStep, cap: int) -> StepView:
+    """Finds the model's passages among the candidates, by id and text, each once."""
+    everything = list(step.candidates or step.passages)
+    candidates = len(everything)
+    free: dict[tuple[str, str], list[int]] = {}
+    for index, passage in enumerate(everything):
+        free.setdefault((passage.id, passage.text), []).append(index)
+    got: list[int] = []
+    for passage in step.passages:
+        places = free.get((passage.id, passage.text))
+        if places:
+            got.append(places.pop(0))
+        else:
+            got.append(len(everything))
+            everything.append(passage)
+    order = [*got, *(index for index in range(len(everything)) if index not in set(got))]
+    return StepView(step, tuple(everything), tuple(got), frozenset(order[:cap]), candidates)
+
+
+def numbered(steps: Sequence[RetrievalStep]) -> list[tuple[int, RetrievalStep]]:
+    """Steps in order, each with its turn. Steps that nobody numbered came one after another."""
+    if len({step.index for step in steps}) < len(steps):
+        return list(enumerate(steps))
+    ordered = sorted(steps, key=lambda step: step.index)
+    return [(step.turn, step) for step in ordered]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all runs share: who answers, with which prompts, within which caps."""
+
+    engine: EngineInfo
+    judge: EngineInfo
+    entailer: EngineInfo
+    prompts: PromptSet
+    judge_prompts: PromptSet
+    caps: Caps = Caps()
+    language: str = "en"
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything a scorer needs to know of a run."""
+
+    run: Run
+    setting: Setting
+    turns: tuple[tuple[int, StepView], ...]
+    """The steps inside the cap that retrieved a passage, in order, each with its turn."""
+    steps_over_cap: tuple[RetrievalStep, ...] = ()
+
+    @property
+    def steps(self) -> tuple[StepView, ...]:
+        """The steps alone."""
+        return tuple(step for _, step in self.turns)
+
+    @cached_property
+    def references(self) -> tuple[str, ...]:
+        """What is known to be right, without blanks and repetitions."""
+        given = (reference.strip() for reference in self.run.references or ())
+        return tuple(dict.fromkeys(reference for reference in given if reference))
+
+    @cached_property
+    def short_references(self) -> tuple[str, ...]:
+        """Those that a short answer can mean."""
+        return tuple(r for r in self.references if count_tokens(r) <= LONG_FORM_TOKENS)
+
+    @cached_property
+    def seed(self) -> int:
+        """From the content: the same run gives the same scores."""
+        return int.from_bytes(hashlib.sha256(self.run.question.encode("utf-8", "replace")).digest()[:4]) >> 1
+
+
+def view_run(run: Run, setting: Setting) -> View:
+    """Puts the run's steps in order and applies the caps."""
+    retrieving = [(turn, step) for turn, step in numbered(run.steps) if step.candidates or step.passages]
+    caps = setting.caps
+    return View(
+        run,
+        setting,
+        tuple((turn, view_step(step, caps.passages)) for turn, step in retrieving[: caps.steps]),
+        tuple(step for _, step in retrieving[caps.steps :]),
+    )
+
+
+def hash_references(references: Sequence[str]) -> str:
+    """A short mark of what a score was measured against; empty for nothing."""
+    if not references:
+        return ""
+    return hashlib.sha256(json.dumps(list(references)).encode()).hexdigest()[:16]
