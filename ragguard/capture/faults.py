@@ -18,7 +18,11 @@ class Faults:
     def __init__(self) -> None:
         self.count = 0
         self._known: set[tuple[str, str]] = set()
-        self._lock = threading.Lock()
+        self.renew()
+
+    def renew(self) -> None:
+        """A new lock, for a forked process: the old one may be held by a thread that is not there."""
+        self._lock = threading.RLock()
 
     def note(self, where: str, error: BaseException) -> None:
         """Counts the fault; logs it when no such error was seen at that place before."""

@@ -6,12 +6,14 @@ references and name given here hold.
 
 from __future__ import annotations
 
+import time
 from asyncio import CancelledError
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from ragguard.capture.context import current_handle
+from ragguard.capture.faults import Faults, never_raises
 from ragguard.capture.recorder import Recorder, describe
 from ragguard.capture.snapshot import passages_of, text_of
 from ragguard.errors import Closed, InvalidInput
@@ -51,9 +53,13 @@ class RunHandle:
         self.outer: RunHandle | None = None
         """The run around this one, where runs are nested."""
         self._opened = False
+        self._started_ns = 0
         self._status: Status = "open"
 
-    # A run's life
+    @property
+    def faults(self) -> Faults:
+        """The recorder's count of what went wrong."""
+        return self.recorder.faults
 
     def __enter__(self) -> RunHandle:
         if self._opened:
@@ -61,6 +67,7 @@ class RunHandle:
                 f"run {self.id} was already entered; a run is one invocation: call rg.run(...) again"
             )
         self._opened = True
+        self._started_ns = time.time_ns()
         self.outer = current_handle.get()
         current_handle.set(self)
         if self.outer is not None and "parent_run_id" not in self.metadata:
@@ -74,6 +81,7 @@ class RunHandle:
                 sub_questions=self.sub_questions,
                 pool=self.pool,
                 metadata=dict(self.metadata),
+                started_ns=self._started_ns,
                 collect=self.steps,
             )
         )
@@ -110,8 +118,6 @@ class RunHandle:
     ) -> None:
         self.__exit__(kind, error, traceback)
 
-    # What happened in it
-
     def retrieved(
         self,
         query: str,
@@ -120,7 +126,7 @@ class RunHandle:
         candidates: object = None,
         tool: str = "",
         turn: int | None = None,
-        started_ns: int | None = None,
+        started_ns: int = 0,
         decision: Decision | None = None,
         metadata: Mapping[str, Any] | None = None,
         id: str = "",
@@ -132,8 +138,37 @@ class RunHandle:
         Calls of one `turn` were made in parallel.
         """
         step_id = id or new_id()
+        self._record(
+            step_id,
+            query,
+            passages,
+            candidates,
+            tool=tool,
+            turn=turn,
+            started_ns=started_ns,
+            decision=decision,
+            metadata=metadata,
+        )
+        return step_id
+
+    @never_raises
+    def _record(
+        self,
+        step_id: str,
+        query: str,
+        passages: object,
+        candidates: object,
+        *,
+        tool: str,
+        turn: int | None,
+        started_ns: int,
+        decision: Decision | None,
+        metadata: Mapping[str, Any] | None,
+    ) -> None:
         recorder = self.recorder
-        recorder.step_started(step_id, self.id, query, tool=tool, turn=turn, started_ns=started_ns)
+        recorder.step_started(
+            step_id, self.id, text_of(query)[0], tool=tool, turn=turn, started_ns=started_ns
+        )
         if recorder.wants(step_id):
             recorder.step_ended(
                 step_id,
@@ -142,7 +177,6 @@ class RunHandle:
                 decision=decision,
                 metadata=metadata,
             )
-        return step_id
 
     def failed(
         self,
@@ -179,6 +213,7 @@ class RunHandle:
             self.sub_questions,
             self.pool,
             self.name,
+            self._started_ns,
         )
 
 

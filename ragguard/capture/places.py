@@ -1,8 +1,8 @@
-"""Where each node of a framework's call tree belongs: which run, inside which retrieval or tool.
+"""Where each call of a framework's call tree belongs: which run, inside which retrieval or tool.
 
 Frameworks report calls one by one, each with its parent's id. A place is what a call's
-descendants need to know of it. Places live until their run is closed, and never longer than
-the bound allows.
+descendants need to know of it. Places live until their root ends or their run is closed, and
+never grow beyond the bound.
 """
 
 from __future__ import annotations
@@ -16,27 +16,24 @@ TurnKey: TypeAlias = tuple[Hashable, Hashable]
 """(group, branch): branches of one group run in parallel, steps of one branch follow each other."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Place:
-    """One call in the tree."""
+    """One open call in the tree."""
 
     id: Hashable
     run_id: str
-    parent: Place | None = None
+    root: Place | None = None
+    """None for the first call of the tree, which is its own root."""
+    sampled: bool = True
     step_id: str = ""
     """The retrieval that this call is, or is a part of."""
     tool: str = ""
-    """The tool call that this call is, or is a part of."""
+    """The tool that this call is, or is a part of."""
     turn: TurnKey | None = None
-    owner: bool = False
-    """True for the root that opened its run, and so has to end it."""
-    notes: dict[str, Any] = field(default_factory=dict)
-    """What an integration has to remember between a call's start and its end."""
-
-    @property
-    def is_root(self) -> bool:
-        """True for the first call of the tree."""
-        return self.parent is None
+    notes: Any = None
+    """What an integration remembers between a call's start and its end, or for the call's descendants."""
+    members: set[Hashable] = field(default_factory=set)
+    """Of a root: all open calls of its tree."""
 
 
 class Places:
@@ -44,9 +41,14 @@ class Places:
 
     def __init__(self, limit: int = 65_536) -> None:
         self._limit = limit
-        self._places: dict[Hashable, Place] = {}
-        self._of_run: dict[str, set[Hashable]] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        """Lets go of everything, and of a lock that another thread held when this process was forked."""
         self._lock = threading.RLock()
+        self._places: dict[Hashable, Place] = {}
+        self._roots: dict[str, set[Place]] = {}
+        """Of each run, the roots of its trees."""
 
     def __len__(self) -> int:
         return len(self._places)
@@ -55,12 +57,14 @@ class Places:
         """The open call of that id."""
         return self._places.get(id)
 
-    def put(self, place: Place) -> bool:
-        """Takes the call in; False when that id is there already (a handler that was attached twice)."""
+    def put(self, id: Hashable, place: Place) -> bool:
+        """Takes a call in; False when that id is known already (a handler that was attached twice)."""
         with self._lock:
-            if self._places.setdefault(place.id, place) is not place:
+            if self._places.setdefault(id, place) is not place:
                 return False
-            self._of_run.setdefault(place.run_id, set()).add(place.id)
+            if place.root is None:
+                self._roots.setdefault(place.run_id, set()).add(place)
+            (place.root or place).members.add(id)
             if len(self._places) > self._limit:
                 self.pop(next(iter(self._places)))
             return True
@@ -69,19 +73,24 @@ class Places:
         """Lets go of a call that ended."""
         with self._lock:
             place = self._places.pop(id, None)
-            if place is not None and (siblings := self._of_run.get(place.run_id)) is not None:
-                siblings.discard(id)
-                if not siblings:
-                    del self._of_run[place.run_id]
+            if place is not None:
+                (place.root or place).members.discard(id)
             return place
+
+    def drop(self, root: Place) -> list[Place]:
+        """Lets go of a root and of all that is still open in its tree; gives what was."""
+        with self._lock:
+            roots = self._roots.get(root.run_id)
+            if roots is not None:
+                roots.discard(root)
+                if not roots:
+                    del self._roots[root.run_id]
+            left = [self._places.pop(id) for id in root.members if id in self._places]
+            root.members.clear()
+            return left
 
     def forget(self, run_id: str) -> None:
         """Lets go of all calls of a run."""
         with self._lock:
-            for id in self._of_run.pop(run_id, ()):
-                self._places.pop(id, None)
-
-    def clear(self) -> None:
-        """Lets go of everything, and of a lock that another thread held when this process was forked."""
-        self._lock = threading.RLock()
-        self._places, self._of_run = {}, {}
+            for root in list(self._roots.get(run_id, ())):
+                self.drop(root)

@@ -72,7 +72,7 @@ def score_of(score: object, metadata: Mapping[str, Any]) -> float | None:
 
 def metadata_of(metadata: object) -> dict[str, Any]:
     """A copy one level deep; what cannot be copied leaves a word about why."""
-    if not metadata:
+    if metadata is None:
         return {}
     try:
         return dict(metadata)  # type: ignore[call-overload,no-any-return]

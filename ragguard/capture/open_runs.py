@@ -1,0 +1,167 @@
+"""The runs that have begun and not ended, within bounds: least recently touched first.
+
+Only the recorder changes them, under its lock.
+"""
+
+from __future__ import annotations
+
+import weakref
+from asyncio import Task
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragguard.capture.events import RunEnded
+from ragguard.capture.places import TurnKey
+from ragguard.capture.turns import Turns
+from ragguard.records import Passage, RetrievalStep, Status, SubStep, TraceContext
+
+ENDED_KEPT = 1024
+"""How many ended steps of an open run are remembered, so that they can be amended."""
+GONE_SECONDS = 1.0
+"""How long a task must have been over before what it left open counts as cancelled."""
+
+
+@dataclass(slots=True, eq=False)
+class Retrieval:
+    """A retrieval that has begun."""
+
+    id: str
+    run: OpenRun
+    query: str
+    started_ns: int
+    tool: str = ""
+    name: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    trace: TraceContext | None = None
+    outer: Retrieval | None = None
+    """The retrieval that this one is a part of."""
+    guessed: bool = False
+    """True while being a part is only likely: it holds if this one ends before its outer one, and that ends well."""
+    index: int = 0
+    turn: int = 0
+    key: TurnKey | None = None
+    ended_ns: int = 0
+    status: Status = "open"
+    error: str = ""
+    passages: list[Passage] = field(default_factory=list)
+    parts: list[Retrieval] = field(default_factory=list)
+    """Parts that have ended, in the order of their ends."""
+
+    def as_step(self) -> RetrievalStep:
+        """The record of a retrieval that has ended; what was retrieved is what the model got, until amended."""
+        parts = sorted(self.parts, key=lambda part: part.started_ns)
+        return RetrievalStep(
+            self.id, self.run.id, self.index, self.turn, self.query, self.passages, self.passages,
+            self.started_ns, self.ended_ns, self.status, self.tool,
+            [SubStep(p.query, p.passages, p.name, p.started_ns, p.ended_ns, p.status) for p in parts],
+            self.error, None, self.trace, self.metadata,
+        )  # fmt: skip
+
+
+@dataclass(slots=True, eq=False)
+class OpenRun:
+    """A run that has begun. What a framework says of it before its end is kept for the end."""
+
+    id: str
+    sampled: bool
+    touched: float
+    question: str = ""
+    answer: str | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+    index: int = 0
+    turns: Turns = field(default_factory=Turns)
+    steps: dict[str, Retrieval] = field(default_factory=dict)
+    """Open retrievals and parts of retrievals, in the order of their starts."""
+    ended: dict[str, None] = field(default_factory=dict)
+    collected: list[RetrievalStep] | None = None
+    task: weakref.ref[Task[Any]] | None = None
+    gone_since: float | None = None
+    paused: str = ""
+    """The key under which the run waits to be resumed."""
+    emitting: int = 0
+    """Events on their way to the intake; the run's end waits for them."""
+    final: RunEnded | None = None
+
+    def number(self, one: Retrieval, turn: int | TurnKey | None) -> None:
+        """Gives a step its place in the run and its turn."""
+        one.index, self.index = self.index, self.index + 1
+        if isinstance(turn, int):
+            one.turn = self.turns.given(turn)
+            return
+        one.key = turn
+        steps = self.steps.values()
+        one.turn = self.turns.next(turn, [(other.key, other.turn) for other in steps if other.outer is None])
+
+    def note_ended(self, step: RetrievalStep) -> None:
+        """Remembers a step, so that it can be amended while the run is open."""
+        self.ended[step.id] = None
+        if len(self.ended) > ENDED_KEPT:
+            del self.ended[next(iter(self.ended))]
+        if self.collected is not None:
+            self.collected.append(step)
+
+    def is_gone(self, now: float) -> bool:
+        """True once the task that would have ended it has been over for a while."""
+        task = None if self.task is None else self.task()
+        if self.task is None or (task is not None and not task.done()):
+            return False
+        if self.gone_since is None:
+            self.gone_since = now
+        return now - self.gone_since >= GONE_SECONDS
+
+
+class OpenRuns:
+    """Open runs by their ids, and those that wait by what they wait for."""
+
+    def __init__(self, limit: int, ttl: float) -> None:
+        self._limit, self._ttl = limit, ttl
+        self._runs: dict[str, OpenRun] = {}
+        self._paused: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[OpenRun]:
+        return iter(list(self._runs.values()))
+
+    def __contains__(self, run_id: str) -> bool:
+        return run_id in self._runs
+
+    def get(self, run_id: str) -> OpenRun | None:
+        """The open run of that id."""
+        return self._runs.get(run_id)
+
+    def put(self, run: OpenRun, now: float) -> None:
+        """Takes a run in, or moves it to where the most recently touched ones are."""
+        run.touched = now
+        self._runs.pop(run.id, None)
+        self._runs[run.id] = run
+
+    def pop(self, run_id: str) -> OpenRun | None:
+        """Lets go of a run."""
+        run = self._runs.pop(run_id, None)
+        if run is not None and run.paused:
+            self._paused.pop(run.paused, None)
+        return run
+
+    def pause(self, run: OpenRun, key: str) -> None:
+        """Remembers what the run waits for."""
+        run.paused, self._paused[key] = key, run.id
+
+    def resume(self, key: str) -> OpenRun | None:
+        """The run that waited for that."""
+        run = self._runs.get(self._paused.pop(key, ""))
+        if run is not None:
+            run.paused = ""
+        return run
+
+    def overdue(self, now: float) -> list[OpenRun]:
+        """The runs that are too old, or too many."""
+        surplus = len(self._runs) - self._limit
+        found: list[OpenRun] = []
+        for run in self._runs.values():
+            if len(found) >= surplus and now - run.touched < self._ttl:
+                break
+            found.append(run)
+        return found

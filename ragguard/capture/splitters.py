@@ -1,0 +1,114 @@
+"""Takes the one string that a tool gave apart into passages; runs on the scorer's side, never in a hook.
+
+    RagGuardCallback(rg, tools={"search": paragraphs, "wiki": separated_by("---")})
+
+A splitter is any function from a text to texts or passages; these are the usual ones.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ragguard.capture.events import Splitter, StepEnded
+from ragguard.capture.recorder import describe
+from ragguard.capture.snapshot import passage, passages_of
+from ragguard.errors import InvalidInput
+from ragguard.records import Passage, RetrievalStep
+
+SPLIT_ERROR = "ragguard.split_error"
+"""Metadata key of a step whose splitter failed; its one passage is then the whole text."""
+
+_BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
+_NUMBER = re.compile(r"^[^\S\n]*(?:\[\d{1,4}\]|\(\d{1,4}\)|\d{1,4}[.):])[^\S\n]+", re.MULTILINE)
+_LISTS = ("results", "documents", "passages", "hits", "items", "data", "organic", "matches", "sources")
+_TEXTS = ("text", "content", "page_content", "snippet", "body", "passage", "summary", "description")
+_IDS = ("id", "doc_id", "document_id", "url", "link", "source")
+
+
+def whole(text: str) -> list[str]:
+    """The whole text as one passage."""
+    return [text] if text.strip() else []
+
+
+def paragraphs(text: str) -> list[str]:
+    """What blank lines set apart: how `create_retriever_tool` joins its documents."""
+    return [part for part in map(str.strip, _BLANK_LINES.split(text)) if part]
+
+
+def lines(text: str) -> list[str]:
+    """One passage a line."""
+    return [part for part in map(str.strip, text.splitlines()) if part]
+
+
+def numbered(text: str) -> list[str]:
+    """A list whose lines begin with `1.`, `1)`, `(1)` or `[1]`; what stands before the first item is none."""
+    parts = _NUMBER.split(text)
+    return [part for part in map(str.strip, parts[1:] or parts) if part]
+
+
+def separated_by(separator: str) -> Splitter:
+    """What a fixed separator sets apart."""
+    if not isinstance(separator, str) or not separator:
+        raise InvalidInput("separator", separator, "a text of at least one character")
+
+    def split(text: str) -> list[str]:
+        return [part for part in map(str.strip, text.split(separator)) if part]
+
+    return split
+
+
+def tagged(name: str) -> Splitter:
+    """What stands in `<name …>…</name>`."""
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w.-]*", name):
+        raise InvalidInput("name", name, "the name of a tag, such as document")
+    opening, closing = re.compile(rf"<{re.escape(name)}(?:\s[^<>]*)?>"), f"</{name}>"
+
+    def split(text: str) -> list[str]:
+        starts = list(opening.finditer(text))
+        ends = [start.start() for start in starts[1:]] + [len(text)]
+        parts = [
+            text[start.end() : end].partition(closing)[0] for start, end in zip(starts, ends, strict=True)
+        ]
+        return [part for part in map(str.strip, parts) if part]
+
+    return split
+
+
+def json_items(text: str) -> list[Passage]:
+    """JSON: a list of texts or objects, or an object that holds one under a usual name, such as `results`."""
+    value: Any = json.loads(text)
+    if isinstance(value, Mapping):
+        value = next((value[key] for key in _LISTS if isinstance(value.get(key), list)), [value])
+    return [_from_json(item) for item in (value if isinstance(value, list) else [value])]
+
+
+def _from_json(item: object) -> Passage:
+    if not isinstance(item, Mapping):
+        return passage(item if isinstance(item, str) else json.dumps(item), None, None, None)
+    content = next((item[key] for key in _TEXTS if isinstance(item.get(key), str)), None)
+    id = next((item[key] for key in _IDS if item.get(key) is not None), None)
+    rest = {key: value for key, value in item.items() if value is not content and key != "metadata"}
+    nested = item.get("metadata")
+    metadata = {**rest, **nested} if isinstance(nested, Mapping) else rest
+    return passage(json.dumps(item) if content is None else content, id, item.get("score"), metadata)
+
+
+def settled(event: StepEnded) -> RetrievalStep:
+    """The step of an event, its text taken apart; to be called on the intake's own side, before it is read.
+
+    A splitter that fails costs its parting only: the whole text is kept as one passage, and the
+    step's metadata says what happened.
+    """
+    if event.split is None:
+        return event.step
+    try:
+        passages = passages_of(list(event.split(event.output)))
+        metadata = event.step.metadata
+    except Exception as error:  # noqa: BLE001 - a splitter is the user's code
+        passages = passages_of(whole(event.output))
+        metadata = {**event.step.metadata, SPLIT_ERROR: describe(error)}
+    return replace(event.step, passages=passages, candidates=passages, metadata=metadata)
