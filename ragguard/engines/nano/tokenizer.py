@@ -1,0 +1,63 @@
+"""nano's tokenizer: one word, one token. What it does is exactly what the exported `tokenizer.json` does.
+
+Words are runs of ASCII letters and digits (anything beyond ASCII counts as a letter), every other printable character stands alone, white
+space is dropped. Special tokens cannot be typed: their text falls apart into punctuation and words.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+
+from ragguard.engines.base import Message
+
+PATTERN = r"NO-RESPONSE|'s(?![A-Za-z0-9])|[A-Za-z0-9\x80-\U0010FFFF]+|[!-/:-@\[-`{-~]"
+UNKNOWN, BEGIN, END, ANSWER, NEWLINE = "<unk>", "<bos>", "<eos>", "<answer>", "\n"
+SPECIAL = (UNKNOWN, BEGIN, END, ANSWER)
+MARKER = "ragguardnano"
+"""A word no other model has as one token: by it an exported nano is recognised behind any server."""
+
+_WORD = re.compile(PATTERN)
+_TIGHT = re.compile(r" (?=[.,?!;:]|'s\b)")
+
+
+class Tokenizer:
+    """Text to ids and back, over a fixed list of words."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = list(words)
+        self.ids = {word: i for i, word in enumerate(self.words)}
+        self.unknown, self.begin, self.end, self.answer = (self.ids[token] for token in SPECIAL)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text; never a special one."""
+        get, unknown = self.ids.get, self.unknown
+        return [get(word, unknown) for word in _WORD.findall(text)]
+
+    def encode_chat(self, messages: Iterable[Message]) -> list[int]:
+        """The ids of a conversation up to where the model is to answer."""
+        ids = [self.begin]
+        for message in messages:
+            if message.role == "assistant":
+                ids += [self.answer, *self.encode(message.content), self.end]
+            else:
+                ids += self.encode(message.content)
+        return [*ids, self.answer]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids, without special tokens."""
+        words = [self.words[i] for i in ids if self.words[i] not in SPECIAL]
+        lines = " ".join(words).split(NEWLINE)
+        return NEWLINE.join(_TIGHT.sub("", line.strip()) for line in lines)
+
+
+@cache
+def load_tokenizer() -> Tokenizer:
+    """The shipped tokenizer."""
+    return Tokenizer(json.loads((files(__package__) / "vocabulary.json").read_text(encoding="utf-8")))

@@ -1,0 +1,46 @@
+"""Makes nano's word list from the world's words: `python -m ragguard.engines.nano.vocabulary` writes it.
+
+The list is frozen with the weights: a word's place in it is the row of its embedding.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from ragguard.engines.nano.tokenizer import MARKER, NEWLINE, PATTERN, SPECIAL
+from ragguard.engines.prompts import load_prompts
+from ragguard.world import grammar, words
+
+
+def build_vocabulary() -> list[str]:
+    """Special tokens, labels and signs, then all words of frames and prompts, then names and values."""
+    found: dict[str, None] = dict.fromkeys((*SPECIAL, NEWLINE, MARKER, "NO-RESPONSE"))
+    found |= dict.fromkeys([chr(c) for c in range(ord("A"), ord("Z") + 1)])
+    found |= dict.fromkeys("0123456789.,?!;:-'\"()")
+    phrases = [*grammar.FACT_OPENINGS, *grammar.HEDGES, *grammar.QUESTION_OPENINGS, *grammar.THAT.values()]
+    for relation in grammar.RELATIONS.values():
+        phrases += [*relation.facts, *relation.questions, *relation.nouns]
+    phrases += [template.user for template in load_prompts("nano").templates.values()]
+    frames: dict[str, None] = {}
+    for phrase in phrases:
+        bare = re.sub(r"\{\w+\}", " ", phrase.replace("{s}'s", "{s} 's"))
+        for word in re.findall(PATTERN, bare):
+            frames |= {word: None}
+        first = re.findall(PATTERN, bare)[:1]
+        if not phrase.startswith("{"):
+            frames |= dict.fromkeys(word[:1].upper() + word[1:] for word in first)
+            frames |= dict.fromkeys(word[:1].lower() + word[1:] for word in first)
+    found |= dict.fromkeys(sorted(frames))
+    for names in (
+        words.FIRST_NAMES, words.LAST_NAMES, words.TOWN_PREFIXES, words.TOWN_STEMS, words.FIRM_STEMS, words.FIRM_KINDS,
+        words.PROFESSIONS, words.PRODUCTS, words.REGIONS, words.YEARS,
+    ):  # fmt: skip
+        found |= dict.fromkeys(names)
+    return list(found)
+
+
+if __name__ == "__main__":
+    path = Path(__file__).with_name("vocabulary.json")
+    path.write_text(json.dumps(build_vocabulary(), ensure_ascii=False, indent=0) + "\n", encoding="utf-8")

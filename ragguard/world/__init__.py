@@ -1,0 +1,65 @@
+"""A closed, made-up world with known truth: labelled cases, graded pools, whole runs and a corpus to search.
+
+    from ragguard import world
+    case = world.cases(1, hops=2)[0]
+    case.question, case.references, case.gold, case.distractors, case.sub_questions
+    passages = world.retriever(k=5, noise=0.2)(case.question)
+
+The module's functions speak of the default world (seed 0, held out from nano's training); `World(seed)` makes others. nano understands any of
+them; what it knows by heart is `known_facts()`, and `cases(known=True)` asks for that.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ragguard.world.cases import Case, Counts, PassageKind, make_cases
+from ragguard.world.corpus import Corpus, Retriever
+from ragguard.world.facts import Fact, World, aliases, known_facts
+from ragguard.world.grammar import Split
+from ragguard.world.runs import make_run
+
+__all__ = [
+    "Case",
+    "Corpus",
+    "Counts",
+    "Fact",
+    "PassageKind",
+    "Retriever",
+    "Split",
+    "World",
+    "aliases",
+    "cases",
+    "default_world",
+    "known_facts",
+    "make_run",
+    "retriever",
+]
+
+
+@lru_cache(maxsize=4)
+def default_world(split: Split = "heldout", seed: int = 0) -> World:
+    """The world the module's functions speak of."""
+    return World(seed, split)
+
+
+@lru_cache(maxsize=2)
+def _corpus(split: Split, seed: int) -> Corpus:
+    return Corpus(default_world(split, seed))
+
+
+def cases(
+    n: int,
+    seed: int = 0,
+    hops: int = 1,
+    split: Split = "heldout",
+    known: bool = False,
+    distractors: Counts | None = None,
+) -> list[Case]:
+    """`n` labelled cases with one or two hops; `known=True`: about facts that nano knows by heart."""
+    return make_cases(default_world(split), n, seed, hops, split, known, distractors)
+
+
+def retriever(k: int = 5, noise: float = 0.0, seed: int = 0, split: Split = "heldout") -> Retriever:
+    """A retriever over the default world's 10,000 passages: lexical, seeded, a share `noise` of its finds replaced by chance ones."""
+    return Retriever(_corpus(split, 0), k, noise, seed)

@@ -1,0 +1,216 @@
+"""Labelled cases from a world: a question, the passages that answer it, passages that mislead or do nothing, and the truth about each.
+
+Every passage's metadata has `kind` (`gold`, `same_relation`, `same_subject`, `contradiction`, `unrelated`), `grade` (1..5 for the question), the fact it
+states (`subject`, `relation`, `object`), `harm` (how much it can mislead: 1 states a falsehood, 0.5 comes close, 0 does neither), and, on gold and near misses,
+`hop` (1 or 2): the hop it serves, or comes close to.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ragguard.errors import InvalidInput
+from ragguard.records import Passage
+from ragguard.world.facts import VALUES, Fact, World, aliases, known_chains, known_facts, known_world
+from ragguard.world.grammar import (
+    RELATIONS,
+    Split,
+    chain_phrasings,
+    fact_phrasings,
+    question_phrasings,
+    sentence,
+)
+
+PassageKind = Literal["gold", "same_relation", "same_subject", "contradiction", "unrelated"]
+HARM: dict[PassageKind, float] = {
+    "gold": 0.0,
+    "same_relation": 0.5,
+    "same_subject": 0.5,
+    "contradiction": 1.0,
+    "unrelated": 0.0,
+}
+GRADES: dict[PassageKind, int] = {
+    "gold": 5,
+    "same_relation": 2,
+    "same_subject": 2,
+    "contradiction": 1,
+    "unrelated": 1,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One question with everything that is true of it."""
+
+    question: str
+    references: list[str]
+    """The answer and its aliases, the full form first."""
+    gold: list[Passage]
+    """One passage a hop, in the order of the hops: `gold[i]` is what `sub_questions[i]` needs."""
+    distractors: list[Passage]
+    sub_questions: list[str]
+    """The query of each hop, the second with the bridge's name in it."""
+    hops: int
+    known: bool = False
+    """Whether nano knows the answer by heart."""
+    bridge: str = ""
+    """The entity between two hops."""
+    facts: tuple[Fact, ...] = field(default=(), repr=False)
+
+    @property
+    def answer(self) -> str:
+        return self.references[0]
+
+    def of_kind(self, kind: PassageKind) -> list[Passage]:
+        """The distractors of a kind, or the gold passages."""
+        return [passage for passage in (*self.gold, *self.distractors) if passage.metadata["kind"] == kind]
+
+    def pool(self) -> list[Passage]:
+        """All passages of the case, graded for its question, as `Run.pool` wants them."""
+        return [*self.gold, *self.distractors]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many distractors of each kind a case has for each of its hops."""
+
+    same_relation: int = 2
+    same_subject: int = 2
+    contradiction: int = 1
+    unrelated: int = 3
+
+
+def make_cases(
+    world: World, n: int, seed: int, hops: int, split: Split, known: bool, distractors: Counts | None = None
+) -> list[Case]:
+    """`n` cases; equal arguments give equal cases, and the first of many are the same as few."""
+    if hops not in (1, 2):
+        raise InvalidInput("hops", hops, "1 or 2")
+    if n < 0:
+        raise InvalidInput("n", n, "0 or more")
+    if split not in ("train", "heldout"):
+        raise InvalidInput("split", split, "'train' or 'heldout'")
+    return [
+        _CaseMaker(
+            world, random.Random(f"case {seed} {hops} {split} {known} {i}"), split, distractors or Counts()
+        ).make(hops, known)
+        for i in range(n)
+    ]
+
+
+def state(rng: random.Random, fact: Fact, split: Split, *, hedged: bool = False) -> str:
+    """A fact as a sentence in the phrasings of a split."""
+    opening, core = rng.choice(fact_phrasings(RELATIONS[fact.relation], split, hedged=hedged))
+    return sentence(opening, core, fact.subject, fact.object)
+
+
+def query(rng: random.Random, fact: Fact, split: Split) -> str:
+    """The question that a fact answers."""
+    opening, core = rng.choice(question_phrasings(RELATIONS[fact.relation], split))
+    return sentence(opening, core, fact.subject, end="?")
+
+
+class _CaseMaker:
+    def __init__(self, world: World, rng: random.Random, split: Split, counts: Counts) -> None:
+        self.world, self.rng, self.split, self.counts = world, rng, split, counts
+
+    def make(self, hops: int, known: bool) -> Case:
+        facts = self._facts(hops, known)
+        last = facts[-1]
+        if hops == 1:
+            question = query(self.rng, last, self.split)
+            sub_questions = [question]
+        else:
+            first, second = (RELATIONS[fact.relation] for fact in facts)
+            opening, core = self.rng.choice(chain_phrasings(first, second, self.split))
+            question = sentence(opening, core, facts[0].subject, end="?")
+            sub_questions = [query(self.rng, fact, self.split) for fact in facts]
+        gold = [self._passage(fact, "gold", hop) for hop, fact in enumerate(facts, 1)]
+        if hops == 2:
+            gold[0].grade = 4
+            gold[0].metadata = {**gold[0].metadata, "grade": 4}
+        distractors = [
+            passage for hop, fact in enumerate(facts, 1) for passage in self._near(fact, hop, facts)
+        ]
+        used = {fact.subject for fact in facts} | {fact.object for fact in facts}
+        distractors += [
+            self._passage(self._unrelated(facts, used), "unrelated", 0) for _ in range(self.counts.unrelated)
+        ]
+        kind = RELATIONS[last.relation].object
+        return Case(
+            question, aliases(kind, last.object), gold, distractors, sub_questions, hops, known,
+            facts[0].object if hops == 2 else "", facts,
+        )  # fmt: skip
+
+    def _facts(self, hops: int, known: bool) -> tuple[Fact, ...]:
+        if known:
+            return self.rng.choice(known_chains()) if hops == 2 else (self.rng.choice(known_facts()),)
+        if hops == 2:
+            return self.rng.choice(self.world.chains)
+        return (self.rng.choice(self.world.all_facts),)
+
+    def _passage(self, fact: Fact, kind: PassageKind, hop: int) -> Passage:
+        text = state(self.rng, fact, self.split)
+        metadata: dict[str, object] = {
+            "kind": kind, "grade": GRADES[kind], "harm": HARM[kind],
+            "subject": fact.subject, "relation": fact.relation, "object": fact.object,
+        }  # fmt: skip
+        if hop:
+            metadata["hop"] = hop
+        return Passage(text, id=f"{self.rng.getrandbits(48):012x}", metadata=metadata, grade=GRADES[kind])
+
+    def _near(self, fact: Fact, hop: int, facts: tuple[Fact, ...]) -> list[Passage]:
+        relation = RELATIONS[fact.relation]
+        near: list[Passage] = []
+        taken = {fact.subject, fact.object}
+        for i in range(self.counts.same_relation):
+            other = self._other_subject(fact, taken, alike=i % 2 == 0)
+            taken.add(other)
+            object_ = self.world.facts.object(other, fact.relation) or self._another(fact)
+            near.append(self._passage(Fact(fact.relation, other, object_), "same_relation", hop))
+        home = known_world() if fact in known_facts() else self.world
+        # A fact that answers another hop is gold, however close it stands here.
+        others = [
+            other
+            for r in RELATIONS.values()
+            if r.subject == relation.subject
+            and r.name != fact.relation
+            and (object_ := home.facts.object(fact.subject, r.name)) is not None
+            and object_ not in {f.object for f in facts} | {f.subject for f in facts}
+            and (other := Fact(r.name, fact.subject, object_))
+        ]
+        for other_fact in self.rng.sample(others, min(self.counts.same_subject, len(others))):
+            near.append(self._passage(other_fact, "same_subject", hop))
+        for _ in range(self.counts.contradiction):
+            near.append(
+                self._passage(Fact(fact.relation, fact.subject, self._another(fact)), "contradiction", hop)
+            )
+        return near
+
+    def _other_subject(self, fact: Fact, taken: set[str], *, alike: bool) -> str:
+        """Another subject of the same kind; one that shares a word of its name, if there is any and that is wanted."""
+        kind = RELATIONS[fact.relation].subject
+        candidates = self.world.alike(kind, fact.subject) if alike else ()
+        candidates = [name for name in candidates if name not in taken] or [
+            name for name in self.rng.sample(self.world.entities[kind], 4) if name not in taken
+        ]
+        return self.rng.choice(candidates)
+
+    def _another(self, fact: Fact) -> str:
+        """An object of the right kind that is not the true one, whose aliases differ from it too."""
+        kind = RELATIONS[fact.relation].object
+        pool = VALUES[kind] if kind in VALUES else self.world.entities[kind]
+        true = set(aliases(kind, fact.object))
+        while True:
+            other = self.rng.choice(pool)
+            if other != fact.subject and not true & set(aliases(kind, other)):
+                return other
+
+    def _unrelated(self, facts: tuple[Fact, ...], used: set[str]) -> Fact:
+        relations = {fact.relation for fact in facts} | {"base", "firm_in"}
+        while True:
+            fact = self.rng.choice(self.world.all_facts)
+            if fact.relation not in relations and not used & {fact.subject, fact.object}:
+                return fact

@@ -1,0 +1,161 @@
+"""Entities and the facts that hold between them: one closed world a seed, and the facts that nano knows by heart."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from ragguard.world import words
+from ragguard.world.grammar import CHAINS, RELATIONS, Kind, Split
+
+INVERSE = {"spouse": "spouse", "base": "firm_in", "firm_in": "base"}
+VALUES: dict[Kind, tuple[str, ...]] = {
+    "year": words.YEARS,
+    "profession": words.PROFESSIONS,
+    "product": words.PRODUCTS,
+    "region": words.REGIONS,
+}
+_PARTS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "person": (words.FIRST_NAMES, words.LAST_NAMES),
+    "firm": (words.FIRM_STEMS, words.FIRM_KINDS),
+    "town": (words.TOWN_PREFIXES, words.TOWN_STEMS),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    relation: str
+    subject: str
+    object: str
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is true: at most one object for a subject and a relation, and what that implies the other way round."""
+
+    objects: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def add(self, fact: Fact) -> bool:
+        """Takes a fact in, with its converse where there is one; False where it would contradict what holds."""
+        held = {(fact.subject, fact.relation): fact.object}
+        if fact.relation in INVERSE:
+            held[fact.object, INVERSE[fact.relation]] = fact.subject
+        if fact.subject == fact.object or any(key in self.objects for key in held):
+            return False
+        self.objects.update(held)
+        return True
+
+    def object(self, subject: str, relation: str) -> str | None:
+        return self.objects.get((subject, relation))
+
+    def all(self) -> list[Fact]:
+        return [Fact(relation, subject, object_) for (subject, relation), object_ in self.objects.items()]
+
+
+def pair_split(first: int, second: int) -> Split:
+    """The split of the entity whose two words have these indices: one pair in five is held out, for every word the same share."""
+    return "heldout" if (first + second) % 5 == 4 else "train"
+
+
+@lru_cache
+def names(kind: Kind, split: Split) -> tuple[str, ...]:
+    """All two-word entities of a kind and a split, without those that nano knows by heart."""
+    firsts, seconds = _PARTS[kind]
+    known = set(known_world().entities[kind]) if split == "train" else set()
+    pairs = [(i, j) for i in range(len(firsts)) for j in range(len(seconds)) if pair_split(i, j) == split]
+    return tuple(name for i, j in pairs if (name := f"{firsts[i]} {seconds[j]}") not in known)
+
+
+def aliases(kind: Kind, name: str) -> list[str]:
+    """The names an answer may go by, the full one first."""
+    if kind != "person":
+        return [name]
+    first, last = name.split(" ")
+    return [name, f"{first[0]}. {last}", last]
+
+
+class World:
+    """A closed world: every person, firm and town of it has an object for every relation of its kind.
+
+    `split` says whose names it uses; the held-out world shares no person, firm or town with anything nano was trained on.
+    """
+
+    def __init__(
+        self, seed: int = 0, split: Split = "heldout", people: int = 1500, firms: int = 240, towns: int = 240
+    ) -> None:
+        rng = random.Random(f"world {seed} {split} {people}")
+        sizes: dict[Kind, int] = {"person": people, "firm": firms, "town": towns}
+        self._fill(rng, split, {kind: rng.sample(names(kind, split), sizes[kind]) for kind in _PARTS})
+
+    @classmethod
+    def of_entities(cls, rng: random.Random, split: Split, entities: dict[Kind, list[str]]) -> World:
+        self = cls.__new__(cls)
+        self._fill(rng, split, entities)
+        return self
+
+    def _fill(self, rng: random.Random, split: Split, entities: dict[Kind, list[str]]) -> None:
+        self.split: Split = split
+        self.entities = entities
+        self.facts = Facts()
+        pools: dict[Kind, tuple[str, ...] | list[str]] = {**VALUES, **entities}
+        towns = rng.sample(entities["town"], len(entities["town"]))
+        for firm, town in zip(entities["firm"], towns, strict=False):
+            self.facts.add(Fact("base", firm, town))
+        people = rng.sample(entities["person"], len(entities["person"]))
+        for one, other in zip(people[::2], people[1::2], strict=False):
+            self.facts.add(Fact("spouse", one, other))
+        for relation in RELATIONS.values():
+            if relation.name in INVERSE:
+                continue
+            for subject in entities[relation.subject]:
+                while not self.facts.add(Fact(relation.name, subject, rng.choice(pools[relation.object]))):
+                    continue
+        self.all_facts = self.facts.all()
+        self._alike: dict[tuple[Kind, str], list[str]] = {}
+        for kind, held in entities.items():
+            for name in held:
+                for word in name.split(" "):
+                    self._alike.setdefault((kind, word), []).append(name)
+        self.chains = [
+            (one, two)
+            for one in self.all_facts
+            for first, second in CHAINS
+            if one.relation == first
+            and (object_ := self.facts.object(one.object, second)) is not None
+            and object_ != one.subject
+            and (two := Fact(second, one.object, object_))
+        ]
+
+    def alike(self, kind: Kind, name: str) -> list[str]:
+        """The entities of a kind that share a word with a name, that one left out."""
+        words_of = name.split(" ")
+        return [other for word in words_of for other in self._alike.get((kind, word), ()) if other != name]
+
+
+@lru_cache
+def known_world() -> World:
+    """The small world whose facts nano learns by heart: 30 people, 10 firms and 10 towns, never seen with other facts."""
+    rng = random.Random("known by heart")
+    sizes: dict[Kind, int] = {"person": 30, "firm": 10, "town": 10}
+    entities: dict[Kind, list[str]] = {}
+    for kind, (firsts, seconds) in _PARTS.items():
+        chosen: list[str] = []
+        while len(chosen) < sizes[kind]:
+            i, j = rng.randrange(len(firsts)), rng.randrange(len(seconds))
+            if pair_split(i, j) == "train" and f"{firsts[i]} {seconds[j]}" not in chosen:
+                chosen.append(f"{firsts[i]} {seconds[j]}")
+        entities[kind] = chosen
+    return World.of_entities(rng, "train", entities)
+
+
+@lru_cache
+def known_facts() -> tuple[Fact, ...]:
+    """The facts nano knows by heart, one-hop, in a fixed order."""
+    return tuple(known_world().all_facts)
+
+
+@lru_cache
+def known_chains() -> tuple[tuple[Fact, Fact], ...]:
+    """The two-hop questions nano knows the answer of by heart: sixty, chosen once."""
+    return tuple(random.Random("known chains").sample(known_world().chains, 60))

@@ -1,0 +1,71 @@
+"""A case played as a run of an agent: one step a hop, with as much junk between the gold as is wanted."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from ragguard.records import Passage, RetrievalStep, Run
+from ragguard.world.cases import Case
+
+
+def make_run(
+    case: Case,
+    *,
+    seed: int = 0,
+    junk: int = 2,
+    useless_steps: int = 0,
+    miss: tuple[int, ...] = (),
+    mislead: tuple[int, ...] = (),
+    parallel: bool = False,
+    answer: str | None = None,
+    references: bool = True,
+) -> Run:
+    """A run over a case's sub-questions.
+
+    Each step retrieves its gold passage and `junk` distractors (never contradicting ones). `miss` names hops (1-based) whose gold passage is left out,
+    `mislead` hops where a contradicting passage stands in its place; `useless_steps` unrelated steps are mixed in; `parallel` puts all steps in one turn.
+    Each step's metadata says `role`: `gold`, `missed`, `misled` or `useless`. `answer` defaults to the right one, to the false one where a hop is misled.
+    """
+    rng = random.Random(f"run {seed} {case.question}")
+    truth = case.answer
+    steps: list[RetrievalStep] = []
+    for hop, query in enumerate(case.sub_questions, 1):
+        near = [
+            p
+            for p in case.distractors
+            if p.metadata.get("hop", hop) == hop and p.metadata["kind"] != "contradiction"
+        ]
+        passages = rng.sample(near, min(junk, len(near)))
+        role = "gold"
+        if hop in mislead:
+            role = "misled"
+            false = next(p for p in case.of_kind("contradiction") if p.metadata["hop"] == hop)
+            passages.append(false)
+            if hop == case.hops:
+                truth = str(false.metadata["object"])
+        elif hop in miss:
+            role = "missed"
+        else:
+            passages.append(case.gold[hop - 1])
+        rng.shuffle(passages)
+        steps.append(_step(query, passages, role))
+    for _ in range(useless_steps):
+        unrelated = case.of_kind("unrelated")
+        passages = rng.sample(unrelated, min(max(1, junk), len(unrelated)))
+        steps.insert(rng.randint(0, len(steps)), _step(case.question, passages, "useless"))
+    now = time.time_ns()
+    run = Run(
+        question=case.question, references=list(case.references) if references else None,
+        answer=truth if answer is None else answer, steps=steps, sub_questions=list(case.sub_questions), pool=case.pool(),
+        started_ns=now, ended_ns=now + len(steps) * 10_000_000,
+    )  # fmt: skip
+    for index, step in enumerate(steps):
+        step.run_id, step.index, step.turn = run.id, index, 0 if parallel else index
+        step.started_ns = now + index * 10_000_000
+        step.ended_ns = step.started_ns + 5_000_000
+    return run
+
+
+def _step(query: str, passages: list[Passage], role: str) -> RetrievalStep:
+    return RetrievalStep(query=query, passages=passages, candidates=list(passages), metadata={"role": role})
