@@ -1,0 +1,108 @@
+"""The numbers: pure functions over arrays, on numpy alone, no model, no input or output.
+
+The last axis is the list, a boolean `mask` marks its real entries, what is undefined is nan, and what cannot
+be right is an `InvalidInput` (a ValueError) that names the argument, its value and what is allowed.
+"""
+
+from __future__ import annotations
+
+from ragguard.metrics.answers import (
+    ENGLISH,
+    Language,
+    exact_match,
+    is_abstention,
+    normalise,
+    rouge_l,
+    token_f1,
+)
+from ragguard.metrics.arrays import Aggregate, Padded, aggregate, pad
+from ragguard.metrics.belief import (
+    attribution,
+    cluster,
+    kernel,
+    sample_weights,
+    semantic_entropy,
+    seper_hard,
+    seper_soft,
+    seper_stderr,
+)
+from ragguard.metrics.distraction import (
+    Parts,
+    distracting_effect,
+    udcg,
+    udcg_of_parts,
+    utility,
+    utility_parts,
+)
+from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, recall, reciprocal_rank
+from ragguard.metrics.rarity import grade_weights, harm, n_recall, pct_proc, precision_at_grade, proc, ra_nwg
+from ragguard.metrics.registry import METRICS, Metric, find
+from ragguard.metrics.subquestions import (
+    Subset,
+    alpha_ndcg,
+    answerable_questions,
+    coverage,
+    density,
+    marginal_coverage,
+    redundancy,
+    required_subset,
+)
+from ragguard.metrics.topk import BestAlpha, best_alpha, f, f_e, t, t_u
+
+__all__ = [
+    "ENGLISH",
+    "METRICS",
+    "Aggregate",
+    "BestAlpha",
+    "Language",
+    "Metric",
+    "Padded",
+    "Parts",
+    "Subset",
+    "aggregate",
+    "alpha_ndcg",
+    "answerable_questions",
+    "attribution",
+    "average_precision",
+    "best_alpha",
+    "cluster",
+    "coverage",
+    "density",
+    "distracting_effect",
+    "exact_match",
+    "f",
+    "f_e",
+    "find",
+    "grade_weights",
+    "harm",
+    "hits",
+    "is_abstention",
+    "kernel",
+    "marginal_coverage",
+    "n_recall",
+    "ndcg",
+    "normalise",
+    "pad",
+    "pct_proc",
+    "precision",
+    "precision_at_grade",
+    "proc",
+    "ra_nwg",
+    "recall",
+    "reciprocal_rank",
+    "redundancy",
+    "required_subset",
+    "rouge_l",
+    "sample_weights",
+    "semantic_entropy",
+    "seper_hard",
+    "seper_soft",
+    "seper_stderr",
+    "t",
+    "t_u",
+    "token_f1",
+    "udcg",
+    "udcg_of_parts",
+    "utility",
+    "utility_parts",
+]

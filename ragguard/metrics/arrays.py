@@ -1,0 +1,251 @@
+"""How arrays come in and numbers go out: the conventions every metric keeps.
+
+The last axis is the list, a boolean mask marks its real entries, what is undefined is nan, and what
+cannot be right is an `InvalidInput` that names the argument. Nothing here knows any metric.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from numbers import Real
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ragguard.errors import InvalidInput
+
+Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
+Integers = NDArray[np.intp]
+Value = float | Floats
+"""A float for one list, an array for many."""
+
+EXCESS = 1e-9
+"""How far float arithmetic may carry a number over its bound; it is clipped, more is refused."""
+HUGE = 1e100
+"""The bound of what has no bound of its own: sums and squares of such numbers stay finite."""
+
+
+class Padded(NamedTuple):
+    """Ragged lists as one array, and which of its entries are real."""
+
+    values: Floats
+    mask: Booleans
+
+
+class Aggregate(NamedTuple):
+    """The mean over queries, and how many had no value."""
+
+    mean: float
+    stderr: float
+    counted: int
+    skipped: int
+
+
+def pad(lists: Sequence[ArrayLike], fill: float = 0.0) -> Padded:
+    """One array and its mask from lists of different lengths (of numbers, or of rows of one width)."""
+    rows = [read(f"lists[{i}]", row) for i, row in enumerate(lists)]
+    widths = {row.shape[1:] for row in rows if row.size}
+    if len(widths) > 1:
+        raise InvalidInput("lists", sorted(widths), "lists whose rows all have one shape")
+    shape = widths.pop() if widths else ()
+    lengths = np.array([len(row) for row in rows], dtype=np.intp)
+    mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    values = np.full((*mask.shape, *shape), parameter("fill", fill))
+    if mask.any():
+        values[mask] = np.concatenate([row.reshape(-1, *shape) for row in rows])
+    return Padded(values, mask)
+
+
+def aggregate(values: ArrayLike) -> Aggregate:
+    """The mean of one metric over queries; those where it is undefined are left out and counted."""
+    found = np.asarray(values)
+    missing = np.isnan(found) if found.dtype.kind == "f" else np.zeros(found.shape, dtype=bool)
+    kept = read("values", found[~missing])
+    n = kept.size
+    mean = float(kept.mean()) if n else float("nan")
+    stderr = float(kept.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+    return Aggregate(mean, stderr, n, int(missing.sum()))
+
+
+def read(
+    argument: str,
+    values: ArrayLike,
+    *,
+    low: float = -HUGE,
+    high: float = HUGE,
+    axes: int = 1,
+    mask: ArrayLike | None = None,
+    mask_name: str = "mask",
+) -> Floats:
+    """The argument as float64 within its bounds; a list has one axis, a table two, a number none.
+
+    Entries the mask leaves out are set to the allowed number nearest to 0, whatever they were.
+    """
+    array = _regular(argument, values)
+    if array.ndim < axes:
+        kinds = {1: "a list of numbers, or many of them", 2: "a table (rows, columns), or many of them"}
+        raise InvalidInput(argument, values, kinds[axes])
+    if mask is not None:
+        shape = array.shape if axes < 2 else array.shape[:-1]
+        real = boolean(mask_name, mask, shape)
+        array = np.where(real if axes < 2 else real[..., None], array, min(max(0.0, low), high))
+    if array.size and not (
+        low <= np.minimum.reduce(array, axis=None) and np.maximum.reduce(array, axis=None) <= high
+    ):
+        refused = ~((array >= low - EXCESS) & (array <= high + EXCESS))
+        if refused.any():
+            raise _refusal(argument, array, refused, _interval(low, high))
+        array = np.clip(array, low, high)
+    return array
+
+
+def whole(argument: str, values: Floats, allowed: str) -> Integers:
+    """Numbers already read that must be integers."""
+    integers = values.astype(np.intp)
+    broken = integers != values
+    if broken.any():
+        raise _refusal(argument, values, broken, allowed)
+    return integers
+
+
+def boolean(argument: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Booleans:
+    """The argument as booleans, of that shape."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InvalidInput(argument, values, "booleans in a regular array") from error
+    if array.dtype != np.bool_ and array.size:
+        raise InvalidInput(argument, values, "an array of booleans (True = a real entry)")
+    if shape is not None and array.shape != shape:
+        raise InvalidInput(f"{argument}.shape", array.shape, f"{shape}, the shape of what it marks")
+    return array.astype(np.bool_, copy=False)
+
+
+def parameter(argument: str, value: float, low: float = -HUGE, high: float = HUGE) -> float:
+    """One number within its bounds."""
+    if not isinstance(value, Real) or not low <= value <= high:
+        raise InvalidInput(argument, value, _interval(low, high))
+    return float(value)
+
+
+def count(argument: str, value: int, low: int = 1, high: int | None = None) -> int:
+    """One integer, such as a cutoff."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = low - 1
+    if isinstance(value, bool) or number < low or (high is not None and number > high):
+        allowed = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
+        raise InvalidInput(argument, value, allowed)
+    return number
+
+
+def choice(argument: str, value: str, allowed: Sequence[str]) -> str:
+    """One of a few words."""
+    if value not in allowed:
+        raise InvalidInput(argument, value, " | ".join(map(repr, allowed)))
+    return value
+
+
+def fit(**shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape the arguments share when broadcast; names the first that does not fit those before it."""
+    common: tuple[int, ...] = ()
+    for argument, shape in shapes.items():
+        try:
+            common = np.broadcast_shapes(common, shape)
+        except ValueError as error:
+            raise InvalidInput(f"{argument}.shape", shape, f"a shape that fits {common}") from error
+    return common
+
+
+def same(**arrays: Floats) -> None:
+    """Refuses lists that should run in parallel and do not."""
+    (first, reference), *others = arrays.items()
+    for argument, array in others:
+        if array.shape != reference.shape:
+            raise InvalidInput(f"{argument}.shape", array.shape, f"{reference.shape}, as {first} has")
+
+
+def lengths(values: NDArray[np.generic], mask: ArrayLike | None) -> int | Integers:
+    """How many real entries each list has, `values` having been read with this mask."""
+    if mask is None:
+        return values.shape[-1]
+    return np.count_nonzero(np.asarray(mask), axis=-1)
+
+
+def front(array: NDArray[np.generic], mask: ArrayLike | None, axis: int = -1) -> NDArray[np.generic]:
+    """The array with the real entries of each list first, in their order: padding takes no rank."""
+    if mask is None:
+        return array
+    real = np.asarray(mask, dtype=bool)
+    if not (real[..., 1:] & ~real[..., :-1]).any():
+        return array
+    order = np.argsort(~real, axis=-1, kind="stable")
+    return np.take_along_axis(array, order if axis == -1 else order[..., None], axis=axis)
+
+
+def blocks(n: int, width: int, budget: int = 1 << 20) -> Iterator[slice]:
+    """Slices of n rows, each of about `budget` numbers where a row takes `width` of them."""
+    step = max(1, budget // max(1, width))
+    return (slice(start, start + step) for start in range(0, n, step))
+
+
+def ratio(top: Value | Integers, bottom: Value | int | Integers) -> Value:
+    """Top over bottom, nan where the bottom is 0."""
+    if isinstance(bottom, int | float) and bottom:
+        # One number to divide by needs no array machinery; np.float64 is a float too.
+        return plain(top / bottom)
+    result = np.full(np.broadcast_shapes(np.shape(top), np.shape(bottom)), np.nan)
+    return plain(np.divide(top, bottom, out=result, where=np.asarray(bottom) != 0))
+
+
+def plain(value: Value) -> Value:
+    """A Python float for a single number, the array itself for more."""
+    return float(value) if np.ndim(value) == 0 else value
+
+
+def ranks(values: Floats) -> Floats:
+    """Ranks along the last axis from 1 upwards, the mean rank for ties."""
+    order = np.argsort(values, axis=-1, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=-1)
+    place = np.broadcast_to(np.arange(values.shape[-1]), values.shape)
+    edge = np.ones((*values.shape[:-1], 1), dtype=bool)
+    starts = np.concatenate([edge, ordered[..., 1:] != ordered[..., :-1]], axis=-1)
+    ends = np.concatenate([starts[..., 1:], edge], axis=-1)
+    first = np.maximum.accumulate(np.where(starts, place, 0), axis=-1)
+    last = np.minimum.accumulate(np.where(ends, place, values.shape[-1])[..., ::-1], axis=-1)[..., ::-1]
+    result = np.empty(values.shape)
+    np.put_along_axis(result, order, (first + last) / 2 + 1, axis=-1)
+    return result
+
+
+def _regular(argument: str, values: ArrayLike) -> Floats:
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(
+            argument, values, "numbers in a regular array; `pad` makes one of lists of different lengths"
+        ) from error
+    if array.dtype == np.float64:
+        return array
+    if array.dtype.kind not in "fiub":
+        raise InvalidInput(argument, values, "numbers")
+    return array.astype(np.float64)
+
+
+def _refusal(argument: str, array: Floats, refused: Booleans, allowed: str) -> InvalidInput:
+    """The error about the first entry refused, saying where it stands."""
+    where = tuple(map(int, np.unravel_index(int(refused.argmax()), refused.shape)))
+    place = f"{argument}[{', '.join(map(str, where))}]" if where else argument
+    return InvalidInput(place, array[where].item(), allowed)
+
+
+def _interval(low: float, high: float) -> str:
+    if low == -HUGE and high == HUGE:
+        return "a finite number"
+    if high == HUGE:
+        return f"a finite number of at least {low:g}"
+    return f"a finite number in [{low:g}, {high:g}]"

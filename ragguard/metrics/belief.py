@@ -1,0 +1,258 @@
+"""What the model believes of the reference answer, from answers it samples: SePer and its companions.
+
+The source is Dai et al., "SePer: Measure Retrieval Utility Through The Lens Of Semantic Perplexity
+Reduction" (2025). A model answers a question n times; which answers mean the same, and which mean a
+reference, is found by entailment elsewhere and comes in as arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ragguard.errors import InvalidInput
+from ragguard.metrics import arrays
+from ragguard.metrics.arrays import Booleans, Floats, Integers, Value
+from ragguard.metrics.registry import Metric, declare
+
+SOURCE = "Dai et al. 2025 (SePer)"
+
+
+def sample_weights(logprobs: Sequence[ArrayLike], scheme: str = "mean") -> Floats:
+    """What each sampled answer weighs, from the log-probabilities of its tokens; the weights sum to 1.
+
+    "mean" takes the tokens' mean (the published implementation), "sum" their sum (eq. 7), "count" none.
+    """
+    arrays.choice("scheme", scheme, ("mean", "sum", "count"))
+    totals = np.empty(len(logprobs))
+    for i, tokens in enumerate(logprobs):
+        read = arrays.read(f"logprobs[{i}]", tokens, high=0)
+        if read.ndim != 1 or not read.size:
+            raise InvalidInput(f"logprobs[{i}]", tokens, "one log-probability a token, at least one")
+        totals[i] = {"mean": read.mean(), "sum": read.sum(), "count": 0.0}[scheme]
+    # The likeliest answer weighs 1 before normalising, so that no sum of exponentials is 0.
+    weights = np.exp(totals - totals.max(initial=-np.inf))
+    return weights / weights.sum()
+
+
+def cluster(equivalent: ArrayLike, mask: ArrayLike | None = None) -> Integers:
+    """Cluster ids by greedy first match: an answer joins the first cluster whose first member it is equivalent to.
+
+    `equivalent[j, i]` says that answers j and i entail each other. Padding gets −1.
+    """
+    same = arrays.boolean("equivalent", equivalent)
+    if same.ndim < 2 or same.shape[-1] != same.shape[-2]:
+        raise InvalidInput("equivalent.shape", same.shape, "(n, n), or many of them")
+    real = np.ones(same.shape[:-1], dtype=bool)
+    if mask is not None:
+        real = arrays.boolean("mask", mask, same.shape[:-1])
+    ids = np.full(real.shape, -1, dtype=np.intp)
+    represents = np.zeros(real.shape, dtype=bool)
+    found = np.zeros(real.shape[:-1], dtype=np.intp)
+    for j in range(real.shape[-1]):
+        match = same[..., j, :] & represents
+        first = match.argmax(axis=-1)
+        joined = np.take_along_axis(ids, first[..., None], axis=-1)[..., 0]
+        alone = ~match.any(axis=-1) & real[..., j]
+        ids[..., j] = np.where(real[..., j], np.where(alone, found, joined), -1)
+        represents[..., j] = alone
+        found = found + alone
+    return ids
+
+
+def kernel(forward: ArrayLike, backward: ArrayLike, kind: str = "max") -> Value:
+    """How far an answer means a reference: the larger entailment of both directions, or answer → reference alone."""
+    arrays.choice("kind", kind, ("max", "forward"))
+    there = arrays.read("forward", forward, low=0, high=1, axes=0)
+    back = arrays.read("backward", backward, low=0, high=1, axes=0)
+    arrays.same(forward=there, backward=back)
+    return arrays.plain(np.maximum(there, back) if kind == "max" else there.copy())
+
+
+def seper_hard(
+    weights: ArrayLike,
+    clusters: ArrayLike,
+    matches: ArrayLike,
+    answers: str = "any",
+    mask: ArrayLike | None = None,
+    references_mask: ArrayLike | None = None,
+) -> Value:
+    """The weight of the answers whose cluster means a reference; `matches[c, a]`: cluster c means reference a.
+
+    Of several references "any" lets a cluster count once (the published implementation), "mean" averages (eq. 10).
+    """
+    arrays.choice("answers", answers, ("any", "mean"))
+    weight = _weights(weights, mask)
+    ids = _clusters(clusters, weight, mask)
+    means = arrays.boolean("matches", matches)
+    if means.ndim != weight.ndim + 1 or means.shape[:-2] != weight.shape[:-1]:
+        raise InvalidInput("matches.shape", means.shape, "(clusters, references) for each list of weights")
+    if ids.size and ids.max() >= means.shape[-2]:
+        raise InvalidInput("clusters", int(ids.max()), f"a row of matches, which has {means.shape[-2]}")
+    # Padding points at row 0 and weighs nothing.
+    each = np.take_along_axis(means, ids[..., None], axis=-2) if ids.size else means[..., :0, :]
+    real = _references(references_mask, each)
+    meant = _over_references(each.astype(np.float64), answers, None if real is None else real[..., None, :])
+    return _bounded((weight * meant).sum(axis=-1), weight, mask)
+
+
+def seper_soft(
+    weights: ArrayLike,
+    entailment: ArrayLike,
+    answers: str = "max",
+    mask: ArrayLike | None = None,
+    references_mask: ArrayLike | None = None,
+) -> Value:
+    """The weighted mean of how far each answer means the reference (eq. 9): `entailment[i, a]` from `kernel`.
+
+    Of several references "max" takes the best, "mean" averages (eq. 10).
+    """
+    arrays.choice("answers", answers, ("max", "mean"))
+    weight = _weights(weights, mask)
+    means = _entailment(entailment, weight, mask)
+    mass = (weight[..., None] * means).sum(axis=-2)
+    return _bounded(_over_references(mass, answers, _references(references_mask, means)), weight, mask)
+
+
+def semantic_entropy(weights: ArrayLike, clusters: ArrayLike, mask: ArrayLike | None = None) -> Value:
+    """The entropy of the meanings of the sampled answers, in nats: 0 when all mean the same."""
+    weight = _weights(weights, mask)
+    ids = _clusters(clusters, weight, mask)
+    width = int(ids.max(initial=0)) + 1
+    n = int(np.prod(weight.shape[:-1]))
+    place = ids.reshape(n, -1) + width * np.arange(n)[:, None]
+    mass = np.bincount(place.ravel(), weight.ravel(), minlength=width * n)
+    mass = mass.reshape(*weight.shape[:-1], width)
+    # Meanings without weight add nothing; their logarithm is never taken. 0 − 0 rather than −0.
+    entropy = 0 - (mass * np.log(np.where(mass > 0, mass, 1))).sum(axis=-1)
+    there = np.asarray(arrays.lengths(weight, mask)) > 0
+    return arrays.plain(np.where(there, np.maximum(entropy, 0), np.nan))
+
+
+def attribution(beliefs: ArrayLike, mask: ArrayLike | None = None) -> Floats:
+    """What each step of a run changed: `beliefs[0]` without retrieval, `beliefs[t]` after steps 1..t."""
+    known = arrays.read("beliefs", beliefs, low=0, high=1, mask=mask)
+    if not known.shape[-1]:
+        raise InvalidInput("beliefs", beliefs, "at least the belief without retrieval")
+    changes = np.diff(known, axis=-1)
+    if mask is None:
+        return changes
+    real = np.asarray(mask)
+    return np.where(real[..., 1:] & real[..., :-1], changes, np.nan)
+
+
+def seper_stderr(
+    weights: ArrayLike,
+    entailment: ArrayLike,
+    draws: int = 1000,
+    seed: int = 0,
+    answers: str = "max",
+    mask: ArrayLike | None = None,
+    references_mask: ArrayLike | None = None,
+) -> Value:
+    """The bootstrap standard error of `seper_soft` over its samples, weights renormalised in each draw.
+
+    It is never under the error with two pseudo-samples added, one that means the reference and one that
+    does not: ten equal answers are not certainty.
+    """
+    arrays.choice("answers", answers, ("max", "mean"))
+    arrays.count("draws", draws, 2)
+    weight = _weights(weights, mask)
+    means = _entailment(entailment, weight, mask)
+    real = _references(references_mask, means)
+    size = np.broadcast_to(arrays.lengths(weight, mask), weight.shape[:-1])
+    weight = arrays.front(weight, mask)
+    means = arrays.front(means, mask, axis=-2)
+    *queries, n, references = means.shape
+    flat = weight.reshape(-1, n)
+    table = means.reshape(-1, n, references)
+    sizes = np.broadcast_to(size, weight.shape[:-1]).reshape(-1)
+    counted = np.ones((len(flat), references), dtype=bool) if real is None else real.reshape(-1, references)
+    # One row of numbers a sample: a shorter list uses the first rows, so padding changes no draw.
+    uniform = np.random.default_rng(seed).random((n, draws))
+    errors = np.empty(len(flat))
+    for rows in arrays.blocks(len(flat), n * draws):
+        one = flat[rows], table[rows], sizes[rows], counted[rows], answers
+        errors[rows] = np.maximum(_bootstrap_error(*one, uniform), _smoothed_error(*one))
+    return arrays.plain(errors.reshape(queries))
+
+
+def _bootstrap_error(
+    weight: Floats, means: Floats, sizes: Integers, real: Booleans, answers: str, uniform: Floats
+) -> Floats:
+    """The standard deviation of the value over the draws; nan where there is no answer."""
+    n, draws = uniform.shape
+    drawn = (uniform * sizes[:, None, None]).astype(np.intp)
+    place = (np.arange(len(sizes))[:, None, None] * draws + np.arange(draws)) * n + drawn
+    counts = np.broadcast_to(np.arange(n)[:, None] < sizes[:, None, None], place.shape)
+    times = np.bincount(place.ravel(), counts.ravel(), minlength=len(sizes) * draws * n)
+    times = times.reshape(len(sizes), draws, n)
+    total = times @ weight[..., None]
+    mass = np.asarray(arrays.ratio(times @ (weight[..., None] * means), total))
+    # A draw of answers without weight is nan: it says nothing and is left out.
+    drawn_in = total[..., 0] > 0
+    values = np.where(drawn_in, _over_references(mass, answers, real[:, None, :]), 0.0)
+    used = np.count_nonzero(drawn_in, axis=-1)
+    mean = np.asarray(arrays.ratio(values.sum(axis=-1), used))
+    deviations = np.where(drawn_in, values - mean[:, None], 0.0)
+    return np.sqrt(arrays.ratio((deviations**2).sum(axis=-1), used))
+
+
+def _smoothed_error(weight: Floats, means: Floats, sizes: Integers, real: Booleans, answers: str) -> Floats:
+    """The error that two pseudo-samples leave, of weight 1 / (n + 2) each, for the reference that counts."""
+    if answers == "mean":
+        each = _over_references(means, "mean", real[:, None, :])
+    else:
+        mass = np.where(real, (weight[..., None] * means).sum(axis=-2), -1.0)
+        each = np.take_along_axis(means, mass.argmax(axis=-1)[:, None, None], axis=-1)[..., 0]
+    pseudo = 1 / (sizes + 2)
+    share = weight * (sizes * pseudo)[:, None]
+    value = (share * each).sum(axis=-1) + pseudo
+    known = (share**2 * (each - value[:, None]) ** 2).sum(axis=-1)
+    return np.sqrt(known + pseudo**2 * (value**2 + (1 - value) ** 2))
+
+
+def _weights(weights: ArrayLike, mask: ArrayLike | None) -> Floats:
+    read = arrays.read("weights", weights, low=0, high=1, mask=mask)
+    total = read.sum(axis=-1)
+    if np.any((np.abs(total - 1) > 1e-6) & (np.asarray(arrays.lengths(read, mask)) > 0)):
+        raise InvalidInput("weights", weights, "weights that sum to 1")
+    return read
+
+
+def _clusters(clusters: ArrayLike, weight: Floats, mask: ArrayLike | None) -> Integers:
+    read = arrays.read("clusters", clusters, low=0, mask=mask)
+    arrays.same(weights=weight, clusters=read)
+    return arrays.whole("clusters", read, "cluster ids: 0, 1, 2 …")
+
+
+def _entailment(entailment: ArrayLike, weight: Floats, mask: ArrayLike | None) -> Floats:
+    read = arrays.read("entailment", entailment, low=0, high=1, axes=2, mask=mask)
+    if read.shape[:-1] != weight.shape:
+        raise InvalidInput(
+            "entailment.shape", read.shape, f"{weight.shape} as weights has, and the references"
+        )
+    return read
+
+
+def _references(mask: ArrayLike | None, means: Floats | Booleans) -> Booleans | None:
+    if mask is None:
+        return None
+    return arrays.boolean("references_mask", mask, (*means.shape[:-2], means.shape[-1]))
+
+
+def _over_references(values: Floats, how: str, real: Booleans | None) -> Floats:
+    """The best ("any", "max") or the mean over the real references; nan where there is none."""
+    shown = values if real is None else np.where(real, values, 0.0)
+    count = arrays.lengths(values, None if real is None else np.broadcast_to(real, values.shape))
+    if how == "mean":
+        return np.asarray(arrays.ratio(shown.sum(axis=-1), count))
+    return np.where(np.asarray(count) > 0, shown.max(axis=-1, initial=0.0), np.nan)
+
+
+def _bounded(value: Floats, weight: Floats, mask: ArrayLike | None) -> Value:
+    """The value within [0, 1], which sums of weights may leave by a rounding; nan where there is no answer."""
+    there = np.asarray(arrays.lengths(weight, mask)) > 0
+    return arrays.plain(np.where(there, np.clip(value, 0, 1), np.nan))

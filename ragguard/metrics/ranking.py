@@ -1,0 +1,117 @@
+"""The ranking measures every paper compares with.
+
+Relevance and gains come in ranked order, best first. They equal trec_eval's where that is defined; where
+a query has no relevant item at all they are nan, which trec_eval counts as 0.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ragguard.errors import InvalidInput
+from ragguard.metrics import arrays
+from ragguard.metrics.arrays import EXCESS, Booleans, Floats, Value
+from ragguard.metrics.registry import Metric, declare
+
+
+SOURCE = "Trappolini et al. 2025, appendix A"
+
+
+def precision(rel: ArrayLike, k: int | None = None, mask: ArrayLike | None = None) -> Value:
+    """The share of the first k that is relevant; missing places count as not relevant."""
+    relevant = _relevant(rel, mask)
+    size = arrays.lengths(relevant, mask) if k is None else arrays.count("k", k)
+    return arrays.ratio(_first(relevant, k).sum(axis=-1), size)
+
+
+def recall(rel: ArrayLike, total: ArrayLike, k: int | None = None, mask: ArrayLike | None = None) -> Value:
+    """The share of all relevant items that is among the first k."""
+    relevant = _relevant(rel, mask)
+    return arrays.ratio(_first(relevant, k).sum(axis=-1), _total(total, relevant))
+
+
+def hits(rel: ArrayLike, k: int | None = None, mask: ArrayLike | None = None) -> Value:
+    """1 if any of the first k is relevant, else 0."""
+    return arrays.plain(_first(_relevant(rel, mask), k).any(axis=-1).astype(np.float64))
+
+
+def reciprocal_rank(rel: ArrayLike, k: int | None = None, mask: ArrayLike | None = None) -> Value:
+    """1 over the rank of the first relevant item, 0 if there is none among the first k."""
+    relevant = _first(_relevant(rel, mask), k)
+    if not relevant.shape[-1]:
+        return arrays.plain(np.zeros(relevant.shape[:-1]))
+    return arrays.plain(np.where(relevant.any(axis=-1), 1 / (relevant.argmax(axis=-1) + 1), 0.0))
+
+
+def average_precision(
+    rel: ArrayLike, total: ArrayLike | None = None, k: int | None = None, mask: ArrayLike | None = None
+) -> Value:
+    """The precisions at the relevant ones of the first k, over all that are relevant (default: all listed)."""
+    relevant = _relevant(rel, mask)
+    known = relevant.sum(axis=-1) if total is None else _total(total, relevant)
+    first = _first(relevant, k)
+    at_rank = np.cumsum(first, axis=-1) / np.arange(1, first.shape[-1] + 1)
+    return arrays.ratio((at_rank * first).sum(axis=-1), known)
+
+
+def ndcg(
+    gains: ArrayLike,
+    k: int | None = None,
+    ideal: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    ideal_mask: ArrayLike | None = None,
+) -> Value:
+    """Discounted gain of the first k over that of the best order; `ideal` holds the gains of all judged passages."""
+    ranked = arrays.front(arrays.read("gains", gains, low=0, mask=mask), mask)
+    judged = (
+        ranked
+        if ideal is None
+        else arrays.read("ideal", ideal, low=0, mask=ideal_mask, mask_name="ideal_mask")
+    )
+    depth = None if k is None else arrays.count("k", k)
+    first = ranked[..., :depth]
+    reached = first @ _discounts(first.shape[-1])
+    best = _largest(judged, depth)
+    possible = best @ _discounts(best.shape[-1])
+    if ideal is not None:
+        arrays.fit(gains=reached.shape, ideal=possible.shape)
+        if np.any(reached > possible * (1 + EXCESS)):
+            raise InvalidInput(
+                "ideal", ideal, "the gains of all judged passages, those of `gains` among them"
+            )
+    return arrays.ratio(reached, possible)
+
+
+@lru_cache(maxsize=256)
+def _discounts(n: int) -> Floats:
+    discounts = 1 / np.log2(np.arange(2, n + 2))
+    discounts.flags.writeable = False
+    return discounts
+
+
+def _largest(values: Floats, k: int | None) -> Floats:
+    """The k largest of each list, largest first."""
+    width = values.shape[-1]
+    if k is not None and k < width:
+        values = np.partition(values, width - k, axis=-1)[..., width - k :]
+    return np.sort(values, axis=-1)[..., ::-1]
+
+
+def _relevant(rel: ArrayLike, mask: ArrayLike | None) -> Booleans:
+    return arrays.front(arrays.read("rel", rel, low=0, mask=mask), mask) > 0
+
+
+def _first(relevant: Booleans, k: int | None) -> Booleans:
+    return relevant if k is None else relevant[..., : arrays.count("k", k)]
+
+
+def _total(total: ArrayLike, relevant: Booleans) -> Floats:
+    known = arrays.read("total", total, low=0, axes=0)
+    listed = relevant.sum(axis=-1)
+    arrays.fit(rel=listed.shape, total=known.shape)
+    if np.any(listed > known):
+        raise InvalidInput("total", total, f"at least the number of relevant items listed, {listed}")
+    return known

@@ -1,0 +1,176 @@
+"""How good a set of passages is beside the best set there was, weighing what is rare.
+
+The source is "Redefining RAG Evaluation: A Set-Based Approach" (arXiv:2511.09545). Grades run from 1 (junk)
+to 5 (decisive). The pool is every graded passage of the query, the candidates are what was retrieved, the
+chosen are what the model got.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ragguard.errors import InvalidInput
+from ragguard.metrics import arrays
+from ragguard.metrics.arrays import Floats, Integers, Value
+from ragguard.metrics.registry import Metric, declare
+
+SOURCE = "arXiv:2511.09545"
+BASE = {4: 0.5, 3: 0.1}
+"""Base utilities relative to grade 5; grades 1 and 2 are worth nothing."""
+FALLBACK = {4: 1.0, 3: 0.2}
+"""Weights where the pool holds no grade 5, so that rarity has nothing to be relative to."""
+
+
+def grade_weights(
+    pool_grades: ArrayLike,
+    alpha: float = 1.0,
+    cap4: float = 1.0,
+    cap3: float = 0.25,
+    mask: ArrayLike | None = None,
+) -> Floats:
+    """What a passage of each grade weighs, from how common the grades are: `weights[..., grade]`, entry 0 unused."""
+    return _weights(_counts("pool_grades", pool_grades, mask, "mask"), alpha, cap4, cap3)
+
+
+def ra_nwg(
+    pool: ArrayLike,
+    chosen: ArrayLike,
+    k: int,
+    alpha: float = 1.0,
+    cap4: float = 1.0,
+    cap3: float = 0.25,
+    pool_mask: ArrayLike | None = None,
+    chosen_mask: ArrayLike | None = None,
+) -> Value:
+    """The weight of the chosen over the weight of the best k of the pool."""
+    known = _counts("pool", pool, pool_mask, "pool_mask")
+    taken = _chosen(chosen, k, chosen_mask)
+    _same_queries(pool=known, chosen=taken)
+    weights = _weights(known, alpha, cap4, cap3)
+    return arrays.ratio(_worth(taken, weights), _best(known, weights, k))
+
+
+def proc(
+    pool: ArrayLike,
+    candidates: ArrayLike,
+    k: int,
+    alpha: float = 1.0,
+    cap4: float = 1.0,
+    cap3: float = 0.25,
+    pool_mask: ArrayLike | None = None,
+    candidates_mask: ArrayLike | None = None,
+) -> Value:
+    """The weight of the best k of the candidates over that of the best k of the pool: what retrieval made possible."""
+    arrays.count("k", k)
+    known = _counts("pool", pool, pool_mask, "pool_mask")
+    found = _counts("candidates", candidates, candidates_mask, "candidates_mask")
+    _same_queries(pool=known, candidates=found)
+    weights = _weights(known, alpha, cap4, cap3)
+    return arrays.ratio(_best(found, weights, k), _best(known, weights, k))
+
+
+def pct_proc(
+    pool: ArrayLike,
+    candidates: ArrayLike,
+    chosen: ArrayLike,
+    k: int,
+    alpha: float = 1.0,
+    cap4: float = 1.0,
+    cap3: float = 0.25,
+    pool_mask: ArrayLike | None = None,
+    candidates_mask: ArrayLike | None = None,
+    chosen_mask: ArrayLike | None = None,
+) -> Value:
+    """RA-nWG over PROC: how much of what retrieval made possible was chosen."""
+    reached = ra_nwg(pool, chosen, k, alpha, cap4, cap3, pool_mask, chosen_mask)
+    ceiling = proc(pool, candidates, k, alpha, cap4, cap3, pool_mask, candidates_mask)
+    arrays.fit(candidates=np.shape(ceiling), chosen=np.shape(reached))
+    # An undefined ceiling stays undefined: nan is not 0, and nan over nan is nan.
+    return arrays.ratio(reached, ceiling)
+
+
+def n_recall(
+    pool: ArrayLike,
+    chosen: ArrayLike,
+    k: int,
+    at_least: int = 4,
+    pool_mask: ArrayLike | None = None,
+    chosen_mask: ArrayLike | None = None,
+) -> Value:
+    """How many of the good passages were chosen, of as many as fit into k places."""
+    floor = arrays.count("at_least", at_least, 1, 5)
+    known = _counts("pool", pool, pool_mask, "pool_mask")
+    taken = _chosen(chosen, k, chosen_mask)
+    _same_queries(pool=known, chosen=taken)
+    return arrays.ratio(taken[..., floor:].sum(axis=-1), np.minimum(k, known[..., floor:].sum(axis=-1)))
+
+
+def precision_at_grade(
+    chosen: ArrayLike, k: int, at_least: int = 4, chosen_mask: ArrayLike | None = None
+) -> Value:
+    """The share of the k places that a good passage fills."""
+    floor = arrays.count("at_least", at_least, 1, 5)
+    return arrays.ratio(_chosen(chosen, k, chosen_mask)[..., floor:].sum(axis=-1), k)
+
+
+def harm(chosen: ArrayLike, k: int, at_most: int = 2, chosen_mask: ArrayLike | None = None) -> Value:
+    """The share of the k places that junk fills."""
+    ceiling = arrays.count("at_most", at_most, 1, 5)
+    return arrays.ratio(_chosen(chosen, k, chosen_mask)[..., 1 : ceiling + 1].sum(axis=-1), k)
+
+
+def _counts(argument: str, grades: ArrayLike, mask: ArrayLike | None, mask_name: str) -> Integers:
+    """How many passages have each grade, by grade; entry 0 is unused."""
+    read = arrays.read(argument, grades, low=1, high=5, mask=mask, mask_name=mask_name)
+    values = arrays.whole(argument, read, "a grade: 1, 2, 3, 4 or 5")
+    if mask is not None:
+        values = values * np.asarray(mask)
+    n = int(np.prod(values.shape[:-1]))
+    row = np.repeat(np.arange(n) * 6, values.shape[-1])
+    found = np.bincount(row + values.reshape(-1), minlength=6 * n).reshape(*values.shape[:-1], 6)
+    found[..., 0] = 0
+    return found
+
+
+def _chosen(chosen: ArrayLike, k: int, mask: ArrayLike | None) -> Integers:
+    places = arrays.count("k", k)
+    taken = _counts("chosen", chosen, mask, "chosen_mask")
+    most = int(taken.sum(axis=-1).max(initial=0))
+    if most > places:
+        raise InvalidInput("chosen", f"{most} passages", f"at most k = {places}")
+    return taken
+
+
+def _same_queries(**counts: Integers) -> None:
+    arrays.fit(**{argument: found.shape[:-1] for argument, found in counts.items()})
+
+
+def _weights(counts: Integers, alpha: float, cap4: float, cap3: float) -> Floats:
+    exponent = arrays.parameter("alpha", alpha, 0)
+    caps = {4: arrays.parameter("cap4", cap4, 0), 3: arrays.parameter("cap3", cap3, 0)}
+    weights = np.zeros(counts.shape)
+    weights[..., 5] = 1
+    decisive = counts[..., 5]
+    for grade, cap in caps.items():
+        present = counts[..., grade]
+        # p5 / p4 is n5 / n4, N being the same; a large alpha may overflow to infinity, which the cap cuts.
+        with np.errstate(over="ignore"):
+            relative = BASE[grade] * (decisive / np.maximum(present, 1)) ** exponent
+        capped = np.where(present > 0, np.minimum(relative, cap), 0.0)
+        weights[..., grade] = np.where(decisive > 0, capped, FALLBACK[grade])
+    return weights
+
+
+def _worth(counts: Integers, weights: Floats) -> Floats:
+    total: Floats = (counts * weights).sum(axis=-1)
+    return total
+
+
+def _best(counts: Integers, weights: Floats, k: int) -> Floats:
+    """The k heaviest passages' weight. Grades are ordered by weight, as a grade 3 may outweigh a 4."""
+    order = np.argsort(-weights, axis=-1, kind="stable")
+    heaviest = np.take_along_axis(counts, order, axis=-1)
+    before = np.cumsum(heaviest, axis=-1) - heaviest
+    taken = np.clip(k - before, 0, heaviest)
+    return _worth(taken, np.take_along_axis(weights, order, axis=-1))

@@ -1,0 +1,111 @@
+"""What each metric says of itself: name, range, direction, unit, what it needs, its paper.
+
+A family declares its metrics next to their functions. The README's table, `ragguard metrics`, captions of
+reports and OpenTelemetry descriptions are all made from these declarations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any, Literal
+
+from ragguard.errors import UnknownName
+
+Direction = Literal["higher", "lower", "neither"]
+Level = Literal["passage", "step", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One number that ragguard can give, as told to a reader."""
+
+    name: str
+    title: str
+    description: str
+    """One line: what the number says."""
+    range: tuple[float, float]
+    direction: Direction
+    """Which way is better."""
+    unit: str
+    needs: str
+    """What must be known to compute it."""
+    source: str
+    levels: tuple[Level, ...] = ()
+    """What a score of this name can be about; empty where no scorer gives it."""
+    function: Callable[..., Any] | None = None
+    """What computes it in `ragguard.metrics`; None where a probe gives the number itself."""
+
+    @property
+    def call(self) -> str:
+        """The function's name, empty where there is none."""
+        return self.function.__name__ if self.function else ""
+
+    @property
+    def interval(self) -> str:
+        """The range as text."""
+        low, high = (f"{end:.3g}".replace("inf", "∞").replace("-", "−") for end in self.range)
+        return f"{low} … {high}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; an open end of the range is None."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "range": [end if abs(end) != float("inf") else None for end in self.range],
+            "direction": self.direction,
+            "unit": self.unit,
+            "needs": self.needs,
+            "source": self.source,
+            "levels": list(self.levels),
+            "function": self.call or None,
+        }
+
+
+_declared: dict[str, Metric] = {}
+METRICS: Mapping[str, Metric] = MappingProxyType(_declared)
+"""Every declaration by its name, in the order of the families."""
+
+
+def declare(metric: Metric) -> None:
+    """Enters a metric; a name can be declared once."""
+    if metric.name in _declared:
+        raise ValueError(f"the metric {metric.name!r} is declared twice")
+    _declared[metric.name] = metric
+
+
+def find(name: str) -> Metric:
+    """The declaration of that name."""
+    try:
+        return _declared[name]
+    except (KeyError, TypeError) as error:
+        near = get_close_matches(name, _declared, n=3) if isinstance(name, str) else []
+        allowed = ", ".join(near or _declared)
+        raise UnknownName(
+            "metric", name, f"{allowed}{' …' if near else ''} (see `ragguard metrics`)"
+        ) from error
+
+
+def markdown(metrics: Iterable[Metric] | None = None) -> str:
+    """The table of the README."""
+    lines = [
+        "| name | what it says | range | better | level | needs | from |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for metric in _declared.values() if metrics is None else metrics:
+        call = f" (`{metric.call}`)" if metric.call not in ("", metric.name) else ""
+        unit = f" {metric.unit}" if metric.unit else ""
+        cells = [
+            f"`{metric.name}`{call}",
+            f"**{metric.title}.** {metric.description}",
+            metric.interval + unit,
+            metric.direction,
+            ", ".join(metric.levels) or "–",
+            metric.needs,
+            metric.source,
+        ]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines)

@@ -1,0 +1,212 @@
+"""How much of a question's sub-questions the passages answer, how new each is, and how dense.
+
+The source is Ju et al., "Controlled Retrieval-augmented Context Evaluation for Long-form RAG" (CRUX, 2025).
+`ratings[p, q]` from 0 to 5 says how well passage p answers sub-question q; from η on it counts as answered.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ragguard.errors import InvalidInput
+from ragguard.metrics import arrays
+from ragguard.metrics.arrays import Booleans, Floats, Integers, Value
+from ragguard.metrics.registry import Metric, declare
+
+SOURCE = "Ju et al. 2025 (CRUX)"
+BLOCK = 1 << 16
+"""Numbers of a block of queries in the greedy search: half a megabyte, which a core's own cache holds."""
+
+
+class Subset(NamedTuple):
+    """Passages by what the others leave them to answer; indices, the most answering first."""
+
+    required: Integers
+    partial: Integers
+    redundant: Integers
+
+
+def answerable_questions(
+    oracle_ratings: ArrayLike, eta: float = 3, mask: ArrayLike | None = None
+) -> Booleans:
+    """Which sub-questions some passage of the oracle answers at all."""
+    found: Booleans = _answers("oracle_ratings", oracle_ratings, eta, mask).any(axis=-2)
+    return found
+
+
+def coverage(
+    ratings: ArrayLike,
+    eta: float = 3,
+    answerable: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+) -> Value:
+    """The share of the (answerable) sub-questions that some passage answers (eq. 3); nan without passages."""
+    answers = _answers("ratings", ratings, eta, mask)
+    asked = _asked(answers, answerable)
+    covered = np.count_nonzero(answers.any(axis=-2) & asked, axis=-1)
+    passages = arrays.lengths(answers[..., 0] if answers.shape[-1] else answers.any(axis=-1), mask)
+    return arrays.ratio(covered, np.where(np.asarray(passages) > 0, np.count_nonzero(asked, axis=-1), 0))
+
+
+def marginal_coverage(
+    ratings: ArrayLike,
+    eta: float = 3,
+    answerable: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+) -> Floats:
+    """What each passage adds to the coverage of those before it; the sum is the coverage."""
+    answers = _answers("ratings", ratings, eta, mask)
+    asked = _asked(answers, answerable)
+    new = np.count_nonzero(answers & (_times_before(answers) == 0) & asked[..., None, :], axis=-1)
+    return _per_passage(new, np.count_nonzero(asked, axis=-1)[..., None], mask)
+
+
+def redundancy(ratings: ArrayLike, eta: float = 3, mask: ArrayLike | None = None) -> Floats:
+    """Of what each passage answers, the share that those before it answer too; nan where it answers nothing."""
+    answers = _answers("ratings", ratings, eta, mask)
+    again = np.count_nonzero(answers & (_times_before(answers) > 0), axis=-1)
+    return _per_passage(again, np.count_nonzero(answers, axis=-1), mask)
+
+
+def alpha_ndcg(
+    ratings: ArrayLike,
+    eta: float = 3,
+    alpha: float = 0.5,
+    ideal: ArrayLike | None = None,
+    k: int | None = None,
+    mask: ArrayLike | None = None,
+    ideal_mask: ArrayLike | None = None,
+) -> Value:
+    """Ranked coverage (eq. 4–5): what is answered again counts (1 − α) times as much, later ranks count less.
+
+    The ideal is the greedy order of `ideal` (default: the same passages), as the TREC diversity evaluator
+    makes it. It is not always the best order, so a value may lie a little over 1.
+    """
+    keep = 1 - arrays.parameter("alpha", alpha, 0, 1)
+    depth = None if k is None else arrays.count("k", k)
+    answers = arrays.front(_answers("ratings", ratings, eta, mask), mask, axis=-2)
+    pool = answers
+    if ideal is not None:
+        pool = arrays.front(_answers("ideal", ideal, eta, ideal_mask, "ideal_mask"), ideal_mask, axis=-2)
+        if (pool.shape[:-2], pool.shape[-1]) != (answers.shape[:-2], answers.shape[-1]):
+            raise InvalidInput("ideal.shape", pool.shape, f"{answers.shape} but for the number of passages")
+    reached = _gain(answers[..., :depth, :], keep)
+    return arrays.ratio(reached, _greedy_gain(pool, keep, depth))
+
+
+def density(
+    coverage: ArrayLike,
+    tokens: ArrayLike,
+    oracle_coverage: ArrayLike,
+    oracle_tokens: ArrayLike,
+    w: float = 0.5,
+) -> Value:
+    """Coverage a token beside the oracle's, to the power w (eq. 6)."""
+    covered = arrays.read("coverage", coverage, low=0, high=1, axes=0)
+    length = arrays.read("tokens", tokens, low=0, axes=0)
+    best = arrays.read("oracle_coverage", oracle_coverage, low=0, high=1, axes=0)
+    shortest = arrays.read("oracle_tokens", oracle_tokens, low=0, axes=0)
+    arrays.fit(
+        coverage=covered.shape,
+        tokens=length.shape,
+        oracle_coverage=best.shape,
+        oracle_tokens=shortest.shape,
+    )
+    power = arrays.parameter("w", w, 0)
+    here = np.asarray(arrays.ratio(covered, length))
+    there = np.asarray(arrays.ratio(best, shortest))
+    return arrays.plain(np.asarray(arrays.ratio(here, there)) ** power)
+
+
+def required_subset(ratings: ArrayLike, eta: float = 3) -> Subset:
+    """The passages that together answer all that any answers, those that only repeat, those that answer nothing."""
+    answers = _answers("ratings", ratings, eta, None)
+    if answers.ndim != 2:
+        raise InvalidInput("ratings.shape", answers.shape, "one table (passages, sub-questions)")
+    answered = np.count_nonzero(answers, axis=-1)
+    order = np.argsort(-answered, kind="stable")
+    adds = (answers[order] & (_times_before(answers[order]) == 0)).any(axis=-1)
+    useless = answered[order] == 0
+    return Subset(order[adds], order[~adds & ~useless], order[useless])
+
+
+def _answers(
+    argument: str, ratings: ArrayLike, eta: float, mask: ArrayLike | None, mask_name: str = "mask"
+) -> Booleans:
+    threshold = arrays.parameter("eta", eta, 0, 5)
+    read = arrays.read(argument, ratings, low=0, high=5, axes=2, mask=mask, mask_name=mask_name)
+    answers = read >= threshold
+    return answers if mask is None else answers & np.asarray(mask)[..., None]
+
+
+def _asked(answers: Booleans, answerable: ArrayLike | None) -> Booleans:
+    """Which sub-questions count, for each query."""
+    shape = (*answers.shape[:-2], answers.shape[-1])
+    if answerable is None:
+        return np.ones(shape, dtype=bool)
+    asked = arrays.boolean("answerable", answerable)
+    if asked.shape not in (shape, shape[-1:]):
+        raise InvalidInput("answerable.shape", asked.shape, f"{shape}, one boolean a sub-question")
+    return np.broadcast_to(asked, shape)
+
+
+def _times_before(answers: Booleans) -> Integers:
+    """How often each sub-question was answered by the passages before."""
+    return np.cumsum(answers, axis=-2, dtype=np.intp) - answers
+
+
+def _per_passage(part: Integers, whole: Integers, mask: ArrayLike | None) -> Floats:
+    value = np.asarray(arrays.ratio(part, whole))
+    return value if mask is None else np.where(np.asarray(mask), value, np.nan)
+
+
+def _kept(keep: float, n: int) -> Floats:
+    """keep to the power 0, 1, … n, by repeated multiplication as the evaluator does it."""
+    return np.multiply.accumulate(np.concatenate([[1.0], np.full(n, keep)]))
+
+
+def _discounts(n: int) -> Floats:
+    discounts: Floats = 1 / np.log2(np.arange(2, n + 2))
+    return discounts
+
+
+def _gain(answers: Booleans, keep: float) -> Value:
+    depth = answers.shape[-2]
+    novelty = np.where(answers, _kept(keep, depth)[_times_before(answers)], 0.0).sum(axis=-1)
+    return novelty @ _discounts(depth)
+
+
+def _greedy_gain(pool: Booleans, keep: float, depth: int | None) -> Value:
+    """The discounted gain of the order that takes, at each rank, the passage that adds most; the first of equals."""
+    *queries, passages, questions = pool.shape
+    n = int(np.prod(queries))
+    flat = pool.reshape(n, passages, questions)
+    best = np.zeros(n)
+    discounts = _discounts(passages if depth is None else min(depth, passages))
+    for rows in arrays.blocks(n, passages * questions, BLOCK):
+        # Sub-questions come first: every operation below then runs along whole rows of passages.
+        block = flat[rows].transpose(2, 0, 1).astype(np.float64)
+        best[rows] = _greedy_block(block, keep, discounts)
+    return best.reshape(queries) if queries else float(best[0])
+
+
+def _greedy_block(block: Floats, keep: float, discounts: Floats) -> Floats:
+    questions, n, passages = block.shape
+    best = np.zeros(n)
+    worth = np.ones((questions, n, 1))
+    weighed = np.empty_like(block)
+    gain = np.empty((n, passages))
+    row = np.arange(n)
+    for discount in discounts:
+        np.multiply(block, worth, out=weighed)
+        # Added sub-question by sub-question, in order: equal gains stay equal to the last bit.
+        np.add.reduce(weighed, axis=0, out=gain)
+        pick = gain.argmax(axis=1)
+        best += discount * gain[row, pick]
+        answered = block[:, row, pick]
+        worth *= np.where(answered, keep, 1.0)[..., None]
+        block[:, row, pick] = 0
+    return best

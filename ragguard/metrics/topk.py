@@ -1,0 +1,104 @@
+"""Measures of a top-K selection that get by without the number of relevant documents, and F beside them.
+
+The source is Schwartz, Vasilyev and Sawaya, "How important is Recall for Measuring Retrieval Quality?". All
+functions work element by element: numbers or arrays that fit each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ragguard.errors import InvalidInput
+from ragguard.metrics import arrays
+from ragguard.metrics.arrays import Floats, Value
+from ragguard.metrics.registry import Metric, declare
+
+SOURCE = "Schwartz et al."
+
+
+class BestAlpha(NamedTuple):
+    """The trade-off that predicts best, and how well it does."""
+
+    alpha: float
+    correlation: float
+
+
+def t(n_p: ArrayLike, k: ArrayLike, alpha: float = 0.5) -> Value:
+    """(1 − α) relevant ones less α times the share of others (eq. 3)."""
+    relevant, size = _selection(n_p, k)
+    weight = arrays.parameter("alpha", alpha, 0, 1)
+    return arrays.plain((1 - weight) * relevant - weight * np.asarray(arrays.ratio(size - relevant, size)))
+
+
+def t_u(n_p: ArrayLike, k: ArrayLike, alpha: float = 0.5) -> Value:
+    """(1 − α) relevant ones less α times the number of others (eq. 4)."""
+    relevant, size = _selection(n_p, k)
+    weight = arrays.parameter("alpha", alpha, 0, 1)
+    value = (1 - weight) * relevant - weight * (size - relevant)
+    return arrays.plain(np.where(size > 0, value, np.nan))
+
+
+def f(n_p: ArrayLike, k: ArrayLike, total: ArrayLike, alpha: float = 0.5) -> Value:
+    """The weighted harmonic mean of precision and recall (eq. 2); nan where nothing is relevant."""
+    relevant, size = _selection(n_p, k)
+    known = _at_least("total", total, relevant)
+    return _f(relevant, size, np.where(known > 0, known, np.nan), alpha)
+
+
+def f_e(n_p: ArrayLike, k: ArrayLike, n_p_2k: ArrayLike, alpha: float = 0.5) -> Value:
+    """F with the relevant ones of the top 2K for all relevant ones; 0 where even these hold none."""
+    relevant, size = _selection(n_p, k)
+    known = _at_least("n_p_2k", n_p_2k, relevant)
+    if np.any(known > 2 * size):
+        raise InvalidInput("n_p_2k", n_p_2k, f"at most 2k = {2 * size}")
+    return _f(relevant, size, known, alpha)
+
+
+def best_alpha(measure: Callable[[float], ArrayLike], outcomes: ArrayLike) -> BestAlpha:
+    """The α of 101 from 0 to 1 whose measure has the highest Spearman correlation with the outcomes.
+
+    `measure` takes α and gives one value a query; queries where it is nan are left out.
+    """
+    known = arrays.read("outcomes", outcomes)
+    best = BestAlpha(float("nan"), float("nan"))
+    for alpha in np.linspace(0, 1, 101):
+        values = np.asarray(measure(float(alpha)), dtype=np.float64)
+        arrays.same(outcomes=known, measure=values)
+        there = ~np.isnan(values)
+        correlation = _spearman(arrays.read("measure", values[there]), known[there])
+        if correlation > best.correlation or (best.alpha != best.alpha and correlation == correlation):
+            best = BestAlpha(float(alpha), correlation)
+    return best
+
+
+def _f(relevant: Floats, size: Floats, known: Floats, alpha: float) -> Value:
+    weight = arrays.parameter("alpha", alpha, 0, 1)
+    return arrays.ratio(relevant, weight * size + (1 - weight) * known)
+
+
+def _selection(n_p: ArrayLike, k: ArrayLike) -> tuple[Floats, Floats]:
+    relevant = arrays.read("n_p", n_p, low=0, axes=0)
+    size = arrays.read("k", k, low=0, axes=0)
+    arrays.fit(n_p=relevant.shape, k=size.shape)
+    if np.any(relevant > size):
+        raise InvalidInput("n_p", n_p, f"at most k = {k}")
+    return relevant, size
+
+
+def _at_least(argument: str, value: ArrayLike, relevant: Floats) -> Floats:
+    known = arrays.read(argument, value, low=0, axes=0)
+    arrays.fit(n_p=relevant.shape, **{argument: known.shape})
+    if np.any(known < relevant):
+        raise InvalidInput(argument, value, f"at least n_p = {relevant}")
+    return known
+
+
+def _spearman(a: Floats, b: Floats) -> float:
+    """Spearman's correlation; nan where one of the two does not vary."""
+    a, b = arrays.ranks(a), arrays.ranks(b)
+    a, b = a - a.mean(), b - b.mean()
+    return float(arrays.ratio(a @ b, np.sqrt((a @ a) * (b @ b))))
