@@ -1,0 +1,180 @@
+"""A threshold with a promise: how much gold the guard may drop, by conformal risk control.
+
+The loss of an example is the share of its gold passages that a threshold would drop; it can only
+grow with the threshold. On exchangeable data the largest threshold whose corrected mean loss stays
+under the limit keeps the expected loss of the next example under it (Angelopoulos et al., 2022).
+With a confidence, a bound that holds with high probability is used instead (Bates et al., 2021).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragguard.errors import CalibrationError, InvalidInput
+from ragguard.records import Passage, RetrievalStep
+
+Floats = NDArray[np.float64]
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A query, what was retrieved for it, and which of it is gold."""
+
+    query: str
+    passages: Sequence[Passage]
+    gold: Sequence[bool]
+
+    def __post_init__(self) -> None:
+        if len(self.gold) != len(self.passages):
+            raise InvalidInput("gold", len(self.gold), f"one flag a passage, {len(self.passages)} here")
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A threshold, what was promised of it, and with which models it was found."""
+
+    threshold: float
+    max_gold_loss: float
+    confidence: float | None
+    """None: the expectation is bounded; else the probability with which the bound holds."""
+    examples: int
+    skipped: int
+    """Examples without gold, from which nothing can be learnt."""
+    gold_loss: float
+    """On the examples themselves: the mean share of gold passages dropped."""
+    distractors_dropped: float
+    """On the examples themselves: the share of all other passages dropped."""
+    min_keep: int
+    engine: str
+    judge: str
+    prompts: str
+
+    def save(self, path: str | Path) -> None:
+        """Writes it as JSON."""
+        Path(path).write_text(
+            json.dumps({"format": FORMAT} | asdict(self), indent=2) + "\n", encoding="utf-8"
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Calibration:
+        """Reads what `save` wrote."""
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            if data.pop("format", None) != FORMAT:
+                raise CalibrationError(f"{path} is no calibration of format {FORMAT}; calibrate again")
+            return cls(**data)
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            raise CalibrationError(f"{path} cannot be read as a calibration: {error}") from error
+
+
+def gold_of(passage: Passage) -> bool | None:
+    """Whether a passage is known to be gold: by its grade (4 or 5), or by what its metadata say."""
+    if passage.grade is not None:
+        return passage.grade >= 4
+    if "gold" in passage.metadata:
+        return bool(passage.metadata["gold"])
+    kind = passage.metadata.get("kind")
+    return None if kind is None else kind == "gold"
+
+
+def examples_of(steps: Iterable[RetrievalStep]) -> list[Example]:
+    """The steps all of whose candidates are known to be gold or not."""
+    found = []
+    for step in steps:
+        passages = step.candidates or step.passages
+        flags = [gold_of(passage) for passage in passages]
+        if passages and None not in flags:
+            found.append(Example(step.query, passages, [bool(flag) for flag in flags]))
+    return found
+
+
+def least_examples(max_gold_loss: float, confidence: float | None) -> int:
+    """How many examples it takes before any threshold can be promised."""
+    if confidence is None:
+        return math.ceil(1 / max_gold_loss - 1 - 1e-9)
+    return math.ceil(math.log(1 - confidence) / math.log(1 - max_gold_loss) - 1e-9)
+
+
+def choose_threshold(
+    utilities: Sequence[Sequence[float | None]],
+    gold: Sequence[Sequence[bool]],
+    max_gold_loss: float,
+    confidence: float | None,
+    min_keep: int,
+) -> tuple[float, float, float]:
+    """The largest threshold that keeps the promise; with the loss and the share of distractors dropped."""
+    if not 0 < max_gold_loss < 1:
+        raise InvalidInput("max_gold_loss", max_gold_loss, "a share in (0, 1)")
+    if confidence is not None and not 0 < confidence < 1:
+        raise InvalidInput("confidence", confidence, "a probability in (0, 1), or None")
+    n, least = len(utilities), least_examples(max_gold_loss, confidence)
+    if n < least:
+        bound = (
+            "the expected gold loss"
+            if confidence is None
+            else f"the gold loss with confidence {confidence:g}"
+        )
+        raise CalibrationError(
+            f"{n} examples with gold passages were given; to keep {bound} at {max_gold_loss:g} or less, "
+            f"at least {least} are needed: give more, or allow a larger loss"
+        )
+    falls = [_falls_at(values, min_keep) for values in utilities]
+    gold_falls = [fall[np.asarray(flags, dtype=bool)] for fall, flags in zip(falls, gold, strict=True)]
+    levels = np.unique(np.concatenate([*falls, [-1.0, 1.0]]))
+    levels = levels[np.isfinite(levels)]
+    losses = _mean_losses(gold_falls, levels)
+    if confidence is None:
+        kept = (n * losses + 1) / (n + 1) <= max_gold_loss + 1e-12
+    else:
+        kept = np.array([_tail(loss, n, max_gold_loss) <= 1 - confidence for loss in losses])
+    # The loss only grows: the first threshold that breaks the promise ends the search.
+    best = int(np.argmin(kept)) - 1 if not kept.all() else len(levels) - 1
+    threshold = float(levels[best])
+    others = np.concatenate(
+        [fall[~np.asarray(flags, dtype=bool)] for fall, flags in zip(falls, gold, strict=True)]
+    )
+    dropped = float((others < threshold).mean()) if len(others) else math.nan
+    return threshold, float(losses[best]), dropped
+
+
+def _falls_at(values: Sequence[float | None], min_keep: int) -> Floats:
+    """For each passage the utility below which a threshold must lie to keep it; infinite: always kept."""
+    falls = np.array([np.inf if value is None else value for value in values], dtype=np.float64)
+    spare = min_keep - int(np.isinf(falls).sum())
+    if spare > 0:
+        best = np.argsort(-np.where(np.isinf(falls), -np.inf, falls), kind="stable")[:spare]
+        falls[best] = np.inf
+    return falls
+
+
+def _mean_losses(gold_falls: Sequence[Floats], levels: Floats) -> Floats:
+    total = np.zeros(len(levels))
+    for falls in gold_falls:
+        total += np.searchsorted(np.sort(falls), levels, side="left") / len(falls)
+    return total / len(gold_falls)
+
+
+def _tail(loss: float, n: int, limit: float) -> float:
+    """Hoeffding–Bentkus: how probable so small a mean loss is if the true one were over the limit."""
+    if loss >= limit:
+        return 1.0
+    divergence = (1 - loss) * math.log((1 - loss) / (1 - limit))
+    if loss > 0:
+        divergence += loss * math.log(loss / limit)
+    hits = math.ceil(n * loss - 1e-9)
+    binomial = sum(
+        math.exp(
+            math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+            + k * math.log(limit) + (n - k) * math.log(1 - limit)
+        )
+        for k in range(hits + 1)
+    )  # fmt: skip
+    return min(math.exp(-n * divergence), math.e * binomial)

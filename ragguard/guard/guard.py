@@ -1,0 +1,283 @@
+"""The guard: passages in, fewer passages out, within a budget of milliseconds, whatever happens.
+
+It judges every passage for the step's own query in one batch, lets its policies choose, and says
+what it did and why. When time runs out, the engine fails or anything else goes wrong, everything
+is kept: a guard must never be the reason that an answer is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ragguard.engines.base import Engine, LabelProbs
+from ragguard.engines.connect import connect
+from ragguard.engines.prompts import PromptSet, load_prompts
+from ragguard.errors import CalibrationError, EngineProtocolError, EngineTimeout, InvalidInput, LowLabelMass
+from ragguard.guard.calibration import Calibration, Example, choose_threshold
+from ragguard.guard.loop import BACKGROUND
+from ragguard.guard.pause import Pause
+from ragguard.guard.policies import Judged, Policy, UtilityThreshold
+from ragguard.metrics.distraction import utility
+from ragguard.probes.abstention import abstention, read_abstention
+from ragguard.probes.question import LabelAnswer, LabelQuestion
+from ragguard.probes.relevance import read_relevance, relevance
+from ragguard.records import Decision, Dropped, Passage
+
+AHEAD = -10
+"""The priority of guard requests: before everything that only scores."""
+
+
+class DistractorGuard:
+    """Drops passages whose expected utility for the query is under a threshold."""
+
+    def __init__(
+        self,
+        engine: str | Engine,
+        threshold: float = -0.2,
+        budget_ms: float = 300,
+        min_keep: int = 1,
+        *,
+        policies: Sequence[Policy] | None = None,
+        judge: str | Engine | None = None,
+        prompts: str | PromptSet | None = None,
+        pause_after: int = 5,
+        pause_s: float = 5.0,
+    ) -> None:
+        if not 0 <= budget_ms < math.inf:
+            raise InvalidInput("budget_ms", budget_ms, "a number of milliseconds, 0 or more")
+        if min_keep < 0:
+            raise InvalidInput("min_keep", min_keep, "0 or more")
+        threshold_policy = UtilityThreshold(threshold)
+        self.policies: tuple[Policy, ...] = (threshold_policy,) if policies is None else tuple(policies)
+        for policy in self.policies:
+            if not isinstance(policy, Policy):
+                raise InvalidInput("policies", policy, "policies: something with `needs_utility` and `drop`")
+        self.budget_ms, self.min_keep = float(budget_ms), min_keep
+        self.engine = connect(engine)
+        self.judge = self.engine if judge is None else connect(judge)
+        self._prompts = None if prompts is None else load_prompts(prompts)
+        self._pause = Pause(pause_after, pause_s)
+
+    def prune(self, query: str, passages: Sequence[Passage | str]) -> Decision:
+        """As `aprune`, from synchronous code; it may be called on a running event loop, which then waits."""
+        return BACKGROUND.run(self.aprune(query, passages))
+
+    async def aprune(self, query: str, passages: Sequence[Passage | str]) -> Decision:
+        """What to give the model instead of `passages`. Never raises for what an engine or a passage does."""
+        started, clock = time.time_ns(), time.perf_counter()
+        given = [passage if isinstance(passage, Passage) else Passage(passage) for passage in passages]
+        decision = await self._decide(query, given, clock)
+        decision.started_ns, decision.elapsed_ms = started, (time.perf_counter() - clock) * 1e3
+        return decision
+
+    async def judged(self, query: str, passages: Sequence[Passage]) -> list[Judged]:
+        """The numbers alone, without a budget and without a policy; raises what the engine raises."""
+        return await self._judge(query, passages, None)
+
+    def calibrate(
+        self, examples: Iterable[Example], max_gold_loss: float = 0.05, confidence: float | None = None
+    ) -> Calibration:
+        """As `acalibrate`, from synchronous code."""
+        return BACKGROUND.run(self.acalibrate(examples, max_gold_loss, confidence))
+
+    async def acalibrate(
+        self, examples: Iterable[Example], max_gold_loss: float = 0.05, confidence: float | None = None
+    ) -> Calibration:
+        """Chooses the utility threshold that drops at most that share of gold passages, and uses it from now on."""
+        given = list(examples)
+        useful = [example for example in given if any(example.gold)]
+        utilities = []
+        for example in useful:
+            utilities.append([item.utility for item in await self.judged(example.query, example.passages)])
+        threshold, loss, dropped = choose_threshold(
+            utilities, [example.gold for example in useful], max_gold_loss, confidence, self.min_keep
+        )
+        engine, judge, prompts = await self._identity()
+        calibration = Calibration(
+            threshold, max_gold_loss, confidence, len(useful), len(given) - len(useful), loss, dropped,
+            self.min_keep, engine, judge, prompts,
+        )  # fmt: skip
+        await self.ause(calibration)
+        return calibration
+
+    def use(self, calibration: Calibration | str | Path) -> None:
+        """As `ause`, from synchronous code."""
+        BACKGROUND.run(self.ause(calibration))
+
+    async def ause(self, calibration: Calibration | str | Path) -> None:
+        """Takes over a calibrated threshold; refuses one that was found with other models, prompts or `min_keep`."""
+        found = calibration if isinstance(calibration, Calibration) else Calibration.load(calibration)
+        mine = (*(await self._identity()), str(self.min_keep))
+        theirs = (found.engine, found.judge, found.prompts, str(found.min_keep))
+        for what, here, there in zip(("engine", "judge", "prompts", "min_keep"), mine, theirs, strict=True):
+            if here != there:
+                raise CalibrationError(
+                    f"the calibration was made with {what} {there}, this guard has {here}: its promise would not "
+                    f"hold; calibrate again"
+                )
+        others = tuple(policy for policy in self.policies if not isinstance(policy, UtilityThreshold))
+        self.policies = (UtilityThreshold(found.threshold), *others)
+
+    async def aclose(self) -> None:
+        """Closes the engines."""
+        await self.engine.aclose()
+        if self.judge is not self.engine:
+            await self.judge.aclose()
+
+    async def _identity(self) -> tuple[str, str, str]:
+        engine, judge = await self.engine.info(), await self.judge.info()
+        prompts = self._prompts or load_prompts(engine.prompts)
+        return engine.fingerprint, judge.fingerprint, prompts.identity
+
+    async def _decide(self, query: str, given: list[Passage], clock: float) -> Decision:
+        if not given:
+            return Decision(given, reason="no passages")
+        if len(given) <= self.min_keep:
+            return Decision(given, reason=f"min_keep is {self.min_keep}")
+        judged = [Judged(passage, position) for position, passage in enumerate(given, 1)]
+        if any(policy.needs_utility for policy in self.policies):
+            if not self._pause.allows():
+                return Decision(
+                    given, status="error", reason="not asked: the engine failed several times just now"
+                )
+            left = self.budget_ms / 1e3 - (time.perf_counter() - clock)
+            outcome = await self._within(query, given, left)
+            if isinstance(outcome, Decision):
+                self._pause.missed()
+                return outcome
+            self._pause.met()
+            judged = outcome
+        return self._choose(judged)
+
+    async def _within(self, query: str, given: list[Passage], left: float) -> list[Judged] | Decision:
+        """The judgements, or a decision to keep everything. Never waits longer, not even for a cancellation."""
+        late = Decision(given, status="timeout", reason=f"no judgement within {self.budget_ms:g} ms")
+        if left <= 0:
+            return late
+        task = asyncio.ensure_future(self._judge(query, given, time.monotonic() + left))
+        try:
+            await asyncio.wait({task}, timeout=left)
+        finally:
+            if not task.done():
+                task.cancel()
+                task.add_done_callback(_swallow)
+        if not task.done() or task.cancelled():
+            return late
+        error = task.exception()
+        if error is None:
+            return task.result()
+        if isinstance(error, EngineTimeout):
+            return late
+        return Decision(given, status="error", reason=f"{type(error).__name__}: {error}")
+
+    async def _judge(self, query: str, passages: Sequence[Passage], deadline: float | None) -> list[Judged]:
+        prompts = self._prompts or load_prompts((await self.engine.info()).prompts)
+        reader = [abstention(prompts, query, passage.text) for passage in passages]
+        if self.judge is self.engine:
+            judging = [relevance(prompts, query, passage.text) for passage in passages]
+            reads, verdicts = await self._together(reader, judging, deadline)
+        else:
+            theirs = self._prompts or load_prompts((await self.judge.info()).prompts)
+            judging = [relevance(theirs, query, passage.text) for passage in passages]
+            reads, verdicts = await asyncio.gather(
+                self._ask(self.engine, reader, reader[0].labels, deadline),
+                self._ask(self.judge, judging, judging[0].labels, deadline),
+            )
+        return [
+            _judgement(passage, position, reads[position - 1], judging[position - 1], verdicts[position - 1])
+            for position, passage in enumerate(passages, 1)
+        ]
+
+    async def _together(
+        self, reader: list[LabelQuestion], judging: list[LabelQuestion], deadline: float | None
+    ) -> tuple[list[LabelAnswer], list[LabelAnswer]]:
+        """One batch for both: all labels are asked of all prompts, which costs an engine nothing more."""
+        first, second = reader[0].labels, judging[0].labels
+        labels = tuple(dict.fromkeys(first + second))
+        answers = await self._ask(self.engine, reader + judging, labels, deadline)
+
+        def only(answer: LabelAnswer, wanted: tuple[str, ...]) -> LabelAnswer:
+            columns = [labels.index(label) for label in wanted]
+            stderr = answer.stderr and tuple(answer.stderr[column] for column in columns)
+            return replace(answer, p=tuple(answer.p[column] for column in columns), stderr=stderr)
+
+        cut = len(reader)
+        return [only(answer, first) for answer in answers[:cut]], [
+            only(answer, second) for answer in answers[cut:]
+        ]
+
+    async def _ask(
+        self,
+        engine: Engine,
+        questions: Sequence[LabelQuestion],
+        labels: tuple[str, ...],
+        deadline: float | None,
+    ) -> list[LabelAnswer]:
+        probs: LabelProbs = await engine.label_probs(
+            [question.prompt for question in questions], labels, deadline=deadline, priority=AHEAD
+        )
+        p = np.asarray(probs)
+        if p.shape != (len(questions), len(labels)) or not np.isfinite(p).all():
+            raise EngineProtocolError(
+                f"{len(questions)} prompts with {len(labels)} labels were asked; the engine gave {p.shape} numbers, "
+                f"{'all finite' if np.isfinite(p).all() else 'some not finite'}"
+            )
+        return [
+            LabelAnswer(
+                tuple(p[row].tolist()),
+                probs.mode,
+                None if probs.stderr is None else tuple(probs.stderr[row].tolist()),
+                not probs.exact and probs.bound is not None and bool(probs.bound[row].any()),
+            )
+            for row in range(len(questions))
+        ]
+
+    def _choose(self, judged: list[Judged]) -> Decision:
+        left, reasons = judged, dict[int, str]()
+        for policy in self.policies:
+            gone = policy.drop(left)
+            reasons |= gone
+            left = [item for item in left if item.position not in gone]
+        if len(left) < self.min_keep:
+            best = sorted(
+                (item for item in judged if item.position in reasons),
+                key=lambda item: (-(item.utility if item.utility is not None else 1.0), item.position),
+            )
+            for item in best[: self.min_keep - len(left)]:
+                del reasons[item.position]
+        names = ", ".join(type(policy).__name__ for policy in self.policies)
+        return Decision(
+            kept=[item.passage for item in judged if item.position not in reasons],
+            dropped=[
+                Dropped(
+                    item.passage, item.position, reasons[item.position],
+                    item.utility, item.p_abstain, item.p_relevant,
+                )
+                for item in judged if item.position in reasons
+            ],
+            status="pruned" if reasons else "kept_all",
+            reason=names,
+        )  # fmt: skip
+
+
+def _judgement(
+    passage: Passage, position: int, read: LabelAnswer, question: LabelQuestion, verdict: LabelAnswer
+) -> Judged:
+    p = read_abstention(read).p
+    try:
+        r = min(1.0, read_relevance(question, verdict).p)
+    except LowLabelMass as error:
+        return Judged(passage, position, p_abstain=p, problem=str(error))
+    return Judged(passage, position, float(utility(r, p)), p, r)
+
+
+def _swallow(task: asyncio.Task[list[Judged]]) -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,159 @@
+"""Which of the judged passages go, and why. A policy is a small value; several apply in order.
+
+Each policy sees what the ones before it left. A passage without numbers (its judge chatted, say)
+is never dropped for its utility.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from ragguard.errors import InvalidInput
+from ragguard.probes.tokens import count_tokens
+from ragguard.records import Passage
+
+_WORDS = re.compile(r"\w+")
+_SHINGLE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A passage with what the models said of it."""
+
+    passage: Passage
+    position: int
+    """1-based rank among the candidates."""
+    utility: float | None = None
+    """Expected utility, (2r − 1)(1 − p), in [−1, 1]; None where it could not be judged."""
+    p_abstain: float | None = None
+    p_relevant: float | None = None
+    problem: str = ""
+    """Why there is no utility."""
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Chooses what to drop."""
+
+    @property
+    def needs_utility(self) -> bool:
+        """Whether the models must be asked first."""
+        ...
+
+    def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
+        """Position → reason, of what goes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UtilityThreshold:
+    """Drops what lies under a utility."""
+
+    threshold: float = -0.2
+    needs_utility = True
+
+    def __post_init__(self) -> None:
+        if not -1 <= self.threshold <= 1:
+            raise InvalidInput("threshold", self.threshold, "a utility in [-1, 1]; -1 drops nothing")
+
+    def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
+        """Everything strictly under the threshold."""
+        return {
+            item.position: f"utility {item.utility:.2f} < {self.threshold:.2f}"
+            for item in judged
+            if item.utility is not None and item.utility < self.threshold
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TopUtility:
+    """Keeps the k most useful."""
+
+    k: int
+    needs_utility = True
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise InvalidInput("k", self.k, "1 or more")
+
+    def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
+        """Everything behind the k best; ties keep the retriever's order."""
+        ranked = sorted(judged, key=_by_utility)
+        return {
+            item.position: f"not among the {self.k} most useful"
+            for item in ranked[self.k :]
+            if item.utility is not None
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBudget:
+    """Keeps what fits into so many tokens, the most utility per token first."""
+
+    tokens: int
+    needs_utility = True
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            raise InvalidInput("tokens", self.tokens, "1 or more")
+
+    def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
+        """Greedy: a passage that does not fit goes, a later one that fits stays."""
+        sizes = {item.position: max(1, count_tokens(item.passage.text)) for item in judged}
+        left = self.tokens - sum(sizes[item.position] for item in judged if item.utility is None)
+        gone = {}
+        for item in sorted(
+            judged, key=lambda item: (-(item.utility or 0.0) / sizes[item.position], item.position)
+        ):
+            if item.utility is None:
+                continue
+            if sizes[item.position] <= left:
+                left -= sizes[item.position]
+            else:
+                gone[item.position] = f"about {sizes[item.position]} tokens, over the budget of {self.tokens}"
+        return gone
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate:
+    """Drops near-copies of an earlier passage: they take room and add nothing."""
+
+    similarity: float = 0.9
+    needs_utility = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.similarity <= 1:
+            raise InvalidInput("similarity", self.similarity, "a share in (0, 1]; 1 drops exact copies only")
+
+    def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
+        """Everything whose word triples overlap with an earlier kept one's (Jaccard) at least so much."""
+        kept: list[tuple[int, frozenset[tuple[str, ...]]]] = []
+        gone = {}
+        for item in judged:
+            mine = _shingles(item.passage.text)
+            original = next(
+                (rank for rank, theirs in kept if _overlap(mine, theirs) >= self.similarity), None
+            )
+            if original is None:
+                kept.append((item.position, mine))
+            else:
+                gone[item.position] = f"a near-copy of passage {original}"
+        return gone
+
+
+def _by_utility(item: Judged) -> tuple[float, int]:
+    return (-2.0 if item.utility is None else -item.utility, item.position)
+
+
+def _shingles(text: str) -> frozenset[tuple[str, ...]]:
+    words = _WORDS.findall(text.casefold())
+    width = min(_SHINGLE, len(words))
+    return frozenset(tuple(words[start : start + width]) for start in range(len(words) - width + 1))
+
+
+def _overlap(a: frozenset[tuple[str, ...]], b: frozenset[tuple[str, ...]]) -> float:
+    union = len(a | b)
+    return len(a & b) / union if union else 1.0
