@@ -1,4 +1,4 @@
-"""An engine without a model: what it says is scripted or drawn from a hash, and it can be made to wait or fail."""
+"""An engine without a model: it says what it is told or draws it from a hash, and waits or fails on demand."""
 
 from __future__ import annotations
 
@@ -114,10 +114,15 @@ class ScriptedEngine:
         return LabelProbs(p, mode=mode or self.mode, usage=self._usage(call, len(asked)))
 
     async def info(self) -> EngineInfo:
+        can = {"exact_labels", "sequence", "sample_logprobs", "batch", "n_samples", "seed"}
         return EngineInfo(
-            self.model, "scripted", f"{self.model}/{self.mode}", self.mode, context=self.context,
-            capabilities=frozenset({"exact_labels", "sequence", "sample_logprobs", "batch", "n_samples", "seed"}),
-        )  # fmt: skip
+            self.model,
+            "scripted",
+            f"{self.model}/{self.mode}",
+            self.mode,
+            context=self.context,
+            capabilities=frozenset(can),
+        )
 
     async def aclose(self) -> None:
         self.closed += 1

@@ -1,0 +1,25 @@
+"""Layers: each wraps an engine and is an engine, so they stack in one visible line.
+
+The usual stack, outermost first, and why in this order:
+
+    Cache(Coalesce(Retry(Priority(Budget(engine)))))
+
+- `Cache` outermost: what is known costs no wait, no slot, no money, and what two callers want at
+  once is asked once, before anything is counted or merged.
+- `Coalesce` above `Priority`: calls merge while they are still many; behind a bounded number of
+  slots there would be little left to merge.
+- `Retry` around `Priority`: a call that waits for its next attempt holds no slot.
+- `Budget` innermost: it counts what is really sent, every attempt, and reserves only for what is
+  under way, not for what stands in the queue.
+
+Every layer hands `deadline` and `priority` on, passes `info` through and closes what it wraps.
+All of them may be called from several event loops at once, if the engine may.
+"""
+
+from ragguard.engines.layers.budget import Budget, Price, Spent
+from ragguard.engines.layers.cache import Cache
+from ragguard.engines.layers.coalesce import Coalesce
+from ragguard.engines.layers.priority import Priority
+from ragguard.engines.layers.retry import Retry
+
+__all__ = ["Budget", "Cache", "Coalesce", "Price", "Priority", "Retry", "Spent"]

@@ -1,0 +1,215 @@
+"""Cache: asks no question twice. Memory first, then a file that processes may share.
+
+An answer belongs to the model's fingerprint, one prompt and the parameters, never to a call; a
+label's probability belongs to that one label, so that guard and scorers share it though they ask in
+different company. Equal questions that are under way are waited for, not asked again. Samples
+drawn without a seed are meant to differ: they are never kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ragguard.engines.base import (
+    Engine,
+    EngineInfo,
+    LabelMode,
+    LabelProbs,
+    Prompt,
+    PromptLike,
+    Samples,
+    as_prompt,
+)
+from ragguard.engines.layers.kept import Drawn, Kept, Labelled
+from ragguard.engines.layers.shelf import Shelf
+from ragguard.errors import Closed, InvalidInput
+from ragguard.records import Usage
+
+
+class Cache:
+    """Keeps answers in memory and, with a `path`, up to `max_stored` of them in a file.
+
+    `max_items` is a number of label probabilities; samples weigh as much as they take. Memory needed:
+    about half a kilobyte each, 25 MB with the default.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        path: str | Path | None = None,
+        max_items: int = 50_000,
+        max_stored: int = 2_000_000,
+    ) -> None:
+        for name, value in (("max_items", max_items), ("max_stored", max_stored)):
+            if value < 1:
+                raise InvalidInput(name, value, "1 or more")
+        self._engine = engine
+        self._shelf = None if path is None else Shelf(Path(path), max_stored)
+        self._labels = Kept(Labelled, max_items, self._shelf)
+        self._draws = Kept(Drawn, max_items, self._shelf)
+        self._closed = False
+
+    async def sample(
+        self,
+        prompts: Sequence[PromptLike],
+        n: int = 10,
+        max_tokens: int = 64,
+        temperature: float = 1.0,
+        seed: int | None = None,
+        *,
+        deadline: float | None = None,
+        priority: int = 0,
+    ) -> Samples:
+        """`n` answers to each prompt; kept only when they are drawn with a seed."""
+        asked = self._begin(prompts)
+        if seed is None or not asked:
+            return await self._engine.sample(
+                asked, n, max_tokens, temperature, seed, deadline=deadline, priority=priority
+            )
+        stem = f"{(await self._engine.info()).fingerprint} sample {n} {max_tokens} {temperature!r} {seed}"
+        keys = [_digest(stem, prompt).digest() for prompt in asked]
+        prompt_of = dict(zip(keys, asked, strict=True))
+        cost = _Cost()
+
+        async def ask(missing: Sequence[bytes]) -> dict[bytes, Drawn]:
+            some = [prompt_of[key] for key in missing]
+            answer = await self._engine.sample(
+                some, n, max_tokens, temperature, seed, deadline=deadline, priority=priority
+            )
+            cost.add(some, answer.usage)
+            return {
+                key: Drawn(tuple(row), answer.truncated.get(index, 0))
+                for index, (key, row) in enumerate(zip(missing, answer.answers, strict=True))
+            }
+
+        found = await self._draws.get(keys, ask, deadline, priority)
+        rows = [found[key] for key in keys]
+        truncated = {index: row.cut for index, row in enumerate(rows) if row.cut}
+        return Samples([list(row.samples) for row in rows], cost.of(asked), truncated)
+
+    async def label_probs(
+        self,
+        prompts: Sequence[PromptLike],
+        labels: Sequence[str],
+        mode: LabelMode | None = None,
+        deadline: float | None = None,
+        priority: int = 0,
+    ) -> LabelProbs:
+        """The probability of each label as what follows each prompt; each label's is kept by itself."""
+        asked = self._begin(prompts)
+        if not asked or not labels or len(set(labels)) < len(labels):
+            return await self._engine.label_probs(asked, labels, mode, deadline, priority)
+        info = await self._engine.info()
+        keys: dict[Prompt, list[bytes]] = {}
+        place_of: dict[bytes, tuple[Prompt, str]] = {}
+        for prompt in dict.fromkeys(asked):
+            digest = _digest(f"{info.fingerprint} label_probs {mode or info.mode}", prompt)
+            keys[prompt] = [_with(digest, label) for label in labels]
+            place_of.update(zip(keys[prompt], ((prompt, label) for label in labels), strict=True))
+        cost = _Cost()
+
+        async def ask_alike(
+            prompt_keys: dict[Prompt, list[bytes]], wanted: tuple[str, ...]
+        ) -> dict[bytes, Labelled]:
+            some = list(prompt_keys)
+            answer = await self._engine.label_probs(some, wanted, mode, deadline, priority)
+            cost.add(some, answer.usage)
+            return {
+                key: Labelled.of(answer, row, column)
+                for row, prompt in enumerate(some)
+                for column, key in enumerate(prompt_keys[prompt])
+            }
+
+        async def ask(missing: Sequence[bytes]) -> dict[bytes, Labelled]:
+            lacking: dict[Prompt, list[bytes]] = {}
+            for key in missing:
+                lacking.setdefault(place_of[key][0], []).append(key)
+            # Prompts that lack the same labels go in one call; as a rule, that is all of them.
+            alike: dict[tuple[str, ...], dict[Prompt, list[bytes]]] = {}
+            for prompt, its_keys in lacking.items():
+                wanted = tuple(place_of[key][1] for key in its_keys)
+                alike.setdefault(wanted, {})[prompt] = its_keys
+            answers = await asyncio.gather(*(ask_alike(some, wanted) for wanted, some in alike.items()))
+            return {key: value for answer in answers for key, value in answer.items()}
+
+        found = await self._labels.get(list(place_of), ask, deadline, priority)
+        return _table([[found[key] for key in keys[prompt]] for prompt in asked], cost.of(asked))
+
+    async def info(self) -> EngineInfo:
+        """What the wrapped engine is; a note where the cache's file was given up."""
+        info = await self._engine.info()
+        if self._shelf is not None and self._shelf.lost:
+            note = f"the answer cache {self._shelf.path} was given up: answers are kept in memory only"
+            info = replace(info, notes=(*info.notes, note))
+        return info
+
+    async def aclose(self) -> None:
+        """Writes what is left, lets the file go and closes the wrapped engine."""
+        if not self._closed:
+            self._closed = True
+            if self._shelf is not None:
+                await self._shelf.close()
+        await self._engine.aclose()
+
+    def _begin(self, prompts: Sequence[PromptLike]) -> list[Prompt]:
+        if self._closed:
+            raise Closed("this engine was closed; connect again")
+        return [as_prompt(prompt) for prompt in prompts]
+
+
+class _Cost:
+    """What one call cost: what was asked on its behalf; the rest of its prompts came from the cache."""
+
+    def __init__(self) -> None:
+        self._usage = Usage()
+        self._asked: set[Prompt] = set()
+
+    def add(self, prompts: Sequence[Prompt], usage: Usage) -> None:
+        self._usage += usage
+        self._asked.update(prompts)
+
+    def of(self, prompts: Sequence[Prompt]) -> Usage:
+        cached = len(prompts) - len(self._asked)
+        return self._usage + Usage(prompts=cached, cached=cached)
+
+
+def _digest(stem: str, prompt: Prompt) -> hashlib._Hash:
+    """Of everything on which a prompt's answer depends. What may be cut belongs to it: it may be cut."""
+    digest = hashlib.sha256(stem.encode())
+    for message in prompt.messages:
+        content = message.content.encode("utf-8", "surrogatepass")
+        digest.update(f"\0{message.role} {len(content)} ".encode())
+        digest.update(content)
+    digest.update(repr([tuple(span) for span in prompt.cuttable]).encode())
+    return digest
+
+
+def _with(digest: hashlib._Hash, label: str) -> bytes:
+    branch = digest.copy()
+    branch.update(b"\0" + label.encode("utf-8", "surrogatepass"))
+    return branch.digest()
+
+
+def _table(rows: Sequence[Sequence[Labelled]], usage: Usage) -> LabelProbs:
+    values = [value for row in rows for value in row]
+    shape = (len(rows), len(rows[0]))
+    bound = stderr = None
+    if any(value.bound is not None for value in values):
+        bound = np.array([bool(value.bound) for value in values]).reshape(shape)
+    if any(value.stderr is not None for value in values):
+        stderr = np.array([value.stderr or 0.0 for value in values]).reshape(shape)
+    return LabelProbs(
+        np.array([value.p for value in values], dtype=np.float64).reshape(shape),
+        exact=all(value.exact for value in values),
+        mode=values[0].mode,
+        usage=usage,
+        bound=bound,
+        stderr=stderr,
+        truncated={index: row[0].cut for index, row in enumerate(rows) if row[0].cut},
+    )

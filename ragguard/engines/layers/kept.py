@@ -1,0 +1,155 @@
+"""Kept: answers by key, from memory, else from the file, else asked once for all who want them.
+
+Knows answers and keys; no prompt, no engine.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from typing import ClassVar, Generic, Self, TypeVar
+
+from ragguard.engines.base import HowAnswered, LabelProbs, Sample
+from ragguard.engines.deadline import until
+from ragguard.engines.layers.flights import Flights
+from ragguard.engines.layers.shelf import Shelf
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """The probability of one label after one prompt."""
+
+    p: float
+    exact: bool
+    mode: HowAnswered
+    bound: bool | None
+    stderr: float | None
+    cut: int
+    weight: ClassVar[int] = 1
+
+    @classmethod
+    def of(cls, answer: LabelProbs, row: int, column: int) -> Self:
+        """One value of an engine's answer. Where bounds are known one by one, so is what is exact."""
+        bound = None if answer.bound is None else bool(answer.bound[row, column])
+        stderr = None if answer.stderr is None else float(answer.stderr[row, column])
+        exact = not bound if bound is not None and stderr is None else answer.exact
+        p, cut = float(answer.p[row, column]), answer.truncated.get(row, 0)
+        return cls(p, exact, answer.mode, bound, stderr, cut)
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        return json.dumps(astuple(self)).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """From JSON."""
+        return cls(*json.loads(data))
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The samples drawn from one prompt."""
+
+    samples: tuple[Sample, ...]
+    cut: int
+
+    @property
+    def weight(self) -> int:
+        """How many label probabilities take as much memory."""
+        return 1 + sum(len(sample.logprobs) for sample in self.samples) // 8
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        rows = [(sample.text, sample.logprobs, sample.finished) for sample in self.samples]
+        return json.dumps([rows, self.cut]).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """From JSON."""
+        rows, cut = json.loads(data)
+        return cls(tuple(Sample(text, tuple(logprobs), finished) for text, logprobs, finished in rows), cut)
+
+
+_Value = TypeVar("_Value", Labelled, Drawn)
+
+
+class Kept(Generic[_Value]):
+    """All answers of one kind: those of the shelf, and in memory about as much as `max_items` labels take."""
+
+    def __init__(self, kind: type[_Value], max_items: int, shelf: Shelf | None) -> None:
+        self._kind: type[_Value] = kind
+        self._max_weight, self._shelf = max_items, shelf
+        self._flights: Flights[_Value] = Flights()
+        self._weight = 0
+        self._lock = threading.Lock()
+        self._memory: OrderedDict[bytes, _Value] = OrderedDict()
+
+    async def get(
+        self,
+        keys: Sequence[bytes],
+        ask: Callable[[Sequence[bytes]], Awaitable[Mapping[bytes, _Value]]],
+        deadline: float | None,
+        priority: int,
+    ) -> dict[bytes, _Value]:
+        """The answers to `keys`; `ask` gets those that nobody knows and nobody else is asking just now."""
+        found = self._remembered(keys)
+        found.update(await self._shelved([key for key in dict.fromkeys(keys) if key not in found]))
+        while missing := [key for key in dict.fromkeys(keys) if key not in found]:
+            mine, others = self._flights.board(missing, priority)
+            if mine is not None:
+                answers: Mapping[bytes, _Value] = {}
+                failure: BaseException | None = None
+                try:
+                    # Someone may have landed between the look and the boarding.
+                    known = self._remembered(mine.keys)
+                    unknown = [key for key in mine.keys if key not in known]
+                    answers = {**known, **(await ask(unknown) if unknown else {})}
+                    self._remember(answers, shelve=unknown)
+                except BaseException as error:
+                    failure = error
+                    raise
+                finally:
+                    self._flights.land(mine, answers, failure)
+                found.update(answers)
+            for flight in others:
+                async with until(deadline, "a call that waited for an equal one"):
+                    landed = await flight.answers()
+                found.update((key, landed[key]) for key in missing if key in landed)
+        return found
+
+    def _remembered(self, keys: Sequence[bytes]) -> dict[bytes, _Value]:
+        found = {}
+        with self._lock:
+            for key in keys:
+                value = self._memory.get(key)
+                if value is not None:
+                    self._memory.move_to_end(key)
+                    found[key] = value
+        return found
+
+    async def _shelved(self, keys: Sequence[bytes]) -> dict[bytes, _Value]:
+        if self._shelf is None or not keys:
+            return {}
+        found = {}
+        for key, data in (await self._shelf.read(keys)).items():
+            try:
+                found[key] = self._kind.decode(data)
+            except (ValueError, TypeError):
+                # A damaged row is no answer: it is asked again and written over.
+                continue
+        self._remember(found, shelve=())
+        return found
+
+    def _remember(self, answers: Mapping[bytes, _Value], shelve: Sequence[bytes]) -> None:
+        with self._lock:
+            for key, value in answers.items():
+                before = self._memory.pop(key, None)
+                self._memory[key] = value
+                self._weight += value.weight - (before.weight if before else 0)
+            while self._weight > self._max_weight and len(self._memory) > 1:
+                self._weight -= self._memory.popitem(last=False)[1].weight
+        if self._shelf is not None and shelve:
+            self._shelf.write({key: answers[key].encode() for key in shelve})

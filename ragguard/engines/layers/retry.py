@@ -1,0 +1,199 @@
+"""Retry: asks again when that may help, and stops asking a server that is down.
+
+Both verbs only read, so every call is safe to repeat; only errors marked `retryable` are. Between
+attempts it waits a random part of an exponentially growing time, or as long as the server asked for.
+After several failures in a row the circuit opens: calls fail at once, until a pause has passed and a
+single call, sent as a probe, comes back well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from ragguard.engines.base import Engine, EngineInfo, LabelMode, LabelProbs, PromptLike, Samples
+from ragguard.engines.deadline import remaining
+from ragguard.errors import (
+    CircuitOpen,
+    EngineError,
+    EngineOverloaded,
+    EngineRejected,
+    EngineTimeout,
+    InvalidInput,
+    PromptTooLong,
+)
+
+_Answer = TypeVar("_Answer")
+
+
+class Retry:
+    """Up to `attempts` attempts within `total` seconds, and a circuit breaker over all calls.
+
+    `base` and `cap` bound the wait before the second and before any later attempt; `trip_after`
+    failures in a row open the circuit for `pause` seconds, which doubles up to `longest_pause` while
+    probes keep failing.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        attempts: int = 5,
+        base: float = 0.25,
+        cap: float = 15.0,
+        total: float = 90.0,
+        trip_after: int = 10,
+        pause: float = 5.0,
+        longest_pause: float = 60.0,
+    ) -> None:
+        for name, value, least in (("attempts", attempts, 1), ("trip_after", trip_after, 1)):
+            if value < least:
+                raise InvalidInput(name, value, f"{least} or more")
+        for name, seconds in (("base", base), ("cap", cap), ("total", total), ("pause", pause)):
+            if not seconds > 0:
+                raise InvalidInput(name, seconds, "more than 0 seconds")
+        self._engine = engine
+        self._attempts, self._base, self._cap, self._total = attempts, base, cap, total
+        self._circuit = _Circuit(trip_after, pause, max(pause, longest_pause))
+
+    async def sample(
+        self,
+        prompts: Sequence[PromptLike],
+        n: int = 10,
+        max_tokens: int = 64,
+        temperature: float = 1.0,
+        seed: int | None = None,
+        *,
+        deadline: float | None = None,
+        priority: int = 0,
+    ) -> Samples:
+        """`n` answers to each prompt."""
+        return await self._persist(
+            lambda: self._engine.sample(
+                prompts, n, max_tokens, temperature, seed, deadline=deadline, priority=priority
+            ),
+            deadline,
+        )
+
+    async def label_probs(
+        self,
+        prompts: Sequence[PromptLike],
+        labels: Sequence[str],
+        mode: LabelMode | None = None,
+        deadline: float | None = None,
+        priority: int = 0,
+    ) -> LabelProbs:
+        """The probability of each label as what follows each prompt."""
+        return await self._persist(
+            lambda: self._engine.label_probs(prompts, labels, mode, deadline, priority), deadline
+        )
+
+    async def info(self) -> EngineInfo:
+        """What the wrapped engine is."""
+        return await self._persist(self._engine.info, None)
+
+    async def aclose(self) -> None:
+        """Closes the wrapped engine."""
+        await self._engine.aclose()
+
+    async def _persist(self, ask: Callable[[], Awaitable[_Answer]], deadline: float | None) -> _Answer:
+        started = time.monotonic()
+        until = started + self._total if deadline is None else min(deadline, started + self._total)
+        attempt = 0
+        while True:
+            remaining(deadline, "a call")
+            attempt += 1
+            ticket = self._circuit.enter()
+            try:
+                answer = await ask()
+            except EngineError as error:
+                self._circuit.failed(ticket, error, hurried=deadline is not None)
+                wait = self._wait(error, attempt, until)
+                if wait is None:
+                    if attempt > 1:
+                        spent = f"given up after {attempt} attempts in {time.monotonic() - started:.1f} s"
+                        error.args = (f"{error} ({spent})", *error.args[1:])
+                    raise
+                await asyncio.sleep(wait)
+            except BaseException as error:
+                self._circuit.failed(ticket, error, hurried=True)
+                raise
+            else:
+                self._circuit.answered()
+                return answer
+
+    def _wait(self, error: EngineError, attempt: int, until: float) -> float | None:
+        """The seconds until the next attempt, or None when there shall be none."""
+        if not error.retryable or attempt >= self._attempts:
+            return None
+        wait = random.uniform(0, min(self._cap, self._base * 2 ** (attempt - 1)))
+        if isinstance(error, EngineOverloaded) and error.retry_after is not None:
+            # Never earlier than asked, and not all at the same instant.
+            wait += max(0.0, error.retry_after)
+        return wait if time.monotonic() + wait < until else None
+
+
+class _Circuit:
+    """Closed, open, or half open with one probe under way. Shared by threads."""
+
+    def __init__(self, trip_after: int, first_pause: float, longest: float) -> None:
+        self._trip_after, self._first_pause, self._longest = trip_after, first_pause, longest
+        self._lock = threading.Lock()
+        self._failures = 0
+        self._last = ""
+        self._pause = first_pause
+        self._opened: float | None = None
+        self._probe: object | None = None
+
+    def enter(self) -> object:
+        """A ticket for one attempt, or `CircuitOpen`."""
+        ticket = object()
+        with self._lock:
+            if self._opened is None:
+                return ticket
+            left = self._opened + self._pause - time.monotonic()
+            if left > 0 or self._probe is not None:
+                again = f"it is tried again in {left:.1f} s" if left > 0 else "one call is trying it just now"
+                raise CircuitOpen(
+                    f"not asked, as the engine failed {self._failures} times in a row; {again}. "
+                    f"The last failure: {self._last}"
+                )
+            self._probe = ticket
+            return ticket
+
+    def answered(self) -> None:
+        """The server is well. A late answer to a call from before the circuit opened proves it, too."""
+        with self._lock:
+            self._failures, self._opened, self._probe = 0, None, None
+            self._pause = self._first_pause
+
+    def failed(self, ticket: object, error: BaseException, *, hurried: bool) -> None:
+        """An attempt failed. Whether the server is to blame depends on how, and on who set the deadline."""
+        if isinstance(error, EngineRejected | PromptTooLong):
+            self.answered()
+            return
+        with self._lock:
+            probing = self._probe is ticket
+            if probing:
+                self._probe = None
+            if not _blames_server(error, hurried):
+                return
+            self._failures += 1
+            self._last = str(error)
+            if probing:
+                self._pause = min(self._longest, self._pause * 2)
+                self._opened = time.monotonic()
+            elif self._opened is None and self._failures >= self._trip_after:
+                self._opened = time.monotonic()
+
+
+def _blames_server(error: BaseException, hurried: bool) -> bool:
+    if isinstance(error, EngineOverloaded):
+        # A server that says when to come back is well, and is obeyed.
+        return error.retry_after is None
+    if isinstance(error, EngineTimeout):
+        return not hurried
+    return isinstance(error, EngineError) and error.retryable

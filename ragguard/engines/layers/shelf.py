@@ -1,0 +1,124 @@
+"""Shelf: where the cache keeps answers between processes. Key → bytes in one SQLite file.
+
+Several processes may share a file. A file that cannot be opened, read or written is let go with one
+loud warning, and the cache lives on in memory: a cache must never be what fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+_log = logging.getLogger("ragguard.cache")
+
+# Part of the table's name: another layout never reads this one's rows.
+_TABLE = "answers_1"
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS {_TABLE} (key BLOB PRIMARY KEY, value BLOB NOT NULL, written INTEGER NOT NULL)
+  WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS {_TABLE}_written ON {_TABLE} (written);
+"""
+_AT_ONCE = 500
+_PRUNE_EVERY = 1000
+
+
+class Shelf:
+    """At most about `max_items` answers in the file at `path`; the oldest go first."""
+
+    def __init__(self, path: Path, max_items: int) -> None:
+        self.path = path
+        self.lost = False
+        """Whether the file was given up."""
+        self._max_items = max_items
+        self._file: sqlite3.Connection | None = None
+        self._since_pruned = 0
+        # The one thread that touches the file, so that a read sees every write before it.
+        self._clerk = ThreadPoolExecutor(1, thread_name_prefix="ragguard-cache")
+
+    async def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """What the file knows of these keys."""
+        if self.lost:
+            return {}
+        return await asyncio.wrap_future(self._clerk.submit(self._read, keys))
+
+    def write(self, items: Mapping[bytes, bytes]) -> None:
+        """Keeps these answers soon, without making anyone wait."""
+        if not self.lost:
+            self._clerk.submit(self._write, items)
+
+    async def close(self) -> None:
+        """Writes what is left and lets the file go."""
+        await asyncio.wrap_future(self._clerk.submit(self._close))
+        self._clerk.shutdown(wait=False)
+
+    def _read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        try:
+            file = self._open()
+            for start in range(0, len(keys), _AT_ONCE):
+                some = keys[start : start + _AT_ONCE]
+                marks = ",".join("?" * len(some))
+                found.update(file.execute(f"SELECT key, value FROM {_TABLE} WHERE key IN ({marks})", some))
+        except (sqlite3.Error, OSError) as error:
+            self._give_up("read", error)
+        return found
+
+    def _write(self, items: Mapping[bytes, bytes]) -> None:
+        try:
+            file = self._open()
+            now = time.time_ns()
+            with file:
+                rows = [(key, value, now) for key, value in items.items()]
+                file.executemany(f"INSERT OR REPLACE INTO {_TABLE} VALUES (?, ?, ?)", rows)
+                self._since_pruned += len(rows)
+                if self._since_pruned >= _PRUNE_EVERY:
+                    self._since_pruned = 0
+                    self._prune(file)
+        except (sqlite3.Error, OSError) as error:
+            self._give_up("written", error)
+
+    def _open(self) -> sqlite3.Connection:
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            file = sqlite3.connect(self.path, timeout=5)
+            try:
+                file.execute("PRAGMA journal_mode = WAL")
+                file.execute("PRAGMA synchronous = NORMAL")
+                file.executescript(_SCHEMA)
+            except sqlite3.Error:
+                file.close()
+                raise
+            self._file = file
+        return self._file
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _prune(self, file: sqlite3.Connection) -> None:
+        (count,) = file.execute(f"SELECT count(*) FROM {_TABLE}").fetchone()
+        if count > self._max_items:
+            # A tenth more than must go, so that this is rare.
+            surplus = count - self._max_items + self._max_items // 10
+            file.execute(
+                f"DELETE FROM {_TABLE} WHERE key IN (SELECT key FROM {_TABLE} ORDER BY written LIMIT ?)",
+                (surplus,),
+            )
+
+    def _give_up(self, what: str, error: Exception) -> None:
+        if not self.lost:
+            self.lost = True
+            _log.warning(
+                "The answer cache %s cannot be %s (%s). Going on in memory only: after a restart, answers are "
+                "asked and paid for again. Delete the file, or give another path.",
+                self.path,
+                what,
+                error,
+            )
+        self._close()
