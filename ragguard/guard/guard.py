@@ -32,6 +32,7 @@ from ragguard.records import Decision, Dropped, Passage
 
 AHEAD = -10
 """The priority of guard requests: before everything that only scores."""
+CALIBRATED_AT_ONCE = 16
 
 
 class DistractorGuard:
@@ -93,9 +94,13 @@ class DistractorGuard:
         """Chooses the utility threshold that drops at most that share of gold passages, and uses it from now on."""
         given = list(examples)
         useful = [example for example in given if any(example.gold)]
-        utilities = []
-        for example in useful:
-            utilities.append([item.utility for item in await self.judged(example.query, example.passages)])
+        few = asyncio.Semaphore(CALIBRATED_AT_ONCE)
+
+        async def utilities_of(example: Example) -> list[float | None]:
+            async with few:
+                return [item.utility for item in await self.judged(example.query, example.passages)]
+
+        utilities = await asyncio.gather(*map(utilities_of, useful))
         threshold, loss, dropped = choose_threshold(
             utilities, [example.gold for example in useful], max_gold_loss, confidence, self.min_keep
         )
