@@ -1,0 +1,267 @@
+"""JSON over HTTP to an engine's server, and every way that can fail as one of our errors.
+
+Knows addresses, keys, deadlines and event loops; knows no model and no dialect. The key is sent
+and never shown: not in a repr, a log line or an error, even where the server echoes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+from weakref import WeakKeyDictionary
+
+import httpx
+
+from ragguard.engines.base import time_left
+from ragguard.errors import (
+    Closed,
+    EngineError,
+    EngineOverloaded,
+    EngineProtocolError,
+    EngineRejected,
+    EngineTimeout,
+    EngineUnreachable,
+    InvalidInput,
+    PromptTooLong,
+)
+
+_CONNECT_S = 10.0
+_TOO_LONG = re.compile(
+    r"context[_ ]?(length|size|window)|maximum (model|input|prompt) length|prompt (is )?too long"
+    r"|too many (input )?tokens|longer than the maximum",
+    re.IGNORECASE,
+)
+_LIMIT = re.compile(
+    r"(?:context (?:length|size|window)|max_model_len|maximum model length)\D{0,12}?(\d+)", re.IGNORECASE
+)
+_LENGTH = re.compile(
+    r"(?:resulted in|contains(?: at least)?|requested|request|prompt|length of)\D{0,12}?(\d+) (?:input )?tokens",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is, taken apart."""
+
+    base: str
+    """What the OpenAI paths hang on, such as `http://host:8000/v1`."""
+    root: str
+    """What vLLM's own paths (`/version`, `/tokenize`) hang on."""
+    model: str | None = None
+    """The model named in the address: `…/v1#MODEL` or `…/v1?model=MODEL`."""
+    credentials: tuple[str, str] | None = None
+    loopback: bool = False
+
+
+def parse_address(url: str) -> Address:
+    """`http(s)://host:port/v1`, optionally with `#model` or `?model=`; the `/v1` may be left out."""
+    allowed = "http(s)://HOST[:PORT][/v1][#MODEL]"
+    try:
+        parts = urlsplit(url.strip())
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise InvalidInput("engine", _without_password(url), allowed) from error
+    if parts.scheme not in ("http", "https") or not host:
+        raise InvalidInput("engine", _without_password(url), allowed)
+    name = f"[{host}]" if ":" in host else host
+    place = f"{parts.scheme}://{name}" + (f":{port}" if port else "")
+    path = parts.path.rstrip("/")
+    base = place + (path or "/v1")
+    asked = unquote(parts.fragment) or next(iter(parse_qs(parts.query).get("model", [])), "")
+    credentials = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
+    return Address(
+        base, base.removesuffix("/v1"), asked or None, credentials, host in ("127.0.0.1", "localhost", "::1")
+    )
+
+
+def key_from_environment(address: Address) -> str | None:
+    """`RAGGUARD_API_KEY`, else `OPENAI_API_KEY`; the latter goes over https or to this machine only."""
+    own = os.environ.get("RAGGUARD_API_KEY")
+    if own:
+        return own
+    safe = address.loopback or address.base.startswith("https:")
+    return (os.environ.get("OPENAI_API_KEY") or None) if safe else None
+
+
+class HttpClient:
+    """Requests to one server. Safe to use from several event loops and threads at once."""
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None = None,
+        timeout_s: float = 120.0,
+        connections: int = 64,
+    ) -> None:
+        self.address = parse_address(url)
+        if not timeout_s > 0:
+            raise InvalidInput("timeout_s", timeout_s, "more than 0 seconds")
+        if connections < 1:
+            raise InvalidInput("connections", connections, "1 or more")
+        self.timeout_s = timeout_s
+        self._connections = connections
+        self._key = api_key if api_key is not None else key_from_environment(self.address)
+        self._secrets = [s for s in (self._key, *(self.address.credentials or ())[1:]) if s]
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"HttpClient({self.address.base!r})"
+
+    async def get(self, path: str, *, deadline: float | None = None, root: bool = False) -> Any:
+        """The JSON at a path under the base, or under the root."""
+        return await self._ask("GET", path, None, deadline, root)
+
+    async def post(
+        self, path: str, body: Mapping[str, Any], *, deadline: float | None = None, root: bool = False
+    ) -> Any:
+        """The JSON that a server answers to a JSON body."""
+        # A lone surrogate is no text that any server takes; it becomes a question mark.
+        content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        return await self._ask("POST", path, content, deadline, root)
+
+    async def aclose(self) -> None:
+        """Closes the connections of every loop that still runs."""
+        self._closed = True
+        with self._lock:
+            clients = list(self._clients.items())
+            self._clients.clear()
+        here = asyncio.get_running_loop()
+        for loop, client in clients:
+            if loop is here:
+                await client.aclose()
+            elif loop.is_running():
+                closing = asyncio.run_coroutine_threadsafe(client.aclose(), loop)
+                await asyncio.wait([asyncio.wrap_future(closing)], timeout=5.0)
+
+    def _client(self) -> httpx.AsyncClient:
+        if self._closed:
+            raise Closed(f"the engine at {self.address.base} was closed: connect again")
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            client = self._clients.get(loop)
+            if client is None:
+                headers = {"Content-Type": "application/json", "Accept": "application/json"}
+                if self._key:
+                    headers["Authorization"] = f"Bearer {self._key}"
+                client = self._clients[loop] = httpx.AsyncClient(
+                    headers=headers,
+                    auth=None if self._key else self.address.credentials,
+                    # The whole exchange is timed by the caller's deadline; here only the hand-shake.
+                    timeout=httpx.Timeout(None, connect=_CONNECT_S),
+                    limits=httpx.Limits(
+                        max_connections=self._connections, max_keepalive_connections=self._connections
+                    ),
+                )
+        return client
+
+    async def _ask(
+        self, method: str, path: str, content: bytes | None, deadline: float | None, root: bool
+    ) -> Any:
+        url = (self.address.root if root else self.address.base) + path
+        left = time_left(deadline)
+        seconds = self.timeout_s if left is None else min(left, self.timeout_s)
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(seconds):
+                response = await self._client().request(method, url, content=content)
+        except TimeoutError as error:
+            raise EngineTimeout(
+                f"{method} {url}: no whole answer within {time.monotonic() - began:.1f} s; "
+                "allow more time, or ask for less"
+            ) from error
+        except httpx.ConnectTimeout as error:
+            raise EngineUnreachable(
+                f"{method} {url}: no connection within {_CONNECT_S:.0f} s; "
+                "check host and port, and that the server is up"
+            ) from error
+        except httpx.ConnectError as error:
+            raise EngineUnreachable(
+                f"{method} {url}: {self._clean(str(error)) or 'no connection'}; "
+                "check the address and that the server is up"
+            ) from error
+        except httpx.TransportError as error:
+            raise EngineUnreachable(
+                f"{method} {url}: the connection broke ({self._clean(str(error)) or type(error).__name__}); "
+                "the server may have been restarted"
+            ) from error
+        except (httpx.InvalidURL, httpx.DecodingError, UnicodeError) as error:
+            raise EngineProtocolError(
+                f"{method} {url}: {type(error).__name__}: {self._clean(str(error))}"
+            ) from error
+        if response.status_code != 200:
+            raise self._refusal(method, url, response)
+        try:
+            answer = json.loads(response.content)
+        except ValueError as error:
+            raise EngineProtocolError(
+                f"{method} {url}: the answer is not JSON but begins {self._clean(response.text[:80])!r}; "
+                "is this an OpenAI-compatible server?"
+            ) from error
+        if isinstance(answer, dict) and answer.get("error"):
+            raise EngineRejected(f"{method} {url}: the server said: {self._message(answer)}")
+        return answer
+
+    def _refusal(self, method: str, url: str, response: httpx.Response) -> EngineError:
+        status = response.status_code
+        try:
+            said = self._message(json.loads(response.content))
+        except ValueError:
+            said = self._clean(response.text[:200])
+        what = f"{method} {url}: {status}, the server said: {said or response.reason_phrase or 'nothing'}"
+        if status == 429 or status >= 500:
+            return EngineOverloaded(what, retry_after=_retry_after(response.headers))
+        if status in (401, 403):
+            return EngineRejected(f"{what}; give the key as RAGGUARD_API_KEY or OPENAI_API_KEY")
+        if 300 <= status < 400:
+            return EngineRejected(f"{what}; it points elsewhere: use that address")
+        if status in (400, 413, 422) and _TOO_LONG.search(said):
+            limit, length = _LIMIT.search(said), _LENGTH.search(said)
+            return PromptTooLong(
+                f"{what}; give fewer or shorter passages, or serve the model with more context",
+                limit=int(limit[1]) if limit else None,
+                tokens=int(length[1]) if length else None,
+            )
+        return EngineRejected(what)
+
+    def _message(self, answer: Any) -> str:
+        said = answer
+        for name in ("error", "message", "detail"):
+            if isinstance(said, Mapping) and name in said:
+                said = said[name]
+        return self._clean(said if isinstance(said, str) else json.dumps(said))
+
+    def _clean(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "…")
+        return text if len(text) <= 500 else text[:497] + "..."
+
+
+def _without_password(url: str) -> str:
+    return re.sub(r"//[^/@]*@", "//…@", url)
+
+
+def _retry_after(headers: httpx.Headers) -> float | None:
+    """Seconds, from `retry-after-ms` or from `Retry-After` as seconds or as a date."""
+    try:
+        if "retry-after-ms" in headers:
+            return max(0.0, float(headers["retry-after-ms"]) / 1000)
+        given = headers.get("retry-after")
+        if given is None:
+            return None
+        if re.fullmatch(r"\s*\d+(\.\d+)?\s*", given):
+            return float(given)
+        return max(0.0, parsedate_to_datetime(given).timestamp() - time.time())
+    except (ValueError, TypeError):
+        return None
