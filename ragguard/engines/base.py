@@ -8,7 +8,6 @@ model and no probe.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, overload, runtime_checkable
@@ -16,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, overload, runt
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.errors import EngineTimeout, InvalidInput
+from ragguard.errors import InvalidInput
 from ragguard.records import Usage
 
 Role = Literal["system", "user", "assistant"]
@@ -95,16 +94,6 @@ def check_sampling(n: int, max_tokens: int, temperature: float) -> None:
         raise InvalidInput("max_tokens", max_tokens, "1 or more")
     if not 0.0 <= temperature < float("inf"):
         raise InvalidInput("temperature", temperature, "0 (greedy) or more")
-
-
-def time_left(deadline: float | None) -> float | None:
-    """Seconds until `deadline` (an instant of `time.monotonic()`); `EngineTimeout` where it has passed."""
-    if deadline is None:
-        return None
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise EngineTimeout("the deadline had passed before the engine was asked: allow more time")
-    return left
 
 
 @dataclass(frozen=True, slots=True)

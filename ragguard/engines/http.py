@@ -21,14 +21,13 @@ from weakref import WeakKeyDictionary
 
 import httpx
 
-from ragguard.engines.base import time_left
+from ragguard.engines.deadline import until
 from ragguard.errors import (
     Closed,
     EngineError,
     EngineOverloaded,
     EngineProtocolError,
     EngineRejected,
-    EngineTimeout,
     EngineUnreachable,
     InvalidInput,
     PromptTooLong,
@@ -170,17 +169,10 @@ class HttpClient:
         self, method: str, path: str, content: bytes | None, deadline: float | None, root: bool
     ) -> Any:
         url = (self.address.root if root else self.address.base) + path
-        left = time_left(deadline)
-        seconds = self.timeout_s if left is None else min(left, self.timeout_s)
-        began = time.monotonic()
+        patience = time.monotonic() + self.timeout_s
         try:
-            async with asyncio.timeout(seconds):
+            async with until(patience if deadline is None else min(deadline, patience), f"{method} {url}"):
                 response = await self._client().request(method, url, content=content)
-        except TimeoutError as error:
-            raise EngineTimeout(
-                f"{method} {url}: no whole answer within {time.monotonic() - began:.1f} s; "
-                "allow more time, or ask for less"
-            ) from error
         except httpx.ConnectTimeout as error:
             raise EngineUnreachable(
                 f"{method} {url}: no connection within {_CONNECT_S:.0f} s; "

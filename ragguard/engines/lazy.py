@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from ragguard.engines.base import time_left
-from ragguard.errors import EngineTimeout
+from ragguard.engines.deadline import until
 
 T = TypeVar("T")
 
@@ -26,18 +25,14 @@ class Lazy(Generic[T]):
         """The value; found out now if it is not known yet."""
         if self._found:
             return self._found[0]
-        left = time_left(deadline)
         loop = asyncio.get_running_loop()
         attempt = self._attempts.get(loop)
         if attempt is None or attempt.done():
             attempt = self._attempts[loop] = loop.create_task(self._attempt())
             # Somebody may have gone away; an attempt that failed for nobody is no news.
             attempt.add_done_callback(lambda task: task.cancelled() or task.exception())
-        try:
-            async with asyncio.timeout(left):
-                return await asyncio.shield(attempt)
-        except TimeoutError as error:
-            raise EngineTimeout(f"the engine was not ready within {left:.1f} s: allow more time") from error
+        async with until(deadline, "finding out what the engine is"):
+            return await asyncio.shield(attempt)
 
     def forget(self) -> None:
         """Finds it out anew next time."""

@@ -22,7 +22,7 @@ TESTING = ("pytest>=8.2", "pytest-asyncio>=0.24", "pytest-timeout>=2.3", "typer>
 LEFT_OUT = ("torch", "opencv", "setuptools")
 
 
-class Unavailable(Exception):
+class UnavailableError(Exception):
     """The environment cannot be had here; the text says why."""
 
 
@@ -34,10 +34,10 @@ def location() -> Path:
 
 
 def ready() -> Path:
-    """The environment's Python, or `Unavailable` with what to do."""
+    """The environment's Python, or `UnavailableError` with what to do."""
     stamp = _stamp()
     if not stamp.is_file() or stamp.read_text() != _wanted():
-        raise Unavailable(
+        raise UnavailableError(
             f"no {VLLM} in {location()}: run `make test-vllm`, or set RAGGUARD_VLLM_URL to a server"
         )
     return _python()
@@ -50,7 +50,7 @@ def install() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             return ready()
-        except Unavailable:
+        except UnavailableError:
             _stamp().unlink(missing_ok=True)
         _run(sys.executable, "-m", "venv", str(location()))
         _pip("--upgrade", "pip")
@@ -99,12 +99,12 @@ def _run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-8:])
-        raise Unavailable(f"`{' '.join(command[1:6])} …` ended with {done.returncode}:\n{tail}")
+        raise UnavailableError(f"`{' '.join(command[1:6])} …` ended with {done.returncode}:\n{tail}")
 
 
 if __name__ == "__main__":
     try:
         print(f"vLLM: {install()}")
-    except Unavailable as reason:
+    except UnavailableError as reason:
         print(f"\n*** NO vLLM HERE: its tests will be skipped ***\n{reason}\n", file=sys.stderr)
         sys.exit(1)
