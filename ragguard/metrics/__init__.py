@@ -6,6 +6,7 @@ be right is an `InvalidInput` (a ValueError) that names the argument, its value 
 
 from __future__ import annotations
 
+from ragguard.metrics.agreement import Correlation, Difference, correlate, paired_bootstrap
 from ragguard.metrics.answers import (
     ENGLISH,
     Language,
@@ -27,6 +28,7 @@ from ragguard.metrics.belief import (
     seper_stderr,
 )
 from ragguard.metrics.distraction import (
+    LearnedUdcg,
     Parts,
     distracting_effect,
     udcg,
@@ -54,7 +56,10 @@ __all__ = [
     "METRICS",
     "Aggregate",
     "BestAlpha",
+    "Correlation",
+    "Difference",
     "Language",
+    "LearnedUdcg",
     "Metric",
     "Padded",
     "Parts",
@@ -66,6 +71,7 @@ __all__ = [
     "average_precision",
     "best_alpha",
     "cluster",
+    "correlate",
     "coverage",
     "density",
     "distracting_effect",
@@ -83,6 +89,7 @@ __all__ = [
     "ndcg",
     "normalise",
     "pad",
+    "paired_bootstrap",
     "pct_proc",
     "precision",
     "precision_at_grade",

@@ -14,7 +14,7 @@ import numpy as np
 from ragguard.errors import InvalidInput
 from ragguard.metrics.registry import Metric, declare
 
-SOURCE = "Rajpurkar et al. 2016 (SQuAD)"
+SQUAD = "Rajpurkar et al. 2016 (SQuAD)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,80 @@ def exact_match(answer: str, references: str | Sequence[str], language: Language
     return _best(answer, references, language, lambda ours, theirs: float(ours == theirs))
 
 
+declare(
+    Metric(
+        name="exact_match",
+        title="Exact match",
+        description="Whether the answer equals a reference but for case, articles and punctuation.",
+        range=(0, 1),
+        direction="higher",
+        needs="the answer, references",
+        source=SQUAD,
+        function=exact_match,
+    )
+)
+declare(
+    Metric(
+        name="answer_correct",
+        title="Correct answer",
+        description="Whether the answer means a reference; less where no passage supports it. Its label says which.",
+        range=(0, 1),
+        direction="higher",
+        needs="the answer, references, entailment",
+        source="Trappolini et al. 2025",
+        levels=("run",),
+    )
+)
+
+
 def token_f1(answer: str, references: str | Sequence[str], language: Language = ENGLISH) -> float:
     """F1 of the words the answer shares with the reference that it shares most with; nan without references."""
     return _best(answer, references, language, lambda ours, theirs: _f1(_shared(ours, theirs), ours, theirs))
 
 
+declare(
+    Metric(
+        name="token_f1",
+        title="Token F1",
+        description="F1 of the words that the answer shares with the nearest reference.",
+        range=(0, 1),
+        direction="higher",
+        needs="the answer, references",
+        source=SQUAD,
+        function=token_f1,
+    )
+)
+
+
 def rouge_l(answer: str, references: str | Sequence[str], language: Language = ENGLISH) -> float:
     """F1 of the longest common subsequence of words, with the best reference; nan without references."""
     return _best(answer, references, language, lambda ours, theirs: _f1(_common(ours, theirs), ours, theirs))
+
+
+declare(
+    Metric(
+        name="rouge_l",
+        title="ROUGE-L",
+        description="F1 of the longest common subsequence of words with the nearest reference.",
+        range=(0, 1),
+        direction="higher",
+        needs="the answer, references",
+        source="Lin 2004",
+        function=rouge_l,
+    )
+)
+declare(
+    Metric(
+        name="response_grade",
+        title="Response grade",
+        description="How good the answer is beside an ideal one, from 1 to 5.",
+        range=(1, 5),
+        direction="higher",
+        needs="a judge, the answer, an ideal answer",
+        source="Schwartz et al.",
+        levels=("run",),
+    )
+)
 
 
 def is_abstention(answer: str, language: Language = ENGLISH) -> bool:
@@ -98,7 +164,9 @@ def is_abstention(answer: str, language: Language = ENGLISH) -> bool:
         for phrases in (language.lead_ins, language.abstentions, language.blanks)
     )
     found = re.match(rf"(?:(?:{lead}) )*(?:(?:{says})(?= |$)|(?:{blank})$)", words)
-    return bool(found and found[0]) and not set(language.turns).intersection(words[found.end() :].split())
+    if not found or not found[0]:
+        return False
+    return not set(language.turns).intersection(words[found.end() :].split())
 
 
 def _spelt(phrases: Sequence[str], language: Language) -> list[str]:

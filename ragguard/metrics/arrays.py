@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from numbers import Real
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,7 @@ from ragguard.errors import InvalidInput
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 Integers = NDArray[np.intp]
+Entry = TypeVar("Entry", bound=np.generic)
 Value = float | Floats
 """A float for one list, an array for many."""
 
@@ -126,7 +127,7 @@ def boolean(argument: str, values: ArrayLike, shape: tuple[int, ...] | None = No
 
 def parameter(argument: str, value: float, low: float = -HUGE, high: float = HUGE) -> float:
     """One number within its bounds."""
-    if not isinstance(value, Real) or not low <= value <= high:
+    if not isinstance(value, int | float | np.integer | np.floating) or not low <= value <= high:
         raise InvalidInput(argument, value, _interval(low, high))
     return float(value)
 
@@ -172,11 +173,11 @@ def same(**arrays: Floats) -> None:
 def lengths(values: NDArray[np.generic], mask: ArrayLike | None) -> int | Integers:
     """How many real entries each list has, `values` having been read with this mask."""
     if mask is None:
-        return values.shape[-1]
-    return np.count_nonzero(np.asarray(mask), axis=-1)
+        return int(values.shape[-1])
+    return np.asarray(np.count_nonzero(np.asarray(mask), axis=-1), dtype=np.intp)
 
 
-def front(array: NDArray[np.generic], mask: ArrayLike | None, axis: int = -1) -> NDArray[np.generic]:
+def front(array: NDArray[Entry], mask: ArrayLike | None, axis: int = -1) -> NDArray[Entry]:
     """The array with the real entries of each list first, in their order: padding takes no rank."""
     if mask is None:
         return array
@@ -205,6 +206,14 @@ def ratio(top: Value | Integers, bottom: Value | int | Integers) -> Value:
 def plain(value: Value) -> Value:
     """A Python float for a single number, the array itself for more."""
     return float(value) if np.ndim(value) == 0 else value
+
+
+@lru_cache(maxsize=256)
+def discounts(n: int) -> Floats:
+    """1 / log2(rank + 1) for the ranks from 1 to n."""
+    values: Floats = 1 / np.log2(np.arange(2, n + 2))
+    values.flags.writeable = False
+    return values
 
 
 def ranks(values: Floats) -> Floats:

@@ -33,8 +33,9 @@ def sample_weights(logprobs: Sequence[ArrayLike], scheme: str = "mean") -> Float
             raise InvalidInput(f"logprobs[{i}]", tokens, "one log-probability a token, at least one")
         totals[i] = {"mean": read.mean(), "sum": read.sum(), "count": 0.0}[scheme]
     # The likeliest answer weighs 1 before normalising, so that no sum of exponentials is 0.
-    weights = np.exp(totals - totals.max(initial=-np.inf))
-    return weights / weights.sum()
+    weights: Floats = np.exp(totals - totals.max(initial=-np.inf))
+    weights /= weights.sum()
+    return weights
 
 
 def cluster(equivalent: ArrayLike, mask: ArrayLike | None = None) -> Integers:
@@ -45,9 +46,8 @@ def cluster(equivalent: ArrayLike, mask: ArrayLike | None = None) -> Integers:
     same = arrays.boolean("equivalent", equivalent)
     if same.ndim < 2 or same.shape[-1] != same.shape[-2]:
         raise InvalidInput("equivalent.shape", same.shape, "(n, n), or many of them")
-    real = np.ones(same.shape[:-1], dtype=bool)
-    if mask is not None:
-        real = arrays.boolean("mask", mask, same.shape[:-1])
+    answers = same.shape[:-1]
+    real = np.ones(answers, dtype=bool) if mask is None else arrays.boolean("mask", mask, answers)
     ids = np.full(real.shape, -1, dtype=np.intp)
     represents = np.zeros(real.shape, dtype=bool)
     found = np.zeros(real.shape[:-1], dtype=np.intp)
@@ -98,6 +98,22 @@ def seper_hard(
     return _bounded((weight * meant).sum(axis=-1), weight, mask)
 
 
+declare(
+    Metric(
+        name="seper_hard",
+        title="Belief, by clusters",
+        description="The same belief, counting only meanings that match the reference.",
+        range=(0, 1),
+        direction="higher",
+        unit="probability",
+        needs="sampled answers, entailment, references (or the run's own answer)",
+        source=f"{SOURCE}, eq. 6 and 8",
+        levels=("step",),
+        function=seper_hard,
+    )
+)
+
+
 def seper_soft(
     weights: ArrayLike,
     entailment: ArrayLike,
@@ -116,6 +132,22 @@ def seper_soft(
     return _bounded(_over_references(mass, answers, _references(references_mask, means)), weight, mask)
 
 
+declare(
+    Metric(
+        name="seper",
+        title="Belief in the reference",
+        description="How much of the model's belief lies on the reference answer, in this context.",
+        range=(0, 1),
+        direction="higher",
+        unit="probability",
+        needs="sampled answers, entailment, references (or the run's own answer)",
+        source=f"{SOURCE}, eq. 9",
+        levels=("step",),
+        function=seper_soft,
+    )
+)
+
+
 def semantic_entropy(weights: ArrayLike, clusters: ArrayLike, mask: ArrayLike | None = None) -> Value:
     """The entropy of the meanings of the sampled answers, in nats: 0 when all mean the same."""
     weight = _weights(weights, mask)
@@ -131,6 +163,22 @@ def semantic_entropy(weights: ArrayLike, clusters: ArrayLike, mask: ArrayLike | 
     return arrays.plain(np.where(there, np.maximum(entropy, 0), np.nan))
 
 
+declare(
+    Metric(
+        name="semantic_entropy",
+        title="Semantic entropy",
+        description="How many meanings the model wavers between; no reference needed.",
+        range=(0, float("inf")),
+        direction="lower",
+        unit="nats",
+        needs="sampled answers, entailment",
+        source=f"{SOURCE}, eq. 5",
+        levels=("step",),
+        function=semantic_entropy,
+    )
+)
+
+
 def attribution(beliefs: ArrayLike, mask: ArrayLike | None = None) -> Floats:
     """What each step of a run changed: `beliefs[0]` without retrieval, `beliefs[t]` after steps 1..t."""
     known = arrays.read("beliefs", beliefs, low=0, high=1, mask=mask)
@@ -141,6 +189,78 @@ def attribution(beliefs: ArrayLike, mask: ArrayLike | None = None) -> Floats:
         return changes
     real = np.asarray(mask)
     return np.where(real[..., 1:] & real[..., :-1], changes, np.nan)
+
+
+declare(
+    Metric(
+        name="delta_seper",
+        title="ΔSePer of the step",
+        description="How much this step moved the belief, after the steps before it; a run's steps sum to its total.",
+        range=(-1, 1),
+        direction="higher",
+        unit="probability",
+        needs="the beliefs before and after the step",
+        source=f"{SOURCE}, eq. 11",
+        levels=("step",),
+        function=attribution,
+    )
+)
+declare(
+    Metric(
+        name="delta_seper_alone",
+        title="ΔSePer alone",
+        description="How much the step's passages move the belief with no other step in the context.",
+        range=(-1, 1),
+        direction="higher",
+        unit="probability",
+        needs="the beliefs without retrieval and with this step alone",
+        source=f"{SOURCE}, eq. 11",
+        levels=("step",),
+        function=attribution,
+    )
+)
+declare(
+    Metric(
+        name="delta_seper_total",
+        title="ΔSePer of the run",
+        description="How much all retrieval of the run moved the belief.",
+        range=(-1, 1),
+        direction="higher",
+        unit="probability",
+        needs="the beliefs without retrieval and with all of it",
+        source=f"{SOURCE}, eq. 11",
+        levels=("run",),
+        function=attribution,
+    )
+)
+declare(
+    Metric(
+        name="seper_closed_book",
+        title="Belief without retrieval",
+        description="How much the model believed the reference before it read anything.",
+        range=(0, 1),
+        direction="neither",
+        unit="probability",
+        needs="sampled answers, entailment, references (or the run's own answer)",
+        source=f"{SOURCE}, eq. 9",
+        levels=("run",),
+        function=seper_soft,
+    )
+)
+declare(
+    Metric(
+        name="delta_semantic_entropy",
+        title="Gain in sureness",
+        description="Semantic entropy before less after: positive where the step made the model surer, right or wrong.",
+        range=(float("-inf"), float("inf")),
+        direction="higher",
+        unit="nats",
+        needs="sampled answers before and after the step, entailment",
+        source=SOURCE,
+        levels=("step",),
+        function=semantic_entropy,
+    )
+)
 
 
 def seper_stderr(
@@ -211,7 +331,7 @@ def _smoothed_error(weight: Floats, means: Floats, sizes: Integers, real: Boolea
     share = weight * (sizes * pseudo)[:, None]
     value = (share * each).sum(axis=-1) + pseudo
     known = (share**2 * (each - value[:, None]) ** 2).sum(axis=-1)
-    return np.sqrt(known + pseudo**2 * (value**2 + (1 - value) ** 2))
+    return np.asarray(np.sqrt(known + pseudo**2 * (value**2 + (1 - value) ** 2)))
 
 
 def _weights(weights: ArrayLike, mask: ArrayLike | None) -> Floats:

@@ -6,16 +6,22 @@ utility comes from the probability that the model abstains when it sees that pas
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.metrics import arrays
 from ragguard.metrics.arrays import Floats, Value
 from ragguard.metrics.registry import Metric, declare
 
 SOURCE = "Trappolini et al. 2025"
+UDCG_RANGE = (1 / (1 + np.e), np.e / (1 + np.e))
+"""From γ = 1 and all harm to all gain; γ = 1/3 starts at 0.417."""
+Ablation = Literal["rel_only", "binary"]
 
 
 class Parts(NamedTuple):
@@ -26,7 +32,7 @@ class Parts(NamedTuple):
 
 
 def utility(relevant: ArrayLike, p_abstain: ArrayLike) -> Value:
-    """+(1 − p) for a relevant passage, −(1 − p) for another (eq. 2); the expectation where `relevant` is a probability."""
+    """+(1 − p) for a relevant passage, −(1 − p) for another (eq. 2); for a probability, the expectation."""
     r, p = _annotated(relevant, p_abstain)
     return arrays.plain((2 * r - 1) * (1 - p))
 
@@ -37,9 +43,66 @@ def utility_parts(relevant: ArrayLike, p_abstain: ArrayLike) -> Parts:
     return Parts(arrays.plain(r * (1 - p)), arrays.plain((r - 1) * (1 - p)))
 
 
+declare(
+    Metric(
+        name="p_relevant",
+        title="Relevance",
+        description="How probably the judge finds the answer to the step's query in the passage.",
+        range=(0, 1),
+        direction="higher",
+        unit="probability",
+        needs="a judge",
+        source=SOURCE,
+        levels=("passage",),
+    )
+)
+declare(
+    Metric(
+        name="utility",
+        title="Utility",
+        description="How much the passage helps (positive) or misleads (negative) the model that reads it.",
+        range=(-1, 1),
+        direction="higher",
+        needs="p_relevant, p_abstain",
+        source=f"{SOURCE}, eq. 2",
+        levels=("passage",),
+        function=utility,
+    )
+)
+
+
 def distracting_effect(p_abstain: ArrayLike) -> Value:
     """The probability that the model answers from the passage (eq. 1)."""
     return arrays.plain(1 - arrays.read("p_abstain", p_abstain, low=0, high=1, axes=0))
+
+
+declare(
+    Metric(
+        name="p_abstain",
+        title="Abstention",
+        description="How probably the model would rather not answer, given this passage alone.",
+        range=(0, 1),
+        direction="neither",
+        unit="probability",
+        needs="an engine",
+        source=SOURCE,
+        levels=("passage",),
+    )
+)
+declare(
+    Metric(
+        name="distracting_effect",
+        title="Distracting effect",
+        description="How probably the model answers from a passage that does not hold the answer.",
+        range=(0, 1),
+        direction="lower",
+        unit="probability",
+        needs="p_abstain of a passage that is not relevant",
+        source=f"{SOURCE}, eq. 1",
+        levels=("passage",),
+        function=distracting_effect,
+    )
+)
 
 
 def udcg(u: ArrayLike, gamma: float = 1 / 3, mask: ArrayLike | None = None) -> Value:
@@ -58,6 +121,146 @@ def udcg_of_parts(
     return _udcg(gains, harms, gamma, mask)
 
 
+declare(
+    Metric(
+        name="udcg",
+        title="UDCG",
+        description="What the step's passages should do for the answer: gain less a third of the harm. Shifts with k.",
+        range=UDCG_RANGE,
+        direction="higher",
+        needs="the utilities of the step's passages",
+        source=f"{SOURCE}, eq. 4",
+        levels=("step",),
+        function=udcg,
+    )
+)
+declare(
+    Metric(
+        name="udcg_context",
+        title="UDCG of the context",
+        description="UDCG over all passages of the run that the model got.",
+        range=UDCG_RANGE,
+        direction="higher",
+        needs="the utilities of the run's passages",
+        source=f"{SOURCE}, eq. 4",
+        levels=("run",),
+        function=udcg,
+    )
+)
+
+
+class LearnedUdcg:
+    """UDCG with a weight for gain and for harm at each of k positions (eq. 3), learned from answers.
+
+    `ablation` leaves out harm ("rel_only") and also makes gain 0 or 1 ("binary"), as in the paper's table 4.
+    """
+
+    def __init__(self, k: int, ablation: Ablation | None = None) -> None:
+        self.k = arrays.count("k", k)
+        if ablation is not None:
+            arrays.choice("ablation", ablation, ("rel_only", "binary"))
+        self.ablation = ablation
+        self._weights: Floats | None = None
+
+    def __call__(self, u: ArrayLike) -> Value:
+        """σ of the weighted gains and harms of a context's utilities."""
+        if self._weights is None:
+            raise InvalidInput("LearnedUdcg", "no weights", "a model after `fit` or from `from_dict`")
+        total = self._features("u", u) @ self._weights
+        # Half the hyperbolic tangent is σ without an exponential that could overflow.
+        return arrays.plain((1 + np.tanh(total / 2)) / 2)
+
+    def fit(self, contexts: ArrayLike, outcome: ArrayLike, groups: ArrayLike, c: float = 1.0) -> Self:
+        """Learns from pairs of contexts of one question whose outcomes differ: correct 2, abstained 1, wrong 0.
+
+        `contexts` holds the utilities of k passages a row, `groups` says whose question a row belongs to;
+        `c` is the support vector machine's.
+        """
+        features = self._features("contexts", contexts)
+        if features.ndim != 2:
+            raise InvalidInput("contexts.shape", np.shape(contexts), f"(contexts, {self.k})")
+        grade = arrays.whole("outcome", arrays.read("outcome", outcome, low=0, high=2), "0, 1 or 2")
+        question = np.asarray(groups)
+        for argument, array in (("outcome", grade), ("groups", question)):
+            if array.shape != features.shape[:1]:
+                raise InvalidInput(f"{argument}.shape", array.shape, f"{features.shape[:1]}, one a context")
+        members = [np.flatnonzero(question == one) for one in np.unique(question)]
+        pairs = np.array([pair for rows in members for pair in combinations(rows, 2)], dtype=np.intp)
+        first, second = pairs.reshape(-1, 2).T
+        sign = np.sign(grade[first] - grade[second])
+        first, second, sign = first[sign != 0], second[sign != 0], sign[sign != 0]
+        if not sign.size:
+            raise InvalidInput("outcome", outcome, "two contexts of one question with different outcomes")
+        try:
+            from sklearn.svm import LinearSVC
+        except ImportError as error:
+            raise MissingDependency("scikit-learn", "LearnedUdcg.fit", "analysis") from error
+        # Every pair is shown both ways round, as the machine wants two classes.
+        better = (features[first] - features[second]) * sign[:, None]
+        machine = LinearSVC(
+            C=arrays.parameter("c", c, 1e-12),
+            loss="hinge",
+            fit_intercept=False,
+            max_iter=100_000,
+            random_state=0,
+        )
+        machine.fit(np.concatenate([better, -better]), np.repeat([1, -1], len(better)))
+        self._weights = np.where(self._used(), machine.coef_[0], 0.0)
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        if self._weights is None:
+            raise InvalidInput("LearnedUdcg", "no weights", "a model after `fit`")
+        alpha, beta = self._weights[: self.k], self._weights[self.k :]
+        return {"k": self.k, "ablation": self.ablation, "alpha": alpha.tolist(), "beta": beta.tolist()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The model that `to_dict` wrote."""
+        missing = {"k", "alpha", "beta"} - set(data)
+        if missing:
+            raise InvalidInput("data", sorted(data), f"what to_dict gives; {sorted(missing)} missing")
+        model = cls(data["k"], data.get("ablation"))
+        parts = [arrays.read(name, data[name]) for name in ("alpha", "beta")]
+        for name, part in zip(("alpha", "beta"), parts, strict=True):
+            if part.shape != (model.k,):
+                raise InvalidInput(f"{name}.shape", part.shape, f"({model.k},)")
+        model._weights = np.concatenate(parts)
+        return model
+
+    def _features(self, argument: str, u: ArrayLike) -> Floats:
+        utilities = arrays.read(argument, u, low=-1, high=1)
+        if utilities.shape[-1] != self.k:
+            raise InvalidInput(
+                f"{argument}.shape",
+                utilities.shape,
+                f"contexts of k = {self.k} passages; each k needs its own fit",
+            )
+        gains = np.maximum(utilities, 0)
+        if self.ablation == "binary":
+            gains = (gains > 0).astype(np.float64)
+        return np.concatenate([gains, np.minimum(utilities, 0)], axis=-1) * self._used()
+
+    def _used(self) -> Floats:
+        """1 for the features the model has, 0 for those the ablation leaves out."""
+        return np.repeat([1.0, 0.0 if self.ablation else 1.0], self.k)
+
+
+declare(
+    Metric(
+        name="learned_udcg",
+        title="UDCG with learned weights",
+        description="UDCG whose weights by position were learned from answers; for contexts of one length.",
+        range=(0, 1),
+        direction="higher",
+        needs="utilities of k passages, a fit on graded answers",
+        source=f"{SOURCE}, eq. 3",
+        function=LearnedUdcg,
+    )
+)
+
+
 def _udcg(gains: Floats, harms: Floats, gamma: float, mask: ArrayLike | None) -> Value:
     weight = arrays.parameter("gamma", gamma, 0, 1)
     total = np.add.reduce(gains, axis=-1) + weight * np.add.reduce(harms, axis=-1)
@@ -70,87 +273,3 @@ def _annotated(relevant: ArrayLike, p_abstain: ArrayLike) -> tuple[Floats, Float
     p = arrays.read("p_abstain", p_abstain, low=0, high=1, axes=0)
     arrays.fit(relevant=r.shape, p_abstain=p.shape)
     return r, p
-
-
-declare(
-    Metric(
-        "p_abstain",
-        "Abstention",
-        "How probably the model would rather not answer, given this passage alone.",
-        (0, 1),
-        "neither",
-        "probability",
-        "an engine",
-        SOURCE,
-        ("passage",),
-    )
-)
-declare(
-    Metric(
-        "p_relevant",
-        "Relevance",
-        "How probably the judge finds the answer to the step's query in the passage.",
-        (0, 1),
-        "higher",
-        "probability",
-        "a judge",
-        SOURCE,
-        ("passage",),
-    )
-)
-declare(
-    Metric(
-        "utility",
-        "Utility",
-        "How much the passage helps (positive) or misleads (negative) the model that reads it.",
-        (-1, 1),
-        "higher",
-        "",
-        "p_relevant, p_abstain",
-        f"{SOURCE}, eq. 2",
-        ("passage",),
-        utility,
-    )
-)
-declare(
-    Metric(
-        "distracting_effect",
-        "Distracting effect",
-        "How probably the model answers from a passage that is not relevant.",
-        (0, 1),
-        "lower",
-        "probability",
-        "p_abstain",
-        f"{SOURCE}, eq. 1",
-        ("passage",),
-        distracting_effect,
-    )
-)
-declare(
-    Metric(
-        "udcg",
-        "UDCG",
-        "How much the step's passages together should help: gains, less a third of the harm.",
-        (1 / (1 + np.exp(1)), 1 / (1 + np.exp(-1))),
-        "higher",
-        "",
-        "utilities of the step's passages",
-        f"{SOURCE}, eq. 4",
-        ("step",),
-        udcg,
-    )
-)
-declare(
-    Metric(
-        "udcg_context",
-        "UDCG of the context",
-        "UDCG over all passages of the run that the model got.",
-        (1 / (1 + np.exp(1)), 1 / (1 + np.exp(-1))),
-        "higher",
-        "",
-        "utilities of the run's passages",
-        f"{SOURCE}, eq. 4",
-        ("run",),
-        udcg,
-    )
-)

@@ -6,8 +6,6 @@ a query has no relevant item at all they are nan, which trec_eval counts as 0.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -15,7 +13,6 @@ from ragguard.errors import InvalidInput
 from ragguard.metrics import arrays
 from ragguard.metrics.arrays import EXCESS, Booleans, Floats, Value
 from ragguard.metrics.registry import Metric, declare
-
 
 SOURCE = "Trappolini et al. 2025, appendix A"
 
@@ -27,15 +24,59 @@ def precision(rel: ArrayLike, k: int | None = None, mask: ArrayLike | None = Non
     return arrays.ratio(_first(relevant, k).sum(axis=-1), size)
 
 
+declare(
+    Metric(
+        name="precision",
+        title="Precision",
+        description="The share of the first k that is relevant.",
+        range=(0, 1),
+        direction="higher",
+        unit="share",
+        needs="relevance in ranked order",
+        source=SOURCE,
+        function=precision,
+    )
+)
+
+
 def recall(rel: ArrayLike, total: ArrayLike, k: int | None = None, mask: ArrayLike | None = None) -> Value:
     """The share of all relevant items that is among the first k."""
     relevant = _relevant(rel, mask)
     return arrays.ratio(_first(relevant, k).sum(axis=-1), _total(total, relevant))
 
 
+declare(
+    Metric(
+        name="recall",
+        title="Recall",
+        description="The share of all relevant items that is among the first k.",
+        range=(0, 1),
+        direction="higher",
+        unit="share",
+        needs="relevance in ranked order, the number of relevant items",
+        source=SOURCE,
+        function=recall,
+    )
+)
+
+
 def hits(rel: ArrayLike, k: int | None = None, mask: ArrayLike | None = None) -> Value:
     """1 if any of the first k is relevant, else 0."""
     return arrays.plain(_first(_relevant(rel, mask), k).any(axis=-1).astype(np.float64))
+
+
+declare(
+    Metric(
+        name="hits",
+        title="Hit",
+        description="Whether any of the first k is relevant.",
+        range=(0, 1),
+        direction="higher",
+        needs="relevance in ranked order",
+        source=SOURCE,
+        function=hits,
+    )
+)
 
 
 def reciprocal_rank(rel: ArrayLike, k: int | None = None, mask: ArrayLike | None = None) -> Value:
@@ -44,6 +85,20 @@ def reciprocal_rank(rel: ArrayLike, k: int | None = None, mask: ArrayLike | None
     if not relevant.shape[-1]:
         return arrays.plain(np.zeros(relevant.shape[:-1]))
     return arrays.plain(np.where(relevant.any(axis=-1), 1 / (relevant.argmax(axis=-1) + 1), 0.0))
+
+
+declare(
+    Metric(
+        name="reciprocal_rank",
+        title="Reciprocal rank",
+        description="1 over the rank of the first relevant item; its mean is MRR.",
+        range=(0, 1),
+        direction="higher",
+        needs="relevance in ranked order",
+        source=SOURCE,
+        function=reciprocal_rank,
+    )
+)
 
 
 def average_precision(
@@ -55,6 +110,20 @@ def average_precision(
     first = _first(relevant, k)
     at_rank = np.cumsum(first, axis=-1) / np.arange(1, first.shape[-1] + 1)
     return arrays.ratio((at_rank * first).sum(axis=-1), known)
+
+
+declare(
+    Metric(
+        name="average_precision",
+        title="Average precision",
+        description="The mean precision at the relevant items; its mean over queries is MAP.",
+        range=(0, 1),
+        direction="higher",
+        needs="relevance in ranked order",
+        source=SOURCE,
+        function=average_precision,
+    )
+)
 
 
 def ndcg(
@@ -73,9 +142,9 @@ def ndcg(
     )
     depth = None if k is None else arrays.count("k", k)
     first = ranked[..., :depth]
-    reached = first @ _discounts(first.shape[-1])
+    reached = first @ arrays.discounts(first.shape[-1])
     best = _largest(judged, depth)
-    possible = best @ _discounts(best.shape[-1])
+    possible = best @ arrays.discounts(best.shape[-1])
     if ideal is not None:
         arrays.fit(gains=reached.shape, ideal=possible.shape)
         if np.any(reached > possible * (1 + EXCESS)):
@@ -85,11 +154,18 @@ def ndcg(
     return arrays.ratio(reached, possible)
 
 
-@lru_cache(maxsize=256)
-def _discounts(n: int) -> Floats:
-    discounts = 1 / np.log2(np.arange(2, n + 2))
-    discounts.flags.writeable = False
-    return discounts
+declare(
+    Metric(
+        name="ndcg",
+        title="nDCG",
+        description="Gain discounted by rank, beside that of the best order.",
+        range=(0, 1),
+        direction="higher",
+        needs="gains in ranked order",
+        source=SOURCE,
+        function=ndcg,
+    )
+)
 
 
 def _largest(values: Floats, k: int | None) -> Floats:

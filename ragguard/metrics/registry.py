@@ -13,12 +13,12 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from ragguard.errors import UnknownName
+from ragguard.records import Level
 
 Direction = Literal["higher", "lower", "neither"]
-Level = Literal["passage", "step", "run"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     """One number that ragguard can give, as told to a reader."""
 
@@ -29,7 +29,7 @@ class Metric:
     range: tuple[float, float]
     direction: Direction
     """Which way is better."""
-    unit: str
+    unit: str = ""
     needs: str
     """What must be known to compute it."""
     source: str

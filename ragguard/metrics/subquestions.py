@@ -33,8 +33,21 @@ def answerable_questions(
     oracle_ratings: ArrayLike, eta: float = 3, mask: ArrayLike | None = None
 ) -> Booleans:
     """Which sub-questions some passage of the oracle answers at all."""
-    found: Booleans = _answers("oracle_ratings", oracle_ratings, eta, mask).any(axis=-2)
-    return found
+    return np.asarray(_answers("oracle_ratings", oracle_ratings, eta, mask).any(axis=-2))
+
+
+declare(
+    Metric(
+        name="answerability",
+        title="Answerability",
+        description="How well the passage answers one sub-question, from 0 (not at all) to 5.",
+        range=(0, 5),
+        direction="higher",
+        needs="a judge, sub-questions",
+        source=f"{SOURCE}, eq. 2",
+        levels=("passage",),
+    )
+)
 
 
 def coverage(
@@ -47,8 +60,54 @@ def coverage(
     answers = _answers("ratings", ratings, eta, mask)
     asked = _asked(answers, answerable)
     covered = np.count_nonzero(answers.any(axis=-2) & asked, axis=-1)
-    passages = arrays.lengths(answers[..., 0] if answers.shape[-1] else answers.any(axis=-1), mask)
+    passages = (
+        arrays.lengths(answers.swapaxes(-1, -2), None) if mask is None else arrays.lengths(answers, mask)
+    )
     return arrays.ratio(covered, np.where(np.asarray(passages) > 0, np.count_nonzero(asked, axis=-1), 0))
+
+
+declare(
+    Metric(
+        name="coverage",
+        title="Coverage",
+        description="The share of the sub-questions that the passages up to this step answer.",
+        range=(0, 1),
+        direction="higher",
+        unit="share",
+        needs="answerability ratings",
+        source=f"{SOURCE}, eq. 3",
+        levels=("step",),
+        function=coverage,
+    )
+)
+declare(
+    Metric(
+        name="coverage_total",
+        title="Coverage of the run",
+        description="The share of the sub-questions that all passages of the run together answer.",
+        range=(0, 1),
+        direction="higher",
+        unit="share",
+        needs="answerability ratings",
+        source=f"{SOURCE}, eq. 3",
+        levels=("run",),
+        function=coverage,
+    )
+)
+declare(
+    Metric(
+        name="answer_coverage",
+        title="Coverage of the answer",
+        description="The share of the sub-questions that the final answer itself answers.",
+        range=(0, 1),
+        direction="higher",
+        unit="share",
+        needs="answerability ratings of the answer",
+        source=f"{SOURCE}, eq. 3",
+        levels=("run",),
+        function=coverage,
+    )
+)
 
 
 def marginal_coverage(
@@ -64,11 +123,43 @@ def marginal_coverage(
     return _per_passage(new, np.count_nonzero(asked, axis=-1)[..., None], mask)
 
 
+declare(
+    Metric(
+        name="delta_coverage",
+        title="Added coverage",
+        description="What the step adds to the coverage of the steps before it.",
+        range=(0, 1),
+        direction="higher",
+        unit="share",
+        needs="answerability ratings",
+        source=SOURCE,
+        levels=("step",),
+        function=marginal_coverage,
+    )
+)
+
+
 def redundancy(ratings: ArrayLike, eta: float = 3, mask: ArrayLike | None = None) -> Floats:
     """Of what each passage answers, the share that those before it answer too; nan where it answers nothing."""
     answers = _answers("ratings", ratings, eta, mask)
     again = np.count_nonzero(answers & (_times_before(answers) > 0), axis=-1)
     return _per_passage(again, np.count_nonzero(answers, axis=-1), mask)
+
+
+declare(
+    Metric(
+        name="redundancy",
+        title="Redundancy",
+        description="Of the sub-questions the passage answers, the share that earlier passages answer too.",
+        range=(0, 1),
+        direction="lower",
+        unit="share",
+        needs="answerability ratings",
+        source=SOURCE,
+        levels=("passage",),
+        function=redundancy,
+    )
+)
 
 
 def alpha_ndcg(
@@ -97,6 +188,21 @@ def alpha_ndcg(
     return arrays.ratio(reached, _greedy_gain(pool, keep, depth))
 
 
+declare(
+    Metric(
+        name="alpha_ndcg",
+        title="Ranked coverage (α-nDCG)",
+        description="How early new sub-questions are answered; one answered again counts half. May pass 1 a little.",
+        range=(0, 1),
+        direction="higher",
+        needs="answerability ratings in ranked order",
+        source=f"{SOURCE}, eq. 4–5",
+        levels=("step",),
+        function=alpha_ndcg,
+    )
+)
+
+
 def density(
     coverage: ArrayLike,
     tokens: ArrayLike,
@@ -119,6 +225,34 @@ def density(
     here = np.asarray(arrays.ratio(covered, length))
     there = np.asarray(arrays.ratio(best, shortest))
     return arrays.plain(np.asarray(arrays.ratio(here, there)) ** power)
+
+
+declare(
+    Metric(
+        name="density",
+        title="Density",
+        description="Coverage a token of the context beside that of an oracle context.",
+        range=(0, float("inf")),
+        direction="higher",
+        needs="coverage and tokens, of the context and of an oracle",
+        source=f"{SOURCE}, eq. 6",
+        levels=("run",),
+        function=density,
+    )
+)
+declare(
+    Metric(
+        name="answer_density",
+        title="Density of the answer",
+        description="Coverage a token of the answer beside that of an oracle answer.",
+        range=(0, float("inf")),
+        direction="higher",
+        needs="coverage and tokens, of the answer and of an oracle",
+        source=f"{SOURCE}, eq. 6",
+        levels=("run",),
+        function=density,
+    )
+)
 
 
 def required_subset(ratings: ArrayLike, eta: float = 3) -> Subset:
@@ -168,15 +302,10 @@ def _kept(keep: float, n: int) -> Floats:
     return np.multiply.accumulate(np.concatenate([[1.0], np.full(n, keep)]))
 
 
-def _discounts(n: int) -> Floats:
-    discounts: Floats = 1 / np.log2(np.arange(2, n + 2))
-    return discounts
-
-
 def _gain(answers: Booleans, keep: float) -> Value:
     depth = answers.shape[-2]
     novelty = np.where(answers, _kept(keep, depth)[_times_before(answers)], 0.0).sum(axis=-1)
-    return novelty @ _discounts(depth)
+    return arrays.plain(novelty @ arrays.discounts(depth))
 
 
 def _greedy_gain(pool: Booleans, keep: float, depth: int | None) -> Value:
@@ -185,7 +314,7 @@ def _greedy_gain(pool: Booleans, keep: float, depth: int | None) -> Value:
     n = int(np.prod(queries))
     flat = pool.reshape(n, passages, questions)
     best = np.zeros(n)
-    discounts = _discounts(passages if depth is None else min(depth, passages))
+    discounts = arrays.discounts(passages if depth is None else min(depth, passages))
     for rows in arrays.blocks(n, passages * questions, BLOCK):
         # Sub-questions come first: every operation below then runs along whole rows of passages.
         block = flat[rows].transpose(2, 0, 1).astype(np.float64)

@@ -34,12 +34,43 @@ def t(n_p: ArrayLike, k: ArrayLike, alpha: float = 0.5) -> Value:
     return arrays.plain((1 - weight) * relevant - weight * np.asarray(arrays.ratio(size - relevant, size)))
 
 
+declare(
+    Metric(
+        name="t",
+        title="T",
+        description="Relevant passages found, less the share of others, traded off by α; needs no total.",
+        range=(-1, float("inf")),
+        direction="higher",
+        unit="passages",
+        needs="how many of the k are relevant",
+        source=f"{SOURCE}, eq. 3",
+        levels=("step",),
+        function=t,
+    )
+)
+
+
 def t_u(n_p: ArrayLike, k: ArrayLike, alpha: float = 0.5) -> Value:
     """(1 − α) relevant ones less α times the number of others (eq. 4)."""
     relevant, size = _selection(n_p, k)
     weight = arrays.parameter("alpha", alpha, 0, 1)
     value = (1 - weight) * relevant - weight * (size - relevant)
     return arrays.plain(np.where(size > 0, value, np.nan))
+
+
+declare(
+    Metric(
+        name="t_u",
+        title="T, unnormalised",
+        description="Relevant passages found, less the number of others, traded off by α.",
+        range=(float("-inf"), float("inf")),
+        direction="higher",
+        unit="passages",
+        needs="how many of the k are relevant",
+        source=f"{SOURCE}, eq. 4",
+        function=t_u,
+    )
+)
 
 
 def f(n_p: ArrayLike, k: ArrayLike, total: ArrayLike, alpha: float = 0.5) -> Value:
@@ -49,6 +80,21 @@ def f(n_p: ArrayLike, k: ArrayLike, total: ArrayLike, alpha: float = 0.5) -> Val
     return _f(relevant, size, np.where(known > 0, known, np.nan), alpha)
 
 
+declare(
+    Metric(
+        name="f",
+        title="F",
+        description="The weighted harmonic mean of precision and recall.",
+        range=(0, 1),
+        direction="higher",
+        unit="share",
+        needs="how many of the k are relevant, how many are in the whole base",
+        source=f"{SOURCE}, eq. 2",
+        function=f,
+    )
+)
+
+
 def f_e(n_p: ArrayLike, k: ArrayLike, n_p_2k: ArrayLike, alpha: float = 0.5) -> Value:
     """F with the relevant ones of the top 2K for all relevant ones; 0 where even these hold none."""
     relevant, size = _selection(n_p, k)
@@ -56,6 +102,21 @@ def f_e(n_p: ArrayLike, k: ArrayLike, n_p_2k: ArrayLike, alpha: float = 0.5) -> 
     if np.any(known > 2 * size):
         raise InvalidInput("n_p_2k", n_p_2k, f"at most 2k = {2 * size}")
     return _f(relevant, size, known, alpha)
+
+
+declare(
+    Metric(
+        name="f_e",
+        title="F, estimated",
+        description="F with the relevant ones of the top 2k standing in for all relevant ones.",
+        range=(0, 1),
+        direction="higher",
+        unit="share",
+        needs="how many of the k and of the 2k are relevant",
+        source=SOURCE,
+        function=f_e,
+    )
+)
 
 
 def best_alpha(measure: Callable[[float], ArrayLike], outcomes: ArrayLike) -> BestAlpha:
@@ -85,7 +146,7 @@ def _selection(n_p: ArrayLike, k: ArrayLike) -> tuple[Floats, Floats]:
     size = arrays.read("k", k, low=0, axes=0)
     arrays.fit(n_p=relevant.shape, k=size.shape)
     if np.any(relevant > size):
-        raise InvalidInput("n_p", n_p, f"at most k = {k}")
+        raise InvalidInput("n_p", n_p, f"at most k = {size}")
     return relevant, size
 
 

@@ -1,0 +1,183 @@
+"""Does a metric predict answers? Correlations with outcomes, and whether two of them differ.
+
+SciPy does the statistics (extra `analysis`); it is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ragguard.errors import InvalidInput, MissingDependency
+from ragguard.metrics import arrays
+from ragguard.metrics.arrays import Floats, Integers
+
+Kind = Literal["spearman", "kendall_b", "kendall_c", "pearson"]
+KINDS = ("spearman", "kendall_b", "kendall_c", "pearson")
+
+
+class Correlation(NamedTuple):
+    """How a metric goes with an outcome.
+
+    Of groups it is the mean of their correlations, with the 95 % interval of a bootstrap over groups; without
+    groups there is no interval (nan). `skipped` counts the pairs left out for a nan, or groups in which
+    one side does not vary.
+    """
+
+    value: float
+    p: float
+    low: float
+    high: float
+    counted: int
+    skipped: int
+
+
+class Difference(NamedTuple):
+    """By how much the first of two is higher, with the 95 % interval and p of a paired bootstrap."""
+
+    value: float
+    p: float
+    low: float
+    high: float
+    counted: int
+    skipped: int
+
+
+def correlate(
+    metric: ArrayLike,
+    outcome: ArrayLike,
+    kind: Kind = "spearman",
+    groups: ArrayLike | None = None,
+    draws: int = 2000,
+    seed: int = 0,
+) -> Correlation:
+    """The correlation of a metric with an outcome; with groups, the mean of the correlations within each.
+
+    Pairs with a nan are left out and counted; a side that does not vary has no correlation (nan).
+    """
+    arrays.choice("kind", kind, KINDS)
+    xs, ys = _with_nan("metric", metric), _with_nan("outcome", outcome)
+    arrays.same(metric=xs, outcome=ys)
+    known = ~(np.isnan(xs) | np.isnan(ys))
+    if groups is None:
+        value, p = _correlation(xs[known], ys[known], kind)
+        return Correlation(value, p, math.nan, math.nan, int(known.sum()), int((~known).sum()))
+    members = _members(groups, xs)
+    each = np.array([_correlation(xs[rows][known[rows]], ys[rows][known[rows]], kind)[0] for rows in members])
+    return Correlation(*_over_groups(each, draws, seed))
+
+
+def paired_bootstrap(
+    a: ArrayLike,
+    b: ArrayLike,
+    groups: ArrayLike | None = None,
+    outcome: ArrayLike | None = None,
+    kind: Kind = "spearman",
+    draws: int = 2000,
+    seed: int = 0,
+) -> Difference:
+    """How much higher a is than b, resampling what both share.
+
+    Without `outcome`: the difference of two runs' means, over entries or over the means of groups. With it: the
+    difference of two metrics' correlations with the outcome, the mean over groups if there are any.
+    """
+    arrays.choice("kind", kind, KINDS)
+    first, second = _with_nan("a", a), _with_nan("b", b)
+    arrays.same(a=first, b=second)
+    known = ~(np.isnan(first) | np.isnan(second))
+    if outcome is None:
+        gap = np.where(known, first - second, np.nan)
+        if groups is not None:
+            gap = np.array([arrays.aggregate(gap[rows]).mean for rows in _members(groups, first)])
+        return Difference(*_over_groups(gap, draws, seed))
+    target = _with_nan("outcome", outcome)
+    arrays.same(a=first, outcome=target)
+    known &= ~np.isnan(target)
+
+    def gap_of(rows: Integers) -> float:
+        there = rows[known[rows]]
+        one, other = (_correlation(side[there], target[there], kind)[0] for side in (first, second))
+        return one - other
+
+    if groups is not None:
+        return Difference(
+            *_over_groups(np.array([gap_of(rows) for rows in _members(groups, first)]), draws, seed)
+        )
+    entries = np.flatnonzero(known)
+    value = gap_of(entries)
+    drawn = np.array([gap_of(entries[rows]) for rows in _draws(len(entries), draws, seed)])
+    return Difference(value, *_interval(drawn), len(entries), int((~known).sum()))
+
+
+def _with_nan(argument: str, values: ArrayLike) -> Floats:
+    """A list in which nan stands for what is undefined."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(argument, values, "a list of numbers") from error
+    if array.ndim != 1:
+        raise InvalidInput(f"{argument}.shape", array.shape, "one list")
+    missing = np.isnan(array)
+    read = arrays.read(argument, np.where(missing, 0.0, array))
+    return np.where(missing, np.nan, read)
+
+
+def _members(groups: ArrayLike, values: Floats) -> list[Integers]:
+    """The entries of each group."""
+    labels = np.asarray(groups)
+    if labels.shape != values.shape:
+        raise InvalidInput("groups.shape", labels.shape, f"{values.shape}, one group an entry")
+    _, index = np.unique(labels, return_inverse=True)
+    order = np.argsort(index, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(index[order])) + 1) if len(order) else []
+
+
+def _correlation(xs: Floats, ys: Floats, kind: Kind) -> tuple[float, float]:
+    """The coefficient and its p; nan where there is nothing to go together."""
+    if len(xs) < 2 or np.ptp(xs) == 0 or np.ptp(ys) == 0:
+        return math.nan, math.nan
+    stats = _scipy_stats()
+    found = {
+        "spearman": lambda: stats.spearmanr(xs, ys),
+        "pearson": lambda: stats.pearsonr(xs, ys),
+        "kendall_b": lambda: stats.kendalltau(xs, ys, variant="b"),
+        "kendall_c": lambda: stats.kendalltau(xs, ys, variant="c"),
+    }[kind]()
+    return float(found.statistic), float(found.pvalue)
+
+
+def _scipy_stats() -> Any:
+    try:
+        return import_module("scipy.stats")
+    except ImportError as error:
+        raise MissingDependency("scipy", "correlating metrics with outcomes", "analysis") from error
+
+
+def _over_groups(each: Floats, draws: int, seed: int) -> tuple[float, float, float, float, int, int]:
+    """The mean of what the groups have, its p and interval, and how many groups had nothing."""
+    there = each[~np.isnan(each)]
+    if not there.size:
+        return math.nan, math.nan, math.nan, math.nan, 0, each.size
+    drawn = np.array([there[rows].mean() for rows in _draws(there.size, draws, seed)])
+    return float(there.mean()), *_interval(drawn), there.size, each.size - there.size
+
+
+def _draws(n: int, draws: int, seed: int) -> Iterator[Integers]:
+    random = np.random.default_rng(seed)
+    return (random.integers(n, size=n) for _ in range(arrays.count("draws", draws, 2)))
+
+
+def _interval(drawn: Floats) -> tuple[float, float, float]:
+    """The two-sided p that the true value is 0, and the middle 95 % of the draws."""
+    drawn = drawn[~np.isnan(drawn)]
+    if not drawn.size:
+        return math.nan, math.nan, math.nan
+    # One more on either side: as many draws as there are cannot show a p of 0.
+    side = min(np.count_nonzero(drawn <= 0), np.count_nonzero(drawn >= 0)) + 1
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return min(1.0, 2 * side / (drawn.size + 1)), float(low), float(high)
