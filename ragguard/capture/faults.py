@@ -7,7 +7,7 @@ import logging
 import threading
 from asyncio import CancelledError
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, TypeVar
 
 log = logging.getLogger("ragguard.capture")
 
@@ -38,31 +38,24 @@ class Faults:
         )  # fmt: skip
 
 
-class HasFaults(Protocol):
-    """Something whose methods may be guarded."""
-
-    @property
-    def faults(self) -> Faults: ...
-
-
-S = TypeVar("S", bound=HasFaults)
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def never_raises(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R | None]:
-    """Makes a method give None where it would raise.
+def never_raises(method: Callable[P, R]) -> Callable[P, R | None]:
+    """Makes a method give None where it would raise; what it belongs to has `faults`.
 
     CancelledError too: hosts let that one pass from a handler, and nothing here awaits, so it can
     only come from a fault. KeyboardInterrupt and SystemExit are the host's and go on.
     """
 
     @functools.wraps(method)
-    def guarded(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R | None:
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R | None:
         try:
-            return method(self, *args, **kwargs)
+            return method(*args, **kwargs)
         except (Exception, CancelledError) as error:  # noqa: BLE001 - whatever it is, the host must not see it
-            self.faults.note(method.__qualname__, error)
+            faults: Faults = args[0].faults  # type: ignore[attr-defined]
+            faults.note(method.__qualname__, error)
             return None
 
     return guarded

@@ -1,0 +1,59 @@
+"""Global attachment: every LangChain call of the process is captured, without patching anything.
+
+LangChain asks a registered variable for a handler whenever it sets up a call's callbacks. There
+is no way to take the variable back, so it is registered once and answers with None when nothing
+is attached.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, cast
+
+from langchain_core.tracers.context import register_configure_hook
+
+from ragguard.capture.events import Splitter
+from ragguard_langchain.callback import RagGuardCallback
+
+if TYPE_CHECKING:
+    from ragguard import RagGuard
+
+
+class _Attachment:
+    """What LangChain takes for a context variable: it is only ever asked for its value."""
+
+    def __init__(self) -> None:
+        self.handler: RagGuardCallback | None = None
+        self.registered = False
+        self.lock = threading.Lock()
+
+    def get(self) -> RagGuardCallback | None:
+        """The handler of every call, in every thread and task."""
+        return self.handler
+
+
+_attachment = _Attachment()
+
+
+def instrument(rg: RagGuard, *, tools: Mapping[str, Splitter] | None = None) -> None:
+    """Captures every LangChain and LangGraph call of this process that retrieves, from now on.
+
+    Calling it again changes what is attached: one RagGuard at a time. Calls that retrieve
+    nothing are not recorded, unless their metadata names references, a name or an id for the run.
+    """
+    handler = RagGuardCallback(rg, tools=tools, every_run=False)
+    with _attachment.lock:
+        _attachment.handler = handler
+        if not _attachment.registered:
+            register_configure_hook(
+                cast("ContextVar[RagGuardCallback | None]", _attachment), inheritable=True
+            )
+            _attachment.registered = True
+
+
+def uninstrument() -> None:
+    """Stops capturing calls that begin from now on; those under way are captured to their end."""
+    with _attachment.lock:
+        _attachment.handler = None

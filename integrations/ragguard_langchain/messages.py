@@ -1,0 +1,191 @@
+"""What LangChain's inputs and outputs mean: the question, the answer, the documents, a tool's query.
+
+Pipelines pass messages, dictionaries, tuples, states and plain texts about; each function here
+takes whatever came and gives the least surprising reading of it, or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from ragguard.capture.snapshot import metadata_of, passage_of, score_of, text_of
+from ragguard.records import Passage
+
+_QUESTIONS = ("question", "query", "input", "user_input", "prompt", "text")
+_ANSWERS = ("answer", "output", "result", "response", "text", "generation", "content")
+_HUMAN = ("human", "user")
+_MODEL = ("ai", "assistant", "AIMessageChunk")
+
+
+class Answer(NamedTuple):
+    """What a pipeline answered: its text, or what it was where it was no text."""
+
+    text: str | None = None
+    kind: str = ""
+    calls_tools: bool = False
+    """True when the last word is a request for tools: the agent was stopped before it was done."""
+
+
+def question_of(inputs: object) -> str:
+    """The question in a pipeline's input: the last human message, or the field that holds it."""
+    if isinstance(inputs, str):
+        return inputs
+    if isinstance(inputs, BaseMessage):
+        return text_of(inputs.content)[0]
+    if isinstance(inputs, Mapping):
+        if messages := inputs.get("messages"):
+            return _last_human(messages)
+        for key in _QUESTIONS:
+            if key in inputs:
+                return question_of(inputs[key])
+        texts = [value for value in inputs.values() if isinstance(value, str)]
+        return texts[0] if len(texts) == 1 else ""
+    if isinstance(inputs, Sequence) and not isinstance(inputs, bytes):
+        return _last_human(inputs)
+    for name in ("messages", *_QUESTIONS):  # a state that is a dataclass or a model
+        value = getattr(inputs, name, None)
+        if value and not callable(value):
+            return _last_human(value) if name == "messages" else question_of(value)
+    return ""
+
+
+def answer_of(outputs: object) -> Answer:
+    """The answer in a pipeline's output: the last message of the model after the last human one, or the field."""
+    if isinstance(outputs, str):
+        return Answer(outputs or None)
+    if isinstance(outputs, BaseMessage):
+        return _answer(outputs)
+    if isinstance(outputs, Mapping):
+        if messages := outputs.get("messages"):
+            return _last_answer(messages)
+        for key in _ANSWERS:
+            if key in outputs:
+                return answer_of(outputs[key])
+        texts = [value for value in outputs.values() if isinstance(value, str)]
+        return Answer(texts[0] or None) if len(texts) == 1 else Answer()
+    if isinstance(outputs, (list, tuple)):
+        return _last_answer(outputs)
+    for name in ("messages", *_ANSWERS):
+        value = getattr(outputs, name, None)
+        if value and not callable(value):
+            return _last_answer(value) if name == "messages" else answer_of(value)
+    return Answer(None, "" if outputs is None else type(outputs).__name__)
+
+
+def snapshot(documents: object) -> list[Passage]:
+    """A retriever's documents as passages, at once and without changing them."""
+    if type(documents) is not list:
+        documents = list(_as_sequence(documents))
+    passages = []
+    for document in documents:
+        if type(document) is Document and type(document.page_content) is str:
+            metadata = metadata_of(document.metadata)
+            id = document.id
+            passages.append(Passage(document.page_content, id or "", score_of(None, metadata), metadata))
+        else:
+            passages.append(passage_of(document))
+    return passages
+
+
+def documents_of(output: object) -> list[Any] | None:
+    """The documents that a tool gave beside its text, or instead of one; None when there are none."""
+    message = _tool_message(output)
+    found = getattr(message, "artifact", None) if message is not None else output
+    if isinstance(found, Document):
+        return [found]
+    if isinstance(found, (list, tuple)) and found and all(isinstance(one, Document) for one in found):
+        return list(found)
+    return None
+
+
+def tool_text(output: object) -> tuple[str, bool]:
+    """The text that a tool gave, and whether it is the text of an error."""
+    message = _tool_message(output)
+    if message is not None:
+        return text_of(message.content)[0], message.status == "error"
+    return text_of(output)[0] or ("" if output is None else str(output)), False
+
+
+def tool_query(inputs: object, text: str) -> str:
+    """What a tool was asked, as the agent wrote it."""
+    if isinstance(inputs, Mapping):
+        for key in _QUESTIONS:
+            if isinstance(inputs.get(key), str):
+                return str(inputs[key])
+        texts = [value for value in inputs.values() if isinstance(value, str)]
+        if len(texts) == 1:
+            return texts[0]
+    return text if isinstance(text, str) else ""
+
+
+def _as_sequence(documents: object) -> Sequence[object]:
+    if documents is None:
+        return ()
+    if isinstance(documents, (list, tuple)):
+        return documents
+    return (documents,)
+
+
+def _last_human(messages: object) -> str:
+    if isinstance(messages, (str, BaseMessage)):
+        return question_of(messages)
+    if isinstance(messages, Sequence):
+        for message in reversed(messages):
+            role, content = _role_and_content(message)
+            if role in _HUMAN:
+                return text_of(content)[0]
+    return ""
+
+
+def _last_answer(messages: object) -> Answer:
+    if isinstance(messages, (str, BaseMessage)):
+        return answer_of(messages)
+    if not isinstance(messages, Sequence):
+        return Answer()
+    for message in reversed(messages):
+        role, content = _role_and_content(message)
+        if role in _MODEL:
+            return _answer(message) if isinstance(message, BaseMessage) else Answer(*_text_and_kind(content))
+        if role in _HUMAN:
+            break
+    return Answer()
+
+
+def _answer(message: BaseMessage) -> Answer:
+    text, kind = _text_and_kind(message.content)
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    if calls and not text:
+        kind = "tool_call: " + ", ".join(str(call.get("name")) for call in calls)
+    return Answer(text, kind, bool(calls))
+
+
+def _text_and_kind(content: object) -> tuple[str | None, str]:
+    text, kind = text_of(content)
+    return text or None, kind
+
+
+def _role_and_content(message: object) -> tuple[str, object]:
+    if isinstance(message, BaseMessage):
+        return message.type, message.content
+    if isinstance(message, str):
+        return "human", message
+    if isinstance(message, Mapping):
+        return str(message.get("role", message.get("type", ""))), message.get("content")
+    if isinstance(message, (tuple, list)) and len(message) == 2:
+        return str(message[0]), message[1]
+    return "", None
+
+
+def _tool_message(output: object) -> ToolMessage | None:
+    """The message in a tool's output; a tool that gives a graph command has it in the command's update."""
+    if isinstance(output, ToolMessage):
+        return output
+    update = getattr(output, "update", None)
+    messages = update.get("messages") if isinstance(update, Mapping) else None
+    if isinstance(messages, Sequence):
+        return next((one for one in reversed(messages) if isinstance(one, ToolMessage)), None)
+    return None
