@@ -74,7 +74,10 @@ class DistractorGuard:
         """What to give the model instead of `passages`. Never raises for what an engine or a passage does."""
         started, clock = time.time_ns(), time.perf_counter()
         given = [passage if isinstance(passage, Passage) else Passage(passage) for passage in passages]
-        decision = await self._decide(query, given, clock)
+        try:
+            decision = await self._decide(query, given, clock)
+        except Exception as error:  # noqa: BLE001 - whatever a policy or a template does, the passages get through
+            decision = Decision(given, status="error", reason=f"{type(error).__name__}: {error}")
         decision.started_ns, decision.elapsed_ms = started, (time.perf_counter() - clock) * 1e3
         return decision
 

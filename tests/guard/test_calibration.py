@@ -1,0 +1,130 @@
+"""Calibration: the promise holds on data it has not seen, and is refused where it cannot."""
+
+import math
+
+import numpy as np
+import pytest
+
+from ragguard.errors import CalibrationError, InvalidInput
+from ragguard.guard.calibration import (
+    Calibration,
+    Example,
+    choose_threshold,
+    examples_of,
+    gold_of,
+    least_examples,
+)
+from ragguard.records import Passage, RetrievalStep
+
+
+def draw(rng, n):
+    """Examples in which gold is mostly, not always, more useful than the rest."""
+    utilities, gold = [], []
+    for _ in range(n):
+        flags = np.zeros(int(rng.integers(2, 9)), dtype=bool)
+        flags[: int(rng.integers(1, 3))] = True
+        values = np.where(flags, rng.normal(0.4, 0.4, len(flags)), rng.normal(-0.3, 0.4, len(flags)))
+        utilities.append(np.clip(values, -1, 1).tolist())
+        gold.append(flags.tolist())
+    return utilities, gold
+
+
+def loss_at(threshold, utilities, gold, min_keep):
+    losses = []
+    for values, flags in zip(utilities, gold, strict=True):
+        kept = {index for index, value in enumerate(values) if value >= threshold}
+        for index in sorted(range(len(values)), key=lambda i: -values[i]):
+            if len(kept) < min_keep:
+                kept.add(index)
+        mine = [index for index, flag in enumerate(flags) if flag]
+        losses.append(sum(index not in kept for index in mine) / len(mine))
+    return float(np.mean(losses))
+
+
+@pytest.mark.parametrize("min_keep", [0, 1, 3])
+def test_the_expected_loss_stays_under_the_limit(min_keep):
+    rng = np.random.default_rng(min_keep)
+    losses = []
+    for _ in range(60):
+        threshold, _, _ = choose_threshold(*draw(rng, 60), 0.1, None, min_keep)
+        losses.append(loss_at(threshold, *draw(rng, 200), min_keep))
+    error = np.std(losses) / math.sqrt(len(losses))
+    assert np.mean(losses) <= 0.1 + 2 * error
+    assert np.mean(losses) >= 0.03, "a promise kept by dropping nothing is no help"
+
+
+def test_with_a_confidence_the_bound_holds_nearly_always():
+    rng = np.random.default_rng(7)
+    broken = 0
+    for _ in range(60):
+        threshold, _, _ = choose_threshold(*draw(rng, 150), 0.1, 0.9, 1)
+        broken += loss_at(threshold, *draw(rng, 500), 1) > 0.11
+    assert broken / 60 <= 0.1 + 2 * math.sqrt(0.1 * 0.9 / 60)
+
+
+def test_the_reported_loss_is_the_loss():
+    utilities, gold = draw(np.random.default_rng(1), 80)
+    threshold, loss, dropped = choose_threshold(utilities, gold, 0.1, None, 1)
+    assert loss == pytest.approx(loss_at(threshold, utilities, gold, 1))
+    assert 0 < dropped <= 1
+
+
+def test_a_larger_loss_allows_a_higher_threshold():
+    data = draw(np.random.default_rng(2), 100)
+    thresholds = [choose_threshold(*data, limit, None, 1)[0] for limit in (0.02, 0.05, 0.2, 0.5)]
+    assert thresholds == sorted(thresholds)
+    assert thresholds[0] < thresholds[-1]
+
+
+def test_unjudged_passages_are_never_dropped():
+    threshold, loss, dropped = choose_threshold([[None, -1.0]] * 30, [[True, False]] * 30, 0.05, None, 0)
+    assert (threshold, loss, dropped) == (1.0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("limit", "confidence", "least"), [(0.05, None, 19), (0.1, None, 9), (0.05, 0.95, 59)]
+)
+def test_too_few_examples_are_refused(limit, confidence, least):
+    assert least_examples(limit, confidence) == least
+    enough = draw(np.random.default_rng(3), least)
+    choose_threshold(*enough, limit, confidence, 1)
+    with pytest.raises(CalibrationError, match=f"at least {least}"):
+        choose_threshold(enough[0][1:], enough[1][1:], limit, confidence, 1)
+
+
+@pytest.mark.parametrize(("limit", "confidence"), [(0, None), (1, None), (-0.1, None), (0.1, 0), (0.1, 1)])
+def test_limits_that_cannot_be_right_are_refused(limit, confidence):
+    with pytest.raises(InvalidInput):
+        choose_threshold(*draw(np.random.default_rng(4), 50), limit, confidence, 1)
+
+
+def test_saved_and_loaded(tmp_path):
+    path = tmp_path / "calibration.json"
+    found = Calibration(-0.1, 0.05, None, 100, 3, 0.04, 0.6, 1, "m/first_token", "m/first_token", "default/1")
+    found.save(path)
+    assert Calibration.load(path) == found
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1, "threshold": 0}'])
+def test_a_broken_file_is_one_clear_error(tmp_path, text):
+    path = tmp_path / "broken.json"
+    path.write_text(text)
+    with pytest.raises(CalibrationError, match=r"broken\.json"):
+        Calibration.load(path)
+    with pytest.raises(CalibrationError):
+        Calibration.load(tmp_path / "missing.json")
+
+
+def test_gold_is_known_by_grade_or_metadata():
+    assert [gold_of(Passage("", grade=grade)) for grade in (1, 3, 4, 5)] == [False, False, True, True]
+    assert gold_of(Passage("", metadata={"gold": True})) is True
+    assert gold_of(Passage("", metadata={"kind": "near_miss"})) is False
+    assert gold_of(Passage("")) is None
+    known = RetrievalStep(query="q", passages=[Passage("", grade=5), Passage("", grade=1)])
+    unknown = RetrievalStep(query="q", passages=[Passage("", grade=5), Passage("")])
+    assert [example.gold for example in examples_of([known, unknown, RetrievalStep()])] == [[True, False]]
+
+
+def test_flags_must_match_the_passages():
+    with pytest.raises(InvalidInput, match="gold"):
+        Example("q", [Passage("a")], [True, False])

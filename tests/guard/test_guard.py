@@ -1,0 +1,257 @@
+"""The guard: what it drops, when it keeps everything, and that it is always on time."""
+
+import asyncio
+import math
+import time
+
+import pytest
+from support.scripted_engine import ScriptedEngine
+
+from ragguard.errors import CalibrationError, EngineRejected, InvalidInput
+from ragguard.guard import Deduplicate, DistractorGuard, Example, TopUtility, UtilityThreshold
+from ragguard.records import Passage
+
+HELPS, MISLEADS, IDLE = "Ada Berg founded it in Oslo.", "Carl Dahl founded it in Rome.", "Lemons are yellow."
+
+
+def says(text, label):
+    """A reader and judge that knows three passages by heart."""
+    relevant = HELPS in text
+    if label == "NO-RESPONSE":
+        return 0.95 if IDLE in text else 0.05
+    if label in ("A", "B"):
+        return 0.9 if (label == "A") == relevant else 0.1
+    return None
+
+
+def engine(**settings):
+    return ScriptedEngine(label=says, **settings)
+
+
+def guard(model=None, **settings):
+    return DistractorGuard(model or engine(), **{"budget_ms": 5000, **settings})
+
+
+def texts(decision):
+    return [passage.text for passage in decision.kept]
+
+
+async def test_it_drops_what_misleads_and_keeps_the_order():
+    decision = await guard().aprune("who founded it?", [IDLE, MISLEADS, HELPS])
+    assert texts(decision) == [IDLE, HELPS]
+    assert decision.status == "pruned"
+    (dropped,) = decision.dropped
+    assert (dropped.passage.text, dropped.position) == (MISLEADS, 2)
+    assert dropped.utility == pytest.approx((2 * 0.1 - 1) * 0.95)
+    assert (dropped.p_abstain, dropped.p_relevant) == (pytest.approx(0.05), pytest.approx(0.1))
+    assert "utility" in dropped.reason
+    assert decision.elapsed_ms > 0
+    assert decision.started_ns > 0
+
+
+async def test_nothing_to_drop_is_said():
+    decision = await guard().aprune("who founded it?", [HELPS, IDLE])
+    assert (decision.status, decision.dropped) == ("kept_all", [])
+
+
+async def test_one_batch_judges_everything_ahead_of_the_scorer():
+    model = engine()
+    await guard(model).aprune("q", [HELPS, MISLEADS, IDLE])
+    assert len(model.calls) == 1
+    assert len(model.calls[0].prompts) == 6
+    assert model.calls[0].priority < 0
+
+
+async def test_a_judge_of_its_own_is_asked_at_the_same_time():
+    reader, judge = engine(), engine(model="judge")
+    decision = await guard(reader, judge=judge).aprune("q", [HELPS, MISLEADS])
+    assert texts(decision) == [HELPS]
+    assert [call.labels for call in reader.calls] == [("NO-RESPONSE",)]
+    assert [call.labels for call in judge.calls] == [("A", "B")]
+
+
+async def test_min_keep_keeps_the_least_harmful_in_order():
+    worse = "Carl Dahl founded it in Rome. Surely."
+    model = ScriptedEngine(label=lambda t, x: 0.5 if x == "NO-RESPONSE" and "Surely" not in t else says(t, x))
+    decision = await guard(model, min_keep=1).aprune("q", [worse, MISLEADS])
+    assert texts(decision) == [MISLEADS]
+    decision = await guard(model, min_keep=0).aprune("q", [worse, MISLEADS])
+    assert texts(decision) == []
+
+
+@pytest.mark.parametrize(("passages", "min_keep"), [([], 1), ([MISLEADS], 1), ([MISLEADS] * 3, 9)])
+async def test_where_nothing_can_go_nothing_is_asked(passages, min_keep):
+    model = engine()
+    decision = await guard(model, min_keep=min_keep).aprune("q", passages)
+    assert (decision.status, texts(decision), model.calls) == ("kept_all", passages, [])
+
+
+async def test_policies_apply_in_order():
+    model = engine()
+    policies = (Deduplicate(), UtilityThreshold(-0.2), TopUtility(1))
+    decision = await guard(model, policies=policies).aprune("q", [HELPS, MISLEADS, HELPS, IDLE])
+    assert texts(decision) == [HELPS]
+    assert [drop.reason.split()[0] for drop in decision.dropped] == ["utility", "a", "not"]
+
+
+async def test_without_a_utility_policy_no_model_is_asked():
+    model = engine()
+    decision = await guard(model, policies=[Deduplicate()]).aprune("q", [HELPS, HELPS, IDLE])
+    assert (texts(decision), model.calls) == ([HELPS, IDLE], [])
+
+
+async def test_duplicate_ids_are_told_apart_by_place():
+    passages = [Passage(HELPS, id="7"), Passage(MISLEADS, id="7"), Passage(HELPS, id="7")]
+    decision = await guard().aprune("q", passages)
+    assert decision.kept == [passages[0], passages[2]]
+    assert [drop.position for drop in decision.dropped] == [2]
+
+
+async def test_a_judge_that_chats_costs_no_passage():
+    chatty = ScriptedEngine(label=lambda text, label: 0.05)
+    decision = await guard(chatty).aprune("q", [MISLEADS, IDLE])
+    assert decision.status == "kept_all"
+
+
+async def test_late_means_everything_is_kept_on_time():
+    model = engine(gate=asyncio.Event())
+    clock = time.perf_counter()
+    decision = await guard(model, budget_ms=50).aprune("q", [HELPS, MISLEADS])
+    assert time.perf_counter() - clock < 0.5
+    assert (decision.status, texts(decision)) == ("timeout", [HELPS, MISLEADS])
+    assert "50 ms" in decision.reason
+
+
+async def test_an_engine_that_ignores_cancellation_is_not_waited_for():
+    class Stubborn(ScriptedEngine):
+        async def label_probs(self, *args, **kwargs):
+            for _ in range(20):
+                try:
+                    await asyncio.sleep(0.1)
+                except asyncio.CancelledError:
+                    continue
+            raise EngineRejected("never mind")
+
+    clock = time.perf_counter()
+    decision = await guard(Stubborn(), budget_ms=50).aprune("q", [HELPS, MISLEADS])
+    assert time.perf_counter() - clock < 0.5
+    assert decision.status == "timeout"
+
+
+async def test_no_budget_means_no_question():
+    model = engine()
+    decision = await guard(model, budget_ms=0).aprune("q", [HELPS, MISLEADS])
+    assert (decision.status, len(decision.kept), model.calls) == ("timeout", 2, [])
+
+
+@pytest.mark.parametrize("problem", [EngineRejected("no such model"), RuntimeError("a bug"), OSError("gone")])
+async def test_a_fault_means_everything_is_kept(problem):
+    decision = await guard(engine(fault=lambda call: problem)).aprune("q", [HELPS, MISLEADS])
+    assert (decision.status, len(decision.kept)) == ("error", 2)
+    assert str(problem) in decision.reason
+
+
+async def test_numbers_that_are_none_mean_everything_is_kept():
+    decision = await guard(ScriptedEngine(label=lambda t, x: math.nan)).aprune("q", [HELPS, MISLEADS])
+    assert (decision.status, len(decision.kept)) == ("error", 2)
+
+
+async def test_a_broken_policy_means_everything_is_kept():
+    class Broken:
+        needs_utility = False
+
+        def drop(self, judged):
+            raise ZeroDivisionError("oops")
+
+    decision = await guard(policies=[Broken()]).aprune("q", [HELPS, MISLEADS])
+    assert (decision.status, len(decision.kept)) == ("error", 2)
+    assert "oops" in decision.reason
+
+
+async def test_a_dead_engine_is_not_asked_again_until_a_pause_is_over():
+    faulty = True
+    model = engine(fault=lambda call: EngineRejected("down") if faulty else None)
+    watching = guard(model, pause_after=3, pause_s=0.2)
+    for _ in range(6):
+        assert (await watching.aprune("q", [HELPS, MISLEADS])).status == "error"
+    assert len(model.calls) == 3
+    faulty = False
+    deadline = time.monotonic() + 5
+    while (await watching.aprune("q", [HELPS, MISLEADS])).status != "pruned":
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+    assert len(model.calls) == 4
+
+
+async def test_a_cancelled_caller_stays_cancelled():
+    model = engine(gate=asyncio.Event())
+    task = asyncio.create_task(guard(model).aprune("q", [HELPS, MISLEADS]))
+    while not model.running:
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    deadline = time.monotonic() + 5
+    while model.running:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0)
+
+
+def test_from_synchronous_code():
+    assert texts(guard().prune("q", [MISLEADS, HELPS])) == [HELPS]
+
+
+async def test_on_a_running_loop():
+    assert texts(guard().prune("q", [MISLEADS, HELPS])) == [HELPS]
+
+
+async def test_many_at_once_do_not_mix():
+    watching = guard()
+    mixes = [[HELPS] * (1 + i % 3) + [MISLEADS] * (1 + i % 5) for i in range(50)]
+    decisions = await asyncio.gather(*(watching.aprune(f"q{i}", mix) for i, mix in enumerate(mixes)))
+    assert [len(decision.kept) for decision in decisions] == [1 + i % 3 for i in range(50)]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"threshold": 1.5},
+        {"threshold": math.nan},
+        {"budget_ms": -1},
+        {"budget_ms": math.inf},
+        {"min_keep": -1},
+        {"policies": ["drop them all"]},
+    ],
+)
+def test_settings_that_cannot_be_right_are_refused_at_once(settings):
+    with pytest.raises(InvalidInput, match="allowed"):
+        DistractorGuard(engine(), **settings)
+
+
+def examples(n):
+    return [Example(f"q{i}", [Passage(HELPS), Passage(MISLEADS), Passage(IDLE)], [1, 0, 0]) for i in range(n)]
+
+
+def test_calibration_sets_the_threshold_and_can_be_carried_over(tmp_path):
+    watching = guard(threshold=-1)
+    assert watching.prune("q", [HELPS, MISLEADS]).status == "kept_all"
+    found = watching.calibrate(examples(30), max_gold_loss=0.05)
+    assert (found.examples, found.gold_loss, found.distractors_dropped) == (30, 0.0, 1.0)
+    assert texts(watching.prune("q", [HELPS, MISLEADS])) == [HELPS]
+    found.save(tmp_path / "found.json")
+    other = guard(threshold=-1)
+    other.use(tmp_path / "found.json")
+    assert texts(other.prune("q", [HELPS, MISLEADS])) == [HELPS]
+
+
+def test_a_calibration_of_another_engine_is_refused():
+    found = guard().calibrate(examples(30))
+    with pytest.raises(CalibrationError, match="other-model"):
+        guard(engine(model="other-model")).use(found)
+    with pytest.raises(CalibrationError, match="min_keep"):
+        guard(min_keep=2).use(found)
+
+
+def test_too_few_examples_are_refused():
+    with pytest.raises(CalibrationError, match="at least 19"):
+        guard().calibrate(examples(18))

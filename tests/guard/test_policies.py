@@ -1,0 +1,84 @@
+"""Policies: what goes and why, alone and one after the other."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragguard.errors import InvalidInput
+from ragguard.guard.policies import Deduplicate, Judged, Policy, TokenBudget, TopUtility, UtilityThreshold
+from ragguard.records import Passage
+
+
+def judged(*utilities, texts=None):
+    texts = texts or [f"passage number {position}" for position in range(1, len(utilities) + 1)]
+    return [
+        Judged(Passage(text), position, utility)
+        for position, (utility, text) in enumerate(zip(utilities, texts, strict=True), 1)
+    ]
+
+
+def test_a_threshold_drops_strictly_under_it():
+    assert set(UtilityThreshold(-0.2).drop(judged(0.5, -0.2, -0.21, -1.0))) == {3, 4}
+    assert UtilityThreshold(-1).drop(judged(-1.0, 0.0)) == {}
+    assert set(UtilityThreshold(1).drop(judged(1.0, 0.999))) == {2}
+
+
+def test_reasons_carry_the_numbers():
+    assert UtilityThreshold(0.1).drop(judged(-0.25)) == {1: "utility -0.25 < 0.10"}
+
+
+def test_what_was_not_judged_is_not_dropped_for_its_utility():
+    items = judged(None, -0.9, 0.9)
+    assert set(UtilityThreshold(0).drop(items)) == {2}
+    assert 1 not in TopUtility(1).drop(items)
+    assert 1 not in TokenBudget(1).drop(items)
+
+
+def test_the_most_useful_stay_and_ties_keep_the_order():
+    assert set(TopUtility(2).drop(judged(0.1, 0.9, 0.1, 0.9))) == {1, 3}
+    assert set(TopUtility(1).drop(judged(0.5, 0.5))) == {2}
+    assert TopUtility(9).drop(judged(0.5, 0.5)) == {}
+
+
+def test_a_token_budget_prefers_utility_per_token():
+    long, short = "word " * 100, "word"
+    items = judged(0.9, 0.5, 0.4, texts=[long, short, short + " two"])
+    assert set(TokenBudget(10).drop(items)) == {1}
+    assert TokenBudget(10_000).drop(items) == {}
+
+
+def test_near_copies_go_whatever_their_utility():
+    text = "Ada Berg was born in Tarnwick in the year 1902 and moved to Oslo later"
+    items = judged(0.1, 0.9, 0.5, texts=[text, text.upper() + "!", "Something else entirely, about a firm"])
+    assert Deduplicate(0.9).drop(items) == {2: "a near-copy of passage 1"}
+    assert Deduplicate().needs_utility is False
+    assert set(Deduplicate().drop(judged(0.0, 0.0, texts=["", ""]))) == {2}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: UtilityThreshold(1.01),
+        lambda: UtilityThreshold(float("nan")),
+        lambda: TopUtility(0),
+        lambda: TokenBudget(0),
+        lambda: Deduplicate(0),
+        lambda: Deduplicate(1.1),
+    ],
+)
+def test_settings_that_cannot_be_right_are_refused(make):
+    with pytest.raises(InvalidInput, match="allowed"):
+        make()
+
+
+def test_all_are_policies_and_values():
+    for policy in (UtilityThreshold(), TopUtility(1), TokenBudget(1), Deduplicate()):
+        assert isinstance(policy, Policy)
+        hash(policy)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=12), st.floats(-1, 1), st.floats(-1, 1))
+def test_a_higher_threshold_drops_no_less(utilities, a, b):
+    low, high = sorted((a, b))
+    items = judged(*utilities)
+    assert set(UtilityThreshold(low).drop(items)) <= set(UtilityThreshold(high).drop(items))
