@@ -15,8 +15,13 @@ from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.entailment import Entailer
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import InvalidInput, RagguardError, UnknownName
+from ragguard.metrics.answers import ENGLISH, Language
 from ragguard.records import Failure, Result, Run, Score
+from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import Asker, Respondent
+from ragguard.scorers.belief import Belief
+from ragguard.scorers.coverage import Coverage
+from ragguard.scorers.grades import Grades
 from ragguard.scorers.plan import Plan, PriceList, merge
 from ragguard.scorers.respondents import Engines
 from ragguard.scorers.scorer import Scorer, full_version
@@ -27,6 +32,7 @@ from ragguard.scorers.view import Caps, Setting, View, view_run
 _log = logging.getLogger(__name__)
 
 FAMILIES = ("belief", "utility", "coverage", "grades")
+"""What `scorers=` knows by name; "coverage" brings the answer's own scores along."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,14 @@ class Identity:
     scorers: tuple[ScorerIdentity, ...]
 
 
+def _family(name: str, soft: bool) -> tuple[Scorer, ...]:
+    if name == "belief":
+        return (Belief(),)
+    if name == "utility":
+        return (Utility(soft=soft),)
+    return (Grades(),) if name == "grades" else (Coverage(), Answers())
+
+
 def _scorers(given: Sequence[str | Scorer], soft: bool) -> tuple[Scorer, ...]:
     found: list[Scorer] = []
     for item in given:
@@ -55,8 +69,8 @@ def _scorers(given: Sequence[str | Scorer], soft: bool) -> tuple[Scorer, ...]:
                 raise InvalidInput("scorers", item, f"one of {', '.join(FAMILIES)}, or an object with "
                                    "`name`, `version` and `async def score(view, ask)`")  # fmt: skip
             found.append(item)
-        elif item == "utility":
-            found.append(Utility(soft=soft))
+        elif item in FAMILIES:
+            found += _family(item, soft)
         else:
             raise UnknownName("scorers", item, ", ".join(FAMILIES))
     names = [scorer.name for scorer in found]
@@ -78,7 +92,7 @@ class ScoringPipeline:
         prompts: str | Path | PromptSet | None = None,
         caps: Caps | None = None,
         soft: bool = False,
-        language: str = "en",
+        language: Language = ENGLISH,
     ) -> None:
         self._engine, self._judge, self._entailer = engine, judge or engine, entailer
         self._scorers = _scorers(scorers, soft)

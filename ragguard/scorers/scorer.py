@@ -42,7 +42,7 @@ def full_version(scorer: Scorer, setting: Setting) -> str:
     """The scorer's version with a digest of all that its numbers depend on, beside engine and prompts."""
     settings: dict[str, Any] = {
         "caps": dataclasses.asdict(setting.caps),
-        "language": setting.language,
+        "language": dataclasses.asdict(setting.language),
         "prompts": [setting.prompts.identity, setting.judge_prompts.identity],
     }
     fields = getattr(scorer, "__dataclass_fields__", {})

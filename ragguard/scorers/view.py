@@ -14,6 +14,7 @@ from functools import cached_property
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
+from ragguard.metrics.answers import ENGLISH, Language
 from ragguard.probes.tokens import count_tokens
 from ragguard.records import Passage, RetrievalStep, Run
 
@@ -100,7 +101,7 @@ class Setting:
     prompts: PromptSet
     judge_prompts: PromptSet
     caps: Caps = Caps()
-    language: str = "en"
+    language: Language = ENGLISH
 
 
 @dataclass(frozen=True)

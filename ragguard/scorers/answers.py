@@ -1,0 +1,109 @@
+"""Answers: was the run's answer right, and how good is it beside the ideal one?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ragguard.errors import RagguardError
+from ragguard.metrics.answers import exact_match, is_abstention
+from ragguard.probes.question import Ask, LabelQuestion, answered
+from ragguard.probes.rating import read_rating
+from ragguard.probes.relevance import read_relevance, relevance
+from ragguard.probes.response_grade import response_grade
+from ragguard.records import Result, Usage
+from ragguard.scorers.meanings import Meanings
+from ragguard.scorers.sheet import Sheet
+from ragguard.scorers.view import View
+
+VALUES = {"correct": 1.0, "correct, unsupported": 0.5, "abstained": 0.0, "wrong": 0.0}
+"""What each verdict is worth: a right answer that no passage supports is right by half."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """`answer_correct` and `response_grade`, where references are given."""
+
+    name: ClassVar[str] = "answers"
+    version: ClassVar[str] = "1"
+
+    tau: float = 0.5
+    """How probable it must be that a reference follows from the answer."""
+
+    async def score(self, view: View, ask: Ask) -> Sequence[Result]:
+        sheet = Sheet(view, self)
+        if view.run.answer is None or not view.references or not view.run.question.strip():
+            return sheet.results()
+        meanings = Meanings(view.run.question, ask, view.setting.language, tau=self.tau)
+        graded = [
+            response_grade(view.setting.judge_prompts, view.run.question, view.run.answer, view.references)
+        ]
+        answer = (await ask(graded))[0]
+        try:
+            rating = read_rating(graded[0], answered(answer))
+            sheet.add(
+                "response_grade", rating.value, who="judge", stderr=rating.stderr,
+                expectation=rating.expectation, usage=rating.usage,
+                reference_source="gold", references=view.references,
+            )  # fmt: skip
+        except RagguardError as error:
+            sheet.fail(error, "response_grade")
+        if view.short_references:
+            try:
+                await self._correct(sheet, view, meanings, ask)
+            except RagguardError as error:
+                sheet.fail(error, "answer_correct")
+        return sheet.results()
+
+    async def _correct(self, sheet: Sheet, view: View, meanings: Meanings, ask: Ask) -> None:
+        """`answer_correct`; long references cannot be met by a short answer and say nothing here."""
+        answer, language = view.run.answer or "", view.setting.language
+        verdict, usage, how = "wrong", Usage(), ""
+        if is_abstention(answer, language):
+            verdict = "abstained"
+        elif exact_match(answer, view.short_references, language):
+            verdict, how = "correct", "the same words as a reference"
+        else:
+            words = meanings.words(answer)
+            targets = [meanings.words(reference) for reference in view.short_references]
+            await meanings.learn((words, target) for target in targets)
+            usage = meanings.cost([words])
+            if max(meanings.entailment(words, target)[0] for target in targets) >= self.tau:
+                verdict, how = "correct", "a reference follows from it"
+        if verdict == "correct":
+            supported, cost = await self._supported(view, ask)
+            usage += cost
+            if not supported:
+                verdict = "correct, unsupported"
+        sheet.add(
+            "answer_correct", VALUES[verdict], who="judge", stderr=0.0, label=verdict, explanation=how,
+            usage=usage, reference_source="gold", references=view.short_references,
+        )  # fmt: skip
+
+    async def _supported(self, view: View, ask: Ask) -> tuple[bool, Usage]:
+        """Whether the model got a passage that is relevant to the query which brought it."""
+        questions: list[LabelQuestion] = [
+            relevance(
+                view.setting.judge_prompts, step.step.query or view.run.question, step.all[at].text,
+                question=view.run.question, references=view.references,
+            )
+            for step in view.steps
+            for at in step.got
+            if at in step.judged
+        ]  # fmt: skip
+        if not questions:
+            return False, Usage()
+        usage, fault = Usage(), None
+        supported = False
+        for question, answer in zip(questions, await ask(questions), strict=True):
+            try:
+                judged = read_relevance(question, answered(answer))
+            except RagguardError as error:
+                fault = error
+                continue
+            usage += judged.usage
+            supported = supported or judged.p >= 0.5
+        if fault is not None and not supported:
+            raise fault
+        return supported, usage

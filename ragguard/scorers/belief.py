@@ -1,0 +1,250 @@
+"""Belief: how sure the reader is of the right answer after each step (SePer), and how sure at all (entropy).
+
+Answers are drawn without retrieval, after each step, and for each step alone. References are gold, else
+the run's own answer, which then measures support for what was said and not truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from ragguard.errors import RagguardError, ScoringError
+from ragguard.metrics.answers import is_abstention
+from ragguard.probes.belief import belief
+from ragguard.probes.condensation import condensation, read_condensation
+from ragguard.probes.question import Ask, SampleAnswer, answered
+from ragguard.probes.tokens import count_tokens
+from ragguard.records import ReferenceSource, Result, Usage
+from ragguard.scorers.contexts import CLOSED_BOOK, Change, Key, Layout, StepContexts, lay_out, window
+from ragguard.scorers.estimates import (
+    BeliefIn,
+    Estimate,
+    Estimator,
+    Kernel,
+    OverReferences,
+    Weights,
+    combine,
+)
+from ragguard.scorers.meanings import Equivalence, Match, Meanings
+from ragguard.scorers.sheet import Sheet
+from ragguard.scorers.view import LONG_FORM_TOKENS, StepView, View
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What beliefs are measured against."""
+
+    references: tuple[str, ...] = ()
+    source: ReferenceSource = "none"
+    given: tuple[str, ...] = ()
+    """As the run has it: the answer before it was shortened."""
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What a reader of the score should know."""
+        return {"condensed": self.references[0]} if self.references != self.given else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """`seper`, `seper_hard`, `delta_seper`, `delta_seper_alone`, `semantic_entropy` and what is read off them."""
+
+    name: ClassVar[str] = "belief"
+    version: ClassVar[str] = "1"
+
+    samples: int = 10
+    equivalence: Equivalence = "threshold"
+    """When two answers mean the same: entailment both ways of at least `tau`, or most probable both ways ("strict")."""
+    match: Match = "loose"
+    """When a meaning is the reference's: no contradiction and not both neutral, or as equivalence ("bi")."""
+    tau: float = 0.5
+    weights: Weights = "mean"
+    kernel: Kernel = "max"
+    over_references: OverReferences = "best"
+
+    async def score(self, view: View, ask: Ask) -> Sequence[Result]:
+        sheet = Sheet(view, self)
+        sheet.over_caps(passages=False)
+        turns = [(turn, step) for turn, step in view.turns if step.got]
+        if not turns:
+            return sheet.results()
+        if not view.run.question.strip():
+            sheet.fail(ScoringError("beliefs are about the run's question, and this run has none"), "beliefs")
+            return sheet.results()
+        setting = view.setting
+        layout = lay_out(turns, window(setting.prompts, view.run.question, setting.engine.context))
+        drawn, target = await self._draw(sheet, layout, ask)
+        meanings = Meanings(view.run.question, ask, setting.language, self.equivalence, self.match, self.tau)
+        estimator = Estimator(self.weights, self.kernel, self.over_references)
+        _Report(sheet, layout, target, await estimator.beliefs(drawn, target.references, meanings)).write()
+        return sheet.results()
+
+    async def _draw(
+        self, sheet: Sheet, layout: Layout, ask: Ask
+    ) -> tuple[dict[Key, SampleAnswer | RagguardError], Target]:
+        """Answers in every context, and what to compare them with, in one wave."""
+        view = sheet.view
+        questions = [
+            belief(
+                view.setting.prompts, view.run.question, context.passages,
+                cut_order=context.cut_order, n=self.samples, seed=view.seed,
+            )
+            for context in layout.contexts.values()
+        ]  # fmt: skip
+        target = _target(sheet)
+        long = target.source == "answer" and count_tokens(target.references[0]) > LONG_FORM_TOKENS
+        if long:
+            questions.append(
+                condensation(view.setting.judge_prompts, view.run.question, target.references[0], view.seed)
+            )
+        answers = await ask(questions)
+        if long:
+            target = _condensed(sheet, target, answers.pop())
+        return dict(zip(layout.contexts, answers, strict=True)), target
+
+
+def _target(sheet: Sheet) -> Target:
+    """Gold, else the run's own answer, else nothing."""
+    view = sheet.view
+    if view.short_references:
+        return Target(view.short_references, "gold", view.short_references)
+    if view.references:
+        tokens = min(map(count_tokens, view.references))
+        sheet.fail(
+            ScoringError(
+                f"the references are long texts (about {tokens} tokens or more; belief is about answers of at most "
+                f"{LONG_FORM_TOKENS}): see `answer_coverage` and `coverage`, or give short references"
+            ),
+            "belief in the references",
+        )
+        return Target()
+    answer = (view.run.answer or "").strip()
+    if is_abstention(answer, view.setting.language):
+        return Target()
+    return Target((answer,), "answer", (answer,))
+
+
+def _condensed(sheet: Sheet, target: Target, answer: SampleAnswer | RagguardError) -> Target:
+    try:
+        short = read_condensation(answered(answer))
+        if count_tokens(short) > LONG_FORM_TOKENS:
+            raise ScoringError(
+                f"the run's answer is long and was not made shorter than {count_tokens(short)} tokens by the judge"
+            )
+    except RagguardError as error:
+        sheet.fail(error, "support for the run's answer")
+        return Target()
+    if is_abstention(short, sheet.view.setting.language):
+        return Target()
+    return Target((short,), "answer", target.given)
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """Writes down what the beliefs say."""
+
+    sheet: Sheet
+    layout: Layout
+    target: Target
+    beliefs: Mapping[Key, BeliefIn | RagguardError]
+    told: set[Key] = field(default_factory=set)
+    """Contexts whose cost a score has already."""
+
+    def write(self) -> None:
+        if self.target.references:
+            self._seper("seper_closed_book", {CLOSED_BOOK: 1.0}, None)
+        for contexts in self.layout.steps:
+            if self.target.references:
+                self._seper("seper", {contexts.upto: 1.0}, contexts)
+                self._seper("seper_hard", {contexts.upto: 1.0}, contexts, kind="hard")
+                self._seper("delta_seper", contexts.change, contexts)
+                self._seper("delta_seper_alone", _change(contexts.alone), contexts)
+            self._entropy("semantic_entropy", {contexts.upto: 1.0}, contexts)
+            # Less entropy is a gain: before minus after.
+            gain = {key: -coefficient for key, coefficient in contexts.change.items()}
+            self._entropy("delta_semantic_entropy", gain, contexts)
+        if self.target.references:
+            self._seper("delta_seper_total", self.layout.total, None)
+
+    def _seper(self, name: str, change: Change, contexts: StepContexts | None, kind: str = "soft") -> None:
+        target = self.target
+        self._add(
+            name, change, contexts, kind,
+            label="support" if target.source == "answer" else "",
+            reference_source=target.source, references=target.given, more=target.metadata,
+        )  # fmt: skip
+
+    def _entropy(self, name: str, change: Change, contexts: StepContexts) -> None:
+        self._add(name, change, contexts, "entropy")
+
+    def _add(
+        self,
+        name: str,
+        change: Change,
+        contexts: StepContexts | None,
+        kind: str,
+        *,
+        label: str = "",
+        reference_source: ReferenceSource = "none",
+        references: Sequence[str] = (),
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
+        step: StepView | None = contexts.step if contexts else None
+        estimates: dict[Key, Estimate] = {}
+        for key in change:
+            found = self.beliefs[key]
+            if isinstance(found, RagguardError):
+                self.sheet.fail(found, name, step)
+                return
+            estimate: Estimate | None = getattr(found, kind)
+            if estimate is None:
+                return
+            estimates[key] = estimate
+        value, stderr = combine(change, estimates)
+        explanation = _explained(change, estimates, falls=kind == "entropy")
+        self.sheet.add(
+            name, value, step=step, stderr=stderr, label=label, explanation=explanation,
+            reference_source=reference_source, references=references, usage=self._usage(change),
+            metadata={**self._metadata(change, contexts), **(more or {})},
+        )  # fmt: skip
+
+    def _usage(self, change: Change) -> Usage:
+        total = Usage()
+        for key in change:
+            found = self.beliefs[key]
+            if key not in self.told and not isinstance(found, RagguardError):
+                self.told.add(key)
+                total += found.usage
+        return total
+
+    def _metadata(self, change: Change, contexts: StepContexts | None) -> dict[str, Any]:
+        facts: dict[str, Any] = {}
+        for key in change:
+            found = self.beliefs[key]
+            if not isinstance(found, RagguardError):
+                facts |= found.metadata
+        dropped = max((self.layout.contexts[key].dropped for key in change), default=0)
+        if dropped:
+            facts["dropped_passages"] = dropped
+        if contexts and contexts.parallel > 1:
+            facts["parallel"] = contexts.parallel
+            facts["order"] = "tool calls" if contexts.in_call_order else "mean over all"
+        if contexts is None and self.sheet.view.steps_over_cap:
+            facts["steps_not_scored"] = len(self.sheet.view.steps_over_cap)
+        return facts
+
+
+def _change(after: Key) -> Change:
+    return {after: 1.0, CLOSED_BOOK: -1.0} if after != CLOSED_BOOK else {}
+
+
+def _explained(change: Change, estimates: Mapping[Key, Estimate], *, falls: bool) -> str:
+    """For a change between two contexts, both ends; `falls`: where less is a gain."""
+    if not change:
+        return "no passage that was not there before"
+    if len(change) != 2:
+        return ""
+    before, after = sorted(change, key=lambda key: change[key], reverse=falls)
+    return f"{estimates[before].value:.2f} → {estimates[after].value:.2f}"

@@ -1,0 +1,149 @@
+"""Which contexts a run's beliefs are over, and how what each step changed is read off them.
+
+Pure data: a change is a sum of beliefs with coefficients, so that it and its error are one formula
+for steps in a row and for parallel ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, permutations
+from typing import TypeAlias
+
+from ragguard.engines.prompts import PromptSet
+from ragguard.probes.tokens import count_tokens, prompt_tokens
+from ragguard.scorers.view import StepView
+
+ALL_ORDERS = 3
+"""Up to so many parallel steps, a step's change is the mean over all orders."""
+
+Key: TypeAlias = tuple[str, ...]
+"""A context is known by its texts: equal ones are one."""
+Change: TypeAlias = Mapping[Key, float]
+"""Coefficients of the beliefs that make up a change."""
+
+CLOSED_BOOK: Key = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the model is given to read."""
+
+    passages: Key
+    cut_order: tuple[int, ...] = ()
+    """Which passage is shortened first, should the prompt not fit after all."""
+    dropped: int = 0
+    """How many passages had to go, as the window is too small."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepContexts:
+    """The contexts of one step."""
+
+    step: StepView
+    upto: Key
+    alone: Key
+    change: Change
+    parallel: int
+    """How many steps its turn had."""
+
+    @property
+    def in_call_order(self) -> bool:
+        """Whether its turn had too many steps for all orders."""
+        return self.parallel > ALL_ORDERS
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All contexts of a run, each once, no retrieval first."""
+
+    contexts: Mapping[Key, Context]
+    steps: tuple[StepContexts, ...]
+
+    @property
+    def total(self) -> Change:
+        """From no retrieval to all of it."""
+        return _merged([(self.steps[-1].upto, 1.0), (CLOSED_BOOK, -1.0)])
+
+
+def lay_out(turns: Sequence[tuple[int, StepView]], fit: Callable[[Sequence[StepView]], Context]) -> Layout:
+    """The contexts of steps that gave the model something. `fit` makes one context from steps."""
+    contexts: dict[Key, Context] = {CLOSED_BOOK: Context(CLOSED_BOOK)}
+
+    def key(steps: Sequence[StepView]) -> Key:
+        if not steps:
+            return CLOSED_BOOK
+        context = fit(steps)
+        return contexts.setdefault(context.passages, context).passages
+
+    found: list[StepContexts] = []
+    before: list[StepView] = []
+    for _, group in groupby(turns, key=lambda entry: entry[0]):
+        together = [step for _, step in group]
+        orders = (
+            list(permutations(range(len(together))))
+            if len(together) <= ALL_ORDERS
+            else [range(len(together))]
+        )
+        changes: list[list[tuple[Key, float]]] = [[] for _ in together]
+        for order in orders:
+            for place, index in enumerate(order):
+                # Steps of a turn stand in call order whatever the order they count in: equal sets, equal contexts.
+                earlier = [together[i] for i in sorted(order[:place])]
+                with_it = [together[i] for i in sorted(order[: place + 1])]
+                changes[index] += [
+                    (key([*before, *with_it]), 1 / len(orders)),
+                    (key([*before, *earlier]), -1 / len(orders)),
+                ]
+        for place, step in enumerate(together):
+            upto = key([*before, *together[: place + 1]])
+            found.append(StepContexts(step, upto, key([step]), _merged(changes[place]), len(together)))
+        before += together
+    return Layout(contexts, tuple(found))
+
+
+def _merged(terms: Sequence[tuple[Key, float]]) -> Change:
+    merged: dict[Key, float] = {}
+    for key, coefficient in terms:
+        merged[key] = merged.get(key, 0.0) + coefficient
+    return {key: coefficient for key, coefficient in merged.items() if abs(coefficient) > 1e-9}
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Makes contexts that fit: the earliest steps' lowest-ranked passages go first, the last step's last."""
+
+    room: float
+    """Tokens for passages."""
+    frame: int
+    """Tokens around each."""
+
+    def __call__(self, steps: Sequence[StepView]) -> Context:
+        # A passage that came again belongs to the latest step that brought it.
+        owner: dict[str, tuple[int, int]] = {}
+        for number, step in enumerate(steps):
+            for rank, at in enumerate(step.got):
+                owner.setdefault(step.all[at].text, (number, -rank))
+                owner[step.all[at].text] = max(owner[step.all[at].text], (number, -rank))
+        texts = list(owner)
+        leaving = sorted(texts, key=owner.__getitem__)
+        sizes = {text: count_tokens(text) + self.frame for text in texts}
+        total, dropped = sum(sizes.values()), 0
+        while total > self.room and len(leaving) > 1:
+            total -= sizes[leaving.pop(0)]
+            dropped += 1
+        kept = set(leaving)
+        texts = [text for text in texts if text in kept]
+        place = {text: index for index, text in enumerate(texts)}
+        return Context(tuple(texts), tuple(place[text] for text in leaving), dropped)
+
+
+def window(prompts: PromptSet, question: str, context: int | None) -> Window:
+    """The window that a model's context length leaves for the passages of an answer prompt."""
+    empty = prompt_tokens(prompts.render("answer", [], question=question))
+    frame = prompt_tokens(prompts.render("answer", [""], question=question)) - empty
+    if context is None:
+        return Window(math.inf, frame)
+    return Window(context - empty - prompts.template("answer").max_tokens, frame)

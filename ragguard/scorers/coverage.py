@@ -1,0 +1,265 @@
+"""Coverage: which sub-questions do the passages answer, what does each step add, and what does the answer keep?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragguard.errors import CapExceeded, RagguardError, ScoringError
+from ragguard.metrics import subquestions as measures
+from ragguard.metrics.answers import is_abstention
+from ragguard.probes.question import Ask, answered
+from ragguard.probes.rating import Rating
+from ragguard.probes.sub_questions import read_sub_questions, sub_questions
+from ragguard.probes.tokens import count_tokens
+from ragguard.records import Passage, Result, Stage, Usage
+from ragguard.scorers.ratings import Ratings
+from ragguard.scorers.sheet import Sheet
+from ragguard.scorers.view import View
+
+ORACLE_GRADE = 3
+"""Passages of a given pool from this grade on, or without one, make up the oracle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """`answerability`, `redundancy`, `coverage`, `delta_coverage`, `alpha_ndcg`, `density` and the answer's own."""
+
+    name: ClassVar[str] = "coverage"
+    version: ClassVar[str] = "1"
+    models: ClassVar[tuple[str, ...]] = ("judge",)
+
+    eta: float = 3
+    alpha: float = 0.5
+    w: float = 0.5
+
+    async def score(self, view: View, ask: Ask) -> Sequence[Result]:
+        sheet = Sheet(view, self)
+        sheet.over_caps()
+        answer = (view.run.answer or "").strip()
+        if not view.steps and not answer:
+            return sheet.results()
+        try:
+            asked, usage = await self._sub_questions(sheet, ask)
+        except RagguardError as error:
+            sheet.fail(error, "coverage")
+            return sheet.results()
+        oracle = oracle_passages(view)
+        says_nothing = is_abstention(answer, view.setting.language)
+        texts = [step.all[at].text for step in view.steps for at in sorted(step.judged)]
+        texts += [passage.text for passage in oracle]
+        ratings = Ratings(asked)
+        await ratings.learn(texts if says_nothing else [*texts, answer], view.setting.judge_prompts, ask)
+        report = _Report(self, sheet, ratings, [passage.text for passage in oracle], usage)
+        report.passages()
+        report.steps("passages")
+        report.steps("candidates")
+        report.run()
+        if view.run.answer is not None:
+            report.answer("" if says_nothing else answer)
+        return sheet.results()
+
+    async def _sub_questions(self, sheet: Sheet, ask: Ask) -> tuple[tuple[str, ...], Usage]:
+        """Given with the run, or made from its question."""
+        view = sheet.view
+        usage = Usage()
+        asked = given_sub_questions(view)
+        if not asked:
+            if not view.run.question.strip():
+                raise ScoringError("sub-questions are made from the run's question, and this run has none")
+            made = answered(
+                (await ask([sub_questions(view.setting.judge_prompts, view.run.question, view.seed)]))[0]
+            )
+            asked, usage = tuple(read_sub_questions(made)), made.usage
+        most = view.setting.caps.sub_questions
+        if len(asked) > most:
+            message = f"at most {most} sub-questions of a run are rated; raise Caps(sub_questions=...)"
+            sheet.fail(CapExceeded(message), f"{len(asked) - most} of {len(asked)} sub-questions")
+        return asked[:most], usage
+
+
+def given_sub_questions(view: View) -> tuple[str, ...]:
+    """The run's own, without blanks and repetitions."""
+    given = (text.strip() for text in view.run.sub_questions or ())
+    return tuple(dict.fromkeys(text for text in given if text))
+
+
+def oracle_passages(view: View) -> list[Passage]:
+    """What is known to help: the good part of a pool given with the run, within the cap."""
+    good = [p for p in view.run.pool or () if p.grade is None or p.grade >= ORACLE_GRADE]
+    return good[: view.setting.caps.passages]
+
+
+@dataclass(slots=True)
+class _Report:
+    """Writes down what the ratings say."""
+
+    settings: Coverage
+    sheet: Sheet
+    ratings: Ratings
+    oracle: list[str]
+    usage: Usage
+    """What no passage's score has told yet."""
+    answerable: NDArray[np.bool_] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        # Only an oracle may take sub-questions out: by the run's own passages, coverage would be 1 by construction.
+        if not self.oracle:
+            return
+        try:
+            self.answerable = measures.answerable_questions(
+                self.ratings.table(self.oracle), self.settings.eta
+            )
+        except RagguardError as error:
+            self.sheet.fail(error, "which sub-questions the pool answers")
+        else:
+            if not self.answerable.any():
+                self.sheet.fail(
+                    ScoringError("no passage of the run's pool answers any of its sub-questions"), "coverage"
+                )
+
+    def add(self, name: str, value: float, texts: Iterable[str], **more: Any) -> None:
+        """One score that follows from the ratings of `texts`."""
+        self.sheet.add(
+            name, value, who="judge", stderr=self.ratings.stderr(texts),
+            references=given_sub_questions(self.sheet.view), **more,
+        )  # fmt: skip
+
+    def passages(self) -> None:
+        """`answerability` of every passage, and `redundancy` of those that the model got."""
+        told: set[str] = set()
+        for step in self.sheet.view.steps:
+            for at in sorted(step.judged):
+                text = step.all[at].text
+                for number, cell in enumerate(self.ratings.rows[text]):
+                    sub = self.ratings.sub_questions[number]
+                    if isinstance(cell, Rating):
+                        self.sheet.add(
+                            "answerability", cell.value, step=step, at=at, who="judge", stderr=cell.stderr,
+                            expectation=cell.expectation, sub_question=number, explanation=sub,
+                            references=given_sub_questions(self.sheet.view),
+                            usage=Usage() if text in told else cell.usage,
+                        )  # fmt: skip
+                    else:
+                        self.sheet.fail(cell, f"answerability of passage {at + 1} ({sub})", step)
+                told.add(text)
+        for text in dict.fromkeys(self.oracle):
+            if text not in told:
+                self.usage += sum(
+                    (c.usage for c in self.ratings.rows[text] if isinstance(c, Rating)), Usage()
+                )
+        self._redundancy()
+
+    def _redundancy(self) -> None:
+        places = [(step, at) for step in self.sheet.view.steps for at in step.got if at in step.judged]
+        texts = [step.all[at].text for step, at in places]
+        try:
+            table = self.ratings.table(texts)
+        except RagguardError:
+            return
+        if not texts:
+            return
+        subset = measures.required_subset(table, self.settings.eta)
+        required = set(subset.required.tolist())
+        for index, value in enumerate(measures.redundancy(table, self.settings.eta).tolist()):
+            step, at = places[index]
+            label = "required" if index in required else "repeats"
+            self.add("redundancy", value, texts[: index + 1], step=step, at=at, label=label)
+
+    def steps(self, stage: Stage) -> None:
+        """`coverage` so far, `delta_coverage` and `alpha_ndcg`; of candidates where a step's were changed."""
+        view = self.sheet.view
+        everything = list(dict.fromkeys(s.all[at].text for s in view.steps for at in sorted(s.judged)))
+        so_far: list[str] = []
+        before = 0.0
+        for step in view.steps:
+            listed = step.got if stage == "passages" else range(step.candidates)
+            texts = [step.all[at].text for at in listed if at in step.judged]
+            so_far += texts
+            shown = bool(texts) if stage == "passages" else step.changed
+            more: dict[str, Any] = {
+                "step": step,
+                "stage": stage,
+                "metadata": {"k": len(texts), "not_judged": len(listed) - len(texts)},
+            }
+            if stage == "candidates" or step.changed:
+                more["label"] = "before" if stage == "candidates" else "after"
+            try:
+                covered = self._coverage(so_far) if so_far else 0.0
+                if shown:
+                    self.add("coverage", covered, so_far, **more)
+                    self.add("delta_coverage", covered - before, so_far, **more)
+                    self.add("alpha_ndcg", self._alpha_ndcg(texts, everything), everything, **more)
+                before = covered
+            except RagguardError as error:
+                if shown:
+                    self.sheet.fail(error, f"coverage ({stage})", step)
+
+    def run(self) -> None:
+        """`coverage_total` and `density` of all that the model got."""
+        texts = self._context()
+        if not texts:
+            return
+        subs = {"sub_questions": list(self.ratings.sub_questions)}
+        try:
+            covered = self._coverage(texts)
+            best, shortest = self._oracle()
+        except RagguardError as error:
+            self.sheet.fail(error, "coverage_total")
+            return
+        self.add("coverage_total", covered, texts, usage=self.usage, metadata=subs)
+        length = sum(map(count_tokens, texts))
+        value = float(measures.density(covered, length, best, shortest, self.settings.w))
+        self.add("density", value, texts, metadata={"tokens": length, "oracle": self._oracle_name()})
+
+    def answer(self, answer: str) -> None:
+        """`answer_coverage` and `answer_density`: the same of the answer, empty for an abstention."""
+        usage = Usage()
+        covered = 0.0
+        try:
+            if answer:
+                usage = sum((c.usage for c in self.ratings.rows[answer] if isinstance(c, Rating)), Usage())
+                covered = self._coverage([answer])
+            best, shortest = self._oracle()
+        except RagguardError as error:
+            self.sheet.fail(error, "answer_coverage")
+            return
+        rated = [answer] if answer else []
+        self.add("answer_coverage", covered, rated, usage=usage, label="" if answer else "abstained")
+        if answer:
+            value = float(measures.density(covered, count_tokens(answer), best, shortest, self.settings.w))
+            self.add("answer_density", value, rated, metadata={"oracle": self._oracle_name()})
+
+    def _context(self) -> list[str]:
+        view = self.sheet.view
+        return list(dict.fromkeys(s.all[at].text for s in view.steps for at in s.got if at in s.judged))
+
+    def _coverage(self, texts: Sequence[str]) -> float:
+        return float(measures.coverage(self.ratings.table(texts), self.settings.eta, self.answerable))
+
+    def _alpha_ndcg(self, texts: Sequence[str], everything: Sequence[str]) -> float:
+        if not texts:
+            return float("nan")
+        table, ideal = self.ratings.table(texts), self.ratings.table(everything)
+        return float(
+            measures.alpha_ndcg(table, self.settings.eta, self.settings.alpha, ideal=ideal, k=len(texts))
+        )
+
+    def _oracle(self) -> tuple[float, float]:
+        """Coverage and tokens of the shortest way to say it: of the pool's good passages, else of all retrieved."""
+        view = self.sheet.view
+        texts = self.oracle or [s.all[at].text for s in view.steps for at in sorted(s.judged)]
+        texts = list(dict.fromkeys(texts))
+        if not texts:
+            return float("nan"), float("nan")
+        needed = measures.required_subset(self.ratings.table(texts), self.settings.eta).required.tolist()
+        if not needed:
+            return 0.0, 0.0
+        return self._coverage([texts[i] for i in needed]), sum(count_tokens(texts[i]) for i in needed)
+
+    def _oracle_name(self) -> str:
+        return "pool" if self.oracle else "retrieved"

@@ -1,0 +1,163 @@
+"""Grades: how good is a step's selection beside the best there was (RA-nWG, PROC), and how much of it is junk?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from ragguard.errors import RagguardError
+from ragguard.metrics import rarity
+from ragguard.metrics.answers import normalise
+from ragguard.metrics.topk import t
+from ragguard.probes.grade import grade
+from ragguard.probes.question import Ask, LabelQuestion, answered
+from ragguard.probes.rating import read_rating
+from ragguard.records import Passage, Result, Stage
+from ragguard.scorers.sheet import Sheet
+from ragguard.scorers.view import StepView, View
+
+RELEVANT = 4
+"""Grades from here on count as relevant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grades:
+    """`grade`, `ra_nwg`, `proc`, `pct_proc`, `selection_efficiency`, `n_recall`, `precision_at_grade`, `harm`, `t`."""
+
+    name: ClassVar[str] = "grades"
+    version: ClassVar[str] = "1"
+    models: ClassVar[tuple[str, ...]] = ("judge",)
+
+    alpha: float = 1.0
+    """How much rarity weighs in RA-nWG."""
+    t_alpha: float = 0.5
+    """What an irrelevant passage costs in T."""
+
+    async def score(self, view: View, ask: Ask) -> Sequence[Result]:
+        sheet = Sheet(view, self)
+        sheet.over_caps()
+        report = _Report(self, sheet, _known(view))
+        await report.judge(ask)
+        for step in view.steps:
+            report.step(step, "passages", step.got)
+            if step.changed:
+                report.step(step, "candidates", range(step.candidates))
+        return sheet.results()
+
+
+def _known(view: View) -> dict[str, int]:
+    """Grades that came with the run's pool, by text."""
+    return {passage.text: passage.grade for passage in view.run.pool or () if passage.grade is not None}
+
+
+def _pool_mark(view: View) -> tuple[str, ...]:
+    """What the given pool says, for a score's identity."""
+    return tuple(f"{passage.grade} {passage.text}" for passage in view.run.pool or ())
+
+
+@dataclass(slots=True)
+class _Report:
+    settings: Grades
+    sheet: Sheet
+    known: dict[str, int]
+    found: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(normalised query, text) → grade."""
+    estimated: bool = False
+    """Whether some grade was estimated by sampling, so that what follows from grades has an unknown error."""
+
+    async def judge(self, ask: Ask) -> None:
+        """Grades every passage of the run and of its pool; given grades stand."""
+        view = self.sheet.view
+        places: list[tuple[StepView | None, int, Passage, str]] = [
+            (step, at, step.all[at], step.step.query or view.run.question)
+            for step in view.steps
+            for at in sorted(step.judged)
+        ]
+        places += [(None, -1, passage, view.run.question) for passage in view.run.pool or ()]
+        questions: dict[int, LabelQuestion] = {}
+        for index, (_, _, passage, query) in enumerate(places):
+            if passage.grade is None and passage.text not in self.known:
+                questions[index] = grade(view.setting.judge_prompts, query, passage.text)
+        answers = dict(zip(questions, await ask(list(questions.values())), strict=True))
+        for index, (step, at, passage, query) in enumerate(places):
+            key = (normalise(query), passage.text)
+            what = f"grade of passage {at + 1}" if step else "grade of a passage of the pool"
+            given = self.known.get(passage.text) if passage.grade is None else passage.grade
+            if given is not None:
+                self.found[key] = given
+                if step:
+                    self.sheet.add("grade", given, step=step, at=at, who="judge", stderr=0.0, label="given",
+                                   expectation=given, references=_pool_mark(view))  # fmt: skip
+                continue
+            try:
+                rating = read_rating(questions[index], answered(answers[index]))
+            except RagguardError as error:
+                self.sheet.fail(error, what, step)
+                continue
+            self.found[key] = rating.value
+            self.estimated = self.estimated or rating.stderr != 0.0
+            if step:
+                self.sheet.add("grade", rating.value, step=step, at=at, who="judge", stderr=rating.stderr,
+                               expectation=rating.expectation, usage=rating.usage,
+                               references=_pool_mark(view))  # fmt: skip
+
+    def step(self, step: StepView, stage: Stage, listed: Iterable[int]) -> None:
+        """The measures of one list of a step."""
+        wanted = [at for at in listed if at in step.judged]
+        texts = [step.all[at].text for at in wanted]
+        query = step.step.query or self.sheet.view.run.question
+        candidates = [step.all[at].text for at in range(len(step.all)) if at in step.judged]
+        # A repeated passage fills a place and adds nothing.
+        chosen = self._grades(query, texts)
+        reachable = self._grades(query, candidates)
+        pool, origin = self._pool(query, candidates)
+        if not texts or chosen is None or reachable is None or pool is None:
+            return
+        k = len(texts)
+        relevant = sum(1 for value in chosen if value >= RELEVANT)
+        measures = {
+            "precision_at_grade": rarity.precision_at_grade(chosen, k, RELEVANT),
+            "harm": rarity.harm(chosen, k),
+            "t": t(relevant, k, self.settings.t_alpha),
+        }
+        real = len(pool) > len(reachable)
+        if len(pool) > len(chosen):
+            measures["ra_nwg"] = rarity.ra_nwg(pool, chosen, k, self.settings.alpha)
+            measures["n_recall"] = rarity.n_recall(pool, chosen, k, RELEVANT)
+        if real and stage == "passages":
+            measures["proc"] = rarity.proc(pool, reachable, k, self.settings.alpha)
+            measures["pct_proc"] = rarity.pct_proc(pool, reachable, chosen, k, self.settings.alpha)
+        elif stage == "passages" and len(reachable) > len(chosen):
+            # Beside its own candidates alone, PROC would be 1 by construction.
+            measures["selection_efficiency"] = rarity.ra_nwg(reachable, chosen, k, self.settings.alpha)
+        changed = "before" if stage == "candidates" else "after" if step.changed else ""
+        for name, value in measures.items():
+            self.sheet.add(
+                name, float(value), step=step, who="judge", stage=stage, label=changed,
+                stderr=None if self.estimated else 0.0,
+                references=_pool_mark(self.sheet.view),
+                reference_source="gold" if origin == "given" else "none",
+                metadata={"k": k, "pool": origin, "pool_size": len(pool), "not_judged": step.over_cap},
+            )  # fmt: skip
+
+    def _grades(self, query: str, texts: Iterable[str]) -> list[int] | None:
+        """The grades of different texts; None where one is missing."""
+        found = [self.found.get((normalise(query), text)) for text in dict.fromkeys(texts)]
+        return None if None in found else [value for value in found if value is not None]
+
+    def _pool(self, query: str, candidates: Sequence[str]) -> tuple[list[int] | None, str]:
+        """The graded pool given with the run, else all candidates of all steps with the same query."""
+        view = self.sheet.view
+        grades = dict.fromkeys(candidates, normalise(query))
+        if view.run.pool:
+            for passage in view.run.pool:
+                grades.setdefault(passage.text, normalise(view.run.question))
+        else:
+            for other in view.steps:
+                asked = other.step.query or view.run.question
+                if normalise(asked) == normalise(query):
+                    grades |= {other.all[at].text: normalise(asked) for at in sorted(other.judged)}
+        found = [self.found.get((asked, text)) for text, asked in grades.items()]
+        origin = "given" if view.run.pool else "steps"
+        return (None if None in found else [value for value in found if value is not None]), origin

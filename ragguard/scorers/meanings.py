@@ -1,0 +1,140 @@
+"""Which sampled answers mean the same, and which mean a reference, from as few comparisons as that takes.
+
+Answers that are the same words are never compared, each pair is compared once in a run, and within a
+context only with the first answer of each meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ragguard.engines.entailment import Pair, same
+from ragguard.errors import LowLabelMass, RagguardError
+from ragguard.metrics.answers import ENGLISH, Language, is_abstention, normalise
+from ragguard.probes.question import Ask, EntailAnswer, EntailQuestion
+from ragguard.probes.rating import LEAST_MASS
+from ragguard.records import Usage
+
+Equivalence = Literal["threshold", "strict"]
+Match = Literal["loose", "bi"]
+_ENTAILS, _NEUTRAL, _CONTRADICTS = range(3)
+_NOTHING = ""
+
+
+@dataclass(slots=True)
+class Meanings:
+    """What is known so far about the answers to one question."""
+
+    question: str
+    ask: Ask
+    language: Language = ENGLISH
+    equivalence: Equivalence = "threshold"
+    match: Match = "loose"
+    tau: float = 0.5
+    _known: dict[Pair, EntailAnswer | RagguardError] = field(default_factory=dict)
+    _words: dict[str, str] = field(default_factory=dict)
+    _paid: set[Pair] = field(default_factory=set)
+
+    def words(self, answer: str) -> str:
+        """The answer as it is compared: the first one seen of the same words; empty for no answer at all."""
+        if not answer.strip() or is_abstention(answer, self.language):
+            return _NOTHING
+        return self._words.setdefault(normalise(answer, self.language) or answer.strip(), answer.strip())
+
+    async def learn(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Finds out, both ways, about pairs of `words` not known yet."""
+        wanted: dict[Pair, None] = {}
+        for one, other in pairs:
+            if one != other and _NOTHING not in (one, other):
+                pair = Pair(self.question, one, other)
+                if pair not in self._known and not same(pair):
+                    wanted |= {pair: None, pair.turned: None}
+        answers = await self.ask([EntailQuestion(pair) for pair in wanted])
+        self._known.update(zip(wanted, answers, strict=True))
+
+    def entailment(self, premise: str, hypothesis: str) -> tuple[float, float, float]:
+        """(entailment, neutral, contradiction) of two `words`."""
+        if premise == hypothesis:
+            return 1.0, 0.0, 0.0
+        if _NOTHING in (premise, hypothesis):
+            return 0.0, 1.0, 0.0
+        pair = Pair(self.question, premise, hypothesis)
+        if same(pair):
+            return 1.0, 0.0, 0.0
+        answer = self._known[pair]
+        if isinstance(answer, RagguardError):
+            raise answer
+        if answer.mass < LEAST_MASS:
+            raise LowLabelMass(
+                f"the model that compares answers puts only {answer.mass:.2f} on its labels (at least "
+                f"{LEAST_MASS} is needed); switch its thinking off, or give RagGuard an `entailer`"
+            )
+        return answer.p
+
+    def equivalent(self, one: str, other: str) -> bool:
+        """Whether two `words` mean the same."""
+        there, back = self.entailment(one, other), self.entailment(other, one)
+        if self.equivalence == "strict":
+            return _verdict(there) == _verdict(back) == _ENTAILS
+        return min(there[_ENTAILS], back[_ENTAILS]) >= self.tau
+
+    def matches(self, words: str, reference: str) -> bool:
+        """Whether a meaning, given by its first answer, is the reference's."""
+        if self.match == "bi":
+            return self.equivalent(words, reference)
+        verdicts = _verdict(self.entailment(words, reference)), _verdict(self.entailment(reference, words))
+        return _CONTRADICTS not in verdicts and verdicts != (_NEUTRAL, _NEUTRAL)
+
+    async def cluster(
+        self, contexts: Sequence[Sequence[str]], also: Iterable[tuple[str, str]] = ()
+    ) -> list[list[int] | RagguardError]:
+        """Greedy first match within each context: the number of its meaning for each answer (`words`).
+
+        All contexts go forward together, one comparison with one more first answer at a time; `also` are
+        pairs that are wanted anyway.
+        """
+        open_: list[list[str]] = [list(dict.fromkeys(answers)) for answers in contexts]
+        meaning: list[dict[str, int]] = [{} for _ in contexts]
+        failed: dict[int, RagguardError] = {}
+        count = [0] * len(contexts)
+        await self.learn([*also, *_with_first(open_)])
+        while any(open_):
+            for index, waiting in enumerate(open_):
+                if not waiting:
+                    continue
+                first = waiting[0]
+                try:
+                    joined = [words for words in waiting if self.equivalent(first, words)]
+                except RagguardError as error:
+                    failed[index] = error
+                    joined = list(waiting)
+                meaning[index].update(dict.fromkeys(joined, count[index]))
+                count[index] += 1
+                open_[index] = [words for words in waiting if words not in meaning[index]]
+            await self.learn(_with_first(open_))
+        return [
+            failed.get(index) or [meaning[index][words] for words in answers]
+            for index, answers in enumerate(contexts)
+        ]
+
+    def cost(self, words: Iterable[str]) -> Usage:
+        """What comparing these `words` took, told once."""
+        wanted = set(words)
+        total = Usage()
+        for pair, answer in self._known.items():
+            if pair in self._paid or not wanted & {pair.premise, pair.hypothesis}:
+                continue
+            self._paid.add(pair)
+            if not isinstance(answer, RagguardError):
+                total += answer.usage
+        return total
+
+
+def _with_first(waiting: Iterable[Sequence[str]]) -> list[tuple[str, str]]:
+    return [(answers[0], other) for answers in waiting if answers for other in answers[1:]]
+
+
+def _verdict(p: tuple[float, float, float]) -> int:
+    return max(range(3), key=p.__getitem__)

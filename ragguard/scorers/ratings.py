@@ -1,0 +1,53 @@
+"""How well texts answer sub-questions: one table for a run, each text rated once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragguard.engines.prompts import PromptSet
+from ragguard.errors import RagguardError
+from ragguard.probes.answerability import answerability
+from ragguard.probes.question import Ask, answered
+from ragguard.probes.rating import Rating, read_rating
+
+
+@dataclass(slots=True)
+class Ratings:
+    """Text → one rating, or the error in its place, for each sub-question."""
+
+    sub_questions: tuple[str, ...]
+    rows: dict[str, list[Rating | RagguardError]] = field(default_factory=dict)
+
+    async def learn(self, texts: Iterable[str], prompts: PromptSet, ask: Ask) -> None:
+        """Has the texts rated, all at once."""
+        wanted = list(dict.fromkeys(texts))
+        questions = [answerability(prompts, sub, text) for text in wanted for sub in self.sub_questions]
+        answers = await ask(questions)
+        for row, text in enumerate(wanted):
+            cells = slice(row * len(self.sub_questions), (row + 1) * len(self.sub_questions))
+            self.rows[text] = []
+            for question, answer in zip(questions[cells], answers[cells], strict=True):
+                try:
+                    self.rows[text].append(read_rating(question, answered(answer)))
+                except RagguardError as error:
+                    self.rows[text].append(error)
+
+    def table(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """The most probable ratings, (texts, sub-questions); raises what stands in the way of one."""
+        values = [[_rating(cell).value for cell in self.rows[text]] for text in texts]
+        return np.array(values, dtype=np.float64).reshape(len(texts), len(self.sub_questions))
+
+    def stderr(self, texts: Iterable[str]) -> float | None:
+        """0 where no rating was estimated: what follows from thresholds has no error of its own then."""
+        cells = (cell for text in texts for cell in self.rows[text])
+        return 0.0 if all(isinstance(cell, Rating) and cell.stderr == 0.0 for cell in cells) else None
+
+
+def _rating(cell: Rating | RagguardError) -> Rating:
+    if isinstance(cell, RagguardError):
+        raise cell
+    return cell
