@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,8 +20,8 @@ Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 Integers = NDArray[np.intp]
 Entry = TypeVar("Entry", bound=np.generic)
-Value = float | Floats
-"""A float for one list, an array for many."""
+Value: TypeAlias = Any
+"""A float for one list, an array of float64 for many: only the shape of the arguments knows which."""
 
 EXCESS = 1e-9
 """How far float arithmetic may carry a number over its bound; it is clipped, more is refused."""

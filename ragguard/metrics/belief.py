@@ -317,7 +317,7 @@ def _bootstrap_error(
     used = np.count_nonzero(drawn_in, axis=-1)
     mean = np.asarray(arrays.ratio(values.sum(axis=-1), used))
     deviations = np.where(drawn_in, values - mean[:, None], 0.0)
-    return np.sqrt(arrays.ratio((deviations**2).sum(axis=-1), used))
+    return np.asarray(np.sqrt(arrays.ratio((deviations**2).sum(axis=-1), used)))
 
 
 def _smoothed_error(weight: Floats, means: Floats, sizes: Integers, real: Booleans, answers: str) -> Floats:

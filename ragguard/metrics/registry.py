@@ -43,16 +43,25 @@ class Metric:
         """The function's name, empty where there is none."""
         return self.function.__name__ if self.function else ""
 
-    @property
-    def interval(self) -> str:
-        """The range as text."""
+    def cells(self) -> dict[str, str]:
+        """The declaration as a row of a table, by its headings; a function of another name stands in brackets."""
         low, high = (f"{end:.3g}".replace("inf", "∞").replace("-", "−") for end in self.range)
-        return f"{low} … {high}"
+        other = f" ({self.call})" if self.call not in ("", self.name) else ""
+        return {
+            "name": self.name + other,
+            "what it says": f"{self.title}. {self.description}",
+            "range": f"{low} … {high} {self.unit}".rstrip(),
+            "better": self.direction,
+            "score of a": ", ".join(self.levels) or "–",
+            "needs": self.needs,
+            "from": self.source,
+        }
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; an open end of the range is None."""
+        other = f" ({self.call})" if self.call not in ("", self.name) else ""
         return {
-            "name": self.name,
+            "name": self.name + other,
             "title": self.title,
             "description": self.description,
             "range": [end if abs(end) != float("inf") else None for end in self.range],
@@ -89,23 +98,14 @@ def find(name: str) -> Metric:
         ) from error
 
 
-def markdown(metrics: Iterable[Metric] | None = None) -> str:
-    """The table of the README."""
-    lines = [
-        "| name | what it says | range | better | level | needs | from |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for metric in _declared.values() if metrics is None else metrics:
-        call = f" (`{metric.call}`)" if metric.call not in ("", metric.name) else ""
-        unit = f" {metric.unit}" if metric.unit else ""
-        cells = [
-            f"`{metric.name}`{call}",
-            f"**{metric.title}.** {metric.description}",
-            metric.interval + unit,
-            metric.direction,
-            ", ".join(metric.levels) or "–",
-            metric.needs,
-            metric.source,
-        ]
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(lines)
+def by_level() -> list[Metric]:
+    """Every declaration: scores of passages, of steps, of runs, then what no scorer gives."""
+    order: dict[Level | None, int] = {"passage": 0, "step": 1, "run": 2, None: 3}
+    return sorted(_declared.values(), key=lambda metric: order[metric.levels[0] if metric.levels else None])
+
+
+def as_markdown(metrics: Iterable[Metric]) -> str:
+    """A table for the README: every cell a line of text."""
+    rows = [metric.cells() for metric in metrics]
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)] if rows else []
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -1,0 +1,52 @@
+"""`ragguard metrics`: the table of every metric, from the declarations."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def run(
+    names: Annotated[list[str] | None, typer.Argument(help="Only these; all where none is named.")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As the table of the README.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, one object a metric.")] = False,
+) -> None:
+    """Print every metric: range, direction, unit, what it needs, its paper."""
+    from ragguard.errors import UnknownName
+    from ragguard.metrics import find
+    from ragguard.metrics.registry import as_markdown, by_level
+
+    if markdown and as_json:
+        raise typer.BadParameter("--markdown and --json: choose one")
+    try:
+        chosen = [find(name) for name in names] if names else by_level()
+    except UnknownName as error:
+        raise typer.BadParameter(str(error)) from error
+    if markdown:
+        typer.echo(as_markdown(chosen))
+    elif as_json:
+        typer.echo(json.dumps([metric.as_dict() for metric in chosen], indent=2, ensure_ascii=False))
+    else:
+        _show([metric.cells() for metric in chosen])
+
+
+def _show(rows: list[dict[str, str]]) -> None:
+    """Three columns, so that a narrow terminal holds them."""
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_lines=True, pad_edge=False)
+    table.add_column("name", overflow="fold")
+    table.add_column("range, better, score of a", min_width=21)
+    table.add_column("what it says, what it needs, where it is from", ratio=1)
+    for row in rows:
+        table.add_row(
+            escape(row["name"].replace(" (", "\n(")),
+            escape(f"{row['range']}\n{row['better']}\n{row['score of a']}"),
+            escape(f"{row['what it says']}\nneeds {row['needs']}\nfrom {row['from']}"),
+        )
+    Console().print(table)
