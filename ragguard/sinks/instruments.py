@@ -56,8 +56,10 @@ class Instruments:
                 n.GEN_AI_EVALUATION: score_name(score),
                 n.SCORE_LEVEL: score.level,
                 n.SCORE_REFERENCE: score.reference_source,
+                n.SCORE_SIGN: "negative" if score.value < 0 else "positive",
             }
-            self._score.record(float(score.value), labels)
+            # OpenTelemetry's histograms refuse negative values: the size goes in, the sign beside it.
+            self._score.record(abs(float(score.value)), labels)
         for failure in scored.failures:
             self._failures.add(1, {"scorer": failure.scorer, n.ERROR_TYPE: failure.error})
         if scored.run.ended_ns and scored.ended_ns:

@@ -77,6 +77,9 @@ OURS = (
         "ragguard.evaluation.reference_source", "string", "gold, answer (support) or none", "event", "metric"
     ),
     SCORE_LEVEL := Name("ragguard.evaluation.level", "string", "passage, step or run", "event", "metric"),
+    SCORE_SIGN := Name(
+        "ragguard.evaluation.sign", "string", "positive or negative: a histogram takes sizes only", "metric"
+    ),
     SCORE_SCORER := Name("ragguard.evaluation.scorer", "string", "scorer, version and settings", "event"),
     SCORE_ENGINE := Name("ragguard.evaluation.engine", "string", "fingerprint of the model", "evaluation", "event"),
     SCORE_PROMPTS := Name("ragguard.evaluation.prompts", "string", "prompt set and version", "evaluation", "event"),
@@ -120,7 +123,11 @@ PATTERNS: dict[str, str] = {
 EVENT_EVALUATION = "gen_ai.evaluation.result"
 
 METRICS: dict[str, tuple[str, str, str]] = {
-    "ragguard.evaluation.score": ("histogram", "1", "every score, by name, level and reference source"),
+    "ragguard.evaluation.score": (
+        "histogram",
+        "1",
+        "size of every score, by name, sign, level, reference source",
+    ),
     "ragguard.evaluation.duration": ("histogram", "s", "from a run's end to its scores"),
     "ragguard.evaluation.failures": (
         "counter",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from opentelemetry import trace
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from opentelemetry.sdk._logs import LoggerProvider
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.trace import TracerProvider
+
+EXPORT_S = 3.0
+"""How long one export may take, its retries included."""
 
 
 class Exporting:
@@ -47,17 +51,23 @@ class Exporting:
             }
         )
         self.traces: TracerProvider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        self.traces.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{base}/v1/traces")))
-        reader = PeriodicExportingMetricReader(OTLPMetricExporter(f"{base}/v1/metrics"))
+        self.traces.add_span_processor(
+            BatchSpanProcessor(OTLPSpanExporter(f"{base}/v1/traces", timeout=EXPORT_S))
+        )
+        reader = PeriodicExportingMetricReader(OTLPMetricExporter(f"{base}/v1/metrics", timeout=EXPORT_S))
         self.metrics: MeterProvider = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
         self.logs: LoggerProvider = LoggerProvider(resource=resource, shutdown_on_exit=False)
-        self.logs.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter(f"{base}/v1/logs")))
+        self.logs.add_log_record_processor(
+            BatchLogRecordProcessor(OTLPLogExporter(f"{base}/v1/logs", timeout=EXPORT_S))
+        )
 
     def close(self) -> None:
-        """Exports what is left, within the exporters' own time limits."""
-        self.traces.shutdown()
-        self.metrics.shutdown()
-        self.logs.shutdown()
+        """Exports what is left; a collector that is down costs one exporter's time limit, not three."""
+        closing = [threading.Thread(target=each.shutdown) for each in (self.traces, self.metrics, self.logs)]
+        for thread in closing:
+            thread.start()
+        for thread in closing:
+            thread.join()
 
 
 def configured() -> bool:

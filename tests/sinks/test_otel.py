@@ -1,0 +1,348 @@
+"""Spans as a collector receives them: who is whose child, what is linked, what stands on them."""
+
+import json
+import math
+import time
+
+import numpy as np
+import pytest
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from support.otlp_receiver import attributes_of, otlp_receiver
+
+from ragguard.errors import InvalidInput
+from ragguard.records import (
+    Decision,
+    Dropped,
+    Failure,
+    Passage,
+    RetrievalStep,
+    Run,
+    Score,
+    TraceContext,
+    Usage,
+)
+from ragguard.sinks import names
+from ragguard.sinks.base import ScoredRun, Sink
+from ragguard.sinks.otel import OtelSink
+
+START = 1_700_000_000_000_000_000
+MS = 1_000_000
+
+
+@pytest.fixture
+def collector():
+    with otlp_receiver() as received:
+        yield received
+
+
+@pytest.fixture
+def provider(collector):
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{collector.url}/v1/traces")))
+    yield provider
+    provider.shutdown()
+
+
+def two_hops(passages=3, **fields):
+    """A run of two steps, the second one guarded, with scores and a failure."""
+    steps = [
+        RetrievalStep(
+            run_id="r", id=f"s{i}", index=i, turn=i, query=f"secret query {i}", tool="search",
+            passages=[Passage(f"secret text {i}.{p}", f"doc-{p}", 0.5 - p / 100) for p in range(passages)],
+            started_ns=START + i * 10 * MS, ended_ns=START + (i * 10 + 5) * MS,
+        )
+        for i in range(2)
+    ]  # fmt: skip
+    dropped = Dropped(Passage("secret junk", "doc-9"), 2, "utility -0.80 < -0.20", -0.8, 0.1, 0.05)
+    steps[1].decision = Decision(steps[1].passages, [dropped], "pruned", 2.0, "UtilityThreshold")
+    run = Run(
+        "r", "secret question", ["x"], "secret answer", steps, started_ns=START, ended_ns=START + 30 * MS
+    )
+    for name, value in fields.items():
+        setattr(run, name, value)
+    made = {"engine": "model/first_token", "prompts": "default/1", "scorer": "utility", "version": "1.ab"}
+    cost = Usage(1, 3, 300, 3)
+    scores = [
+        Score("udcg", 0.61, "step", "r", "s0", stderr=0.02, explanation="secret reason", usage=cost, **made),
+        Score("delta_seper", 0.4, "step", "r", "s0", reference_source="gold", **made),
+        Score("delta_seper", 0.1, "step", "r", "s1", reference_source="answer", **made),
+        *(
+            Score("utility", 0.9 - p, "passage", "r", "s0", f"doc-{p}", p + 1, **made)
+            for p in range(passages)
+        ),
+        Score("coverage_total", 1.0, "run", "r"),
+    ]
+    failure = Failure("coverage", "EngineTimeout", "secret message", True, "r", "s1")
+    return ScoredRun(run, scores, [failure], START + 40 * MS, START + 60 * MS)
+
+
+async def test_every_span_is_where_it_belongs(collector, provider):
+    await OtelSink(provider).submit(two_hops())
+    (chain,) = collector.of("CHAIN")
+    retrievals, guards = collector.of("RETRIEVER"), collector.of("GUARDRAIL")
+    evaluations = collector.of("EVALUATOR")
+    assert len(collector.spans) == 1 + 2 + 1 + 3
+    assert [span.parent_id for span in retrievals] == [chain.span_id] * 2
+    assert [span.kind for span in retrievals] == [3, 3]
+    assert [span.name for span in retrievals] == ["retrieval search"] * 2
+    assert guards[0].parent_id == retrievals[1].span_id
+    targets = [chain, *retrievals]
+    assert [span.parent_id for span in evaluations] == [span.span_id for span in targets]
+    assert [span.links for span in evaluations] == [[(span.trace_id, span.span_id)] for span in targets]
+    assert {span.trace_id for span in collector.spans} == {chain.trace_id}
+    assert {span.scope for span in collector.spans} == {"ragguard"}
+
+
+async def test_times_are_those_of_what_happened(collector, provider):
+    await OtelSink(provider).submit(two_hops())
+    (chain,), (first, second), (guard,) = map(collector.of, ("CHAIN", "RETRIEVER", "GUARDRAIL"))
+    assert (chain.start, chain.end) == (START, START + 30 * MS)
+    assert (first.start, first.end) == (START, START + 5 * MS)
+    assert (second.start, second.end) == (START + 10 * MS, START + 15 * MS)
+    assert (guard.start, guard.end) == (START + 13 * MS, START + 15 * MS)
+    assert {(s.start, s.end) for s in collector.of("EVALUATOR")} == {(START + 40 * MS, START + 60 * MS)}
+
+
+async def test_scores_stand_on_the_evaluation_in_both_vocabularies(collector, provider):
+    await OtelSink(provider).submit(two_hops())
+    first = collector.of("EVALUATOR")[1]
+    found = first.attributes
+    assert (found["evaluations.0.evaluation.name"], found["evaluations.0.evaluation.score"]) == ("udcg", 0.61)
+    assert found["evaluations.1.evaluation.name"] == "delta_seper"
+    assert found["evaluations.0.evaluation.annotator_kind"] == "LLM"
+    assert found["evaluations.0.evaluation.identifier"] == "utility/1.ab"
+    assert found["ragguard.passages.utility"] == pytest.approx([0.9, -0.1, -1.1])
+    assert found["ragguard.passages.positions"] == [1, 2, 3]
+    assert found["ragguard.usage.prompt_tokens"] == 300
+    assert found["ragguard.step.id"] == "s0"
+    assert [name for name, _ in first.events] == [names.EVENT_EVALUATION] * 2
+    event = first.events[0][1]
+    assert event["gen_ai.evaluation.name"] == "udcg"
+    assert event["gen_ai.evaluation.score.value"] == 0.61
+    assert event["ragguard.evaluation.stderr"] == 0.02
+
+
+async def test_support_is_never_mistaken_for_gold(collector, provider):
+    await OtelSink(provider).submit(two_hops())
+    second = collector.of("EVALUATOR")[2]
+    assert second.events[0][1]["gen_ai.evaluation.name"] == "delta_seper.support"
+    assert second.attributes["evaluations.0.evaluation.name"] == "delta_seper.support"
+
+
+async def test_a_failure_is_an_evaluation_with_an_error(collector, provider):
+    await OtelSink(provider).submit(two_hops())
+    failure = collector.of("EVALUATOR")[2].events[-1][1]
+    assert failure["error.type"] == "EngineTimeout"
+    assert failure["ragguard.failure.will_retry"] is True
+    assert "gen_ai.evaluation.score.value" not in failure
+
+
+async def test_the_guard_says_what_it_did(collector, provider):
+    await OtelSink(provider).submit(two_hops())
+    found = collector.of("GUARDRAIL")[0].attributes
+    assert (found["ragguard.guard.status"], found["ragguard.guard.dropped"]) == ("pruned", 1)
+    assert found["ragguard.guard.dropped.utility"] == [-0.8]
+    assert found["ragguard.guard.dropped.reasons"] == ["utility -0.80 < -0.20"]
+    assert found["ragguard.guard.elapsed_ms"] == 2.0
+
+
+async def test_no_text_leaves_unless_asked_for(collector, provider, monkeypatch):
+    monkeypatch.delenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", raising=False)
+    await OtelSink(provider).submit(two_hops())
+    assert "secret" not in repr([(span.attributes, span.events) for span in collector.spans])
+    retrieval = collector.of("RETRIEVER")[0].attributes
+    assert retrieval["retrieval.documents.0.document.id"] == "doc-0"
+    assert retrieval["retrieval.documents.0.document.score"] == 0.5
+    assert len(retrieval["ragguard.documents.hashes"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("mode", "on_spans", "in_events"),
+    [
+        ("NO_CONTENT", False, False),
+        ("SPAN_ONLY", True, False),
+        ("EVENT_ONLY", False, True),
+        ("span_and_event", True, True),
+        ("nonsense", False, False),
+    ],
+)
+async def test_the_standard_variable_opens_what_it_says(
+    collector, provider, monkeypatch, mode, on_spans, in_events
+):
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", mode)
+    await OtelSink(provider).submit(two_hops())
+    spans, events = repr([s.attributes for s in collector.spans]), repr([s.events for s in collector.spans])
+    assert ("secret text 0.0" in spans) is on_spans
+    assert ("secret query 1" in spans) is on_spans
+    assert ("secret question" in spans) is on_spans
+    assert ("secret reason" in events) is in_events
+
+
+async def test_openinference_can_hide_what_was_opened(collector, provider, monkeypatch):
+    monkeypatch.setenv("OPENINFERENCE_HIDE_INPUTS", "true")
+    monkeypatch.setenv("OPENINFERENCE_HIDE_OUTPUTS", "true")
+    await OtelSink(provider, capture_content=True).submit(two_hops())
+    spans = repr([span.attributes for span in collector.spans])
+    assert not any(f"secret {what}" in spans for what in ("question", "query", "text", "answer"))
+
+
+def application_span(provider, sampled=True):
+    """A span the application made, ended long before the scores come."""
+    context = provider.get_tracer("app").start_span("app").get_span_context()
+    return TraceContext(f"{context.trace_id:032x}", f"{context.span_id:016x}", sampled)
+
+
+async def test_inside_an_application_its_spans_are_the_parents(collector, provider):
+    scored, root = two_hops(), application_span(provider)
+    scored.run.trace = root
+    for step in scored.run.steps:
+        step.trace = root
+    await OtelSink(provider).submit(scored)
+    assert collector.of("CHAIN") == []
+    assert {span.parent_id for span in collector.of("RETRIEVER")} == {root.span_id}
+    assert collector.of("EVALUATOR")[0].links == [(root.trace_id, root.span_id)]
+
+
+async def test_a_foreign_retrieval_span_is_scored_instead_of_a_second_one(collector, provider):
+    scored = two_hops()
+    for step in scored.run.steps:
+        step.trace = application_span(provider)
+        step.trace.foreign = True
+    await OtelSink(provider).submit(scored)
+    assert collector.of("RETRIEVER") == []
+    theirs = [step.trace.span_id for step in scored.run.steps]
+    assert [span.parent_id for span in collector.of("EVALUATOR")[1:]] == theirs
+    assert collector.of("GUARDRAIL")[0].parent_id == theirs[1]
+
+
+async def test_what_was_not_sampled_gets_no_span(collector, provider):
+    scored = two_hops()
+    scored.run.trace = application_span(provider, sampled=False)
+    for step in scored.run.steps:
+        step.trace = scored.run.trace
+    await OtelSink(provider).submit(scored)
+    assert collector.spans == []
+
+
+async def test_a_sampler_that_says_no_is_obeyed(collector):
+    provider = TracerProvider(sampler=ALWAYS_OFF, shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{collector.url}/v1/traces")))
+    await OtelSink(provider).submit(two_hops())
+    provider.shutdown()
+    assert collector.spans == []
+
+
+async def test_own_trace_keeps_the_link_and_leaves_the_trace(collector, provider):
+    await OtelSink(provider, own_trace=True).submit(two_hops())
+    chain, evaluation = collector.of("CHAIN")[0], collector.of("EVALUATOR")[0]
+    assert evaluation.trace_id != chain.trace_id
+    assert evaluation.links == [(chain.trace_id, chain.span_id)]
+
+
+@pytest.mark.parametrize("content", [False, True])
+async def test_sixty_documents_never_push_out_what_names_the_span(collector, provider, content):
+    await OtelSink(provider, capture_content=content, max_documents=60).submit(two_hops(60))
+    for span in collector.of("RETRIEVER"):
+        assert span.dropped == 0
+        assert len(span.attributes) <= 128
+        assert span.attributes["gen_ai.operation.name"] == "retrieval"
+        assert span.attributes["ragguard.documents.total"] == 60
+        exported = span.attributes["ragguard.documents.exported"]
+        assert f"retrieval.documents.{exported - 1}.document.id" in span.attributes
+        assert f"retrieval.documents.{exported}.document.id" not in span.attributes
+
+
+async def test_many_scores_fit_too(collector, provider):
+    scored = two_hops()
+    scored.scores = [Score(f"metric_{i}", i / 100, "step", "r", "s0", label="x") for i in range(60)]
+    await OtelSink(provider).submit(scored)
+    evaluation = next(span for span in collector.of("EVALUATOR") if "ragguard.step.id" in span.attributes)
+    assert evaluation.dropped == 0
+    assert len(evaluation.attributes) <= 128
+    assert len(evaluation.events) == 60
+    assert evaluation.attributes["ragguard.telemetry.skipped"] > 0
+
+
+async def test_odd_values_arrive_or_are_left_out_and_counted(collector, provider):
+    scored = two_hops()
+    odd = [
+        Passage("x" * 1_000_000, 7, np.float32(0.25), {"n": np.int64(3), "deep": {"a": [1]}}),
+        Passage("lone \ud800 surrogate", "\udfff", math.nan),
+        Passage("", "", math.inf, {"self": object()}),
+    ]
+    scored.run.steps[0].passages = odd
+    scored.scores = [
+        Score("udcg", np.float64(0.5), "step", "r", "s0"),
+        Score("t", math.inf, "step", "r", "s0"),
+    ]
+    await OtelSink(provider, capture_content=True, max_text=1000).submit(scored)
+    retrieval = collector.of("RETRIEVER")[0].attributes
+    assert retrieval["retrieval.documents.0.document.id"] == "7"
+    assert retrieval["retrieval.documents.0.document.score"] == 0.25
+    assert retrieval["retrieval.documents.0.document.content"].endswith("[1000000 characters]")
+    assert len(retrieval["retrieval.documents.0.document.content"]) <= 1000
+    assert json.loads(retrieval["retrieval.documents.0.document.metadata"])["deep"] == {"a": [1]}
+    assert retrieval["retrieval.documents.1.document.content"] == "lone ? surrogate"
+    assert "retrieval.documents.1.document.score" not in retrieval
+    evaluation = collector.of("EVALUATOR")[0].attributes
+    assert evaluation["evaluations.0.evaluation.score"] == 0.5
+    assert "evaluations.1.evaluation.score" not in evaluation
+    assert evaluation["ragguard.telemetry.skipped"] == 1
+
+
+async def test_one_address_is_enough(collector):
+    assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    sink = OtelSink(otlp=collector.url, project="mine", log_records=True, prices={"model": (2.0, 10.0)})
+    assert isinstance(sink, Sink)
+    await sink.submit(two_hops())
+    await sink.aclose()
+    assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    assert len(collector.spans) == 7
+    assert collector.spans[0].resource["openinference.project.name"] == "mine"
+    assert {"ragguard.evaluation.score", "ragguard.evaluation.failures"} <= set(collector.metrics)
+    utilities = [
+        point
+        for point in collector.metrics["ragguard.evaluation.score"]
+        if attributes_of(point.attributes)["gen_ai.evaluation.name"] == "utility"
+    ]
+    signed = {attributes_of(p.attributes)["ragguard.evaluation.sign"]: p.sum for p in utilities}
+    assert signed == {"positive": pytest.approx(0.9), "negative": pytest.approx(1.2)}
+    (cost,) = collector.metrics["ragguard.usage.cost"]
+    assert cost.as_double == pytest.approx((300 * 2 + 3 * 10) / 1e6)
+    (late,) = collector.metrics["ragguard.evaluation.duration"]
+    assert late.sum == pytest.approx(0.03)
+    assert len(collector.logs) == 5
+    assert {log["event"] for log in collector.logs} == {names.EVENT_EVALUATION}
+    assert {log["span_id"] for log in collector.logs} == {
+        span.span_id for span in collector.spans if span.role in ("CHAIN", "RETRIEVER")
+    }
+
+
+async def test_a_collector_that_is_down_costs_nothing_but_the_telemetry(collector):
+    sink = OtelSink(otlp="http://127.0.0.1:9")
+    await sink.submit(two_hops())
+    began = time.monotonic()
+    await sink.aclose()
+    assert time.monotonic() - began < 8
+
+
+async def test_every_name_that_arrives_is_declared(collector, provider):
+    await OtelSink(provider, capture_content=True).submit(two_hops())
+    declared = {name for group in names.ATTRIBUTES.values() for name in group}
+    indexed = ("retrieval.documents.", "evaluations.", "ragguard.passages.")
+    for span in collector.spans:
+        for name in {*span.attributes, *(key for _, values in span.events for key in values)}:
+            assert name in declared or name.startswith(indexed), name
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"otlp": "localhost:4318"}, {"capture_content": "SOMETIMES"}, {"max_text": 3}, {"max_documents": -1}],
+)
+def test_settings_that_cannot_be_right_are_refused(settings):
+    with pytest.raises(InvalidInput, match="allowed"):
+        OtelSink(**settings)
