@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ragguard.engines.prompts import PromptSet
@@ -15,7 +16,7 @@ class Abstention:
 
     p: float
     stderr: float | None
-    bound: bool
+    remarks: Mapping[str, int | str]
     usage: Usage
 
 
@@ -27,4 +28,4 @@ def abstention(prompts: PromptSet, query: str, passage: str) -> LabelQuestion:
 
 def read_abstention(answer: LabelAnswer) -> Abstention:
     """The first label is the one that abstains."""
-    return Abstention(min(1.0, answer.p[0]), answer.stderr_of(0), answer.bound, answer.usage)
+    return Abstention(min(1.0, answer.p[0]), answer.stderr_of(0), answer.remarks, answer.usage)

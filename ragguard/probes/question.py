@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, TypeVar, overload
 
-from ragguard.engines.base import HowAnswered, Prompt, Sample
+import numpy as np
+
+from ragguard.engines.base import HowAnswered, LabelProbs, Prompt, Sample
 from ragguard.engines.entailment import Pair
-from ragguard.errors import RagguardError
+from ragguard.errors import EngineProtocolError, RagguardError
 from ragguard.records import Usage
 
 Who = Literal["engine", "judge"]
@@ -60,6 +62,18 @@ class LabelAnswer:
     """Tokens cut from the prompt to make it fit."""
     usage: Usage = field(default_factory=Usage)
 
+    @property
+    def remarks(self) -> dict[str, int | str]:
+        """What a reader of the score should know of how it was answered."""
+        found: dict[str, int | str] = {}
+        if self.bound:
+            found["bound"] = "upper"
+        if self.how == "sampled":
+            found["how"] = "sampled"
+        if self.truncated:
+            found["cut_tokens"] = self.truncated
+        return found
+
     def stderr_of(self, label: int) -> float | None:
         """The standard error of one label's p: 0 where it is exact, None where only a bound is known."""
         if self.stderr is not None:
@@ -99,6 +113,27 @@ class Ask(Protocol):
     async def __call__(self, questions: Sequence[SampleQuestion]) -> list[SampleAnswer | RagguardError]: ...
     @overload
     async def __call__(self, questions: Sequence[EntailQuestion]) -> list[EntailAnswer | RagguardError]: ...
+
+
+def label_answers(probs: LabelProbs, prompts: int, labels: int) -> list[LabelAnswer]:
+    """One answer for each prompt of a call, without its cost; what has the wrong shape or is not finite is refused."""
+    p = np.asarray(probs.p, dtype=np.float64)
+    finite = bool(np.isfinite(p).all())
+    if p.shape != (prompts, labels) or not finite:
+        raise EngineProtocolError(
+            f"{prompts} prompts with {labels} labels were asked; the engine gave numbers of shape {p.shape}, "
+            f"{'all finite' if finite else 'some not finite'}"
+        )
+    return [
+        LabelAnswer(
+            tuple(p[row].tolist()),
+            probs.mode,
+            None if probs.stderr is None else tuple(probs.stderr[row].tolist()),
+            not probs.exact and probs.bound is not None and bool(probs.bound[row].any()),
+            probs.truncated.get(row, 0),
+        )
+        for row in range(prompts)
+    ]
 
 
 def answered(answer: A | RagguardError) -> A:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ragguard.errors import LowLabelMass
@@ -31,6 +32,7 @@ class Rating:
     expectation: float
     stderr: float | None
     """Of the expectation."""
+    remarks: Mapping[str, int | str]
     usage: Usage
 
 
@@ -48,4 +50,4 @@ def read_rating(question: LabelQuestion, answer: LabelAnswer) -> Rating:
         ]
         # Each p's error is sqrt(p(1 - p)/n): their ratio gives 1/n back, and the mean's error is sqrt(spread/n).
         stderr = (spread * max(variances, default=0.0)) ** 0.5
-    return Rating(-value, expectation, stderr, answer.usage)
+    return Rating(-value, expectation, stderr, answer.remarks, answer.usage)

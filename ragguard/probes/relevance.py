@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragguard.engines.prompts import PromptSet
@@ -18,7 +18,7 @@ class Relevance:
 
     p: float
     stderr: float | None
-    bound: bool
+    remarks: Mapping[str, int | str]
     usage: Usage
 
 
@@ -47,4 +47,4 @@ def read_relevance(question: LabelQuestion, answer: LabelAnswer) -> Relevance:
     if answer.stderr is not None:
         # The error of a ratio a / (a + b), to first order.
         stderr = ((no * answer.stderr[0]) ** 2 + (yes * answer.stderr[1]) ** 2) ** 0.5 / mass**2
-    return Relevance(yes / mass, stderr, answer.bound, answer.usage)
+    return Relevance(yes / mass, stderr, answer.remarks, answer.usage)

@@ -44,7 +44,7 @@ class Answers:
             rating = read_rating(graded[0], answered(answer))
             sheet.add(
                 "response_grade", rating.value, who="judge", stderr=rating.stderr,
-                expectation=rating.expectation, usage=rating.usage,
+                expectation=rating.expectation, usage=rating.usage, metadata=rating.remarks,
                 reference_source="gold", references=view.references,
             )  # fmt: skip
         except RagguardError as error:

@@ -51,9 +51,10 @@ def tokens_of(question: Question) -> int:
 class Asker:
     """Carries the questions of one run, as an `Ask`."""
 
-    def __init__(self, respondent: Respondent, token_cap: int) -> None:
+    def __init__(self, respondent: Respondent, token_cap: int, window: int | None = None) -> None:
         self._respondent = respondent
         self._cap = self._tokens_left = token_cap
+        self._window = window or token_cap + 1
         self._answers: dict[Question, Answer | RagguardError] = {}
         self._accounted: set[Question] = set()
         self._queued: list[_Call] = []
@@ -136,7 +137,8 @@ class Asker:
                     done.set_result(None)
 
     def _afford(self, question: Question) -> bool:
-        tokens = tokens_of(question)
+        # What does not fit the model's window is cut by the engine, and not paid for.
+        tokens = min(tokens_of(question), self._window)
         if tokens > self._tokens_left:
             self._answers[question] = CapExceeded(
                 f"the prompts of a run may have {self._cap} tokens in all; {self._tokens_left} were left and "
@@ -164,7 +166,12 @@ class Asker:
 
     async def _ask_once(self, questions: list[Question]) -> Sequence[Answer] | RagguardError:
         try:
-            return await self._respondent.respond(questions)
+            answers = await self._respondent.respond(questions)
+            if len(answers) != len(questions):
+                raise EngineProtocolError(
+                    f"{len(questions)} questions were asked, {len(answers)} answers came"
+                )
+            return answers
         except RagguardError as error:
             return error
         except Exception as error:  # noqa: BLE001 - an engine of the user's may raise anything; it becomes data here

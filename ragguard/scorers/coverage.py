@@ -142,7 +142,7 @@ class _Report:
                             "answerability", cell.value, step=step, at=at, who="judge", stderr=cell.stderr,
                             expectation=cell.expectation, sub_question=number, explanation=sub,
                             references=given_sub_questions(self.sheet.view),
-                            usage=Usage() if text in told else cell.usage,
+                            usage=Usage() if text in told else cell.usage, metadata=cell.remarks,
                         )  # fmt: skip
                     else:
                         self.sheet.fail(cell, f"answerability of passage {at + 1} ({sub})", step)

@@ -99,7 +99,7 @@ class _Report:
             self.estimated = self.estimated or rating.stderr != 0.0
             if step:
                 self.sheet.add("grade", rating.value, step=step, at=at, who="judge", stderr=rating.stderr,
-                               expectation=rating.expectation, usage=rating.usage,
+                               expectation=rating.expectation, usage=rating.usage, metadata=rating.remarks,
                                references=_pool_mark(view))  # fmt: skip
 
     def step(self, step: StepView, stage: Stage, listed: Iterable[int]) -> None:

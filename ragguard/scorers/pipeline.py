@@ -161,7 +161,8 @@ class ScoringPipeline:
         )
 
     async def _run(self, view: View, respondent: Respondent) -> list[Result]:
-        asker = Asker(respondent, view.setting.caps.prompt_tokens)
+        setting = view.setting
+        asker = Asker(respondent, setting.caps.prompt_tokens, setting.engine.context)
         outcomes = await asker.attend([scorer.score(view, asker) for scorer in self._scorers])
         results: list[Result] = []
         for scorer, outcome in zip(self._scorers, outcomes, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -20,6 +20,7 @@ from ragguard.probes.question import (
     Question,
     SampleAnswer,
     SampleQuestion,
+    label_answers,
 )
 from ragguard.records import Usage
 from ragguard.scorers.asker import tokens_of
@@ -89,22 +90,10 @@ class Engines:
             deadline=self.deadline,
             priority=self.priority,
         )
-        p = np.asarray(probs.p, dtype=np.float64)
-        if p.shape != (len(questions), len(first.labels)) or not np.isfinite(p).all():
-            raise EngineProtocolError(
-                f"{len(questions)} prompts and {len(first.labels)} labels were asked; "
-                f"the engine gave an array of shape {p.shape}{'' if np.isfinite(p).all() else ' that is not finite'}"
-            )
+        answers = label_answers(probs, len(questions), len(first.labels))
         return [
-            LabelAnswer(
-                tuple(p[row].tolist()),
-                probs.mode,
-                None if probs.stderr is None else tuple(probs.stderr[row].tolist()),
-                not probs.exact and probs.bound is not None and bool(probs.bound[row].any()),
-                probs.truncated.get(row, 0),
-                usage,
-            )
-            for row, usage in enumerate(apportion(probs.usage, weights))
+            replace(answer, usage=usage)
+            for answer, usage in zip(answers, apportion(probs.usage, weights), strict=True)
         ]
 
     async def _samples(

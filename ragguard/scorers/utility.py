@@ -90,7 +90,7 @@ class Utility:
             abstains = read_abstention(answered(answers[0]))
             sheet.add(
                 "p_abstain", abstains.p, step=step, at=at, stderr=abstains.stderr,
-                label="bound" if abstains.bound else "", usage=abstains.usage,
+                metadata=abstains.remarks, usage=abstains.usage,
             )  # fmt: skip
             told = (abstains, None)
         except RagguardError as error:
@@ -99,7 +99,7 @@ class Utility:
             relevant = read_relevance(questions[1], answered(answers[1]))
             sheet.add(
                 "p_relevant", relevant.p, step=step, at=at, who="judge", stderr=relevant.stderr,
-                label="bound" if relevant.bound else "", usage=relevant.usage,
+                metadata=relevant.remarks, usage=relevant.usage,
                 reference_source=source, references=sheet.view.references if source == "gold" else (),
             )  # fmt: skip
             told = (told[0], relevant)
