@@ -68,6 +68,7 @@ class ScriptedEngine:
     running: int = 0
     most_running: int = 0
     closed: int = 0
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def sample(
         self,
@@ -127,10 +128,16 @@ class ScriptedEngine:
     async def aclose(self) -> None:
         self.closed += 1
 
+    async def until_running(self, number: int, seconds: float = 5.0) -> None:
+        """Waits until so many calls are under way."""
+        async with asyncio.timeout(seconds):
+            while self.running != number:
+                self._changed.clear()
+                await self._changed.wait()
+
     async def _serve(self, call: Call) -> None:
         self.calls.append(call)
-        self.running += 1
-        self.most_running = max(self.most_running, self.running)
+        self._count(1)
         try:
             if self.gate is not None:
                 left = None if call.deadline is None else call.deadline - time.monotonic()
@@ -141,7 +148,12 @@ class ScriptedEngine:
             if (error := self.fault(call)) is not None:
                 raise error
         finally:
-            self.running -= 1
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        self.running += change
+        self.most_running = max(self.most_running, self.running)
+        self._changed.set()
 
     def _usage(self, call: Call, output_tokens: int) -> Usage:
         words = sum(len(message.content.split()) for prompt in call.prompts for message in prompt.messages)

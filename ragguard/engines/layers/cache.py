@@ -24,6 +24,7 @@ from ragguard.engines.base import (
     Prompt,
     PromptLike,
     Samples,
+    as_labels,
     as_prompt,
 )
 from ragguard.engines.layers.kept import Drawn, Kept, Labelled
@@ -103,7 +104,8 @@ class Cache:
     ) -> LabelProbs:
         """The probability of each label as what follows each prompt; each label's is kept by itself."""
         asked = self._begin(prompts)
-        if not asked or not labels or len(set(labels)) < len(labels):
+        labels = as_labels(labels)
+        if not asked:
             return await self._engine.label_probs(asked, labels, mode, deadline, priority)
         info = await self._engine.info()
         keys: dict[Prompt, list[bytes]] = {}

@@ -20,6 +20,7 @@ from ragguard.engines.base import (
     Prompt,
     PromptLike,
     Samples,
+    as_labels,
     as_prompt,
 )
 from ragguard.engines.deadline import remaining, until
@@ -68,7 +69,7 @@ class Coalesce:
         priority: int = 0,
     ) -> LabelProbs:
         """The probability of each label as what follows each prompt."""
-        return await self._labels.ask(_Labelling(tuple(labels), mode, priority), prompts, deadline)
+        return await self._labels.ask(_Labelling(as_labels(labels), mode, priority), prompts, deadline)
 
     async def info(self) -> EngineInfo:
         """What the wrapped engine is."""
@@ -192,6 +193,8 @@ class _Merger(Generic[_Answer]):
         batch.callers.append(caller)
         batch.prompts += len(asked)
         batch.tokens += tokens
+        if batch.prompts == self._max_prompts or batch.tokens >= self._max_tokens:
+            self._close_batch(batch)
         try:
             async with until(deadline, f"a merged call of {len(asked)} prompts"):
                 return await caller.answer

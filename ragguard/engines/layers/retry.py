@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-import time
 from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
 from typing import TypeVar
 
 from ragguard.engines.base import Engine, EngineInfo, LabelMode, LabelProbs, PromptLike, Samples
@@ -100,7 +100,7 @@ class Retry:
         await self._engine.aclose()
 
     async def _persist(self, ask: Callable[[], Awaitable[_Answer]], deadline: float | None) -> _Answer:
-        started = time.monotonic()
+        started = monotonic()
         until = started + self._total if deadline is None else min(deadline, started + self._total)
         attempt = 0
         while True:
@@ -114,7 +114,7 @@ class Retry:
                 wait = self._wait(error, attempt, until)
                 if wait is None:
                     if attempt > 1:
-                        spent = f"given up after {attempt} attempts in {time.monotonic() - started:.1f} s"
+                        spent = f"given up after {attempt} attempts in {monotonic() - started:.1f} s"
                         error.args = (f"{error} ({spent})", *error.args[1:])
                     raise
                 await asyncio.sleep(wait)
@@ -133,7 +133,7 @@ class Retry:
         if isinstance(error, EngineOverloaded) and error.retry_after is not None:
             # Never earlier than asked, and not all at the same instant.
             wait += max(0.0, error.retry_after)
-        return wait if time.monotonic() + wait < until else None
+        return wait if monotonic() + wait < until else None
 
 
 class _Circuit:
@@ -154,7 +154,7 @@ class _Circuit:
         with self._lock:
             if self._opened is None:
                 return ticket
-            left = self._opened + self._pause - time.monotonic()
+            left = self._opened + self._pause - monotonic()
             if left > 0 or self._probe is not None:
                 again = f"it is tried again in {left:.1f} s" if left > 0 else "one call is trying it just now"
                 raise CircuitOpen(
@@ -185,9 +185,9 @@ class _Circuit:
             self._last = str(error)
             if probing:
                 self._pause = min(self._longest, self._pause * 2)
-                self._opened = time.monotonic()
+                self._opened = monotonic()
             elif self._opened is None and self._failures >= self._trip_after:
-                self._opened = time.monotonic()
+                self._opened = monotonic()
 
 
 def _blames_server(error: BaseException, hurried: bool) -> bool:

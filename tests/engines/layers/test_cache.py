@@ -1,0 +1,344 @@
+"""Cache: nothing is asked twice, whoever asks and however; and the file is never what fails."""
+
+import asyncio
+import logging
+import sqlite3
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from ragguard.engines.base import LabelProbs, Message, Prompt, Span
+from ragguard.engines.layers import Cache, Coalesce
+from ragguard.errors import (
+    Closed,
+    EngineRejected,
+    EngineTimeout,
+    EngineUnreachable,
+    InvalidInput,
+    PromptTooLong,
+)
+from tests.support.scripted_engine import ScriptedEngine, unit
+
+
+def p(text: str, label: str) -> float:
+    return unit(text, label) / 6
+
+
+async def test_equal_questions_are_asked_once():
+    engine = ScriptedEngine()
+    cache = Cache(engine)
+    first = await cache.label_probs(["a", "b", "a"], ["X", "Y"])
+    second = await cache.label_probs(["b", "c"], ["X", "Y"])
+    assert [call.texts for call in engine.calls] == [["a", "b"], ["c"]]
+    np.testing.assert_array_equal(first.p, [[p(text, "X"), p(text, "Y")] for text in "aba"])
+    np.testing.assert_array_equal(second.p, [[p(text, "X"), p(text, "Y")] for text in "bc"])
+    assert (first.usage.prompts, first.usage.cached, first.usage.requests) == (3, 1, 1)
+    assert (second.usage.prompts, second.usage.cached) == (2, 1)
+
+
+async def test_a_label_is_shared_whatever_company_it_is_asked_in():
+    engine = ScriptedEngine()
+    cache = Cache(engine)
+    await cache.label_probs(["a"], ["X", "Y"])
+    answer = await cache.label_probs(["a", "b"], ["Z", "Y", "X"])
+    assert [(call.texts, call.labels) for call in engine.calls[1:]] == [
+        (["a"], ("Z",)),
+        (["b"], ("Z", "Y", "X")),
+    ]
+    np.testing.assert_array_equal(answer.p, [[p(text, label) for label in "ZYX"] for text in "ab"])
+    assert answer.usage.cached == 0
+    assert (await cache.label_probs(["b"], ["Y"])).usage.cached == 1
+
+
+async def test_what_differs_is_asked_apart():
+    engine = ScriptedEngine()
+    cache = Cache(engine)
+    cuttable = Prompt((Message("user", "a"),), (Span(0, 0, 1),))
+    same = Prompt((Message("user", "a"),))
+    for prompt, mode in (("a", None), ("a", "sequence"), (cuttable, None), ([Message("system", "a")], None)):
+        await cache.label_probs([prompt], ["X"], mode=mode)
+    assert len(engine.calls) == 4
+    await cache.label_probs([same], ["X"], mode="first_token")
+    assert len(engine.calls) == 4, "the default mode is the same as naming it"
+    other = ScriptedEngine(model="other")
+    assert (await Cache(other).label_probs(["a"], ["X"])).usage.cached == 0
+
+
+async def test_samples_are_kept_only_with_a_seed():
+    engine = ScriptedEngine()
+    cache = Cache(engine)
+    drawn = [await cache.sample(["a", "b"], n=2, seed=seed) for seed in (1, 1, 2)]
+    assert drawn[0].answers == drawn[1].answers != drawn[2].answers
+    assert [d.usage.cached for d in drawn] == [0, 2, 0]
+    free = [await cache.sample(["a"], n=2) for _ in range(2)]
+    assert free[0].answers != free[1].answers
+    await cache.sample(["a"], n=3, seed=1)
+    await cache.sample(["a"], n=2, max_tokens=9, seed=1)
+    await cache.sample(["a"], n=2, temperature=0.5, seed=1)
+    assert len(engine.calls) == 7
+    drawn[0].answers[0].clear()
+    assert len((await cache.sample(["a"], n=2, seed=1))[0]) == 2, "what was given away is not what is kept"
+
+
+async def test_concurrent_equal_questions_are_one():
+    engine = ScriptedEngine(gate=asyncio.Event())
+    cache = Cache(engine)
+    calls = [asyncio.ensure_future(cache.label_probs(["a", f"{i % 3}"], ["X"])) for i in range(60)]
+    await engine.until_running(3)
+    engine.gate.set()
+    answers = await asyncio.gather(*calls)
+    assert sorted(text for call in engine.calls for text in call.texts) == ["0", "1", "2", "a"]
+    assert sum(answer.usage.prompts for answer in answers) == 120
+    assert sum(answer.usage.cached for answer in answers) == 116
+
+
+async def test_a_cancelled_leader_hands_over():
+    engine = ScriptedEngine(gate=asyncio.Event())
+    cache = Cache(engine)
+    leader = asyncio.ensure_future(cache.label_probs(["a"], ["X"]))
+    await engine.until_running(1)
+    followers = [asyncio.ensure_future(cache.label_probs(["a"], ["X"])) for _ in range(5)]
+    await asyncio.sleep(0)
+    leader.cancel()
+    await engine.until_running(1)
+    engine.gate.set()
+    answers = await asyncio.gather(*followers)
+    assert all(answer.p[0, 0] == p("a", "X") for answer in answers)
+    assert len(engine.calls) == 2
+    with pytest.raises(asyncio.CancelledError):
+        await leader
+
+
+async def test_a_cancelled_follower_hurts_nobody():
+    engine = ScriptedEngine(gate=asyncio.Event())
+    cache = Cache(engine)
+    leader = asyncio.ensure_future(cache.label_probs(["a"], ["X"]))
+    await engine.until_running(1)
+    going, staying = (asyncio.ensure_future(cache.label_probs(["a"], ["X"])) for _ in range(2))
+    await asyncio.sleep(0)
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    engine.gate.set()
+    assert (await leader).p == (await staying).p
+    assert len(engine.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "error", [PromptTooLong("too long"), EngineRejected("no"), EngineTimeout("late"), ValueError("odd")]
+)
+async def test_a_leaders_own_failure_is_its_own(error):
+    engine = ScriptedEngine(gate=asyncio.Event(), fault=lambda call: error if "bad" in call.texts else None)
+    cache = Cache(engine)
+    leader = asyncio.ensure_future(cache.label_probs(["bad", "a"], ["X"]))
+    await engine.until_running(1)
+    follower = asyncio.ensure_future(cache.label_probs(["a"], ["X"]))
+    await asyncio.sleep(0)
+    engine.gate.set()
+    with pytest.raises(type(error)):
+        await leader
+    assert (await follower).p[0, 0] == p("a", "X")
+
+
+async def test_a_dead_server_is_dead_for_followers_too_and_not_remembered():
+    engine = ScriptedEngine(gate=asyncio.Event(), fault=lambda call: EngineUnreachable("gone"))
+    cache = Cache(engine)
+    calls = [asyncio.ensure_future(cache.label_probs(["a"], ["X"])) for _ in range(9)]
+    await engine.until_running(1)
+    engine.gate.set()
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert all(isinstance(answer, EngineUnreachable) for answer in answers)
+    assert len(engine.calls) == 1
+    engine.fault = lambda call: None
+    assert (await cache.label_probs(["a"], ["X"])).p[0, 0] == p("a", "X")
+
+
+async def test_an_urgent_call_does_not_wait_for_a_patient_one():
+    engine = ScriptedEngine(gate=asyncio.Event())
+    cache = Cache(engine)
+    calls = [
+        asyncio.ensure_future(cache.label_probs(["a"], ["X"], priority=10)),
+        asyncio.ensure_future(cache.label_probs(["a"], ["X"], priority=0)),
+        asyncio.ensure_future(cache.label_probs(["a"], ["X"], priority=5)),
+    ]
+    await engine.until_running(2)
+    engine.gate.set()
+    await asyncio.gather(*calls)
+    assert [call.priority for call in engine.calls] == [10, 0]
+
+
+async def test_a_follower_keeps_its_own_deadline():
+    engine = ScriptedEngine(gate=asyncio.Event())
+    cache = Cache(engine)
+    leader = asyncio.ensure_future(cache.label_probs(["a"], ["X"]))
+    await engine.until_running(1)
+    with pytest.raises(EngineTimeout, match="equal one"):
+        await cache.label_probs(["a"], ["X"], deadline=time.monotonic() + 0.03)
+    engine.gate.set()
+    await leader
+
+
+async def test_memory_is_bounded_and_forgets_the_least_used():
+    engine = ScriptedEngine()
+    cache = Cache(engine, max_items=10)
+    for i in range(10):
+        await cache.label_probs([f"{i}"], ["X"])
+    await cache.label_probs(["0"], ["X"])
+    await cache.label_probs(["new"], ["X"])
+    assert (await cache.label_probs(["0"], ["X"])).usage.cached == 1
+    assert (await cache.label_probs(["1"], ["X"])).usage.cached == 0
+    big = Cache(engine, max_items=10)
+    for i in range(20):
+        await big.sample([f"{i}"], n=40, seed=1)
+    assert (await big.sample(["19"], n=40, seed=1)).usage.cached == 1
+    assert (await big.sample(["18"], n=40, seed=1)).usage.cached == 0
+
+
+async def test_bounds_errors_and_cuts_come_back_as_they_were(tmp_path):
+    class Rich(ScriptedEngine):
+        async def label_probs(self, prompts, labels, mode=None, deadline=None, priority=0):
+            plain = await super().label_probs(prompts, labels, mode, deadline, priority)
+            bound = np.array([[label == "X" for label in labels] for _ in prompts])
+            return LabelProbs(plain.p, False, bound=bound, usage=plain.usage, truncated={0: 5})
+
+    fresh, again = None, None
+    for _ in range(2):
+        cache = Cache(Rich(), tmp_path / "cache.db")
+        fresh, again = again, await cache.label_probs(["a", "b"], ["X", "Y"])
+        await cache.aclose()
+    assert again.usage.cached == 2
+    np.testing.assert_array_equal(fresh.p, again.p)
+    np.testing.assert_array_equal(fresh.bound, again.bound)
+    assert (again.exact, again.truncated, again.stderr) == (False, {0: 5}, None)
+    cache = Cache(Rich(), tmp_path / "cache.db")
+    assert (await cache.label_probs(["b"], ["Y"])).exact
+    await cache.aclose()
+
+
+async def test_the_file_outlives_the_process_and_is_shared(tmp_path):
+    path = tmp_path / "deep" / "cache.db"
+    script = (
+        "import asyncio, sys\n"
+        "from ragguard.engines.layers import Cache\n"
+        "from tests.support.scripted_engine import ScriptedEngine\n"
+        "async def main():\n"
+        "    cache = Cache(ScriptedEngine(), sys.argv[1])\n"
+        "    for i in range(100):\n"
+        "        await cache.label_probs([f'{i}', f'{sys.argv[2]} {i}'], ['X', 'Y'])\n"
+        "    await cache.sample(['naïve 東京 \\ud800'], n=2, seed=3)\n"
+        "    await cache.aclose()\n"
+        "asyncio.run(main())\n"
+    )
+    run = asyncio.create_subprocess_exec
+    writers = [await run(sys.executable, "-c", script, path, name) for name in ("one", "two")]
+    assert [await writer.wait() for writer in writers] == [0, 0]
+    engine = ScriptedEngine()
+    cache = Cache(engine, path)
+    answer = await cache.label_probs(
+        [f"{name}{i}" for name in ("one ", "two ", "") for i in range(100)], ["Y"]
+    )
+    drawn = await cache.sample(["naïve 東京 \ud800"], n=2, seed=3)
+    assert (answer.usage.cached, drawn.usage.cached, engine.calls) == (300, 1, [])
+    assert answer.p[100, 0] == p("two 0", "Y")
+    assert drawn.answers == (await ScriptedEngine().sample(["naïve 東京 \ud800"], n=2, seed=3)).answers
+    await cache.aclose()
+
+
+async def test_a_corrupted_file_means_memory_only_and_one_warning(tmp_path, caplog):
+    path = tmp_path / "cache.db"
+    path.write_bytes(b"this is no database" * 500)
+    engine = ScriptedEngine()
+    cache = Cache(engine, path)
+    with caplog.at_level(logging.WARNING, "ragguard"):
+        for text in "aab":
+            assert (await cache.label_probs([text], ["X"])).p[0, 0] == p(text, "X")
+    assert len(engine.calls) == 2
+    (record,) = caplog.records
+    assert "cache.db" in record.getMessage()
+    assert "memory only" in record.getMessage()
+    assert any("given up" in note for note in (await cache.info()).notes)
+    await cache.aclose()
+
+
+async def test_a_file_that_breaks_on_the_way_is_let_go(tmp_path, caplog):
+    path = tmp_path / "cache.db"
+    cache = Cache(ScriptedEngine(), path)
+    await cache.label_probs(["a"], ["X"])
+    await cache.aclose()
+    file = sqlite3.connect(path)
+    file.execute("UPDATE answers_1 SET value = x'5b5d'")
+    file.commit()
+    file.close()
+    cache = Cache(ScriptedEngine(), path)
+    assert (await cache.label_probs(["a"], ["X"])).p[0, 0] == p("a", "X")
+    await cache.aclose()
+    path.write_bytes(path.read_bytes()[:4096] + b"\xff" * 8192)
+    cache = Cache(ScriptedEngine(), path)
+    assert (await cache.label_probs(["a"], ["X"])).p[0, 0] == p("a", "X")
+    await cache.aclose()
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+async def test_a_file_that_cannot_be_made(tmp_path, caplog):
+    (tmp_path / "file").write_text("in the way")
+    cache = Cache(ScriptedEngine(), tmp_path / "file" / "cache.db")
+    assert (await cache.label_probs(["a"], ["X"])).p[0, 0] == p("a", "X")
+    assert "memory only" in caplog.text
+    await cache.aclose()
+
+
+async def test_the_file_is_bounded(tmp_path):
+    path = tmp_path / "cache.db"
+    cache = Cache(ScriptedEngine(), path, max_stored=500)
+    for start in range(0, 3000, 100):
+        await cache.label_probs([f"{i}" for i in range(start, start + 100)], ["X"])
+    await cache.aclose()
+    file = sqlite3.connect(path)
+    (count,) = file.execute("SELECT count(*) FROM answers_1").fetchone()
+    file.close()
+    assert count <= 1500
+    cache = Cache(ScriptedEngine(), path)
+    assert (await cache.label_probs(["2999"], ["X"])).usage.cached == 1
+    await cache.aclose()
+
+
+def test_several_event_loops_at_once():
+    engine = ScriptedEngine()
+    cache = Cache(Coalesce(engine, window_ms=1))
+    wrong: list[str] = []
+
+    async def ask() -> None:
+        answers = await asyncio.gather(*(cache.label_probs([f"{i % 20}"], ["X"]) for i in range(200)))
+        wrong.extend(f"{i}" for i, answer in enumerate(answers) if answer.p[0, 0] != p(f"{i % 20}", "X"))
+
+    threads = [threading.Thread(target=lambda: asyncio.run(ask())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert not wrong
+    assert sum(len(call.prompts) for call in engine.calls) == 20
+
+
+async def test_closing_closes_what_it_wraps_and_only_once_itself(tmp_path):
+    engine = ScriptedEngine()
+    cache = Cache(engine, tmp_path / "cache.db")
+    await cache.label_probs(["a"], ["X"])
+    await cache.aclose()
+    await cache.aclose()
+    assert engine.closed == 2
+    with pytest.raises(Closed):
+        await cache.label_probs(["a"], ["X"])
+
+
+async def test_empty_and_bad_input():
+    cache = Cache(ScriptedEngine())
+    assert (await cache.label_probs([], ["X", "Y"])).p.shape == (0, 2)
+    assert len(await cache.sample([], n=2, seed=1)) == 0
+    with pytest.raises(InvalidInput, match="labels"):
+        await cache.label_probs(["a"], [])
+    with pytest.raises(InvalidInput, match="max_items"):
+        Cache(ScriptedEngine(), max_items=0)

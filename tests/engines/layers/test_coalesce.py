@@ -1,0 +1,235 @@
+"""Coalesce: calls merge, and nobody is hurt by it."""
+
+import asyncio
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from ragguard.engines.base import LabelProbs
+from ragguard.engines.layers import Coalesce
+from ragguard.errors import (
+    Closed,
+    EngineRejected,
+    EngineTimeout,
+    EngineUnreachable,
+    InvalidInput,
+    PromptTooLong,
+)
+from tests.support.scripted_engine import ScriptedEngine, unit
+
+
+def has(text: str, error: Exception):
+    """A fault for every call in which `text` occurs."""
+    return lambda call: error if any(text in prompt for prompt in call.texts) else None
+
+
+async def test_concurrent_calls_become_one_batch_with_the_same_numbers():
+    engine = ScriptedEngine()
+    layer = Coalesce(engine, window_ms=20)
+    texts = [[f"{caller}-{i}" for i in range(caller % 4 + 1)] for caller in range(30)]
+    answers = await asyncio.gather(*(layer.label_probs(own, ["A", "B"]) for own in texts))
+    assert len(engine.calls) == 1
+    for own, answer in zip(texts, answers, strict=True):
+        np.testing.assert_array_equal(
+            answer.p, [[unit(text, label) / 6 for label in ("A", "B")] for text in own]
+        )
+        assert answer.usage.prompts == len(own)
+    assert sum(answer.usage.requests for answer in answers) == 1
+    assert sum(answer.usage.output_tokens for answer in answers) == sum(map(len, texts))
+    assert sum(answer.usage.seconds for answer in answers) == pytest.approx(0.001)
+
+
+async def test_samples_merge_too():
+    engine = ScriptedEngine()
+    layer = Coalesce(engine, window_ms=20)
+    one, two = await asyncio.gather(layer.sample(["x", "y"], n=3, seed=1), layer.sample(["z"], n=3, seed=1))
+    alone = await ScriptedEngine().sample(["x", "y", "z"], n=3, seed=1)
+    assert len(engine.calls) == 1
+    assert [*one, *two] == list(alone)
+
+
+async def test_different_questions_do_not_merge():
+    engine = ScriptedEngine()
+    layer = Coalesce(engine, window_ms=5)
+    await asyncio.gather(
+        layer.label_probs(["p"], ["A"]),
+        layer.label_probs(["p"], ["B"]),
+        layer.label_probs(["p"], ["A"], mode="sequence"),
+        layer.label_probs(["p"], ["A"], priority=5),
+        layer.sample(["p"], n=2),
+        layer.sample(["p"], n=3),
+    )
+    assert len(engine.calls) == 6
+
+
+async def test_batches_are_bounded():
+    engine = ScriptedEngine()
+    layer = Coalesce(engine, window_ms=20, max_prompts=10)
+    await asyncio.gather(*(layer.label_probs([f"{i}", f"{i}'"], ["A"]) for i in range(12)))
+    assert [len(call.prompts) for call in engine.calls] == [10, 10, 4]
+    engine.calls.clear()
+    long = "x" * 4000
+    layer = Coalesce(engine, window_ms=20, max_tokens=2500)
+    await asyncio.gather(*(layer.label_probs([f"{long}{i}"], ["A"]) for i in range(5)))
+    assert [len(call.prompts) for call in engine.calls] == [2, 2, 1]
+
+
+async def test_a_call_that_fills_a_batch_waits_for_nobody():
+    layer = Coalesce(ScriptedEngine(), window_ms=1000, max_prompts=4)
+    started = time.monotonic()
+    await layer.label_probs(list("abcd"), ["A"])
+    await asyncio.gather(*(layer.label_probs([x], ["A"]) for x in "abcd"))
+    assert time.monotonic() - started < 0.9
+
+
+async def test_nothing_asked_nothing_merged():
+    answer = await Coalesce(ScriptedEngine(), window_ms=1000).label_probs([], ["A", "B"])
+    assert answer.p.shape == (0, 2)
+
+
+async def test_a_cancelled_caller_takes_nobody_along():
+    engine = ScriptedEngine(gate=asyncio.Event())
+    layer = Coalesce(engine, window_ms=1)
+    going, staying = (asyncio.ensure_future(layer.label_probs([x], ["A"])) for x in "ab")
+    await engine.until_running(1)
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    engine.gate.set()
+    assert (await staying).p[0, 0] == unit("b", "A") / 6
+
+
+async def test_a_caller_cancelled_before_sending_is_left_out():
+    engine = ScriptedEngine()
+    layer = Coalesce(engine, window_ms=30)
+    going, staying = (asyncio.ensure_future(layer.label_probs([x], ["A"])) for x in "ab")
+    await asyncio.sleep(0)
+    going.cancel()
+    await staying
+    assert [call.texts for call in engine.calls] == [["b"]]
+
+
+async def test_when_all_have_gone_nothing_is_asked_or_it_stops():
+    engine = ScriptedEngine(gate=asyncio.Event())
+    layer = Coalesce(engine, window_ms=1)
+    calls = [asyncio.ensure_future(layer.label_probs([x], ["A"])) for x in "ab"]
+    await engine.until_running(1)
+    for call in calls:
+        call.cancel()
+    await engine.until_running(0)
+    early = asyncio.ensure_future(layer.label_probs(["c"], ["A"]))
+    await asyncio.sleep(0)
+    early.cancel()
+    await asyncio.gather(early, *calls, return_exceptions=True)
+    engine.gate.set()
+    await layer.label_probs(["d"], ["A"])
+    assert [call.texts for call in engine.calls] == [["a", "b"], ["d"]]
+
+
+@pytest.mark.parametrize(
+    "error", [PromptTooLong("too long", limit=9), EngineRejected("bad prompt"), ValueError("odd")]
+)
+async def test_a_bad_prompt_fails_its_own_caller_only(error):
+    engine = ScriptedEngine(fault=has("bad", error))
+    layer = Coalesce(engine, window_ms=10)
+    good, bad, fine = await asyncio.gather(
+        *(layer.label_probs([x], ["A"]) for x in ("good", "bad", "fine")), return_exceptions=True
+    )
+    assert bad is error
+    assert isinstance(good, LabelProbs)
+    assert isinstance(fine, LabelProbs)
+    assert len(engine.calls) == 4
+
+
+async def test_a_dead_server_is_not_asked_once_for_each_caller():
+    engine = ScriptedEngine(fault=lambda call: EngineUnreachable("gone"))
+    layer = Coalesce(engine, window_ms=10)
+    answers = await asyncio.gather(*(layer.label_probs([x], ["A"]) for x in "abc"), return_exceptions=True)
+    assert all(isinstance(answer, EngineUnreachable) for answer in answers)
+    assert len(engine.calls) == 1
+
+
+async def test_each_caller_has_its_own_deadline():
+    engine = ScriptedEngine(gate=asyncio.Event())
+    layer = Coalesce(engine, window_ms=1)
+    patient = asyncio.ensure_future(layer.label_probs(["a"], ["A"]))
+    with pytest.raises(EngineTimeout, match="merged call"):
+        await layer.label_probs(["b"], ["A"], deadline=time.monotonic() + 0.05)
+    assert engine.calls[0].deadline is None
+    engine.gate.set()
+    await patient
+    with pytest.raises(EngineTimeout):
+        await layer.label_probs(["b"], ["A"], deadline=time.monotonic() - 1)
+    soon, later = time.monotonic() + 5, time.monotonic() + 9
+    await asyncio.gather(
+        layer.label_probs(["c"], ["A"], deadline=later), layer.label_probs(["d"], ["A"], deadline=soon)
+    )
+    assert engine.calls[-1].deadline == later
+
+
+async def test_what_was_cut_and_what_is_exact_stays_with_its_caller():
+    class Bounding(ScriptedEngine):
+        async def label_probs(self, prompts, labels, mode=None, deadline=None, priority=0):
+            answer = await super().label_probs(prompts, labels, mode, deadline, priority)
+            bound = np.array([["rare" in text] for text in self.calls[-1].texts])
+            return LabelProbs(answer.p, False, bound=bound, usage=answer.usage, truncated={1: 7})
+
+    layer = Coalesce(Bounding(), window_ms=10)
+    first, second = await asyncio.gather(
+        layer.label_probs(["plain"], ["A"]), layer.label_probs(["rare", "plain"], ["A"])
+    )
+    assert (first.exact, first.truncated) == (True, {})
+    assert (second.exact, second.truncated) == (False, {0: 7})
+    np.testing.assert_array_equal(second.bound, [[True], [False]])
+
+
+def test_several_event_loops_at_once():
+    layer = Coalesce(ScriptedEngine(), window_ms=2)
+    wrong: list[str] = []
+
+    async def ask(name: str) -> None:
+        answers = await asyncio.gather(*(layer.label_probs([f"{name}{i}"], ["A"]) for i in range(50)))
+        for i, answer in enumerate(answers):
+            if answer.p[0, 0] != unit(f"{name}{i}", "A") / 6:
+                wrong.append(f"{name}{i}")
+
+    threads = [threading.Thread(target=lambda name=name: asyncio.run(ask(name))) for name in "xyz"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert not wrong
+
+
+async def test_500_callers():
+    engine = ScriptedEngine()
+    layer = Coalesce(engine)
+    answers = await asyncio.gather(*(layer.label_probs([f"{i}"], ["A"]) for i in range(500)))
+    assert len(answers) == 500
+    assert len(engine.calls) <= 4
+
+
+async def test_closing_refuses_who_waits_and_who_comes():
+    engine = ScriptedEngine()
+    layer = Coalesce(engine, window_ms=1000)
+    waiting = asyncio.ensure_future(layer.label_probs(["a"], ["A"]))
+    await asyncio.sleep(0)
+    await layer.aclose()
+    with pytest.raises(Closed):
+        await waiting
+    with pytest.raises(Closed):
+        await layer.sample(["a"])
+    assert (engine.calls, engine.closed) == ([], 1)
+
+
+@pytest.mark.parametrize("wrong", [{"window_ms": -1}, {"max_prompts": 0}, {"max_tokens": 0}])
+def test_bad_settings(wrong):
+    with pytest.raises(InvalidInput, match=next(iter(wrong))):
+        Coalesce(ScriptedEngine(), **wrong)
+
+
+async def test_bad_labels_are_refused_at_once():
+    with pytest.raises(InvalidInput, match="labels"):
+        await Coalesce(ScriptedEngine()).label_probs(["a"], "AB")

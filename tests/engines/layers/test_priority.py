@@ -1,0 +1,149 @@
+"""Priority: so many at once, the most urgent first, and no slot is ever lost."""
+
+import asyncio
+import random
+import threading
+import time
+
+import pytest
+
+from ragguard.engines.layers import Priority
+from ragguard.errors import EngineTimeout, EngineUnreachable, InvalidInput
+from tests.support.scripted_engine import ScriptedEngine
+
+
+async def ask(layer: Priority, text: str, priority: int = 0, deadline: float | None = None) -> str:
+    await layer.label_probs([text], ["X"], deadline=deadline, priority=priority)
+    return text
+
+
+async def test_never_more_at_once_than_allowed():
+    engine = ScriptedEngine(gate=asyncio.Event())
+    layer = Priority(engine, concurrency=3)
+    calls = [asyncio.ensure_future(ask(layer, f"{i}")) for i in range(20)]
+    await engine.until_running(3)
+    await asyncio.sleep(0)
+    assert engine.running == 3
+    engine.gate.set()
+    await asyncio.gather(*calls)
+    assert (engine.most_running, len(engine.calls)) == (3, 20)
+
+
+async def test_a_waiting_guard_overtakes_waiting_background_work():
+    engine = ScriptedEngine(gate=asyncio.Event())
+    layer = Priority(engine, concurrency=1)
+    first = asyncio.ensure_future(ask(layer, "first", 10))
+    await engine.until_running(1)
+    waiting = [asyncio.ensure_future(ask(layer, f"back {i}", 10)) for i in range(3)]
+    waiting += [
+        asyncio.ensure_future(ask(layer, "guard", 0)),
+        asyncio.ensure_future(layer.sample(["late"], priority=20)),
+    ]
+    await asyncio.sleep(0)
+    engine.gate.set()
+    await asyncio.gather(first, *waiting)
+    assert [call.texts[0] for call in engine.calls] == [
+        "first",
+        "guard",
+        "back 0",
+        "back 1",
+        "back 2",
+        "late",
+    ]
+    assert [call.priority for call in engine.calls] == [10, 0, 10, 10, 10, 20]
+
+
+async def test_who_goes_away_gives_his_place_free():
+    engine = ScriptedEngine(gate=asyncio.Event())
+    layer = Priority(engine, concurrency=1)
+    running = asyncio.ensure_future(ask(layer, "running"))
+    await engine.until_running(1)
+    waiting, last = (asyncio.ensure_future(ask(layer, text)) for text in ("waiting", "last"))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    running.cancel()
+    engine.gate.set()
+    assert await asyncio.gather(last) == ["last"]
+    await asyncio.gather(running, waiting, return_exceptions=True)
+    assert [call.texts for call in engine.calls] == [["running"], ["last"]]
+
+
+async def test_a_turn_that_comes_as_its_owner_goes_is_passed_on():
+    engine = ScriptedEngine(gate=asyncio.Event())
+    layer = Priority(engine, concurrency=1)
+    running = asyncio.ensure_future(ask(layer, "running"))
+    await engine.until_running(1)
+    going, last = (asyncio.ensure_future(ask(layer, text)) for text in ("going", "last"))
+    await asyncio.sleep(0)
+    engine.gate.set()
+    await running
+    # Its turn has been given, and it has not yet been told.
+    going.cancel()
+    await asyncio.wait_for(last, 5)
+    await asyncio.gather(going, return_exceptions=True)
+
+
+async def test_failures_give_their_slot_back():
+    engine = ScriptedEngine(fault=lambda call: EngineUnreachable("gone"))
+    layer = Priority(engine, concurrency=2)
+    for _ in range(5):
+        with pytest.raises(EngineUnreachable):
+            await ask(layer, "a")
+    engine.fault = lambda call: None
+    await ask(layer, "a")
+
+
+async def test_a_deadline_counts_while_waiting():
+    engine = ScriptedEngine(gate=asyncio.Event())
+    layer = Priority(engine, concurrency=1)
+    running = asyncio.ensure_future(ask(layer, "running"))
+    await engine.until_running(1)
+    with pytest.raises(EngineTimeout, match="waited for its turn"):
+        await ask(layer, "hasty", deadline=time.monotonic() + 0.02)
+    engine.gate.set()
+    await running
+    await ask(layer, "next")
+    assert "hasty" not in [call.texts[0] for call in engine.calls]
+
+
+async def test_random_cancellations_lose_no_slot():
+    engine = ScriptedEngine()
+    layer = Priority(engine, concurrency=4)
+    dice = random.Random(7)
+    calls = [asyncio.ensure_future(ask(layer, f"{i}", dice.randint(0, 3))) for i in range(300)]
+    for _ in range(200):
+        dice.choice(calls).cancel()
+        await asyncio.sleep(0)
+    await asyncio.gather(*calls, return_exceptions=True)
+    assert engine.most_running <= 4
+    engine.gate = asyncio.Event()
+    rest = [asyncio.ensure_future(ask(layer, "rest")) for _ in range(4)]
+    await engine.until_running(4)
+    engine.gate.set()
+    await asyncio.gather(*rest)
+
+
+def test_several_event_loops_at_once():
+    engine = ScriptedEngine()
+    layer = Priority(engine, concurrency=2)
+    done: list[str] = []
+
+    async def work(name: str) -> None:
+        done.extend(await asyncio.gather(*(ask(layer, f"{name}{i}") for i in range(100))))
+
+    threads = [threading.Thread(target=lambda name=name: asyncio.run(work(name))) for name in "xyz"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert len(done) == 300
+
+
+async def test_info_close_and_bad_settings():
+    engine = ScriptedEngine()
+    layer = Priority(engine)
+    assert await layer.info() == await engine.info()
+    await layer.aclose()
+    assert engine.closed == 1
+    with pytest.raises(InvalidInput, match="concurrency"):
+        Priority(engine, concurrency=0)

@@ -1,0 +1,249 @@
+"""Retry: again when it may help, not at all when the server is down, and never for ever."""
+
+import asyncio
+import time
+from collections import deque
+
+import pytest
+
+from ragguard.engines.layers import Retry
+from ragguard.errors import (
+    BudgetExceeded,
+    CircuitOpen,
+    EngineOverloaded,
+    EngineProtocolError,
+    EngineRejected,
+    EngineTimeout,
+    EngineUnreachable,
+    InvalidInput,
+    PromptTooLong,
+)
+from tests.support.scripted_engine import ScriptedEngine
+
+
+def failing(*errors: Exception | None, then: Exception | None = None) -> ScriptedEngine:
+    """Fails so, call by call, and goes on with `then`."""
+    left = deque(errors)
+    return ScriptedEngine(fault=lambda call: left.popleft() if left else then)
+
+
+def quick(engine: ScriptedEngine, **settings: object) -> Retry:
+    return Retry(engine, **{"base": 0.001, "cap": 0.002, "pause": 0.05, **settings})
+
+
+async def ask(layer: Retry, **more: object) -> None:
+    await layer.label_probs(["a"], ["X"], **more)
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """How long was waited between attempts; nobody really waits."""
+    seconds: list[float] = []
+
+    async def sleep(delay: float) -> None:
+        seconds.append(delay)
+
+    monkeypatch.setattr("ragguard.engines.layers.retry.asyncio.sleep", sleep)
+    return seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that passes only when it is told to: `clock[0] += seconds`."""
+    now = [1000.0]
+    monkeypatch.setattr("ragguard.engines.layers.retry.monotonic", lambda: now[0])
+    return now
+
+
+async def test_passing_troubles_pass_unseen():
+    engine = failing(EngineUnreachable("gone"), EngineOverloaded("busy"))
+    await ask(quick(engine))
+    assert len(engine.calls) == 3
+    engine = failing(EngineUnreachable("gone"))
+    assert len(await quick(engine).sample(["a"], n=2)) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        EngineRejected("bad key"),
+        PromptTooLong("too long"),
+        EngineProtocolError("no JSON"),
+        EngineTimeout("late"),
+        BudgetExceeded("no"),
+        ValueError("odd"),
+    ],
+)
+async def test_what_repeating_cannot_help_is_not_repeated(error):
+    engine = failing(error)
+    with pytest.raises(type(error)) as caught:
+        await ask(quick(engine))
+    assert caught.value is error
+    assert len(engine.calls) == 1
+
+
+async def test_it_gives_up_and_says_after_how_many_attempts():
+    engine = failing(then=EngineUnreachable("nobody at home"))
+    with pytest.raises(EngineUnreachable, match=r"nobody at home \(given up after 3 attempts in"):
+        await ask(quick(engine, attempts=3))
+    assert len(engine.calls) == 3
+
+
+async def test_waits_grow_with_full_jitter_and_are_capped(waits):
+    for _ in range(60):
+        with pytest.raises(EngineUnreachable):
+            await ask(Retry(failing(then=EngineUnreachable("gone")), attempts=5, base=1.0, cap=4.0))
+    columns = [waits[i::4] for i in range(4)]
+    for column, bound in zip(columns, (1, 2, 4, 4), strict=True):
+        assert 0 <= min(column) < bound / 4
+        assert bound * 0.75 < max(column) <= bound
+
+
+async def test_retry_after_is_obeyed(waits):
+    await ask(Retry(failing(EngineOverloaded("busy", retry_after=7.0)), base=0.5))
+    assert 7.0 <= waits[0] <= 7.5
+
+
+async def test_a_server_that_wants_more_time_than_there_is_is_not_waited_for(waits):
+    engine = failing(then=EngineOverloaded("busy", retry_after=3600))
+    with pytest.raises(EngineOverloaded) as caught:
+        await ask(Retry(engine, total=60))
+    assert caught.value.retry_after == 3600
+    with pytest.raises(EngineOverloaded):
+        await ask(Retry(failing(then=EngineOverloaded("busy", retry_after=5))), deadline=time.monotonic() + 1)
+    assert (waits, len(engine.calls)) == ([], 1)
+
+
+async def test_all_attempts_together_end_in_time():
+    engine = failing(then=EngineUnreachable("gone"))
+    started = time.monotonic()
+    with pytest.raises(EngineUnreachable):
+        await ask(Retry(engine, attempts=10_000, base=0.02, cap=0.02, total=0.3, trip_after=10_000))
+    assert time.monotonic() - started < 1
+    assert len(engine.calls) > 3
+    with pytest.raises(EngineTimeout):
+        await ask(Retry(engine), deadline=time.monotonic() - 1)
+
+
+async def test_the_circuit_opens_and_nobody_is_asked():
+    engine = failing(then=EngineUnreachable("gone"))
+    layer = quick(engine, attempts=1, trip_after=3, pause=60)
+    for _ in range(3):
+        with pytest.raises(EngineUnreachable):
+            await ask(layer)
+    for _ in range(5):
+        with pytest.raises(CircuitOpen, match=r"3 times in a row; it is tried again in .*: gone"):
+            await ask(layer)
+    assert len(engine.calls) == 3
+
+
+async def test_a_success_in_between_keeps_it_closed():
+    gone = EngineUnreachable("gone")
+    engine = failing(gone, gone, None, gone, gone, None)
+    layer = quick(engine, attempts=3, trip_after=3)
+    await ask(layer)
+    await ask(layer)
+    assert len(engine.calls) == 6
+
+
+async def test_one_probe_closes_it_again(clock):
+    down = True
+    engine = ScriptedEngine(fault=lambda call: EngineUnreachable("gone") if down else None)
+    layer = quick(engine, attempts=1, trip_after=1, pause=0.05)
+    with pytest.raises(EngineUnreachable):
+        await ask(layer)
+    clock[0] += 0.06
+    engine.gate = asyncio.Event()
+    down = False
+    probe = asyncio.ensure_future(ask(layer))
+    await engine.until_running(1)
+    with pytest.raises(CircuitOpen, match="trying it just now"):
+        await ask(layer)
+    engine.gate.set()
+    await probe
+    await asyncio.gather(*(ask(layer) for _ in range(10)))
+    assert len(engine.calls) == 12
+
+
+async def test_a_failed_probe_opens_it_for_longer(clock):
+    engine = failing(then=EngineUnreachable("gone"))
+    layer = quick(engine, attempts=1, trip_after=1, pause=0.04, longest_pause=60)
+    with pytest.raises(EngineUnreachable):
+        await ask(layer)
+    clock[0] += 0.05
+    with pytest.raises(EngineUnreachable):
+        await ask(layer)
+    clock[0] += 0.05
+    with pytest.raises(CircuitOpen):
+        await ask(layer)
+
+
+async def test_a_cancelled_probe_lets_another_try(clock):
+    engine = failing(EngineUnreachable("gone"))
+    layer = quick(engine, attempts=1, trip_after=1, pause=0.02)
+    with pytest.raises(EngineUnreachable):
+        await ask(layer)
+    clock[0] += 0.03
+    engine.gate = asyncio.Event()
+    probe = asyncio.ensure_future(ask(layer))
+    await engine.until_running(1)
+    probe.cancel()
+    await asyncio.gather(probe, return_exceptions=True)
+    engine.gate.set()
+    await ask(layer)
+
+
+async def test_a_callers_haste_and_a_servers_advice_do_not_open_it():
+    engine = failing(then=EngineTimeout("late"))
+    layer = quick(engine, attempts=1, trip_after=1)
+    for _ in range(3):
+        with pytest.raises(EngineTimeout):
+            await ask(layer, deadline=time.monotonic() + 5)
+    advice = failing(then=EngineOverloaded("busy", retry_after=0.001))
+    for _ in range(3):
+        with pytest.raises(EngineOverloaded):
+            await ask(quick(advice, attempts=2, trip_after=2))
+    with pytest.raises(EngineTimeout):
+        await ask(layer)
+    with pytest.raises(CircuitOpen):
+        await ask(layer)
+
+
+async def test_a_refusal_proves_the_server_well():
+    gone = EngineUnreachable("gone")
+    engine = failing(gone, EngineRejected("no such model"), gone, None)
+    layer = quick(engine, attempts=2, trip_after=2)
+    with pytest.raises(EngineRejected):
+        await ask(layer)
+    await ask(layer)
+
+
+async def test_cancellation_while_waiting_for_the_next_attempt():
+    engine = failing(then=EngineOverloaded("busy", retry_after=30))
+    call = asyncio.ensure_future(ask(Retry(engine)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert len(engine.calls) == 1
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+
+async def test_it_passes_everything_on():
+    engine = ScriptedEngine()
+    layer = quick(engine)
+    deadline = time.monotonic() + 9
+    await layer.label_probs(["a"], ["X"], "sequence", deadline, 3)
+    await layer.sample(["a"], 2, 5, 0.5, 7, deadline=deadline, priority=4)
+    labels, draws = engine.calls
+    assert (labels.mode, labels.deadline, labels.priority) == ("sequence", deadline, 3)
+    assert (draws.n, draws.seed, draws.deadline, draws.priority) == (2, 7, deadline, 4)
+    assert await layer.info() == await engine.info()
+    await layer.aclose()
+    assert engine.closed == 1
+
+
+@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"base": 0}, {"total": -1}, {"trip_after": 0}])
+def test_bad_settings(wrong):
+    with pytest.raises(InvalidInput, match=next(iter(wrong))):
+        Retry(ScriptedEngine(), **wrong)

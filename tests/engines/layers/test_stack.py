@@ -1,0 +1,74 @@
+"""The usual stack as a whole: whatever happens around them, callers get right numbers or a clear error."""
+
+import asyncio
+import random
+
+import numpy as np
+
+from ragguard.engines.base import Engine, LabelProbs
+from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
+from ragguard.errors import EngineError, EngineOverloaded, EngineUnreachable, PromptTooLong
+from tests.support.scripted_engine import ScriptedEngine, unit
+
+
+def stack(engine: Engine) -> Engine:
+    return Cache(Coalesce(Retry(Priority(Budget(engine), 4), base=0.001, cap=0.002, trip_after=10_000)))
+
+
+async def test_500_callers_share_a_few_calls():
+    engine = ScriptedEngine()
+    layers = stack(engine)
+    answers = await asyncio.gather(*(layers.label_probs([f"{i % 250}", "x"], ["A", "B"]) for i in range(500)))
+    for i, answer in enumerate(answers):
+        np.testing.assert_array_equal(answer.p[0], [unit(f"{i % 250}", label) / 6 for label in "AB"])
+    assert sum(len(call.prompts) for call in engine.calls) == 251
+    assert len(engine.calls) <= 3
+
+
+async def test_a_storm_of_faults_and_cancellations():
+    dice = random.Random(5)
+
+    def fault(call):
+        if any("bad" in text for text in call.texts):
+            return PromptTooLong("too long")
+        return dice.choice([None, None, EngineUnreachable("gone"), EngineOverloaded("busy", 0.001)])
+
+    engine = ScriptedEngine(fault=fault)
+    layers = stack(engine)
+    texts = ["bad" if i % 17 == 0 else f"{i % 40}" for i in range(400)]
+    calls = [
+        asyncio.ensure_future(layers.label_probs([text], ["A"], priority=dice.randint(0, 2)))
+        for text in texts
+    ]
+    for call in dice.sample(calls, 100):
+        call.cancel()
+        await asyncio.sleep(0)
+    answers = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 30)
+    for text, answer in zip(texts, answers, strict=True):
+        if isinstance(answer, LabelProbs):
+            assert answer.p[0, 0] == unit(text, "A") / 6
+        else:
+            assert isinstance(answer, EngineError | asyncio.CancelledError)
+            assert text == "bad" or not isinstance(answer, PromptTooLong)
+    assert sum(isinstance(answer, LabelProbs) for answer in answers) > 200
+    engine.fault = lambda call: None
+    assert (await layers.label_probs(["after"], ["A"])).p[0, 0] == unit("after", "A") / 6
+
+
+async def test_a_cached_answer_costs_no_slot_no_request_and_no_wait():
+    engine = ScriptedEngine()
+    budget = Budget(engine, requests=1)
+    layers = Cache(Coalesce(Retry(Priority(budget))))
+    await layers.label_probs(["a"], ["A"])
+    for _ in range(3):
+        assert (await layers.label_probs(["a"], ["A"])).usage.cached == 1
+    assert budget.spent.requests == 1
+
+
+async def test_every_layer_is_an_engine_and_closes_what_it_wraps():
+    engine = ScriptedEngine()
+    layers = stack(engine)
+    assert isinstance(layers, Engine)
+    assert (await layers.info()).model == "scripted"
+    await layers.aclose()
+    assert engine.closed == 1
