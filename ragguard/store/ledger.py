@@ -1,0 +1,227 @@
+"""What a process has still to do, and what came of scoring a run: each score once, failures as data."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ragguard.records import Failure, Score
+from ragguard.store.rows import dump, key_of, storable, usage_text
+
+
+class Due(NamedTuple):
+    """A run on its owner's list."""
+
+    place: int
+    run_id: str
+    revision: int
+    attempts: int
+    score: bool
+    """False when it is scored already, and only the sinks have not heard of it."""
+
+
+class Left(NamedTuple):
+    """What a process still has to do."""
+
+    pending: int
+    open: int
+    next_ns: int | None
+    """When the first of the pending runs is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of scoring one revision of a run."""
+
+    run_id: str
+    identity: str
+    revision: int
+    scores: Sequence[Score] = ()
+    failures: Sequence[Failure] = ()
+    retry_ns: int | None = None
+    """When to try again; None when all is said."""
+    emit: bool = False
+    """Whether sinks are to hear of it."""
+    attempts: int = 1
+
+
+# What is due
+
+
+def due(connection: sqlite3.Connection, owner: str, limit: int) -> list[Due]:
+    """The first runs on a process's list."""
+    rows = connection.execute(
+        "SELECT seq, id, revision, attempts, due_ns FROM runs "
+        "WHERE owner = ? AND (due_ns <= ? OR emit_after IS NOT NULL) ORDER BY due_ns, seq LIMIT ?",
+        (owner, time.time_ns(), limit),
+    )
+    return [
+        Due(row["seq"], row["id"], row["revision"], row["attempts"], row["due_ns"] is not None)
+        for row in rows
+    ]
+
+
+def left(connection: sqlite3.Connection, owner: str, queued_until_ns: int | None = None) -> Left:
+    """What a process still has to do, of what was queued until then."""
+    until = queued_until_ns if queued_until_ns is not None else time.time_ns()
+    pending, next_ns = connection.execute(
+        "SELECT count(*), min(due_ns) FROM runs "
+        "WHERE owner = ? AND (due_ns IS NOT NULL OR emit_after IS NOT NULL) AND queued_ns <= ?",
+        (owner, until),
+    ).fetchone()
+    opened = connection.execute(
+        "SELECT count(*) FROM runs WHERE owner = ? AND status = 'open'", (owner,)
+    ).fetchone()[0]
+    return Left(pending, opened, next_ns)
+
+
+def is_settled(connection: sqlite3.Connection, place: int, identity: str) -> bool:
+    """Whether these settings have said all they can about the run as it is now."""
+    row = connection.execute(
+        "SELECT 1 FROM scorings JOIN runs ON runs.seq = scorings.run "
+        "WHERE run = ? AND identity = ? AND finished AND scorings.revision = runs.revision",
+        (place, identity),
+    ).fetchone()
+    return row is not None
+
+
+# What came of it
+
+
+def settle(connection: sqlite3.Connection, outcome: Outcome) -> list[Score]:
+    """Stores scores, each once, and failures in place of those of the last attempt; gives the scores that are new."""
+    head = connection.execute(
+        "SELECT seq, revision FROM runs WHERE id = ?", (storable(outcome.run_id),)
+    ).fetchone()
+    if head is None:
+        return []  # deleted meanwhile
+    run = head["seq"]
+    last = connection.execute("SELECT coalesce(max(seq), 0) FROM scores WHERE run = ?", (run,)).fetchone()[0]
+    scored = connection.execute(
+        "SELECT revision FROM scorings WHERE run = ? AND identity = ?", (run, outcome.identity)
+    ).fetchone()
+    if scored is not None and scored["revision"] < outcome.revision:
+        # The run has changed since: what the same settings said of it then no longer holds.
+        connection.executemany(
+            "DELETE FROM scores WHERE run = ? AND origin = ?",
+            {(run, _origin(connection, score)) for score in outcome.scores},
+        )
+    new = insert_scores(connection, run, outcome.scores)
+    connection.execute("DELETE FROM failures WHERE run = ? AND identity IN (?, '')", (run, outcome.identity))
+    insert_failures(connection, run, outcome.identity, outcome.failures)
+    connection.execute(
+        "INSERT INTO scorings (run, identity, revision, finished) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (run, identity) DO UPDATE SET revision = excluded.revision, finished = excluded.finished",
+        (run, outcome.identity, outcome.revision, outcome.retry_ns is None),
+    )
+    if outcome.emit and (new or outcome.failures):
+        connection.execute("UPDATE runs SET emit_after = coalesce(emit_after, ?) WHERE seq = ?", (last, run))
+    if outcome.revision == head["revision"]:
+        connection.execute(
+            "UPDATE runs SET due_ns = ?, attempts = ? WHERE seq = ?",
+            (outcome.retry_ns, outcome.attempts, run),
+        )
+    _let_go(connection, run)
+    return new
+
+
+def emitted(connection: sqlite3.Connection, run_id: str) -> None:
+    """The sinks have heard of everything."""
+    row = connection.execute(
+        "UPDATE runs SET emit_after = NULL WHERE id = ? RETURNING seq", (storable(run_id),)
+    ).fetchone()
+    if row is not None:
+        _let_go(connection, row[0])
+
+
+def drop(
+    connection: sqlite3.Connection, owner: str, surplus: int, *, newest: bool, but: Collection[str]
+) -> int:
+    """Takes runs off their owner's list unscored; says how many."""
+    rows = connection.execute(
+        "SELECT seq, id FROM runs WHERE owner = ? AND due_ns IS NOT NULL ORDER BY queued_ns "
+        f"{'DESC' if newest else 'ASC'}, seq {'DESC' if newest else 'ASC'} LIMIT ?",
+        (owner, surplus + len(but)),
+    ).fetchall()
+    dropped = [row for row in rows if row["id"] not in but][:surplus]
+    for row in dropped:
+        message = (
+            "more runs waited to be scored than queue_size allows, so this one was let go; raise queue_size, "
+            "sample less, or give RagGuard a store, where nothing is dropped"
+        )
+        insert_failures(
+            connection, row["seq"], "", [Failure("queue", "QueueFull", message, run_id=row["id"])]
+        )
+        connection.execute("UPDATE runs SET due_ns = NULL WHERE seq = ?", (row["seq"],))
+        _let_go(connection, row["seq"])
+    return len(dropped)
+
+
+def insert_failures(
+    connection: sqlite3.Connection, run: int, identity: str, failures: Sequence[Failure]
+) -> None:
+    """Writes failures of a run."""
+    connection.executemany(
+        "INSERT INTO failures (run, identity, step_id, scorer, error, message, will_retry, attempts, occurred_ns) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                run, identity, storable(one.step_id), storable(one.scorer), storable(one.error),
+                storable(one.message), one.will_retry, one.attempts, one.occurred_ns,
+            )
+            for one in failures
+        ],
+    )  # fmt: skip
+
+
+def _let_go(connection: sqlite3.Connection, run: int) -> None:
+    connection.execute(
+        "UPDATE runs SET owner = NULL, queued_ns = NULL WHERE seq = ? AND due_ns IS NULL "
+        "AND emit_after IS NULL AND status <> 'open'",
+        (run,),
+    )
+
+
+def _origin(connection: sqlite3.Connection, score: Score) -> int:
+    values = tuple(
+        storable(text)
+        for text in (
+            score.scorer, score.version, score.engine, score.prompts, score.references_hash,
+            score.reference_source,
+        )
+    )  # fmt: skip
+    row = connection.execute(
+        "SELECT id FROM origins WHERE scorer = ? AND version = ? AND engine = ? AND prompts = ? "
+        "AND references_hash = ? AND reference_source = ?",
+        values,
+    ).fetchone()
+    if row is None:
+        row = connection.execute(
+            "INSERT INTO origins (scorer, version, engine, prompts, references_hash, reference_source) "
+            "VALUES (?, ?, ?, ?, ?, ?) RETURNING id",
+            values,
+        ).fetchone()
+    return int(row[0])
+
+
+def insert_scores(connection: sqlite3.Connection, run: int, scores: Sequence[Score]) -> list[Score]:
+    """Writes the scores that are not there yet; gives those."""
+    return [score for score in scores if _insert_score(connection, run, score, _origin(connection, score))]
+
+
+def _insert_score(connection: sqlite3.Connection, run: int, score: Score, origin: int) -> bool:
+    added = connection.execute(
+        "INSERT INTO scores (run, key, name, value, level, step_id, passage_id, position, stage, sub_question, "
+        "stderr, expectation, label, explanation, origin, usage, metadata) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING",
+        (
+            run, key_of(score), score.name, float(score.value), score.level, storable(score.step_id),
+            storable(score.passage_id), score.position, score.stage, score.sub_question, score.stderr,
+            score.expectation, storable(score.label), storable(score.explanation), origin,
+            usage_text(score.usage), dump(dict(score.metadata)) if score.metadata else "",
+        ),
+    )  # fmt: skip
+    return added.rowcount > 0

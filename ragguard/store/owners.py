@@ -1,0 +1,131 @@
+"""Which process a run belongs to, and whether that process lives.
+
+A process holds a lease while it works on a store. When it is gone, the next one to look takes over
+what it left, so nothing is scored twice at a time and nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+LEASE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """This process, so that another on the same machine can tell whether it lives."""
+
+    owner: str
+    place: str
+    pid: int
+    born: str
+
+
+def this_process(owner: str) -> Process:
+    """Who we are."""
+    return Process(owner, _place(), os.getpid(), _born(os.getpid()) or "")
+
+
+def renew(connection: sqlite3.Connection, process: Process) -> None:
+    """Says that the process lives."""
+    connection.execute(
+        "INSERT INTO leases (owner, place, pid, born, expires_ns) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (owner) DO UPDATE SET expires_ns = excluded.expires_ns",
+        (
+            process.owner,
+            process.place,
+            process.pid,
+            process.born,
+            time.time_ns() + int(LEASE_SECONDS * 1e9),
+        ),
+    )
+
+
+def resign(connection: sqlite3.Connection, owner: str) -> None:
+    """Leaves what is not done to others."""
+    connection.execute("DELETE FROM leases WHERE owner = ?", (owner,))
+
+
+def adopt(connection: sqlite3.Connection, owner: str) -> int:
+    """Takes over the runs of dead processes; those that were open end as abandoned. Says how many."""
+    now = time.time_ns()
+    leases = {row["owner"]: row for row in connection.execute("SELECT * FROM leases")}
+    dead = [
+        row[0]
+        for row in connection.execute("SELECT DISTINCT owner FROM runs WHERE owner IS NOT NULL")
+        if row[0] != owner and (row[0] not in leases or _is_dead(leases[row[0]], now))
+    ]
+    adopted = 0
+    for one in dead:
+        _abandon(connection, "owner = ?", (one,), now)
+        adopted += connection.execute("UPDATE runs SET owner = ? WHERE owner = ?", (owner, one)).rowcount
+        resign(connection, one)
+    return adopted
+
+
+def abandon_overdue(connection: sqlite3.Connection, owner: str, idle_since_ns: int) -> None:
+    """Ends open runs in which nothing has happened since then."""
+    _abandon(
+        connection,
+        "owner = ? AND started_ns < ? AND NOT EXISTS "
+        "(SELECT 1 FROM steps WHERE steps.run = runs.seq AND steps.ended_ns >= ?)",
+        (owner, idle_since_ns, idle_since_ns),
+        time.time_ns(),
+    )
+
+
+def _abandon(connection: sqlite3.Connection, condition: str, values: tuple[str | int, ...], now: int) -> None:
+    connection.execute(
+        "UPDATE runs SET status = 'abandoned', ended_ns = ?, due_ns = ?, queued_ns = ? "
+        f"WHERE status = 'open' AND {condition}",
+        (now, now, now, *values),
+    )
+
+
+def _is_dead(lease: sqlite3.Row, now: int) -> bool:
+    if lease["expires_ns"] < now:
+        return True
+    # On the same machine it shows at once, without waiting for the lease to run out.
+    return bool(lease["place"] == _place() and _born(lease["pid"]) != lease["born"])
+
+
+@cache
+def _place() -> str:
+    """The machine, the boot and the process namespace: where a process id means something."""
+    parts = [socket.gethostname()]
+    for path, read in (
+        ("/proc/sys/kernel/random/boot_id", Path.read_text),
+        ("/proc/self/ns/pid", os.readlink),
+    ):
+        try:
+            parts.append(str(read(Path(path))).strip())
+        except OSError:
+            parts.append("")
+    return "/".join(parts)
+
+
+def _born(pid: int) -> str | None:
+    """When a process was started, in the system's own unit; None when there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        if Path("/proc/self/stat").exists():
+            return None
+    except OSError:
+        return ""
+    else:
+        fields = stat[stat.rindex(")") + 2 :].split()
+        return None if fields[0] in "ZX" else fields[19]
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:
+        return ""
+    return ""

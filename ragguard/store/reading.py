@@ -1,0 +1,117 @@
+"""Runs, scores and failures out of the tables, page by page, so that a store of any size reads flat.
+
+Each function is one short read; whoever walks over many pages calls again with the last `seq`.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ragguard.records import Failure, Run, Score
+from ragguard.store.rows import Data, digests_in, failure_of, run_of, score_of, step_of, storable
+
+PAGE = 200
+_MOST_PARAMETERS = 500
+
+_SCORES = (
+    "SELECT scores.*, scorer, version, engine, prompts, references_hash, reference_source "
+    "FROM scores JOIN origins ON origins.id = scores.origin WHERE {} ORDER BY scores.seq"
+)
+
+
+def place_of(connection: sqlite3.Connection, run_id: str) -> int | None:
+    """Where a run stands; None for one that is not there."""
+    row = connection.execute("SELECT seq FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def count_runs(connection: sqlite3.Connection) -> int:
+    """How many runs there are."""
+    return int(connection.execute("SELECT count(*) FROM runs").fetchone()[0])
+
+
+def page_of_runs(connection: sqlite3.Connection, after: int, *, texts: bool = True) -> dict[int, Run]:
+    """The next runs behind the place `after`, by their places; none at the end."""
+    rows = connection.execute("SELECT seq FROM runs WHERE seq > ? ORDER BY seq LIMIT ?", (after, PAGE))
+    return runs_at(connection, [row[0] for row in rows], texts=texts)
+
+
+def places_by_rank(connection: sqlite3.Connection, start: int, count: int) -> list[int]:
+    """The places of some runs, counted from the first."""
+    rows = connection.execute("SELECT seq FROM runs ORDER BY seq LIMIT ? OFFSET ?", (count, start))
+    return [row[0] for row in rows]
+
+
+def runs_at(connection: sqlite3.Connection, places: Sequence[int], *, texts: bool = True) -> dict[int, Run]:
+    """The runs that stand there, with their steps, in the order of their places."""
+    heads = _with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", places)
+    steps = _with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", places)
+    known = _texts(connection, [body for _, body in heads + steps]) if texts else {}
+    runs = {row["seq"]: run_of(row, body, known) for row, body in heads}
+    for row, body in steps:
+        run = runs[row["run"]]
+        run.steps.append(step_of(row, body, run.id, known))
+    return runs
+
+
+def scores_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int, list[Score]]:
+    """What was said of the runs (place → id), of each in the order in which it was stored."""
+    scores: dict[int, list[Score]] = {place: [] for place in runs}
+    for row in _chunks(connection, _SCORES.format("run IN ({})"), list(runs)):
+        scores[row["run"]].append(score_of(row, runs[row["run"]]))
+    return scores
+
+
+def unsent_scores(connection: sqlite3.Connection, place: int, run_id: str) -> list[Score]:
+    """What was said of a run and has not reached the sinks."""
+    condition = "run = ? AND scores.seq > (SELECT emit_after FROM runs WHERE seq = scores.run)"
+    return [score_of(row, run_id) for row in connection.execute(_SCORES.format(condition), (place,))]
+
+
+def failures_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int, list[Failure]]:
+    """What could not be said of the runs, and still cannot."""
+    found = failures_of_settings(connection, runs)
+    return {place: [failure for _, failure in failures] for place, failures in found.items()}
+
+
+def failures_of_settings(
+    connection: sqlite3.Connection, runs: dict[int, str]
+) -> dict[int, list[tuple[str, Failure]]]:
+    """The same, each with the settings it belongs to."""
+    failures: dict[int, list[tuple[str, Failure]]] = {place: [] for place in runs}
+    for row in _chunks(connection, "SELECT * FROM failures WHERE run IN ({}) ORDER BY seq", list(runs)):
+        failures[row["run"]].append((row["identity"], failure_of(row, runs[row["run"]])))
+    return failures
+
+
+def page_of_scores(connection: sqlite3.Connection, after: int) -> list[tuple[int, Score]]:
+    """The next scores behind the place `after`, in the order in which they were stored, with their places."""
+    rows = connection.execute(
+        "SELECT scores.*, runs.id AS run_id, scorer, version, engine, prompts, references_hash, reference_source "
+        "FROM scores JOIN origins ON origins.id = scores.origin JOIN runs ON runs.seq = scores.run "
+        "WHERE scores.seq > ? ORDER BY scores.seq LIMIT ?",
+        (after, PAGE * 5),
+    )
+    return [(row["seq"], score_of(row, row["run_id"])) for row in rows]
+
+
+def _with_bodies(
+    connection: sqlite3.Connection, statement: str, places: Sequence[int]
+) -> list[tuple[sqlite3.Row, Data]]:
+    return [(row, json.loads(row["body"])) for row in _chunks(connection, statement, places)]
+
+
+def _texts(connection: sqlite3.Connection, bodies: Sequence[Data]) -> dict[bytes, str]:
+    wanted = list({digest for body in bodies for digest in digests_in(body)})
+    rows = _chunks(connection, "SELECT digest, text FROM passages WHERE digest IN ({})", wanted)
+    return {row["digest"]: row["text"] for row in rows}
+
+
+def _chunks(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> Iterator[sqlite3.Row]:
+    """The rows of a statement over many values; SQLite takes only so many at once."""
+    for start in range(0, len(values), _MOST_PARAMETERS):
+        chunk = values[start : start + _MOST_PARAMETERS]
+        yield from connection.execute(statement.format(",".join("?" * len(chunk))), chunk)

@@ -1,0 +1,349 @@
+"""Records as rows and back. Knows the shape of the columns, and no SQL.
+
+The texts of passages do not stand in the rows: a row holds each distinct passage once, under
+the digest of its text, and lists of passages are lists of positions among those.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ragguard.records import (
+    Decision,
+    Dropped,
+    Failure,
+    Passage,
+    RetrievalStep,
+    Run,
+    Score,
+    SubStep,
+    TraceContext,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from sqlite3 import Row
+
+DIGEST_BYTES = 16
+_DEEPEST = 20
+
+Data: TypeAlias = dict[str, Any]
+Texts: TypeAlias = Mapping[bytes, str]
+"""Digest → text."""
+
+
+class Shelf:
+    """The passages of one row: each distinct one once, its text apart."""
+
+    def __init__(self, items: Iterable[list[Any]] = ()) -> None:
+        self.items: list[list[Any]] = list(items)
+        self.old = len(self.items)
+        """How many stood there before; they need no text."""
+        self.texts: dict[bytes, str] = {}
+        self._places: dict[int, int] = {}
+        self._same: dict[tuple[Any, ...], list[int]] = {}
+        self._held: list[Passage] = []
+        """Keeps alive what `_places` knows by its address."""
+        for place, (digest, id, *_) in enumerate(self.items):
+            self._same.setdefault((digest, id), []).append(place)
+
+    def put(self, passage: Passage) -> int:
+        """Where the passage stands."""
+        place = self._places.get(id(passage))
+        if place is None:
+            place = self._places[id(passage)] = self._find(passage)
+            self._held.append(passage)
+        return place
+
+    def put_all(self, passages: Iterable[Passage]) -> list[int]:
+        """Where each of them stands."""
+        return [self.put(passage) for passage in passages]
+
+    def _find(self, passage: Passage) -> int:
+        text = storable(passage.text)
+        digest = digest_of(text)
+        metadata = dict(passage.metadata) if passage.metadata else None
+        item = [digest.hex(), passage.id, passage.score, metadata, passage.grade]
+        alike = self._same.setdefault((item[0], passage.id), [])
+        for place in alike:
+            if self.items[place] == item:
+                return place
+        self.texts[digest] = text
+        alike.append(len(self.items))
+        self.items.append(item)
+        return len(self.items) - 1
+
+
+def digest_of(text: str) -> bytes:
+    """What a text is known by."""
+    return hashlib.sha256(text.encode("utf-8")).digest()[:DIGEST_BYTES]
+
+
+def storable(text: str) -> str:
+    """`text` without halves of surrogate pairs, which no file can hold as UTF-8."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def dump(value: object) -> str:
+    """JSON of anything: what JSON does not know is written as its text, a NaN as null."""
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return json.dumps(plain(value), separators=(",", ":"))
+
+
+def plain(value: object, depth: int = 0) -> object:
+    """`value` as JSON can hold it."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if depth < _DEEPEST:
+        if isinstance(value, Mapping):
+            return {str(key): plain(one, depth + 1) for key, one in value.items()}
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return [plain(one, depth + 1) for one in value]
+        scalar = getattr(value, "item", None)  # NumPy's and torch's scalars
+        if callable(scalar):
+            try:
+                return plain(scalar(), _DEEPEST)
+            except (TypeError, ValueError, RuntimeError):
+                return _text(value)
+    return _text(value)
+
+
+def _text(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - a user's object whose own text fails is still named
+        return f"<{type(value).__name__}>"
+
+
+# Runs and steps
+
+
+def run_body(run: Run, shelf: Shelf) -> str:
+    """What of a run has no column of its own."""
+    body: Data = {}
+    if run.references is not None:
+        body["references"] = list(run.references)
+    if run.sub_questions is not None:
+        body["sub_questions"] = list(run.sub_questions)
+    if run.pool is not None:
+        body["pool"] = shelf.put_all(run.pool)
+    if run.metadata:
+        body["metadata"] = dict(run.metadata)
+    if run.trace is not None:
+        body["trace"] = _trace(run.trace)
+    if shelf.items:
+        body["items"] = shelf.items
+    return dump(body)
+
+
+def run_of(row: Row, body: Data, texts: Texts) -> Run:
+    """The run of a row, without its steps."""
+    items = _items(body, texts)
+    pool = body.get("pool")
+    return Run(
+        row["id"],
+        row["question"],
+        body.get("references"),
+        row["answer"],
+        [],
+        row["status"],
+        body.get("metadata", {}),
+        body.get("sub_questions"),
+        None if pool is None else [items[place] for place in pool],
+        row["name"],
+        row["started_ns"],
+        row["ended_ns"],
+        _trace_of(body.get("trace")),
+    )
+
+
+def step_body(step: RetrievalStep, shelf: Shelf) -> str:
+    """What of a step has no column of its own."""
+    passages = shelf.put_all(step.passages)
+    candidates = passages if step.candidates is step.passages else shelf.put_all(step.candidates)
+    body: Data = {"passages": passages}
+    if candidates != passages:
+        body["candidates"] = candidates
+    if step.sub_steps:
+        body["sub_steps"] = [_sub_step(sub, shelf.put_all) for sub in step.sub_steps]
+    if step.decision is not None:
+        body["decision"] = _decision(step.decision, shelf.put)
+    if step.error:
+        body["error"] = step.error
+    if step.trace is not None:
+        body["trace"] = _trace(step.trace)
+    if step.metadata:
+        body["metadata"] = dict(step.metadata)
+    if shelf.items:
+        body["items"] = shelf.items
+    return dump(body)
+
+
+def amended_body(body: Data, passages: list[Passage] | None, decision: Decision | None) -> tuple[str, Shelf]:
+    """A step's body after it became known what the model really got; what was retrieved stays."""
+    shelf = Shelf(body.get("items", ()))
+    if passages is not None:
+        body.setdefault("candidates", body["passages"])
+        body["passages"] = shelf.put_all(passages)
+    if decision is not None:
+        body["decision"] = _decision(decision, shelf.put)
+    if shelf.items:
+        body["items"] = shelf.items
+    return dump(body), shelf
+
+
+def step_of(row: Row, body: Data, run_id: str, texts: Texts) -> RetrievalStep:
+    """The step of a row."""
+    items = _items(body, texts)
+    passages = [items[place] for place in body["passages"]]
+    candidates = body.get("candidates")
+    decision = body.get("decision")
+    return RetrievalStep(
+        row["id"],
+        run_id,
+        row["idx"],
+        row["turn"],
+        row["query"],
+        passages,
+        list(passages) if candidates is None else [items[place] for place in candidates],
+        row["started_ns"],
+        row["ended_ns"],
+        row["status"],
+        row["tool"],
+        [_sub_step_of(sub, items) for sub in body.get("sub_steps", ())],
+        body.get("error", ""),
+        None if decision is None else _decision_of(decision, items),
+        _trace_of(body.get("trace")),
+        body.get("metadata", {}),
+    )
+
+
+def digests_in(body: Data) -> list[bytes]:
+    """The texts a body needs, one for each use."""
+    return [bytes.fromhex(item[0]) for item in body.get("items", ())]
+
+
+def _items(body: Data, texts: Texts) -> list[Passage]:
+    return [
+        Passage(texts.get(bytes.fromhex(digest), ""), id, score, metadata or {}, grade)
+        for digest, id, score, metadata, grade in body.get("items", ())
+    ]
+
+
+def _sub_step(sub: SubStep, put: Callable[[Iterable[Passage]], list[int]]) -> list[Any]:
+    return [sub.query, put(sub.passages), sub.name, sub.started_ns, sub.ended_ns, sub.status]
+
+
+def _sub_step_of(data: list[Any], items: Sequence[Passage]) -> SubStep:
+    query, places, name, started_ns, ended_ns, status = data
+    return SubStep(query, [items[place] for place in places], name, started_ns, ended_ns, status)
+
+
+def _decision(decision: Decision, put: Callable[[Passage], int]) -> Data:
+    return {
+        "kept": [put(passage) for passage in decision.kept],
+        "dropped": [
+            [put(one.passage), one.position, one.reason, one.utility, one.p_abstain, one.p_relevant]
+            for one in decision.dropped
+        ],
+        "status": decision.status,
+        "elapsed_ms": decision.elapsed_ms,
+        "reason": decision.reason,
+        "engine": decision.engine,
+        "started_ns": decision.started_ns,
+    }
+
+
+def _decision_of(data: Data, items: Sequence[Passage]) -> Decision:
+    return Decision(
+        [items[place] for place in data["kept"]],
+        [Dropped(items[place], *rest) for place, *rest in data["dropped"]],
+        data["status"],
+        data["elapsed_ms"],
+        data["reason"],
+        data["engine"],
+        data["started_ns"],
+    )
+
+
+def _trace(trace: TraceContext) -> list[Any]:
+    return [trace.trace_id, trace.span_id, trace.sampled, trace.foreign]
+
+
+def _trace_of(data: list[Any] | None) -> TraceContext | None:
+    return None if data is None else TraceContext(*data)
+
+
+# Scores and failures
+
+
+def key_of(score: Score) -> bytes:
+    """The key of a score, in 16 bytes."""
+    return hashlib.sha256(dump(list(score.key)).encode("utf-8")).digest()[:DIGEST_BYTES]
+
+
+def usage_text(usage: Usage) -> str:
+    """A usage in one column; nothing for none."""
+    counts = [
+        usage.requests,
+        usage.prompts,
+        usage.prompt_tokens,
+        usage.output_tokens,
+        usage.seconds,
+        usage.cached,
+    ]
+    return dump(counts) if any(counts) else ""
+
+
+def score_of(row: Row, run_id: str) -> Score:
+    """The score of a row, joined with its origin."""
+    return Score(
+        row["name"],
+        row["value"],
+        row["level"],
+        run_id,
+        row["step_id"],
+        row["passage_id"],
+        row["position"],
+        row["stderr"],
+        row["label"],
+        row["explanation"],
+        row["reference_source"],
+        row["engine"],
+        row["prompts"],
+        Usage(*json.loads(row["usage"])) if row["usage"] else _NO_USAGE,
+        row["scorer"],
+        row["version"],
+        row["references_hash"],
+        row["sub_question"],
+        row["expectation"],
+        json.loads(row["metadata"]) if row["metadata"] else {},
+        row["stage"],
+    )
+
+
+_NO_USAGE = Usage()
+
+
+def failure_of(row: Row, run_id: str) -> Failure:
+    """The failure of a row."""
+    return Failure(
+        row["scorer"],
+        row["error"],
+        row["message"],
+        bool(row["will_retry"]),
+        run_id,
+        row["step_id"],
+        row["attempts"],
+        row["occurred_ns"],
+    )

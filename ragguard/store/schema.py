@@ -1,0 +1,197 @@
+"""The tables of a store, their version, and how an older file becomes a newer one.
+
+A file is migrated step by step, each step in one transaction: a kill in the middle leaves the
+version that was there. A file from a newer ragguard is left alone.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+
+from ragguard.errors import SchemaMismatch, StoreError
+
+VERSION = 1
+APPLICATION_ID = 0x52474431
+"""Marks the file as ours (`file` and SQLite's own tools show it)."""
+
+# Texts of passages are kept once, under the digest of their content; `passage_uses` counts who
+# needs one, in a table of its own, since counting beside the text would rewrite the text.
+# A run belongs to the process in `owner` until nothing is left to do for it:
+#   owner, no due_ns          it is still open
+#   owner, due_ns             it is to be scored at that instant
+#   owner, emit_after         scores with a larger seq have still to reach the sinks
+#   no owner                  it is settled
+TABLES = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE runs (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        name TEXT NOT NULL,
+        question TEXT NOT NULL,
+        answer TEXT,
+        status TEXT NOT NULL,
+        started_ns INTEGER NOT NULL,
+        ended_ns INTEGER NOT NULL,
+        body TEXT NOT NULL,
+        revision INTEGER NOT NULL DEFAULT 1,
+        owner TEXT,
+        due_ns INTEGER,
+        queued_ns INTEGER,
+        emit_after INTEGER,
+        attempts INTEGER NOT NULL DEFAULT 0
+    )""",
+    "CREATE INDEX runs_live ON runs (owner, due_ns) WHERE owner IS NOT NULL",
+    "CREATE INDEX runs_ended ON runs (ended_ns)",
+    """CREATE TABLE steps (
+        seq INTEGER PRIMARY KEY,
+        run INTEGER NOT NULL,
+        id TEXT NOT NULL,
+        idx INTEGER NOT NULL,
+        turn INTEGER NOT NULL,
+        query TEXT NOT NULL,
+        status TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        started_ns INTEGER NOT NULL,
+        ended_ns INTEGER NOT NULL,
+        body TEXT NOT NULL,
+        UNIQUE (run, id)
+    )""",
+    "CREATE TABLE passages (digest BLOB PRIMARY KEY, text TEXT NOT NULL)",
+    "CREATE TABLE passage_uses (digest BLOB PRIMARY KEY, uses INTEGER NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE origins (
+        id INTEGER PRIMARY KEY,
+        scorer TEXT NOT NULL,
+        version TEXT NOT NULL,
+        engine TEXT NOT NULL,
+        prompts TEXT NOT NULL,
+        references_hash TEXT NOT NULL,
+        reference_source TEXT NOT NULL,
+        UNIQUE (scorer, version, engine, prompts, references_hash, reference_source)
+    )""",
+    """CREATE TABLE scores (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        run INTEGER NOT NULL,
+        key BLOB NOT NULL UNIQUE,
+        name TEXT NOT NULL,
+        value REAL NOT NULL,
+        level TEXT NOT NULL,
+        step_id TEXT NOT NULL,
+        passage_id TEXT NOT NULL,
+        position INTEGER,
+        stage TEXT NOT NULL,
+        sub_question INTEGER,
+        stderr REAL,
+        expectation REAL,
+        label TEXT NOT NULL,
+        explanation TEXT NOT NULL,
+        origin INTEGER NOT NULL,
+        usage TEXT NOT NULL,
+        metadata TEXT NOT NULL
+    )""",
+    "CREATE INDEX scores_of_run ON scores (run)",
+    """CREATE TABLE failures (
+        seq INTEGER PRIMARY KEY,
+        run INTEGER NOT NULL,
+        identity TEXT NOT NULL,
+        step_id TEXT NOT NULL,
+        scorer TEXT NOT NULL,
+        error TEXT NOT NULL,
+        message TEXT NOT NULL,
+        will_retry INTEGER NOT NULL,
+        attempts INTEGER NOT NULL,
+        occurred_ns INTEGER NOT NULL
+    )""",
+    "CREATE INDEX failures_of_run ON failures (run)",
+    # Which settings have said all they can about which revision of a run.
+    """CREATE TABLE scorings (
+        run INTEGER NOT NULL,
+        identity TEXT NOT NULL,
+        revision INTEGER NOT NULL,
+        finished INTEGER NOT NULL,
+        PRIMARY KEY (run, identity)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE leases (
+        owner TEXT PRIMARY KEY,
+        place TEXT NOT NULL,
+        pid INTEGER NOT NULL,
+        born TEXT NOT NULL,
+        expires_ns INTEGER NOT NULL
+    ) WITHOUT ROWID""",
+    "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+)
+
+MIGRATIONS: Mapping[int, Sequence[str]] = {}
+"""Version → the statements that make the next one of it. The file of each past version is in tests/store/data."""
+
+
+def connect(path: str, *, full: bool = False) -> sqlite3.Connection:
+    """A connection with our settings; `full` waits for the disk at every commit."""
+    connection = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA page_size = 8192")
+    connection.execute("PRAGMA secure_delete = ON")  # what is deleted is gone from the file as well
+    connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+    return connection
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """The schema version of a file; 0 for an empty one."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def prepare(
+    connection: sqlite3.Connection,
+    path: str,
+    *,
+    version: int = VERSION,
+    migrations: Mapping[int, Sequence[str]] = MIGRATIONS,
+) -> None:
+    """Makes the tables in an empty file, or brings an older file up to `version`."""
+    check(connection, path, version=version)
+    if version_of(connection) == version:
+        return
+    # Not every file system can do write-ahead logging; where it cannot, the old journal serves.
+    connection.execute("PRAGMA journal_mode = WAL")
+    while (found := _advance(connection, version, migrations)) < version:
+        if found not in migrations and found:
+            raise SchemaMismatch(
+                f"{path} has schema {found}; this ragguard knows no way from there to {version}. "
+                "Open it with the version in between, or start a new file"
+            )
+
+
+def check(connection: sqlite3.Connection, path: str, *, version: int = VERSION) -> None:
+    """Refuses a file that is somebody else's, or newer than this program."""
+    found = version_of(connection)
+    if found > version:
+        raise SchemaMismatch(
+            f"{path} was written by a newer ragguard (schema {found}; this one knows {version}). "
+            "Upgrade ragguard, or name another file"
+        )
+    owner = int(connection.execute("PRAGMA application_id").fetchone()[0])
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if tables and owner != APPLICATION_ID:
+        raise StoreError(f"{path} is an SQLite file of another program; name another file for the store")
+
+
+def _advance(connection: sqlite3.Connection, version: int, migrations: Mapping[int, Sequence[str]]) -> int:
+    """One step towards `version`; another process may have made it meanwhile."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        found = version_of(connection)
+        if found == 0:
+            statements: Sequence[str] = TABLES
+            reached = version
+        else:
+            statements = migrations.get(found, ())
+            reached = found + 1 if found in migrations and found < version else found
+        if reached != found:
+            for statement in statements:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {reached}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    return reached

@@ -1,0 +1,370 @@
+"""The store: one SQLite file, or memory, behind plain calls that any thread may make.
+
+Every call is one short transaction. Knows no engine, no queue and no event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeVar
+
+from ragguard.capture.events import Event
+from ragguard.errors import InvalidInput, RagguardError, StoreError
+from ragguard.records import Failure, Run, Score, new_id
+from ragguard.sinks.base import ScoredRun
+from ragguard.store import ledger, owners, reading, removal
+from ragguard.store.database import Database
+from ragguard.store.ledger import Due, Left, Outcome
+from ragguard.store.transfer import transfer
+from ragguard.store.writing import Writing, make_due
+
+T = TypeVar("T")
+Durability = Literal["fast", "full"]
+
+_log = logging.getLogger("ragguard")
+
+MEMORY_RUNS = 10_000
+MEMORY_BYTES = 256 * 2**20
+_REMOVED_AT_ONCE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How many runs may wait to be scored where there is no disk, and which of them goes when there are more."""
+
+    size: int = 1024
+    drop: Literal["oldest", "newest"] = "oldest"
+
+
+class Claim(NamedTuple):
+    """A run to be worked on; nobody else gets it until it is settled or released."""
+
+    due: Due
+    run: Run
+    unsent: list[Score]
+    """What was said of it already, and the sinks have not heard of."""
+
+
+class Submission(NamedTuple):
+    """A run that was put in to be scored by whoever put it in."""
+
+    due: Due
+    settled: bool
+    """True when everything is said of it already, by the same settings; then it is not claimed."""
+
+
+class Store:
+    """Runs, and what was said of them. `path=None`: in memory, bounded."""
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        durability: Durability = "fast",
+        bound: Bound | None = None,
+        read_only: bool = False,
+    ) -> None:
+        if durability not in ("fast", "full"):
+            raise InvalidInput("durability", durability, "'fast' or 'full'")
+        self._bound = bound or Bound()
+        self.counts: Counter[str] = Counter()
+        """What this process has counted; `counters()` has the sums of all."""
+        self._begin()
+        self._db = Database(
+            None if path is None else Path(path),
+            full=durability == "full",
+            read_only=read_only,
+            opened=lambda db: owners.renew(db, self._process),
+            rescue=self._rescue,
+            forked=self._begin,
+        )
+        self._read_only = read_only
+
+    def _begin(self) -> None:
+        """A process's own part; a child process starts with a fresh one."""
+        self._process = owners.this_process(new_id())
+        self._claimed: set[str] = set()
+        self._uncounted: Counter[str] = Counter()
+
+    @property
+    def path(self) -> Path | None:
+        """Where it is; None in memory."""
+        return self._db.path
+
+    @property
+    def in_memory(self) -> bool:
+        """True where nothing reaches a disk."""
+        return self._db.in_memory
+
+    @property
+    def degraded(self) -> bool:
+        """True while memory stands in for a disk that failed."""
+        return self._db.degraded
+
+    # Capture
+
+    def record(self, events: Sequence[Event]) -> None:
+        """Writes captured events in one transaction; durable when it returns."""
+        try:
+            self._record(events)
+        except RagguardError:
+            raise
+        except Exception:  # noqa: BLE001 - one event that cannot be written must not take the others with it
+            for event in events:
+                self._record_alone(event)
+
+    def _record_alone(self, event: Event) -> None:
+        try:
+            self._record([event])
+        except Exception as error:  # noqa: BLE001 - counted and told
+            if not self.counts["events_refused"]:
+                _log.error(
+                    "an event could not be stored and is left out: %s: %s", type(error).__name__, error
+                )
+            self.count("events_refused")
+
+    def _record(self, events: Sequence[Event]) -> None:
+        def write(db: sqlite3.Connection) -> None:
+            writing = Writing(db, self._process.owner)
+            for event in events:
+                writing.event(event)
+            writing.finish()
+            self._write_counts(db)
+
+        self._db.change(write)
+        if self.in_memory:
+            self._keep_bounds()
+
+    def submit(self, run: Run, identity: str) -> Submission:
+        """Puts a whole run in, in place of what is there under its id, and claims it for scoring."""
+
+        def put(db: sqlite3.Connection) -> Submission:
+            _put(db, self._process.owner, run)
+            head = db.execute("SELECT seq, revision, attempts FROM runs WHERE id = ?", (run.id,)).fetchone()
+            settled = ledger.is_settled(db, head["seq"], identity)
+            if not settled:
+                make_due(db, head["seq"], self._process.owner, time.time_ns())
+                self._claimed.add(run.id)
+            return Submission(Due(head["seq"], run.id, head["revision"], head["attempts"], True), settled)
+
+        return self._db.change(put)
+
+    def put(self, run: Run) -> bool:
+        """Puts a whole run in to be kept, not to be scored; False where it was there already."""
+        return self._db.change(lambda db: _put(db, self._process.owner, run))
+
+    # Work
+
+    def claim(self, limit: int) -> list[Claim]:
+        """The next runs to be worked on, at most `limit`."""
+
+        def take(db: sqlite3.Connection) -> list[Claim]:
+            found = ledger.due(db, self._process.owner, limit + len(self._claimed))
+            free = [due for due in found if due.run_id not in self._claimed][:limit]
+            runs = reading.runs_at(db, [due.place for due in free])
+            self._claimed.update(due.run_id for due in free)
+            return [
+                Claim(due, runs[due.place], reading.unsent_scores(db, due.place, due.run_id)) for due in free
+            ]
+
+        return self._db.read(take)
+
+    def release(self, run_id: str) -> None:
+        """Gives a claimed run back as it is."""
+        self._claimed.discard(run_id)
+
+    def settle(self, outcome: Outcome) -> list[Score]:
+        """Stores what came of scoring a run; gives the scores that are new."""
+
+        def write(db: sqlite3.Connection) -> list[Score]:
+            self._write_counts(db)
+            return ledger.settle(db, outcome)
+
+        return self._db.change(write)
+
+    def emitted(self, run_id: str) -> None:
+        """The sinks have heard of all that was said of the run."""
+        self._db.change(lambda db: ledger.emitted(db, run_id))
+
+    def left(self, queued_until_ns: int | None = None) -> Left:
+        """What this process has still to do, of what was queued until then."""
+        return self._db.read(lambda db: ledger.left(db, self._process.owner, queued_until_ns))
+
+    def count(self, name: str, by: int = 1) -> None:
+        """Adds to a counter; the sum reaches the disk with the next write."""
+        self.counts[name] += by
+        self._uncounted[name] += by
+
+    def _write_counts(self, db: sqlite3.Connection) -> None:
+        while self._uncounted:
+            name, by = self._uncounted.popitem()
+            db.execute(
+                "INSERT INTO counters (name, value) VALUES (?, ?) "
+                "ON CONFLICT (name) DO UPDATE SET value = value + excluded.value",
+                (name, by),
+            )
+
+    def housekeep(self, *, run_ttl: float | None = None, retention: float | None = None) -> None:
+        """Renews the lease, takes over what dead processes left, ends what nobody will end, removes what is old.
+
+        `run_ttl` and `retention` are in seconds.
+        """
+        now = time.time_ns()
+        self._db.recover()
+
+        def keep(db: sqlite3.Connection) -> None:
+            owners.renew(db, self._process)
+            owners.adopt(db, self._process.owner)
+            if run_ttl is not None:
+                owners.abandon_overdue(db, self._process.owner, now - int(run_ttl * 1e9))
+            self._write_counts(db)
+
+        self._db.change(keep)
+        if retention is not None:
+            self.prune(now - int(retention * 1e9))
+
+    def _rescue(self, source: sqlite3.Connection, target: sqlite3.Connection) -> None:
+        to_memory = self.degraded
+        self.count("degraded" if to_memory else "recovered")
+        transfer(source, target, self._process.owner, settled=not to_memory)
+
+    def _keep_bounds(self) -> None:
+        """What memory cannot hold goes: waiting runs over the bound unscored, then the oldest that are settled."""
+        owner, claimed, bound = self._process.owner, self._claimed, self._bound
+
+        def drop(db: sqlite3.Connection) -> int:
+            surplus = ledger.left(db, owner).pending - bound.size
+            if surplus <= 0:
+                return 0
+            return ledger.drop(db, owner, surplus, newest=bound.drop == "newest", but=claimed)
+
+        if dropped := self._db.change(drop):
+            self.count("runs_dropped", dropped)
+        if len(self) > MEMORY_RUNS or self._db.used_bytes() > MEMORY_BYTES:
+            self._db.change(lambda db: removal.delete_runs(db, removal.oldest_settled(db, _REMOVED_AT_ONCE)))
+
+    # Removal
+
+    def delete(self, run_id: str) -> bool:
+        """Removes a run, its steps, scores and texts for good; False where it is not there."""
+
+        def remove(db: sqlite3.Connection) -> bool:
+            place = reading.place_of(db, run_id)
+            if place is not None:
+                removal.delete_runs(db, [place])
+            return place is not None
+
+        removed = self._db.change(remove)
+        if removed:
+            self._db.wipe()
+        return removed
+
+    def prune(self, ended_before_ns: int) -> int:
+        """Removes all runs that ended before, scored or not; says how many."""
+
+        def remove(db: sqlite3.Connection) -> int:
+            places = removal.ended_before(db, ended_before_ns, _REMOVED_AT_ONCE)
+            removal.delete_runs(db, places)
+            return len(places)
+
+        total = 0
+        while removed := self._db.change(remove):
+            total += removed
+        if total:
+            self._db.wipe()
+        return total
+
+    # Reading
+
+    def __len__(self) -> int:
+        return self._db.read(reading.count_runs)
+
+    def run(self, run_id: str) -> Run | None:
+        """One run; None where it is not there."""
+
+        def find(db: sqlite3.Connection) -> Run | None:
+            place = reading.place_of(db, run_id)
+            return None if place is None else reading.runs_at(db, [place])[place]
+
+        return self._db.read(find)
+
+    def scores(self, run_id: str) -> list[Score]:
+        """Everything that was said of a run, in the order in which it was stored."""
+        return self._of_run(run_id, reading.scores_at)
+
+    def failures(self, run_id: str) -> list[Failure]:
+        """What could not be said of a run, and still cannot."""
+        return self._of_run(run_id, reading.failures_at)
+
+    def _of_run(
+        self, run_id: str, read: Callable[[sqlite3.Connection, dict[int, str]], dict[int, list[T]]]
+    ) -> list[T]:
+        def find(db: sqlite3.Connection) -> list[T]:
+            place = reading.place_of(db, run_id)
+            return [] if place is None else read(db, {place: run_id})[place]
+
+        return self._db.read(find)
+
+    def runs(self, *, texts: bool = True) -> Iterator[Run]:
+        """All runs in the order in which they were captured, page by page; quicker without the passages' texts."""
+        for runs in self._pages(texts):
+            yield from runs.values()
+
+    def runs_by_rank(self, start: int, count: int) -> list[Run]:
+        """Some runs, counted from the first."""
+
+        def find(db: sqlite3.Connection) -> list[Run]:
+            return list(reading.runs_at(db, reading.places_by_rank(db, start, count)).values())
+
+        return self._db.read(find)
+
+    def scored_runs(self, *, texts: bool = True) -> Iterator[ScoredRun]:
+        """All runs with everything that was said of them, page by page."""
+        for runs in self._pages(texts):
+            ids = {place: run.id for place, run in runs.items()}
+            scores, failures = self._db.read(
+                lambda db, ids=ids: (reading.scores_at(db, ids), reading.failures_at(db, ids))  # type: ignore[misc]
+            )
+            for place, run in runs.items():
+                yield ScoredRun(run, scores[place], failures[place])
+
+    def all_scores(self) -> Iterator[Score]:
+        """All scores in the order in which they were stored, page by page."""
+        after = 0
+        while page := self._db.read(lambda db: reading.page_of_scores(db, after)):  # noqa: B023
+            yield from (score for _, score in page)
+            after = page[-1][0]
+
+    def counters(self) -> dict[str, int]:
+        """What all processes together have counted."""
+        return self._db.read(lambda db: {row[0]: row[1] for row in db.execute("SELECT * FROM counters")})
+
+    def _pages(self, texts: bool) -> Iterator[dict[int, Run]]:
+        after = 0
+        while page := self._db.read(lambda db: reading.page_of_runs(db, after, texts=texts)):  # noqa: B023
+            yield page
+            after = max(page)
+
+    # Life
+
+    def close(self) -> None:
+        """Leaves what is not done to the next process and lets the file go. Safe to call twice."""
+        if not self._read_only and not self._db.closed:
+            try:
+                self._db.change(lambda db: owners.resign(db, self._process.owner))
+            except StoreError as error:
+                _log.warning("%s", error)
+        self._db.close()
+
+
+def _put(db: sqlite3.Connection, owner: str, run: Run) -> bool:
+    writing = Writing(db, owner)
+    changed = writing.run(run)
+    writing.finish()
+    return changed

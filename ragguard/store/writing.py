@@ -1,0 +1,262 @@
+"""Captured events and whole runs, written into the tables. Every call stands inside its caller's transaction.
+
+Writing the same thing again changes nothing, so a batch that was interrupted can be repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections import Counter
+from typing import Any
+
+from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.errors import InvalidInput
+from ragguard.records import RetrievalStep, Run
+from ragguard.store.rows import (
+    Data,
+    Shelf,
+    amended_body,
+    digests_in,
+    dump,
+    run_body,
+    step_body,
+    storable,
+)
+
+
+class Writing:
+    """One transaction's worth of captured data; `finish` writes the texts it needs."""
+
+    def __init__(self, connection: sqlite3.Connection, owner: str) -> None:
+        self._db = connection
+        self._owner = owner
+        self._now = time.time_ns()
+        self._seqs: dict[str, int] = {}
+        self._texts: dict[bytes, str] = {}
+        self._uses: Counter[bytes] = Counter()
+
+    def event(self, event: Event) -> None:
+        """Writes one event."""
+        match event:
+            case StepEnded():
+                seq = self._opened(event.step.run_id)
+                if self._step(seq, event.step):
+                    self._changed(seq)
+            case RunStarted():
+                self._started(event.run)
+            case RunEnded():
+                self._ended(event)
+            case StepAmended():
+                self._amended(event)
+
+    def run(self, run: Run) -> bool:
+        """Writes a whole run in place of what is there under its id; False where nothing is different."""
+        shelf = Shelf()
+        body = run_body(run, shelf)
+        columns = (
+            storable(run.name), storable(run.question), _maybe(run.answer), run.status,
+            run.started_ns, run.ended_ns, body,
+        )  # fmt: skip
+        found = self._db.execute(
+            "SELECT seq, name, question, answer, status, started_ns, ended_ns, body FROM runs WHERE id = ?",
+            (storable(run.id),),
+        ).fetchone()
+        if found is None:
+            seq = self._insert(run, body)
+            self._need(shelf)
+            for step in run.steps:
+                self._step(seq, step)
+            return True
+        seq, *known = found
+        if known[1] not in ("", columns[1]):
+            raise InvalidInput(
+                "run.id", run.id, f"an id that no run with another question has; it is that of {known[1]!r}"
+            )
+        replaced = self._replace(seq, run)
+        if not replaced and tuple(known) == columns:
+            return False
+        self._forget(known[-1])
+        self._need(shelf)
+        self._db.execute(
+            "UPDATE runs SET name = ?, question = ?, answer = ?, status = ?, started_ns = ?, ended_ns = ?, "
+            "body = ?, revision = revision + 1, attempts = 0 WHERE seq = ?",
+            (*columns, seq),
+        )
+        return True
+
+    def finish(self) -> None:
+        """Writes texts and their counts; texts that nobody needs any more go."""
+        self._db.executemany(
+            "INSERT OR IGNORE INTO passages (digest, text) VALUES (?, ?)",
+            ((digest, text) for digest, text in self._texts.items() if self._uses[digest] > 0),
+        )
+        release(self._db, self._uses)
+
+    # Events
+
+    def _started(self, run: Run) -> None:
+        seq = self._seq(run.id)
+        shelf = Shelf()
+        body = run_body(run, shelf)
+        if seq is None:
+            self._insert(run, body, self._owner)
+            self._need(shelf)
+            return
+        # A step that came before the start has opened the run.
+        known = self._db.execute("SELECT body, question FROM runs WHERE seq = ?", (seq,)).fetchone()
+        if tuple(known) == ("{}", ""):
+            self._db.execute(
+                "UPDATE runs SET name = ?, question = ?, started_ns = ?, body = ? WHERE seq = ?",
+                (storable(run.name), storable(run.question), run.started_ns, body, seq),
+            )
+            self._need(shelf)
+
+    def _ended(self, event: RunEnded) -> None:
+        seq = self._opened(event.run_id)
+        body = self._body("runs", seq)
+        if event.references is not None:
+            body["references"] = event.references
+        if event.sub_questions is not None:
+            body["sub_questions"] = event.sub_questions
+        if event.metadata:
+            body["metadata"] = {**body.get("metadata", {}), **event.metadata}
+        if event.pool is not None:
+            shelf = Shelf(body.get("items", ()))
+            body["pool"] = shelf.put_all(event.pool)
+            body["items"] = shelf.items
+            self._need(shelf)
+        question = storable(event.question)
+        self._db.execute(
+            "UPDATE runs SET status = ?, answer = coalesce(?, answer), "
+            "question = CASE ? WHEN '' THEN question ELSE ? END, ended_ns = ?, body = ?, attempts = 0, "
+            "revision = revision + (due_ns IS NOT NULL OR owner IS NULL) WHERE seq = ?",
+            (
+                event.status, _maybe(event.answer), question, question,
+                event.ended_ns or self._now, dump(body), seq,
+            ),
+        )  # fmt: skip
+        make_due(self._db, seq, self._owner, self._now)
+
+    def _amended(self, event: StepAmended) -> None:
+        seq = self._opened(event.run_id)
+        step = self._db.execute(
+            "SELECT seq FROM steps WHERE run = ? AND id = ?", (seq, storable(event.step_id))
+        ).fetchone()
+        if step is not None:
+            body, shelf = amended_body(self._body("steps", step[0]), event.passages, event.decision)
+            self._need(shelf)
+            self._db.execute("UPDATE steps SET body = ? WHERE seq = ?", (body, step[0]))
+            self._changed(seq)
+
+    # Rows
+
+    def _body(self, table: str, seq: int) -> Data:
+        row = self._db.execute(f"SELECT body FROM {table} WHERE seq = ?", (seq,)).fetchone()
+        body: Data = json.loads(row[0])
+        return body
+
+    def _seq(self, run_id: str) -> int | None:
+        seq = self._seqs.get(run_id)
+        if seq is None:
+            row = self._db.execute("SELECT seq FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
+            if row is None:
+                return None
+            seq = self._seqs[run_id] = row[0]
+        return seq
+
+    def _opened(self, run_id: str) -> int:
+        """The run's place; a run whose start did not come is opened here."""
+        seq = self._seq(run_id)
+        return self._insert(Run(run_id), "{}", self._owner) if seq is None else seq
+
+    def _insert(self, run: Run, body: str, owner: str | None = None) -> int:
+        """A new row; with an owner, of an open run."""
+        seq = self._db.execute(
+            "INSERT INTO runs (id, name, question, answer, status, started_ns, ended_ns, body, owner) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                storable(run.id), storable(run.name), storable(run.question), _maybe(run.answer),
+                "open" if owner else run.status, run.started_ns, run.ended_ns, body, owner,
+            ),
+        ).lastrowid  # fmt: skip
+        assert seq is not None
+        self._seqs[run.id] = seq
+        return seq
+
+    def _step(self, run: int, step: RetrievalStep) -> bool:
+        shelf = Shelf()
+        added = self._db.execute(
+            "INSERT INTO steps (id, idx, turn, query, status, tool, started_ns, ended_ns, body, run) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, id) DO NOTHING",
+            (*_step_columns(step, shelf), run),
+        )
+        if added.rowcount:
+            self._need(shelf)
+        return added.rowcount > 0
+
+    def _replace(self, run: int, new: Run) -> bool:
+        """Puts the steps of `new` in place of those there; False where they are the same."""
+        rows = self._db.execute(
+            "SELECT id, idx, turn, query, status, tool, started_ns, ended_ns, body FROM steps "
+            "WHERE run = ? ORDER BY idx, seq",
+            (run,),
+        ).fetchall()
+        if [tuple(row) for row in rows] == [_step_columns(step, Shelf()) for step in new.steps]:
+            return False
+        for row in rows:
+            self._forget(row[-1])
+        self._db.execute("DELETE FROM steps WHERE run = ?", (run,))
+        for step in new.steps:
+            self._step(run, step)
+        return True
+
+    def _changed(self, run: int) -> None:
+        """What was said of an ended run is no longer all that can be said: it is due again."""
+        self._db.execute(
+            "UPDATE runs SET revision = revision + 1, attempts = 0, owner = ?, due_ns = ?, "
+            "queued_ns = coalesce(queued_ns, ?) WHERE seq = ? AND status <> 'open'",
+            (self._owner, self._now, self._now, run),
+        )
+
+    def _need(self, shelf: Shelf) -> None:
+        self._texts.update(shelf.texts)
+        self._uses.update(bytes.fromhex(item[0]) for item in shelf.items[shelf.old :])
+
+    def _forget(self, body: str) -> None:
+        self._uses.subtract(digests_in(json.loads(body)))
+
+
+def make_due(connection: sqlite3.Connection, run: int, owner: str, now: int) -> None:
+    """Puts a run on its owner's list of what is to be scored."""
+    connection.execute(
+        "UPDATE runs SET owner = ?, due_ns = ?, queued_ns = ? WHERE seq = ?", (owner, now, now, run)
+    )
+
+
+def release(connection: sqlite3.Connection, uses: Counter[bytes]) -> None:
+    """Changes how often texts are needed; those with no use left are deleted."""
+    connection.executemany(
+        "INSERT INTO passage_uses (digest, uses) VALUES (?, ?) "
+        "ON CONFLICT (digest) DO UPDATE SET uses = uses + excluded.uses",
+        ((digest, count) for digest, count in uses.items() if count),
+    )
+    fewer = [(digest,) for digest, count in uses.items() if count < 0]
+    connection.executemany(
+        "DELETE FROM passages WHERE digest = ? AND "
+        "(SELECT uses FROM passage_uses WHERE passage_uses.digest = passages.digest) <= 0",
+        fewer,
+    )
+    connection.executemany("DELETE FROM passage_uses WHERE digest = ? AND uses <= 0", fewer)
+
+
+def _step_columns(step: RetrievalStep, shelf: Shelf) -> tuple[Any, ...]:
+    return (
+        storable(step.id), step.index, step.turn, storable(step.query), step.status,
+        storable(step.tool), step.started_ns, step.ended_ns, step_body(step, shelf),
+    )  # fmt: skip
+
+
+def _maybe(text: str | None) -> str | None:
+    return None if text is None else storable(text)

@@ -1,0 +1,169 @@
+"""A disk that fails, a file that is not ours, a process that forks."""
+
+import logging
+import os
+import sqlite3
+from contextlib import suppress
+
+import pytest
+
+from ragguard.capture.events import StepEnded
+from ragguard.errors import SchemaMismatch, StoreError
+from ragguard.store import schema
+from ragguard.store.store import Store
+from tests.store.test_store import captured, settle
+from tests.support.child import in_child
+from tests.support.runs import a_run, a_step, as_events, scores_of
+
+
+class FailingDisk:
+    """Connections to files behave as if the disk were full or read-only, until told otherwise."""
+
+    def __init__(self, monkeypatch):
+        self.pragma = ""
+        self.connections = []
+        real = schema.connect
+
+        def connect(path, *, full=False):
+            connection = real(path, full=full)
+            if path != ":memory:":
+                self.connections.append(connection)
+                self._apply(connection)
+            return connection
+
+        monkeypatch.setattr(schema, "connect", connect)
+
+    def fail(self, pragma):
+        self.pragma = pragma
+        for connection in self.connections:
+            self._apply(connection)
+
+    def _apply(self, connection):
+        with suppress(sqlite3.ProgrammingError):  # closed meanwhile
+            connection.execute(f"PRAGMA {self.pragma}" if self.pragma else "SELECT 1")
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    return FailingDisk(monkeypatch)
+
+
+@pytest.mark.parametrize("fault", ["max_page_count = 1", "query_only = on"])
+def test_a_disk_that_fails_is_replaced_by_memory_with_one_warning(tmp_path, disk, caplog, fault):
+    store = Store(tmp_path / "s.db")
+    before, open_run = a_run("before", passages=9), a_run("open", steps=1)
+    captured(store, before)
+    store.record(as_events(open_run)[:-1])
+    disk.fail(fault)
+    with caplog.at_level(logging.ERROR, "ragguard"):
+        for number in range(20):
+            captured(store, a_run(f"r{number}", passages=50))
+    assert [record.message.count("IN MEMORY") for record in caplog.records] == [1]
+    assert store.degraded
+    assert store.counts["degraded"] == 1
+    # What was under way came along, and ends where it is now.
+    captured(store, open_run)
+    assert store.run("open") == open_run
+    assert {claim.run.id for claim in store.claim(99)} >= {"before", "open", "r0", "r19"}
+
+
+def test_a_disk_that_works_again_gets_everything(tmp_path, disk, caplog):
+    store = Store(tmp_path / "s.db")
+    before, during = a_run("before"), a_run("during")
+    store.record(as_events(before)[:-1])
+    disk.fail("query_only = on")
+    captured(store, during, before)
+    store.claim(9)
+    settle(store, during, scores_of(during), emit=True)
+    store.housekeep()
+    assert store.degraded
+    disk.fail("query_only = off")
+    store.housekeep()
+    assert not store.degraded
+    assert "works again" in caplog.text
+    assert sorted(run.id for run in store.runs()) == ["before", "during"]
+    assert store.run("before") == before
+    assert store.scores("during") == scores_of(during)
+    assert store.left().pending == 2
+    store.close()
+    again = Store(tmp_path / "s.db")
+    again.housekeep()
+    claims = {claim.run.id: claim for claim in again.claim(9)}
+    assert claims["before"].due.score
+    assert not claims["during"].due.score
+    assert claims["during"].unsent == scores_of(during)
+    assert again.counters()["degraded"] == 1
+
+
+def test_a_file_that_cannot_be_opened_for_writing_is_replaced_by_memory(tmp_path, caplog):
+    if os.geteuid() == 0:
+        path = "/proc/ragguard.db"  # a folder where not even root makes files
+    else:
+        tmp_path.chmod(0o500)
+        path = tmp_path / "s.db"
+    store = Store(path)
+    captured(store, a_run())
+    assert store.degraded
+    assert "IN MEMORY" in caplog.text
+    assert store.run("r1") == a_run()
+
+
+def test_an_event_for_a_run_that_is_only_on_the_dead_disk_is_not_lost(tmp_path, disk):
+    store = Store(tmp_path / "s.db")
+    run = a_run()
+    captured(store, run)
+    store.claim(1)
+    settle(store, run, scores_of(run))
+    store.release("r1")
+    disk.fail("query_only = on")
+    store.record([StepEnded(a_step("r1", 7))])
+    disk.fail("query_only = off")
+    store.housekeep()
+    assert [step.index for step in store.run("r1").steps] == [0, 1, 7]
+    assert store.run("r1").question == run.question
+    assert [claim.due.revision for claim in store.claim(1)] == [2]
+
+
+def test_a_file_of_another_program_is_refused(tmp_path):
+    (tmp_path / "text.db").write_text("not a database, but long enough to look like one" * 50)
+    with pytest.raises(StoreError, match="no SQLite file"):
+        Store(tmp_path / "text.db")
+    with sqlite3.connect(tmp_path / "other.db") as db:
+        db.execute("CREATE TABLE theirs (x)")
+    with pytest.raises(StoreError, match="another program"):
+        Store(tmp_path / "other.db")
+
+
+def test_a_file_from_a_newer_version_is_refused_at_once(tmp_path):
+    Store(tmp_path / "s.db").housekeep()
+    with sqlite3.connect(tmp_path / "s.db") as db:
+        db.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
+    with pytest.raises(SchemaMismatch, match="newer ragguard"):
+        Store(tmp_path / "s.db")
+    with pytest.raises(SchemaMismatch, match="newer ragguard"):
+        Store(tmp_path / "s.db", read_only=True)
+
+
+def test_a_child_process_writes_under_its_own_name(tmp_path):
+    store = Store(tmp_path / "s.db")
+    captured(store, a_run("parent"))
+
+    def work():
+        captured(store, a_run("child"))
+        claims = [claim.run.id for claim in store.claim(9)]
+        store.close()
+        return claims == ["child"]
+
+    in_child(work)
+    captured(store, a_run("after"))
+    assert sorted(run.id for run in store.runs()) == ["after", "child", "parent"]
+    assert [claim.run.id for claim in store.claim(9)] == ["parent", "after"]
+    store.housekeep()
+    assert [claim.run.id for claim in store.claim(9)] == ["child"]
+
+
+def test_a_store_in_memory_is_empty_in_a_child(tmp_path):
+    store = Store()
+    captured(store, a_run())
+    in_child(lambda: len(store) == 0)
+    assert len(store) == 1
