@@ -6,13 +6,14 @@ CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ragguard
 BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint types check test-install clean
+.PHONY: help demo test lint types check test-install test-phoenix clean
 
 help:
 	@echo "make demo          install what the demonstration needs and run it"
 	@echo "make test          install what the tests need and run all of them"
 	@echo "make check         lint, format and types"
 	@echo "make test-install  the package alone in a clean environment: size, imports"
+	@echo "make test-phoenix  telemetry against a real Phoenix, in an environment of its own"
 	@echo "make clean         remove .venv and caches of this folder"
 
 .venv/bin/python:
@@ -44,6 +45,10 @@ check: lint types
 
 test-install: .venv/.dev
 	$(BIN)/python -m pytest tests/packaging -m install
+
+test-phoenix: .venv/.dev
+	$(BIN)/python tests/phoenix/phoenix_env.py
+	$(BIN)/python -m pytest tests/phoenix -m phoenix
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

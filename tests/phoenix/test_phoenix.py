@@ -1,0 +1,125 @@
+"""What a real Phoenix shows of a scored two-hop run: its documents, its span scores, its document scores."""
+
+import asyncio
+import time
+
+import httpx
+import pytest
+from sinks.scored_runs import two_hops
+
+from ragguard.sinks.phoenix import PhoenixError, PhoenixSink
+
+pytestmark = pytest.mark.phoenix
+
+
+def poll(url, path, enough, **params):
+    """What Phoenix says, once it has taken in enough; it does so some seconds later."""
+    deadline = time.monotonic() + 30
+    while True:
+        answer = httpx.get(f"{url}{path}", params=params, timeout=5)
+        data = answer.json()["data"] if answer.is_success else []
+        if enough(data):
+            return data
+        assert time.monotonic() < deadline, answer.text[:2000]
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def shown(phoenix):
+    """Two scored runs as Phoenix has them: its address, and the spans."""
+
+    async def send():
+        sink = PhoenixSink(phoenix, project="two-hops")
+        await sink.submit(two_hops())
+        await sink.submit(two_hops())
+        await sink.aclose()
+
+    asyncio.run(send())
+    spans = poll(phoenix, "/v1/projects/two-hops/spans", lambda data: len(data) >= 14)
+    return phoenix, spans
+
+
+def ids(spans, kind):
+    return [span["context"]["span_id"] for span in spans if span["span_kind"] == kind]
+
+
+def test_the_documents_arrive_with_their_scores(shown):
+    _, spans = shown
+    retrieval = next(span for span in spans if span["span_kind"] == "RETRIEVER")
+    attributes = retrieval["attributes"]
+    assert attributes["retrieval.documents.0.document.id"] == "doc-0"
+    assert attributes["retrieval.documents.0.document.score"] == 0.5
+    assert len(ids(spans, "GUARDRAIL")) == 2
+    assert len(ids(spans, "EVALUATOR")) == 6
+
+
+def test_the_scores_of_steps_and_runs_become_annotations(shown):
+    url, spans = shown
+    wanted = ids(spans, "RETRIEVER") + ids(spans, "CHAIN")
+    found = poll(
+        url,
+        "/v1/projects/two-hops/span_annotations",
+        lambda data: len(data) >= 8,
+        span_ids=wanted,
+        limit=100,
+    )
+    by_name = {item["name"]: item for item in found}
+    assert set(by_name) == {"udcg", "delta_seper", "delta_seper.support", "coverage_total"}
+    assert by_name["udcg"]["result"]["score"] == 0.61
+    assert by_name["udcg"]["annotator_kind"] == "LLM"
+    assert by_name["coverage_total"]["annotator_kind"] == "CODE"
+    assert by_name["udcg"]["identifier"] == "utility/1.ab"
+
+
+def test_sending_again_changes_nothing(shown):
+    url, spans = shown
+    wanted = ids(spans, "RETRIEVER")
+    before = poll(
+        url, "/v1/projects/two-hops/span_annotations", lambda data: len(data) >= 6, span_ids=wanted, limit=100
+    )
+    again = [
+        {
+            "span_id": item["span_id"],
+            "name": item["name"],
+            "annotator_kind": item["annotator_kind"],
+            "identifier": item["identifier"],
+            "result": {"score": 0.99},
+        }
+        for item in before
+    ]
+    httpx.post(f"{url}/v1/span_annotations", params={"sync": "true"}, json={"data": again}).raise_for_status()
+    after = poll(
+        url, "/v1/projects/two-hops/span_annotations", lambda data: len(data) >= 6, span_ids=wanted, limit=100
+    )
+    assert len(after) == len(before)
+    assert {item["result"]["score"] for item in after} == {0.99}
+
+
+def test_the_scores_of_passages_stand_on_their_documents(shown):
+    url, spans = shown
+    wanted = ids(spans, "RETRIEVER")
+    query = """query Scores($id: ID!) { node(id: $id) { ... on Project { spans(first: 50) { edges { node {
+        spanId documentEvaluations { name score documentPosition } } } } } } }"""
+    deadline = time.monotonic() + 30
+    while True:
+        projects = httpx.get(f"{url}/v1/projects", timeout=5).json()["data"]
+        (project,) = [item for item in projects if item["name"] == "two-hops"]
+        body = {"query": query, "variables": {"id": project["id"]}}
+        edges = httpx.post(f"{url}/graphql", json=body, timeout=5).json()["data"]["node"]["spans"]["edges"]
+        found = {edge["node"]["spanId"]: edge["node"]["documentEvaluations"] for edge in edges}
+        scored = [found[span] for span in wanted if found.get(span)]
+        if len(scored) == 2:
+            break
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+    for evaluations in scored:
+        values = {item["documentPosition"]: item["score"] for item in evaluations}
+        assert values == {0: pytest.approx(0.9), 1: pytest.approx(-0.1), 2: pytest.approx(-1.1)}
+        assert {item["name"] for item in evaluations} == {"utility"}
+
+
+async def test_a_refusal_is_an_error_of_ours(phoenix):
+    sink = PhoenixSink(phoenix + "/nowhere", project="elsewhere", attempts=1)
+    with pytest.raises(PhoenixError, match="span_annotations"):
+        await sink.submit(two_hops())
+    await sink.aclose()

@@ -1,0 +1,60 @@
+"""Environments of their own for heavy real parts, made once and kept in the user's cache."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class UnavailableError(Exception):
+    """The environment cannot be had here; the text says why."""
+
+
+@dataclass(frozen=True)
+class CachedVenv:
+    """A virtual environment under the cache, complete once its stamp says what was wanted."""
+
+    name: str
+    packages: tuple[str, ...]
+    check: str
+    """A statement that must run in it."""
+
+    @property
+    def home(self) -> Path:
+        """Where it is, or would be."""
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return cache / "ragguard" / f"venv-{self.name}"
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.home / "bin" / "python"
+
+    def ready(self) -> bool:
+        """Whether it is there, complete and as wanted."""
+        stamp = self.home / "ragguard-complete"
+        return stamp.is_file() and stamp.read_text() == "\n".join(self.packages)
+
+    def install(self) -> Path:
+        """Its interpreter, made first where it is missing. One process at a time."""
+        self.home.parent.mkdir(parents=True, exist_ok=True)
+        with self.home.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not self.ready():
+                (self.home / "ragguard-complete").unlink(missing_ok=True)
+                self._run(sys.executable, "-m", "venv", str(self.home))
+                install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", *self.packages)
+                self._run(str(self.python), *install)
+                self._run(str(self.python), "-c", self.check)
+                (self.home / "ragguard-complete").write_text("\n".join(self.packages))
+        return self.python
+
+    def _run(self, *command: str) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-8:])
+            raise UnavailableError(f"{' '.join(command[1:4])} … ended with {done.returncode}:\n{tail}")
