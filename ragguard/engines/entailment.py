@@ -7,14 +7,15 @@ each pair. Three implementations stand in files of their own: an NLI classifier 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.base import EngineInfo
+from ragguard.engines.base import EngineInfo, Message, Prompt, Span
+from ragguard.errors import InvalidInput
 from ragguard.metrics.answers import normalise
 from ragguard.records import Usage
 
@@ -45,6 +46,8 @@ class Entailments:
     mass: NDArray[np.float64] | None = None
     """(pairs,) what a language model put on its three labels before they were made to sum to 1. It is 1
     for equal answers and for a classifier, which cannot say anything else; None where nobody counted."""
+    truncated: dict[int, int] = field(default_factory=dict)
+    """Pair index → tokens that were cut from its answers to make it fit."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.p, dtype=dtype, copy=True if copy is None else copy)
@@ -74,11 +77,7 @@ class Entailer(Protocol):
 
 def same(pair: Pair) -> bool:
     """Whether both answers are the same words, so that nobody needs to be asked."""
-    premise, hypothesis = normalise(pair.premise), normalise(pair.hypothesis)
-    if not premise:
-        # Nothing but punctuation or articles: "+" and "-" are equal only as they stand.
-        return pair.premise.strip() == pair.hypothesis.strip()
-    return premise == hypothesis
+    return normalise(pair.premise) == normalise(pair.hypothesis)
 
 
 async def entail_distinct(
@@ -86,6 +85,8 @@ async def entail_distinct(
 ) -> Entailments:
     """Sends each different pair once to `ask`, and none whose two answers are the same words."""
     p = np.zeros((len(pairs), len(RELATIONS)))
+    mass = np.ones(len(pairs))
+    truncated: dict[int, int] = {}
     places: dict[Pair, list[int]] = {}
     for index, pair in enumerate(pairs):
         if same(pair):
@@ -93,11 +94,53 @@ async def entail_distinct(
         else:
             places.setdefault(pair, []).append(index)
     if not places:
-        return Entailments(p, mass=np.ones(len(pairs)))
+        return Entailments(p, mass=mass)
     answer = await ask(list(places))
-    mass = np.ones(len(pairs))
     for row, indices in enumerate(places.values()):
         p[indices] = answer.p[row]
-        if answer.mass is not None:
-            mass[indices] = answer.mass[row]
-    return Entailments(p, answer.usage, mass)
+        mass[indices] = 1.0 if answer.mass is None else answer.mass[row]
+        if row in answer.truncated:
+            truncated.update(dict.fromkeys(indices, answer.truncated[row]))
+    return Entailments(p, answer.usage, mass, truncated)
+
+
+def columns_of(labels: Mapping[int, str], model: str) -> NDArray[np.float64]:
+    """(classes, 3): which class of a classifier is which relation, by the names that it gives its classes.
+
+    A class that only denies entailment is counted as neutral: it does not claim a contradiction.
+    """
+    table = np.zeros((len(labels), len(RELATIONS)))
+    for index, label in labels.items():
+        name = label.casefold()
+        negated = "not" in name or "non" in name
+        relation = next(
+            (r for r, word in enumerate(("entail", "neutral", "contradict")) if word in name), None
+        )
+        if relation is None or not 0 <= index < len(labels):
+            raise _unknown_labels(labels, model)
+        table[index, 1 if negated and relation == 0 else relation] = 1.0
+    if table[:, 0].sum() != 1 or table.sum(axis=0).max() > 1:
+        raise _unknown_labels(labels, model)
+    return table
+
+
+def _unknown_labels(labels: Mapping[int, str], model: str) -> InvalidInput:
+    named = ", ".join(label for _, label in sorted(labels.items()))
+    return InvalidInput(
+        f"labels of {model}",
+        named,
+        "names that say entailment, neutral and contradiction; where the model's config has no such names "
+        "in `id2label`, give them in its order, as `labels=('contradiction', 'neutral', 'entailment')`",
+    )
+
+
+def as_texts(pair: Pair) -> Prompt:
+    """The two texts that a classifier compares, as two messages: each answer stands behind the question.
+
+    Bare answers mean nothing to a classifier ("No", "1922"). Only the answers may be cut.
+    """
+    texts = [f"{pair.question} {answer}".strip() for answer in (pair.premise, pair.hypothesis)]
+    start = len(f"{pair.question} ".lstrip())
+    spans = [Span(index, min(start, len(text)), len(text)) for index, text in enumerate(texts)]
+    longest_first = sorted(spans, key=lambda span: span.start - span.end)
+    return Prompt(tuple(Message("user", text) for text in texts), tuple(longest_first))
