@@ -17,8 +17,11 @@ from ragguard.metrics.arrays import Booleans, Floats, Integers, Value
 from ragguard.metrics.registry import Metric, declare
 
 SOURCE = "Ju et al. 2025 (CRUX)"
-BLOCK = 1 << 16
-"""Numbers of a block of queries in the greedy search: half a megabyte, which a core's own cache holds."""
+BITS = 8
+"""How many sub-questions the greedy search tables at a time: a byte of them."""
+TABLE = 1 << BITS
+CACHED = 1 << 18
+"""Numbers the greedy search works on at a time: two megabytes, well within a cache."""
 
 
 class Subset(NamedTuple):
@@ -314,28 +317,43 @@ def _greedy_gain(pool: Booleans, keep: float, depth: int | None) -> Value:
     n = int(np.prod(queries))
     flat = pool.reshape(n, passages, questions)
     best = np.zeros(n)
+    if not pool.size:
+        return arrays.plain(best.reshape(queries))
     discounts = arrays.discounts(passages if depth is None else min(depth, passages))
-    for rows in arrays.blocks(n, passages * questions, BLOCK):
-        # Sub-questions come first: every operation below then runs along whole rows of passages.
-        block = flat[rows].transpose(2, 0, 1).astype(np.float64)
-        best[rows] = _greedy_block(block, keep, discounts)
-    return best.reshape(queries) if queries else float(best[0])
+    width = 2 * passages + TABLE * -(-questions // BITS)
+    for rows in arrays.blocks(n, width, CACHED):
+        best[rows] = _greedy_block(flat[rows], keep, discounts)
+    return arrays.plain(best.reshape(queries))
 
 
-def _greedy_block(block: Floats, keep: float, discounts: Floats) -> Floats:
-    questions, n, passages = block.shape
-    best = np.zeros(n)
-    worth = np.ones((questions, n, 1))
-    weighed = np.empty_like(block)
-    gain = np.empty((n, passages))
+def _greedy_block(answers: Booleans, keep: float, discounts: Floats) -> Floats:
+    """The search for queries side by side.
+
+    What a passage adds is a sum over the sub-questions it answers. Passages answer the same few sets again
+    and again, so the sums of all sets of eight sub-questions are tabled once a rank and looked up.
+    """
+    n, _, questions = answers.shape
     row = np.arange(n)
+    worth = np.ones((questions, n))
+    sums = np.zeros((-(-questions // BITS), TABLE, n))
+    # A set is a smaller one and one sub-question more, so each half of a table comes from the one before.
+    # Sums run in the order of the sub-questions: what adds as much adds the same to the last bit.
+    halves = [
+        (sums[q // BITS, : 1 << q % BITS], worth[q], sums[q // BITS, 1 << q % BITS : 2 << q % BITS])
+        for q in range(questions)
+    ]
+    sets = np.packbits(answers, axis=-1, bitorder="little")
+    places = [sets[..., part] * np.intp(n) + row[:, None] for part in range(len(sums))]
+    best = np.zeros(n)
     for discount in discounts:
-        np.multiply(block, worth, out=weighed)
-        # Added sub-question by sub-question, in order: equal gains stay equal to the last bit.
-        np.add.reduce(weighed, axis=0, out=gain)
+        for smaller, value, larger in halves:
+            np.add(smaller, value, out=larger)
+        first, *others = (table.ravel().take(place) for table, place in zip(sums, places, strict=True))
+        gain = sum(others, first)
         pick = gain.argmax(axis=1)
         best += discount * gain[row, pick]
-        answered = block[:, row, pick]
-        worth *= np.where(answered, keep, 1.0)[..., None]
-        block[:, row, pick] = 0
+        worth *= np.where(answers[row, pick].T, keep, 1.0)
+        for place in places:
+            # The empty set's place: a passage taken adds nothing more.
+            place[row, pick] = row
     return best
