@@ -1,0 +1,71 @@
+"""What the Phoenix sink does when Phoenix misbehaves."""
+
+import httpx
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from sinks.scored_runs import two_hops
+
+from ragguard.errors import InvalidInput
+from ragguard.sinks.otel import OtelSink
+from ragguard.sinks.phoenix import PhoenixError, PhoenixSink
+
+
+def sink(answer, **settings):
+    return PhoenixSink(
+        "http://phoenix.invalid",
+        spans=OtelSink(TracerProvider(shutdown_on_exit=False)),
+        transport=httpx.MockTransport(answer),
+        **settings,
+    )
+
+
+async def test_a_passing_fault_is_tried_again():
+    seen = []
+
+    def answer(request):
+        seen.append(request.url.path)
+        return httpx.Response(503 if len(seen) == 1 else 200)
+
+    await sink(answer).submit(two_hops())
+    assert seen == ["/v1/span_annotations"] * 2 + ["/v1/document_annotations"]
+
+
+@pytest.mark.parametrize("status", [401, 404, 422])
+async def test_a_refusal_is_not_repeated(status):
+    seen = []
+
+    def answer(request):
+        seen.append(request)
+        return httpx.Response(status, text="no")
+
+    with pytest.raises(PhoenixError, match=str(status)):
+        await sink(answer).submit(two_hops())
+    assert len(seen) == 1
+
+
+async def test_a_dead_server_is_one_clear_error():
+    def answer(request):
+        raise httpx.ConnectError("refused")
+
+    with pytest.raises(PhoenixError, match="Is Phoenix running"):
+        await sink(answer, attempts=1).submit(two_hops())
+
+
+async def test_the_key_is_sent_and_not_shown(monkeypatch):
+    seen = []
+
+    def answer(request):
+        seen.append(request.headers["authorization"])
+        return httpx.Response(500, text="broken")
+
+    monkeypatch.setenv("PHOENIX_API_KEY", "sk-secret")
+    with pytest.raises(PhoenixError) as error:
+        await sink(answer, attempts=1).submit(two_hops())
+    assert seen == ["Bearer sk-secret"]
+    assert "sk-secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("settings", [{"url": "localhost:6006"}, {"attempts": 0}])
+def test_settings_that_cannot_be_right_are_refused(settings):
+    with pytest.raises(InvalidInput):
+        PhoenixSink(**settings)
