@@ -6,6 +6,7 @@ import fcntl
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ class CachedVenv:
     packages: tuple[str, ...]
     check: str
     """A statement that must run in it."""
+    fill: Callable[[CachedVenv], None] | None = None
+    """Installs the packages, where that takes more than one step."""
 
     @property
     def home(self) -> Path:
@@ -47,11 +50,19 @@ class CachedVenv:
             if not self.ready():
                 (self.home / "ragguard-complete").unlink(missing_ok=True)
                 self._run(sys.executable, "-m", "venv", str(self.home))
-                install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", *self.packages)
-                self._run(str(self.python), *install)
+                if self.fill:
+                    self.fill(self)
+                else:
+                    self.pip(*self.packages)
                 self._run(str(self.python), "-c", self.check)
                 (self.home / "ragguard-complete").write_text("\n".join(self.packages))
         return self.python
+
+    def pip(self, *arguments: str) -> None:
+        """`pip install` in it."""
+        self._run(
+            str(self.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments
+        )
 
     def _run(self, *command: str) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

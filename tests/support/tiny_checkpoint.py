@@ -1,4 +1,4 @@
-"""A Hugging Face checkpoint made on the spot: a random Llama of some 300,000 parameters whose tokenizer knows whole words.
+"""A Hugging Face checkpoint made on the spot: a random Llama of some 300,000 parameters and a hundred words.
 
 It understands nothing; its probabilities are as real as any model's, so engines can be compared on it.
 """
@@ -11,10 +11,10 @@ from pathlib import Path
 SPECIAL = ("<unk>", "<bos>", "<eos>", "<turn>")
 WORDS = (
     *"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,?!:;-<>/'\"()",
-    *"system user assistant NO No RESPONSE Norway None Reply with the letter document question answer Who What Where founded runs".split(),
-    *"firm based in Oslo Lyon Ada Berg Ole Dahl is a of to yes no alone from it does not Paris 1922 sells maps".split(),
-    "München", "東京", "naïve",
-)  # fmt: skip
+    *"system user assistant NO No RESPONSE Norway None Reply with the letter document question answer".split(),
+    *"Who What Where founded runs firm based in Oslo Lyon Ada Berg Ole Dahl is a of to yes no alone".split(),
+    *"from it does not Paris 1922 sells maps München 東京 naïve".split(),
+)
 TEMPLATE = (
     "<bos>{% for m in messages %}<turn>{{ m['role'] }} : {{ m['content'] }}{% endfor %}"
     "{% if add_generation_prompt %}<turn>assistant :{% endif %}"

@@ -1,0 +1,31 @@
+"""What tests of several folders share."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from support.vllm_server import VLLM, VllmServer, serve
+
+
+@pytest.fixture(scope="session")
+def vllm_server(tmp_path_factory):
+    """A real vLLM server that serves nano, started once. RAGGUARD_VLLM_URL names one that runs already.
+
+    Tests that use it are marked `vllm` and run with `make test-vllm`.
+    """
+    running = os.environ.get("RAGGUARD_VLLM_URL")
+    if running:
+        url, _, model = running.partition("#")
+        yield VllmServer(url, model or "nano")
+        return
+    if not VLLM.ready():
+        pytest.skip(
+            "NO vLLM HERE: run `make test-vllm`, or set RAGGUARD_VLLM_URL to a server that serves nano"
+        )
+    from ragguard.engines.nano.checkpoint import write_checkpoint
+
+    folder = tmp_path_factory.mktemp("nano-checkpoint")
+    write_checkpoint(folder)
+    with serve(folder, "nano") as server:
+        yield server
