@@ -228,11 +228,13 @@ class HttpClient:
         return EngineRejected(what)
 
     def _message(self, answer: Any) -> str:
-        said = answer
+        said, parameter = answer, None
         for name in ("error", "message", "detail"):
             if isinstance(said, Mapping) and name in said:
+                parameter = said.get("param")
                 said = said[name]
-        return self._clean(said if isinstance(said, str) else json.dumps(said))
+        text = said if isinstance(said, str) else json.dumps(said)
+        return self._clean(f"{text} (parameter {parameter})" if parameter else text)
 
     def _clean(self, text: str) -> str:
         for secret in self._secrets:

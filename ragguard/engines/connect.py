@@ -1,0 +1,75 @@
+"""`connect`: from a word, an address or an engine to an engine with the usual layers around it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypedDict
+
+from ragguard.engines.base import Engine
+from ragguard.engines.layers import Budget, Cache, Coalesce, Price, Priority, Retry
+from ragguard.errors import InvalidInput, UnknownName
+
+SCHEMES = "nano, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, or an Engine"
+_LAYERS = (Budget, Cache, Coalesce, Priority, Retry)
+
+
+class Limits(TypedDict, total=False):
+    """What may be spent in all; see `Budget`."""
+
+    requests: int
+    tokens: int
+    money: float
+    price: Price
+
+
+def connect(
+    engine: str | Engine,
+    *,
+    model: str | None = None,
+    api_key: str | None = None,
+    timeout_s: float = 120.0,
+    cache: str | Path | None = None,
+    budget: Limits | None = None,
+) -> Engine:
+    """An engine, ready for many callers: cached, merged into batches, repeated where that helps, within a budget.
+
+    Nothing is asked yet: a server is looked at when it is first used. An engine that has layers already
+    comes back as it is. `cache` is a file that keeps answers between processes; the key comes from
+    RAGGUARD_API_KEY or OPENAI_API_KEY unless it is given.
+    """
+    if isinstance(engine, _LAYERS):
+        return engine
+    bare = open_engine(engine, model=model, api_key=api_key, timeout_s=timeout_s)
+    return Cache(Coalesce(Retry(Priority(Budget(bare, **(budget or {}))))), cache)
+
+
+def open_engine(
+    engine: str | Engine, *, model: str | None = None, api_key: str | None = None, timeout_s: float = 120.0
+) -> Engine:
+    """The engine alone, without layers."""
+    if not isinstance(engine, str):
+        if not isinstance(engine, Engine):
+            raise InvalidInput("engine", engine, SCHEMES)
+        return engine
+    scheme, colon, rest = engine.strip().partition(":")
+    if scheme in ("http", "https"):
+        from ragguard.engines.server import ServerEngine
+
+        return ServerEngine(engine, model, api_key=api_key, timeout_s=timeout_s)
+    if model is not None:
+        raise InvalidInput(
+            "model", model, "nothing, as only a server has several models: name it after the scheme"
+        )
+    if (scheme, colon) == ("nano", ""):
+        from ragguard.engines.nano.engine import NanoEngine
+
+        return NanoEngine()
+    if scheme == "vllm" and rest:
+        from ragguard.engines.inprocess import InProcessVllmEngine
+
+        return InProcessVllmEngine(rest)
+    if scheme == "hf" and rest:
+        from ragguard.engines.hf import HfEngine
+
+        return HfEngine(rest)
+    raise UnknownName("engine", engine, SCHEMES)

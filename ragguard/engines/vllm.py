@@ -1,0 +1,200 @@
+"""VllmEngine: a vLLM server over HTTP, asked in as few requests as can be.
+
+All prompts of a call go out as one list of rendered texts; `n` samples share a prefill; labels are
+exact through `logprob_token_ids`. Priorities and seeds are the server's own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from ragguard.engines.base import (
+    EngineInfo,
+    LabelMode,
+    LabelProbs,
+    Prompt,
+    PromptLike,
+    Samples,
+    as_labels,
+    as_prompt,
+    check_sampling,
+)
+from ragguard.engines.http import HttpClient
+from ragguard.engines.labels import LabelPlan, colliding, plan_labels
+from ragguard.engines.lazy import Lazy
+from ragguard.engines.templates import Rendered
+from ragguard.engines.truncation import fit
+from ragguard.engines.vllm_server import VllmServer, look_at
+from ragguard.errors import EngineRejected, EngineUnreachable, PromptTooLong
+
+T = TypeVar("T")
+
+
+class _Planned(NamedTuple):
+    plan: LabelPlan
+    mode: LabelMode
+    beginnings: list[str] | None
+    """The text of each ask's tokens, where text gives those tokens back; else prompts go out as ids."""
+
+
+class VllmEngine:
+    """The model that a vLLM server serves. `url` as in `http://host:8000/v1`, optionally with `#MODEL`."""
+
+    def __init__(
+        self,
+        url: str,
+        model: str | None = None,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 120.0,
+        connections: int = 64,
+    ) -> None:
+        self._client = HttpClient(url, api_key, timeout_s, connections)
+        self._wanted = model or self._client.address.model
+        self._server = Lazy(self._look)
+        self._plans: dict[tuple[str, tuple[str, ...], LabelMode | None], _Planned] = {}
+
+    def __repr__(self) -> str:
+        return f"VllmEngine({self._client.address.base!r}, model={self._wanted!r})"
+
+    async def sample(
+        self,
+        prompts: Sequence[PromptLike],
+        n: int = 10,
+        max_tokens: int = 64,
+        temperature: float = 1.0,
+        seed: int | None = None,
+        *,
+        deadline: float | None = None,
+        priority: int = 0,
+    ) -> Samples:
+        """`n` answers to each prompt, all in one request."""
+        check_sampling(n, max_tokens, temperature)
+        asked = [as_prompt(prompt) for prompt in prompts]
+        if not asked:
+            return Samples([])
+        began = time.monotonic()
+
+        async def ask(server: VllmServer, fitting: Sequence[Prompt]) -> Samples:
+            rendered = await server.templates.render(fitting, deadline)
+            answers, usage = await server.completions.samples(
+                rendered, n, max_tokens, temperature, seed, deadline=deadline, priority=priority
+            )
+            return Samples(answers, replace(usage, seconds=time.monotonic() - began))
+
+        samples, cut = await self._fitted(asked, max_tokens, ask, deadline)
+        return replace(samples, truncated=cut)
+
+    async def label_probs(
+        self,
+        prompts: Sequence[PromptLike],
+        labels: Sequence[str],
+        mode: LabelMode | None = None,
+        deadline: float | None = None,
+        priority: int = 0,
+    ) -> LabelProbs:
+        """The probability of each label as what follows each prompt, all in one request."""
+        names = as_labels(labels)
+        asked = [as_prompt(prompt) for prompt in prompts]
+        if not asked:
+            return LabelProbs(np.zeros((0, len(names))), mode=mode or "first_token")
+        began = time.monotonic()
+
+        async def ask(server: VllmServer, fitting: Sequence[Prompt]) -> LabelProbs:
+            planned = await self._planned(server, names, mode, deadline)
+            plan = planned.plan
+            rendered = await server.templates.render(fitting, deadline, as_ids=planned.beginnings is None)
+            texts = [
+                _continued(prompt, planned, index) for index in range(len(plan.asks)) for prompt in rendered
+            ]
+            tokens = sorted({token for ask in plan.asks for token in ask.tokens})
+            logprobs, bounds, usage = await server.completions.label_logprobs(
+                texts, tokens, deadline=deadline, priority=priority
+            )
+            column = {token: index for index, token in enumerate(tokens)}
+            picks = [[column[token] for token in ask.tokens] for ask in plan.asks]
+            size = len(rendered)
+            blocks = [slice(index * size, (index + 1) * size) for index in range(len(plan.asks))]
+            p = plan.combine([logprobs[block][:, pick] for block, pick in zip(blocks, picks, strict=True)])
+            bound = plan.any_of([bounds[block][:, pick] for block, pick in zip(blocks, picks, strict=True)])
+            return LabelProbs(
+                p,
+                exact=not bound.any(),
+                mode=planned.mode,
+                usage=replace(usage, prompts=size, seconds=time.monotonic() - began),
+                bound=bound if bound.any() else None,
+            )
+
+        probs, cut = await self._fitted(asked, 1, ask, deadline)
+        return replace(probs, truncated=cut)
+
+    async def info(self) -> EngineInfo:
+        """What the server serves; asks it the first time."""
+        return (await self._server.get()).info
+
+    async def server(self, deadline: float | None = None) -> VllmServer:
+        """What was found out about the server; asks it the first time."""
+        return await self._server.get(deadline)
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._client.aclose()
+
+    async def _look(self) -> VllmServer:
+        return await look_at(self._client, self._wanted)
+
+    async def _fitted(
+        self,
+        asked: Sequence[Prompt],
+        room: int,
+        ask: Callable[[VllmServer, Sequence[Prompt]], Awaitable[T]],
+        deadline: float | None,
+    ) -> tuple[T, dict[int, int]]:
+        """The answer, and what was cut. Counting costs a request a prompt, so the server speaks first."""
+        server = await self._server.get(deadline)
+        if server.thinks:
+            raise EngineRejected(
+                f"{server.info.model} at {server.info.location} thinks before it answers and cannot be told not to: "
+                "use connect(), which samples its answers instead"
+            )
+        try:
+            try:
+                return await ask(server, asked), {}
+            except PromptTooLong as error:
+                context = server.info.context or error.limit
+                if context is None or context <= room:
+                    raise
+                count = partial(server.templates.count, deadline=deadline)
+                fitting, cut = await fit(asked, count, context - room)
+                if not cut:
+                    raise
+                return await ask(server, fitting), cut
+        except EngineUnreachable:
+            # It may come back as another one.
+            self._server.forget()
+            raise
+
+    async def _planned(
+        self, server: VllmServer, names: tuple[str, ...], mode: LabelMode | None, deadline: float | None
+    ) -> _Planned:
+        key = (server.info.fingerprint, names, mode)
+        if key not in self._plans:
+            ids = await server.templates.continuations([server.lead + name for name in names], deadline)
+            chosen = mode or ("sequence" if colliding(ids) else server.info.mode)
+            plan = plan_labels(ids, chosen)
+            beginnings = await server.templates.beginnings([ask.after for ask in plan.asks], deadline)
+            self._plans[key] = _Planned(plan, chosen, beginnings)
+        return self._plans[key]
+
+
+def _continued(prompt: Rendered, planned: _Planned, ask: int) -> Rendered:
+    """A prompt with the first tokens of a label after it."""
+    if isinstance(prompt, list):
+        return [*prompt, *planned.plan.asks[ask].after]
+    return prompt + (planned.beginnings[ask] if planned.beginnings else "")
