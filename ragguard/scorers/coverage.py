@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -213,7 +214,7 @@ class _Report:
             return
         self.add("coverage_total", covered, texts, usage=self.usage, metadata=subs)
         length = sum(map(count_tokens, texts))
-        value = float(measures.density(covered, length, best, shortest, self.settings.w))
+        value = self._density(covered, length, best, shortest)
         self.add("density", value, texts, metadata={"tokens": length, "oracle": self._oracle_name()})
 
     def answer(self, answer: str) -> None:
@@ -231,7 +232,7 @@ class _Report:
         rated = [answer] if answer else []
         self.add("answer_coverage", covered, rated, usage=usage, label="" if answer else "abstained")
         if answer:
-            value = float(measures.density(covered, count_tokens(answer), best, shortest, self.settings.w))
+            value = self._density(covered, count_tokens(answer), best, shortest)
             self.add("answer_density", value, rated, metadata={"oracle": self._oracle_name()})
 
     def _context(self) -> list[str]:
@@ -243,11 +244,16 @@ class _Report:
 
     def _alpha_ndcg(self, texts: Sequence[str], everything: Sequence[str]) -> float:
         if not texts:
-            return float("nan")
+            return math.nan
         table, ideal = self.ratings.table(texts), self.ratings.table(everything)
         return float(
             measures.alpha_ndcg(table, self.settings.eta, self.settings.alpha, ideal=ideal, k=len(texts))
         )
+
+    def _density(self, covered: float, tokens: float, best: float, shortest: float) -> float:
+        if math.isnan(covered) or math.isnan(best):
+            return math.nan
+        return float(measures.density(covered, tokens, best, shortest, self.settings.w))
 
     def _oracle(self) -> tuple[float, float]:
         """Coverage and tokens of the shortest way to say it: of the pool's good passages, else of all retrieved."""
@@ -255,7 +261,7 @@ class _Report:
         texts = self.oracle or [s.all[at].text for s in view.steps for at in sorted(s.judged)]
         texts = list(dict.fromkeys(texts))
         if not texts:
-            return float("nan"), float("nan")
+            return math.nan, math.nan
         needed = measures.required_subset(self.ratings.table(texts), self.settings.eta).required.tolist()
         if not needed:
             return 0.0, 0.0

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.entailment import Entailer
+from ragguard.engines.entailment_engine import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import InvalidInput, RagguardError, UnknownName
 from ragguard.metrics.answers import ENGLISH, Language
@@ -94,9 +95,10 @@ class ScoringPipeline:
         soft: bool = False,
         language: Language = ENGLISH,
     ) -> None:
-        self._engine, self._judge, self._entailer = engine, judge or engine, entailer
+        self._engine, self._judge = engine, judge or engine
         self._scorers = _scorers(scorers, soft)
         self._prompts = None if prompts is None else load_prompts(prompts)
+        self._entailer = entailer or EngineEntailer(self._judge, self._prompts)
         self._caps, self._language = caps or Caps(), language
         self._setting: Setting | None = None
 
@@ -138,14 +140,13 @@ class ScoringPipeline:
         await self._engine.aclose()
         if self._judge is not self._engine:
             await self._judge.aclose()
-        if self._entailer is not None:
-            await self._entailer.aclose()
+        await self._entailer.aclose()
 
     async def _ready(self) -> Setting:
         if self._setting is None:
             engine = await self._engine.info()
             judge = engine if self._judge is self._engine else await self._judge.info()
-            entailer = judge if self._entailer is None else await self._entailer.info()
+            entailer = await self._entailer.info()
             self._setting = self._settle(engine, judge, entailer)
         return self._setting
 

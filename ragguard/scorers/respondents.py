@@ -55,7 +55,7 @@ class Engines:
 
     engine: Engine
     judge: Engine
-    entailer: Entailer | None
+    entailer: Entailer
     priority: int = 10
     deadline: float | None = None
 
@@ -122,8 +122,6 @@ class Engines:
     async def _entailments(
         self, questions: Sequence[EntailQuestion], weights: Sequence[int]
     ) -> list[EntailAnswer]:
-        if self.entailer is None:
-            raise EngineProtocolError("no entailer")
         judged = await self.entailer.entail(
             [question.pair for question in questions], deadline=self.deadline, priority=self.priority
         )

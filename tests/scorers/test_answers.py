@@ -1,0 +1,89 @@
+"""Was the answer right, does a passage support it, and how good is it beside the ideal one?"""
+
+import pytest
+
+from ragguard.records import Failure
+from ragguard.scorers.answers import Answers
+from ragguard.scorers.pipeline import ScoringPipeline
+from tests.support.reader import (
+    FIRM,
+    FIRM_QUERY,
+    FOUNDER,
+    FOUNDER_QUERY,
+    NOISE,
+    TableEntailer,
+    reader,
+    run,
+    step,
+    two_hops,
+)
+
+ALIASES = [frozenset({"ada berg", "berg"})]
+
+
+async def answers(the_run, engine=None, entailer=None):
+    pipeline = ScoringPipeline(
+        engine or reader(), entailer=entailer or TableEntailer(ALIASES), scorers=[Answers()]
+    )
+    return await pipeline.score(the_run)
+
+
+async def verdict(the_run, **more):
+    (score,) = [s for s in await answers(the_run, **more) if getattr(s, "name", "") == "answer_correct"]
+    return score.label, score.value
+
+
+async def test_the_same_words_need_no_entailment():
+    entailer = TableEntailer()
+    assert await verdict(two_hops(answer="ADA BERG!"), entailer=entailer) == ("correct", 1.0)
+    assert entailer.calls == 0
+
+
+async def test_an_answer_from_which_a_reference_follows_is_correct():
+    assert await verdict(two_hops(answer="A. Berg")) == ("correct", 1.0)
+    assert await verdict(two_hops(answer="Bo Lund")) == ("wrong", 0.0)
+
+
+async def test_a_right_answer_without_a_relevant_passage_is_right_by_half():
+    lucky = run(step(FIRM_QUERY, [NOISE]), step(FOUNDER_QUERY, [NOISE]))
+    assert await verdict(lucky) == ("correct, unsupported", 0.5)
+    assert await verdict(run()) == ("correct, unsupported", 0.5)
+
+
+async def test_one_hops_passage_is_support():
+    assert await verdict(run(step(FIRM_QUERY, [FIRM]), step(FOUNDER_QUERY, [NOISE]))) == ("correct", 1.0)
+
+
+async def test_what_the_guard_dropped_supports_nothing():
+    guarded = run(step(FOUNDER_QUERY, [NOISE], candidates=[FOUNDER, NOISE]))
+    assert await verdict(guarded) == ("correct, unsupported", 0.5)
+
+
+@pytest.mark.parametrize("answer", ["NO-RESPONSE", "", "I do not know."])
+async def test_abstaining_is_neither_right_nor_wrong(answer):
+    assert await verdict(two_hops(answer=answer)) == ("abstained", 0.0)
+
+
+async def test_the_response_grade_is_the_judges():
+    (grade,) = [s for s in await answers(two_hops()) if s.name == "response_grade"]
+    assert (grade.value, grade.reference_source, grade.level) == (5, "gold", "run")
+
+
+async def test_without_references_or_answer_nothing_is_said():
+    assert await answers(two_hops(references=None)) == []
+    assert await answers(two_hops(references=[" "])) == []
+    assert await answers(two_hops(answer=None)) == []
+
+
+async def test_long_references_have_a_grade_and_no_verdict():
+    results = await answers(two_hops(references=["It was in the year of the great flood that " * 8]))
+    assert [result.name for result in results] == ["response_grade"]
+
+
+async def test_support_that_cannot_be_judged_is_a_failure():
+    engine = reader()
+    plain = engine.label
+    engine.label = lambda text, label: 0.1 if label in "AB" else plain(text, label)
+    results = await answers(two_hops(), engine)
+    (failure,) = [result for result in results if isinstance(result, Failure)]
+    assert (failure.error, "answer_correct" in failure.message) == ("LowLabelMass", True)

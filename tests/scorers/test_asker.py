@@ -1,0 +1,238 @@
+"""One wave when all wait, every question once, one call a kind, faults kept to what they concern."""
+
+import asyncio
+
+import pytest
+
+from ragguard.engines.base import as_prompt
+from ragguard.engines.entailment import Pair
+from ragguard.errors import CapExceeded, EngineProtocolError, EngineUnreachable, PromptTooLong
+from ragguard.probes.question import EntailQuestion, LabelQuestion, SampleQuestion
+from ragguard.records import Usage
+from ragguard.scorers.asker import Asker, tokens_of
+from ragguard.scorers.respondents import Engines, apportion
+from tests.support.reader import TableEntailer
+from tests.support.scripted_engine import ScriptedEngine
+
+LABELS = ("A", "B")
+
+
+def ask_label(text, labels=LABELS):
+    return LabelQuestion(as_prompt(text), labels)
+
+
+def ask_samples(text, n=3):
+    return SampleQuestion(as_prompt(text), n, 16, 1.0, 7)
+
+
+def asker(engine, cap=100_000, entailer=None, **more):
+    return Asker(Engines(engine, engine, entailer or TableEntailer()), cap, **more)
+
+
+async def put(ask, *rounds):
+    """A scorer that asks one round after the other."""
+    return [await ask(questions) for questions in rounds]
+
+
+async def test_scorers_side_by_side_share_their_waves():
+    engine = ScriptedEngine()
+    ask = asker(engine)
+    await ask.attend(
+        [
+            put(ask, [ask_label("one")], [ask_label("two")]),
+            put(ask, [ask_label("three")], [ask_label("four")]),
+            put(ask, [ask_samples("five")], [ask_label("six")]),
+        ]
+    )
+    assert [(call.verb, call.texts) for call in engine.calls] == [
+        ("label_probs", ["one", "three"]),
+        ("sample", ["five"]),
+        ("label_probs", ["two", "four", "six"]),
+    ]
+
+
+async def test_a_scorer_that_ends_early_holds_nobody_up():
+    engine = ScriptedEngine()
+    ask = asker(engine)
+    started = asyncio.get_running_loop().time()
+    await ask.attend(
+        [put(ask), put(ask, [ask_label("one")]), put(ask, [ask_label("two")], [ask_label("three")])]
+    )
+    assert [call.texts for call in engine.calls] == [["one", "two"], ["three"]]
+    assert asyncio.get_running_loop().time() - started < 0.045, "nobody waited for patience to end"
+
+
+async def test_equal_questions_are_asked_once_and_answered_everywhere():
+    engine = ScriptedEngine()
+    ask = asker(engine)
+    first, second = await ask.attend(
+        [put(ask, [ask_label("one"), ask_label("one")], [ask_label("two")]), put(ask, [ask_label("one")])]
+    )
+    assert [call.texts for call in engine.calls] == [["one"], ["two"]]
+    assert first[0][0].p == first[0][1].p == second[0][0].p
+
+
+async def test_what_was_asked_costs_once_and_adds_up():
+    engine = ScriptedEngine()
+    ask = asker(engine)
+    asked = [ask_label(f"question {'x ' * n}") for n in range(7)]
+    one, two = await ask.attend([put(ask, asked), put(ask, asked)])
+    total = sum((answer.usage for round_ in (*one, *two) for answer in round_), Usage())
+    real = ScriptedEngine()
+    expected = (await real.label_probs([question.prompt for question in asked], LABELS)).usage
+    assert (total.requests, total.prompts, total.prompt_tokens, total.output_tokens) == (
+        expected.requests, expected.prompts, expected.prompt_tokens, expected.output_tokens,
+    )  # fmt: skip
+    assert total.seconds == pytest.approx(expected.seconds)
+
+
+def test_shares_of_a_cost_add_up_to_it():
+    usage = Usage(2, 7, 1000, 13, 0.7, 3)
+    for weights in ([1], [5, 1, 1], [1] * 7, [3, 100, 1, 1]):
+        assert sum(apportion(usage, weights), Usage()) == Usage(2, 7, 1000, 13, pytest.approx(0.7), 3)
+
+
+async def test_one_bad_prompt_spoils_only_itself():
+    def fault(call):
+        return PromptTooLong("too long", limit=10, tokens=99) if "bad" in call.texts else None
+
+    engine = ScriptedEngine(fault=fault)
+    ask = asker(engine)
+    asked = [ask_label(text) for text in ("a", "b", "bad", "c", "d")]
+    (answers,) = (await ask.attend([put(ask, asked)]))[0]
+    assert [isinstance(answer, PromptTooLong) for answer in answers] == [False, False, True, False, False]
+    assert len(engine.calls) < 10
+
+
+async def test_a_server_that_talks_nonsense_is_not_asked_for_every_prompt_alone():
+    engine = ScriptedEngine(fault=lambda call: EngineProtocolError("nonsense"))
+    ask = asker(engine)
+    (answers,) = (await ask.attend([put(ask, [ask_label(str(n)) for n in range(500)])]))[0]
+    assert all(isinstance(answer, EngineProtocolError) for answer in answers)
+    assert len(engine.calls) <= 40
+
+
+async def test_a_dead_engine_is_asked_once_a_call_and_others_still_answer():
+    def fault(call):
+        return EngineUnreachable("gone") if call.verb == "sample" else None
+
+    engine = ScriptedEngine(fault=fault)
+    ask = asker(engine)
+    samples, labels = await ask.attend(
+        [put(ask, [ask_samples(str(n)) for n in range(5)]), put(ask, [ask_label("one")])]
+    )
+    assert all(isinstance(answer, EngineUnreachable) for answer in samples[0])
+    assert labels[0][0].p
+    assert len(engine.calls) == 2
+
+
+async def test_an_engine_of_the_users_that_breaks_is_an_error_of_ours():
+    engine = ScriptedEngine(fault=lambda call: ZeroDivisionError("their bug"))
+    ask = asker(engine)
+    (answers,) = (await ask.attend([put(ask, [ask_label("one")])]))[0]
+    assert isinstance(answers[0], EngineProtocolError)
+    assert "ZeroDivisionError: their bug" in str(answers[0])
+
+
+async def test_numbers_that_cannot_be_are_refused():
+    class Wrong(ScriptedEngine):
+        async def sample(self, prompts, n=10, **more):
+            return await super().sample(prompts[:1], n - 1, **more)
+
+    ask = asker(Wrong(label=lambda text, label: float("nan")))
+    labels, samples = await ask.attend(
+        [put(ask, [ask_label("one")]), put(ask, [ask_samples("two"), ask_samples("three")])]
+    )
+    assert "some not finite" in str(labels[0][0])
+    assert "the engine gave lists of [2] answers" in str(samples[0][0])
+
+
+async def test_over_the_cap_nothing_is_asked():
+    engine = ScriptedEngine()
+    small, large = ask_label("word"), ask_label("word " * 500)
+    ask = asker(engine, cap=tokens_of(small) + 10)
+    (answers,) = (await ask.attend([put(ask, [small, large])]))[0]
+    assert answers[0].p
+    assert isinstance(answers[1], CapExceeded)
+    assert [call.texts for call in engine.calls] == [["word"]]
+
+
+async def test_what_the_window_cuts_is_not_counted():
+    large = ask_label("word " * 500)
+    ask = asker(ScriptedEngine(), cap=300, window=200)
+    (answers,) = (await ask.attend([put(ask, [large])]))[0]
+    assert answers[0].p
+
+
+async def test_a_scorer_that_waits_for_something_else_holds_the_others_up_only_briefly():
+    engine = ScriptedEngine()
+    ask = asker(engine)
+    free = asyncio.Event()
+
+    async def waits():
+        await free.wait()
+        return await ask([ask_label("late")])
+
+    async def goes_on():
+        answers = await ask([ask_label("early")])
+        free.set()
+        return answers
+
+    late, early = await ask.attend([waits(), goes_on()])
+    assert late[0].p
+    assert early[0].p
+    assert [call.texts for call in engine.calls] == [["early"], ["late"]]
+
+
+async def test_a_scorer_may_ask_twice_at_once():
+    ask = asker(ScriptedEngine())
+
+    async def both():
+        return await asyncio.gather(ask([ask_label("one")]), ask([ask_label("two")]))
+
+    (answers,) = await ask.attend([both()])
+    assert [len(answer) for answer in answers] == [1, 1]
+
+
+async def test_what_a_scorer_raises_is_its_own():
+    ask = asker(ScriptedEngine())
+
+    async def breaks():
+        await ask([ask_label("one")])
+        raise ValueError("a bug")
+
+    broken, fine = await ask.attend([breaks(), put(ask, [ask_label("two")], [ask_label("three")])])
+    assert isinstance(broken, ValueError)
+    assert len(fine) == 2
+
+
+async def test_cancelling_takes_the_calls_along():
+    engine = ScriptedEngine(gate=asyncio.Event())
+    ask = asker(engine)
+    task = asyncio.ensure_future(ask.attend([put(ask, [ask_label("one")]), put(ask, [ask_samples("two")])]))
+    while engine.running < 2:
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    while engine.running:
+        await asyncio.sleep(0)
+
+
+async def test_entailment_is_one_call_and_priority_goes_along():
+    engine, entailer = ScriptedEngine(), TableEntailer()
+    ask = Asker(Engines(engine, engine, entailer, priority=3, deadline=5.0), 10_000)
+    pairs = [EntailQuestion(Pair("q", "a", "b")), EntailQuestion(Pair("q", "a", "a"))]
+    answers, _ = await ask.attend([put(ask, pairs), put(ask, [ask_label("one")])])
+    assert [answer.p[0] > 0.5 for answer in answers[0]] == [False, True]
+    assert entailer.calls == 1
+    assert (engine.calls[0].priority, engine.calls[0].deadline) == (3, 5.0)
+
+
+async def test_a_judge_of_its_own_is_asked_apart():
+    engine, judge = ScriptedEngine(model="reader"), ScriptedEngine(model="judge")
+    ask = Asker(Engines(engine, judge, TableEntailer()), 10_000)
+    read = LabelQuestion(as_prompt("read"), LABELS, who="engine")
+    await ask.attend([put(ask, [read, ask_label("judge")])])
+    assert [call.texts for call in engine.calls] == [["read"]]
+    assert [call.texts for call in judge.calls] == [["judge"]]

@@ -1,0 +1,121 @@
+"""Which contexts there are, how changes are read off them, and what gives way in a small window."""
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragguard.engines.prompts import load_prompts
+from ragguard.probes.belief import belief
+from ragguard.records import Passage, RetrievalStep
+from ragguard.scorers.contexts import CLOSED_BOOK, Window, lay_out, window
+from ragguard.scorers.view import view_step
+
+WIDE = Window(math.inf, 0)
+
+
+def steps(*texts):
+    """One step a list of texts."""
+    return [view_step(RetrievalStep(passages=[Passage(text) for text in one]), 20) for one in texts]
+
+
+def sequence(*texts):
+    return list(enumerate(steps(*texts)))
+
+
+def together(*texts):
+    return [(0, step) for step in steps(*texts)]
+
+
+def test_contexts_grow_step_by_step_and_stand_alone():
+    layout = lay_out(sequence(["a", "b"], ["c"], ["d"]), WIDE)
+    assert [one.upto for one in layout.steps] == [("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d")]
+    assert [one.alone for one in layout.steps] == [("a", "b"), ("c",), ("d",)]
+    assert list(layout.contexts) == [
+        CLOSED_BOOK, ("a", "b"), ("a", "b", "c"), ("c",), ("a", "b", "c", "d"), ("d",),
+    ]  # fmt: skip
+    assert layout.steps[1].change == {("a", "b", "c"): 1.0, ("a", "b"): -1.0}
+    assert layout.total == {("a", "b", "c", "d"): 1.0, CLOSED_BOOK: -1.0}
+
+
+def test_what_was_read_before_changes_nothing():
+    layout = lay_out(sequence(["a", "b"], ["b", "a"]), WIDE)
+    assert layout.steps[1].change == {}
+    assert layout.steps[1].upto == ("a", "b")
+
+
+@pytest.mark.parametrize("parallel", [2, 3])
+def test_parallel_steps_are_credited_over_all_orders_in_one_context_for_each_set(parallel):
+    layout = lay_out([*together(*([letter] for letter in "abc"[:parallel])), (1, *steps(["z"]))], WIDE)
+    sets = [
+        subset for size in range(parallel + 1) for subset in itertools.combinations("abc"[:parallel], size)
+    ]
+    # Every set of the turn, the step after it, and that step alone.
+    assert set(layout.contexts) == {*sets, (*"abc"[:parallel], "z"), ("z",)}
+    assert not any(one.in_call_order for one in layout.steps)
+    first = layout.steps[0].change
+    assert first[("a",)] == pytest.approx(1 / parallel)
+
+
+def test_more_than_three_parallel_steps_count_in_call_order():
+    layout = lay_out(together(["a"], ["b"], ["c"], ["d"]), WIDE)
+    assert all(one.in_call_order for one in layout.steps)
+    assert layout.steps[3].change == {("a", "b", "c", "d"): 1.0, ("a", "b", "c"): -1.0}
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=3)),
+        min_size=1,
+        max_size=6,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_changes_sum_to_the_total_whatever_runs_in_parallel(given_steps, rng):
+    turns = [
+        (turn, view_step(RetrievalStep(passages=[Passage(t) for t in texts]), 20))
+        for turn, texts in sorted(given_steps)
+    ]
+    layout = lay_out(turns, WIDE)
+    belief_in = {key: rng.random() for key in layout.contexts}
+    total = sum(c * belief_in[key] for one in layout.steps for key, c in one.change.items())
+    assert total == pytest.approx(sum(c * belief_in[key] for key, c in layout.total.items()))
+
+
+def test_the_earliest_steps_lowest_ranked_go_first_and_the_last_steps_last():
+    narrow = Window(4, 0)
+    context = narrow(steps(["a1", "a2", "a3"], ["b1", "b2"], ["c1", "c2"]))
+    assert context.passages == ("b1", "b2", "c1", "c2")
+    assert context.dropped == 3
+    assert [context.passages[at] for at in context.cut_order] == ["b2", "b1", "c2", "c1"]
+
+
+def test_a_passage_found_again_belongs_to_the_later_step():
+    context = Window(2, 0)(steps(["a1", "a2"], ["b1", "a1"]))
+    assert context.passages == ("a1", "b1")
+    assert [context.passages[at] for at in context.cut_order] == ["a1", "b1"]
+
+
+def test_one_passage_always_stays():
+    context = Window(0, 0)(steps(["a", "b"]))
+    assert context.passages == ("a",)
+    assert context.dropped == 1
+
+
+def test_the_window_leaves_room_for_question_and_answer():
+    prompts = load_prompts("default")
+    assert window(prompts, "who?", None).room == math.inf
+    narrow = window(prompts, "who?", 500)
+    assert 250 < narrow.room < 420
+    assert window(prompts, "who " * 50, 500).room < narrow.room - 40
+
+
+def test_an_engine_that_must_cut_after_all_cuts_in_the_same_order():
+    context = Window(99, 0)(steps(["first one", "second one"], ["third one"]))
+    prompt = belief(
+        load_prompts("default"), "who?", context.passages, cut_order=context.cut_order, n=1, seed=0
+    ).prompt
+    cut = [prompt.messages[span.message].content[span.start : span.end] for span in prompt.cuttable]
+    assert cut == ["second one", "first one", "third one"]

@@ -1,0 +1,174 @@
+"""Which sub-questions the passages answer, step by step, and what the answer keeps of it."""
+
+import math
+
+import pytest
+
+from ragguard.probes.tokens import count_tokens
+from ragguard.records import Failure, Passage
+from ragguard.scorers.coverage import Coverage
+from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.view import Caps
+from tests.support.reader import (
+    FIRM,
+    FIRM_QUERY,
+    FOUNDER,
+    FOUNDER_QUERY,
+    NEAR,
+    NOISE,
+    reader,
+    run,
+    step,
+    two_hops,
+)
+
+
+async def coverage(the_run, engine=None, **more):
+    return await ScoringPipeline(engine or reader(), scorers=[Coverage()], **more).score(the_run)
+
+
+def named(results, name, stage="passages"):
+    return [score for score in results if getattr(score, "name", "") == name and score.stage == stage]
+
+
+def values(results, name, stage="passages"):
+    return [pytest.approx(score.value) for score in named(results, name, stage)]
+
+
+async def test_sub_questions_are_made_once_and_every_passage_is_rated_for_each():
+    engine = reader()
+    results = await coverage(two_hops(), engine)
+    ratings = {(s.step_id, s.position, s.sub_question): s.value for s in named(results, "answerability")}
+    assert sorted(ratings.values()) == [0] * 5 + [1, 5, 5]
+    assert [call.verb for call in engine.calls] == ["sample", "label_probs"]
+    assert {s.explanation for s in named(results, "answerability")} == {FIRM_QUERY, FOUNDER_QUERY}
+    best = max(named(results, "answerability"), key=lambda s: s.value)
+    assert best.expectation == pytest.approx(0.8 * 5 + 0.04 * (0 + 1 + 2 + 3 + 4))
+
+
+async def test_coverage_grows_and_what_each_step_adds_sums_to_it():
+    results = await coverage(two_hops())
+    assert values(results, "coverage") == [0.5, 1.0]
+    assert values(results, "delta_coverage") == [0.5, 0.5]
+    assert values(results, "coverage_total") == [1.0]
+
+
+async def test_ranked_coverage_is_measured_by_all_passages_of_the_run():
+    first, second = values(await coverage(two_hops()), "alpha_ndcg")
+    ideal = 1 + 1 / math.log2(3)
+    assert (first, second) == (1 / ideal, (1 / math.log2(3)) / ideal)
+
+
+async def test_given_sub_questions_are_used_as_they_are():
+    engine = reader()
+    results = await coverage(two_hops(sub_questions=[FIRM_QUERY, " ", FIRM_QUERY]), engine)
+    assert [call.verb for call in engine.calls] == ["label_probs"]
+    assert named(results, "coverage_total")[0].metadata["sub_questions"] == [FIRM_QUERY]
+    made = await coverage(two_hops())
+    assert named(results, "coverage_total")[0].key != named(made, "coverage_total")[0].key
+
+
+async def test_sub_questions_over_the_cap_are_a_failure_with_that_reason():
+    asked = [f"What is number {n}?" for n in range(11)]
+    results = await coverage(two_hops(sub_questions=asked))
+    (failure,) = [result for result in results if isinstance(result, Failure)]
+    assert failure.error == "CapExceeded"
+    assert "3 of 11 sub-questions" in failure.message
+    assert {score.sub_question for score in named(results, "answerability")} == set(range(8))
+
+
+async def test_a_judge_that_makes_no_sub_questions_is_a_failure():
+    engine = reader()
+    engine.answer = lambda text, index: " \n- \n"
+    (failure,) = await coverage(two_hops(), engine)
+    assert failure.error == "ScoringError"
+    assert "gave none" in failure.message
+
+
+async def test_a_repeated_passage_is_redundant():
+    results = await coverage(run(step(FIRM_QUERY, [FIRM]), step(FIRM_QUERY, [FIRM, FOUNDER])))
+    assert [(s.value, s.label) for s in named(results, "redundancy")] == [
+        (0.0, "required"), (1.0, "repeats"), (0.0, "required"),
+    ]  # fmt: skip
+
+
+async def test_what_the_guard_dropped_shows_beside_what_it_kept():
+    guarded = run(step(FIRM_QUERY, [FIRM]), step(FOUNDER_QUERY, [NOISE], candidates=[FOUNDER, NOISE]))
+    results = await coverage(guarded)
+    assert values(results, "coverage") == [0.5, 0.5]
+    assert values(results, "coverage", "candidates") == [1.0]
+    assert values(results, "delta_coverage", "candidates") == [0.5]
+
+
+async def test_density_is_beside_the_shortest_way_to_say_it():
+    results = await coverage(two_hops())
+    lengths = [count_tokens(text) for text in (FIRM, FOUNDER, NEAR, NOISE)]
+    (density,) = named(results, "density")
+    assert density.value == pytest.approx((sum(lengths[:2]) / sum(lengths)) ** 0.5)
+    assert density.metadata["oracle"] == "retrieved"
+
+
+async def test_only_a_pool_may_take_sub_questions_out():
+    asked = [FIRM_QUERY, FOUNDER_QUERY, "What colour is it?"]
+    plain = await coverage(two_hops(sub_questions=asked))
+    assert values(plain, "coverage_total") == [2 / 3]
+    pool = [Passage(FIRM, grade=4), Passage(FOUNDER, grade=5), Passage(NOISE, grade=1)]
+    pooled = await coverage(two_hops(sub_questions=asked, pool=pool))
+    assert values(pooled, "coverage_total") == [1.0]
+    assert named(pooled, "density")[0].metadata["oracle"] == "pool"
+
+
+async def test_a_pool_that_answers_nothing_is_a_failure():
+    results = await coverage(two_hops(pool=[Passage(NOISE, grade=5)]))
+    assert not named(results, "coverage_total")
+    assert any("pool" in result.message for result in results if isinstance(result, Failure))
+
+
+async def test_the_answer_is_rated_like_a_passage():
+    results = await coverage(two_hops())
+    assert values(results, "answer_coverage") == [0.5]
+    lengths = [count_tokens(text) for text in (FIRM, FOUNDER)]
+    density = (0.5 / count_tokens("Ada Berg") * sum(lengths)) ** 0.5
+    assert values(results, "answer_density") == [density]
+
+
+async def test_an_abstention_answers_nothing_and_is_not_rated():
+    engine = reader()
+    results = await coverage(two_hops(answer="NO-RESPONSE"), engine)
+    (score,) = named(results, "answer_coverage")
+    assert (score.value, score.label) == (0.0, "abstained")
+    assert not named(results, "answer_density")
+    assert len(engine.calls[1].prompts) == 8
+
+
+async def test_a_run_that_retrieved_nothing_still_has_an_answer():
+    results = await coverage(run(answer="Ada Berg"))
+    assert [result.name for result in results] == ["answer_coverage"]
+
+
+async def test_ratings_that_fail_are_told_and_nothing_is_made_of_them():
+    engine = reader()
+    plain = engine.label
+    engine.label = lambda text, label: 0.01 if NEAR in text else plain(text, label)
+    results = await coverage(two_hops(), engine)
+    failures = [result for result in results if isinstance(result, Failure)]
+    assert {failure.error for failure in failures} == {"LowLabelMass"}
+    assert not named(results, "coverage")
+    assert values(results, "answer_coverage") == []
+    assert len(named(results, "answerability")) == 6
+
+
+async def test_tokens_over_the_cap_are_a_failure_with_that_reason():
+    results = await coverage(two_hops(), caps=Caps(prompt_tokens=400))
+    failures = [result for result in results if isinstance(result, Failure)]
+    assert {failure.error for failure in failures} == {"CapExceeded"}
+    assert "400 tokens" in failures[0].message
+
+
+async def test_without_question_and_sub_questions_there_is_nothing_to_cover():
+    the_run = two_hops()
+    the_run.question = ""
+    (failure,) = await coverage(the_run)
+    assert failure.error == "ScoringError"
+    the_run.sub_questions = [FIRM_QUERY]
+    assert values(await coverage(the_run), "coverage_total") == [1.0]

@@ -1,0 +1,111 @@
+"""A selection beside the best there was: only where there was more to select from."""
+
+import pytest
+
+from ragguard import metrics
+from ragguard.records import Failure, Passage
+from ragguard.scorers.pipeline import ScoringPipeline
+from tests.support.reader import (
+    FIRM,
+    FIRM_QUERY,
+    FOUNDER,
+    FOUNDER_QUERY,
+    NEAR,
+    NOISE,
+    reader,
+    run,
+    step,
+    two_hops,
+)
+
+
+async def grades(the_run, engine=None, **more):
+    return await ScoringPipeline(engine or reader(), scorers=["grades"], **more).score(the_run)
+
+
+def value(results, name, stage="passages"):
+    found = [score.value for score in results if getattr(score, "name", "") == name and score.stage == stage]
+    return found[0] if found else None
+
+
+def names(results, stage="passages"):
+    return {score.name for score in results if score.stage == stage}
+
+
+async def test_every_passage_is_graded_for_its_own_steps_query():
+    results = await grades(two_hops())
+    assert [score.value for score in results if score.name == "grade"] == [5, 2, 1, 5]
+    assert results[0].expectation == pytest.approx(0.8 * 5 + 0.05 * (1 + 2 + 3 + 4))
+
+
+async def test_without_a_choice_nothing_is_said_of_choosing():
+    results = await grades(run(step(FIRM_QUERY, [FIRM, NEAR])))
+    assert names(results) == {"grade", "precision_at_grade", "harm", "t"}
+    assert value(results, "harm") == 0.5
+    assert value(results, "t") == metrics.t(1, 2, 0.5)
+
+
+async def test_beside_its_own_candidates_alone_a_selection_has_an_efficiency_and_no_proc():
+    results = await grades(run(step(FIRM_QUERY, [NEAR], candidates=[FIRM, NEAR, NOISE])))
+    assert {"proc", "pct_proc"}.isdisjoint(names(results))
+    assert value(results, "selection_efficiency") == metrics.ra_nwg([5, 2, 1], [2], 1) == 0
+    assert value(results, "n_recall") == 0
+    assert names(results, "candidates") == {"precision_at_grade", "harm", "t"}
+    assert value(results, "harm", "candidates") == pytest.approx(2 / 3)
+    assert value(results, "harm") == 1.0
+
+
+async def test_steps_with_the_same_query_share_a_pool():
+    results = await grades(run(step(FIRM_QUERY, [NEAR]), step(FIRM_QUERY, [FIRM])))
+    first = [score for score in results if score.step_id == results[0].step_id]
+    assert value(first, "proc") == metrics.proc([2, 5], [2], 1) == 0
+    assert value(first, "ra_nwg") == 0
+    second = [score for score in results if score.step_id != results[0].step_id]
+    assert value(second, "proc") == value(second, "pct_proc") == value(second, "ra_nwg") == 1
+    assert "selection_efficiency" not in names(results)
+
+
+async def test_a_given_pool_is_the_pool_and_its_grades_stand():
+    engine = reader()
+    pool = [Passage(FIRM, grade=4), Passage(FOUNDER, grade=5), Passage("Something else.", grade=3)]
+    results = await grades(two_hops(pool=pool), engine)
+    assert [(s.value, s.label) for s in results if s.name == "grade"] == [
+        (4, "given"),
+        (2, ""),
+        (1, ""),
+        (5, "given"),
+    ]
+    graded = [4, 2, 5, 3]
+    assert value(results, "ra_nwg") == metrics.ra_nwg(graded, [4, 2], 2)
+    assert value(results, "proc") == metrics.proc(graded, [4, 2], 2)
+    assert {s.reference_source for s in results if s.name == "ra_nwg"} == {"gold"}
+    assert sum(len(call.prompts) for call in engine.calls) == 2
+    without = await grades(two_hops())
+    assert {s.references_hash for s in results}.isdisjoint({s.references_hash for s in without})
+
+
+async def test_passages_with_grades_of_their_own_are_not_asked_about():
+    engine = reader()
+    the_run = run(step(FIRM_QUERY, [FIRM]))
+    the_run.steps[0].passages[0].grade = 3
+    results = await grades(the_run, engine)
+    assert value(results, "grade") == 3
+    assert not engine.calls
+
+
+async def test_a_repeated_passage_fills_a_place_and_adds_nothing():
+    results = await grades(run(step(FOUNDER_QUERY, [FOUNDER, FOUNDER], candidates=[FOUNDER, FOUNDER, NOISE])))
+    assert value(results, "precision_at_grade") == 0.5
+    assert value(results, "selection_efficiency") == 1.0
+
+
+async def test_a_grade_that_fails_leaves_the_step_out():
+    engine = reader()
+    plain = engine.label
+    engine.label = lambda text, label: 0.01 if NEAR in text else plain(text, label)
+    results = await grades(two_hops(), engine)
+    (failure,) = [result for result in results if isinstance(result, Failure)]
+    assert failure.error == "LowLabelMass"
+    scored = {s.step_id for s in results if getattr(s, "name", "") == "harm"}
+    assert len(scored) == 1
+    assert failure.step_id not in scored

@@ -1,0 +1,189 @@
+"""What each passage does for the reader, for its own step's query, before and after the guard."""
+
+import math
+
+import pytest
+
+from ragguard.engines.base import LabelProbs
+from ragguard.metrics import udcg, udcg_of_parts
+from ragguard.records import Failure, Passage
+from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.view import Caps
+from tests.support.reader import (
+    FALSE,
+    FIRM,
+    FIRM_QUERY,
+    FOUNDER,
+    FOUNDER_QUERY,
+    NEAR,
+    NOISE,
+    QUESTION,
+    reader,
+    run,
+    step,
+    two_hops,
+)
+
+
+async def utility(the_run, engine=None, **more):
+    return await ScoringPipeline(engine or reader(), scorers=["utility"], **more).score(the_run)
+
+
+def named(results, name, stage="passages"):
+    return [score for score in results if getattr(score, "name", "") == name and score.stage == stage]
+
+
+def values(results, name, stage="passages"):
+    return [pytest.approx(score.value) for score in named(results, name, stage)]
+
+
+async def test_a_passage_is_judged_for_its_own_steps_query():
+    results = await utility(two_hops())
+    assert values(results, "p_abstain") == [0.1, 0.6, 0.95, 0.05]
+    assert values(results, "p_relevant") == [0.9, 0.2, 0.04, 0.96]
+    assert values(results, "utility") == [0.9, -0.4, -0.05, 0.95]
+    assert values(results, "udcg") == [udcg([0.9, -0.4]), udcg([-0.05, 0.95])]
+    assert values(results, "udcg_context") == [udcg([0.9, -0.4, -0.05, 0.95])]
+    assert [score.position for score in named(results, "utility")] == [1, 2, 1, 2]
+    assert [score.metadata["k"] for score in named(results, "udcg")] == [2, 2]
+
+
+async def test_only_what_is_not_relevant_distracts():
+    results = await utility(two_hops())
+    assert [(score.position, round(score.value, 6)) for score in named(results, "distracting_effect")] == [
+        (2, 0.4),
+        (1, 0.05),
+    ]
+
+
+async def test_soft_utility_keeps_gain_and_harm_apart():
+    results = await utility(two_hops(), soft=True)
+    assert values(results, "utility")[0] == 0.8 * 0.9
+    gain, harm = [0.9 * 0.9, 0.2 * 0.4], [-0.1 * 0.9, -0.8 * 0.4]
+    assert values(results, "udcg")[0] == udcg_of_parts(gain, harm)
+
+
+async def test_the_judge_sees_references_only_where_the_step_asked_the_question():
+    engine = reader()
+    results = await utility(run(step(QUESTION.upper(), [FOUNDER]), step(FOUNDER_QUERY, [FOUNDER])), engine)
+    relevance = [text for call in engine.calls if call.labels == ("A", "B") for text in call.texts]
+    assert ["<references>" in text for text in relevance] == [True, False]
+    assert [score.reference_source for score in named(results, "p_relevant")] == ["gold", "none"]
+    first, second = named(results, "utility")
+    assert first.references_hash != second.references_hash == ""
+
+
+async def test_before_and_after_the_guard_are_two_scores():
+    guarded = run(step(FOUNDER_QUERY, [FOUNDER], candidates=[FALSE, FOUNDER, NOISE]))
+    results = await utility(guarded)
+    assert values(results, "udcg") == [udcg([0.95])]
+    assert values(results, "udcg", "candidates") == [udcg([-0.9, 0.95, -0.05])]
+    before, after = named(results, "udcg", "candidates")[0], named(results, "udcg")[0]
+    assert (before.label, after.label) == ("before", "after")
+    assert (before.metadata["k"], after.metadata["k"]) == (3, 1)
+    assert before.key != after.key
+    assert [score.position for score in named(results, "utility")] == [1, 2, 3]
+    assert values(results, "udcg_context") == [udcg([0.95])]
+
+
+async def test_a_reranker_is_a_change_too_and_nothing_is_said_twice_without_one():
+    assert named(
+        await utility(run(step(FIRM_QUERY, [NEAR, FIRM], candidates=[FIRM, NEAR]))), "udcg", "candidates"
+    )
+    assert not named(await utility(two_hops()), "udcg", "candidates")
+
+
+async def test_a_passage_that_a_compressor_rewrote_stands_behind_the_candidates():
+    results = await utility(run(step(FOUNDER_QUERY, [FOUNDER], candidates=["A long text about Ada Berg."])))
+    assert [(score.position, round(score.value, 6)) for score in named(results, "utility")] == [
+        (1, -0.05),
+        (2, 0.95),
+    ]
+    assert values(results, "udcg") == [udcg([0.95])]
+
+
+async def test_a_passage_found_twice_counts_once_in_the_context_and_at_its_best():
+    results = await utility(run(step(FIRM_QUERY, [FIRM]), step(FOUNDER_QUERY, [FIRM, FOUNDER])))
+    assert values(results, "udcg_context") == [udcg([0.9, 0.95])]
+
+
+async def test_over_the_cap_the_model_passages_come_first_and_the_rest_is_a_failure():
+    candidates = [NOISE, NEAR, FALSE, FOUNDER]
+    results = await utility(run(step(FOUNDER_QUERY, [FOUNDER], candidates=candidates)), caps=Caps(passages=2))
+    assert [score.position for score in named(results, "utility")] == [1, 4]
+    (failure,) = [result for result in results if isinstance(result, Failure)]
+    assert (failure.error, failure.scorer) == ("CapExceeded", "utility")
+    assert "2 of 4 passages" in failure.message
+    assert named(results, "udcg", "candidates")[0].metadata["not_judged"] == 2
+
+
+async def test_a_judge_that_would_rather_chat_is_a_failure_and_not_a_score():
+    engine = reader()
+    plain = engine.label
+    engine.label = lambda text, label: 0.1 if label in "AB" and NEAR in text else plain(text, label)
+    results = await utility(two_hops(), engine)
+    (failure,) = [result for result in results if isinstance(result, Failure)]
+    assert failure.error == "LowLabelMass"
+    assert "p_relevant of passage 2" in failure.message
+    assert [score.position for score in named(results, "utility")] == [1, 1, 2]
+    assert len(named(results, "udcg")) == 1, "a step judged in part has no UDCG"
+    assert not named(results, "udcg_context")
+
+
+async def test_errors_of_sampled_probabilities_are_carried_on():
+    class Sampled(type(reader())):
+        async def label_probs(self, *args, **more):
+            probs = await super().label_probs(*args, **more)
+            return LabelProbs(probs.p, False, "sampled", probs.usage, stderr=probs.p * 0 + 0.1)
+
+    plain = reader()
+    results = await utility(two_hops(), Sampled(label=plain.label, answer=plain.answer))
+    assert {score.stderr for score in named(results, "p_abstain")} == {0.1}
+    assert {score.stderr for score in named(results, "utility")} == {0.1}
+    first = named(results, "udcg")[0]
+    expected = first.value * (1 - first.value) * math.hypot(0.1, 0.1 / 3) / 2
+    assert first.stderr == pytest.approx(expected)
+    assert named(results, "p_abstain")[0].metadata["how"] == "sampled"
+
+
+async def test_a_bound_says_so_and_claims_no_error():
+    class TopK(type(reader())):
+        async def label_probs(self, *args, **more):
+            probs = await super().label_probs(*args, **more)
+            return LabelProbs(probs.p, False, usage=probs.usage, bound=probs.p < 0.07)
+
+    plain = reader()
+    results = await utility(two_hops(), TopK(label=plain.label, answer=plain.answer))
+    exact, *_, bound = named(results, "p_abstain")
+    assert (exact.stderr, bound.stderr) == (0.0, None)
+    assert bound.metadata == {"bound": "upper"}
+    assert named(results, "udcg")[1].stderr is None
+
+
+async def test_a_judge_of_its_own_is_named():
+    judge = reader(model="strict")
+    results = await utility(two_hops(), judge=judge)
+    assert {score.engine for score in named(results, "p_relevant")} == {"strict/first_token"}
+    assert {score.engine for score in named(results, "utility")} == {"scripted/first_token"}
+    assert {score.metadata["judge"] for score in named(results, "utility")} == {"strict/first_token"}
+
+
+async def test_a_step_without_a_query_stands_for_the_question():
+    the_run = run(step("", [FOUNDER]))
+    (relevant,) = named(await utility(the_run), "p_relevant")
+    assert relevant.value == pytest.approx(0.9)
+
+
+async def test_equal_passages_are_asked_once_and_scored_where_they_stand():
+    engine = reader()
+    the_run = run(step(FIRM_QUERY, [FIRM, FIRM]))
+    results = await utility(the_run, engine)
+    assert [len(call.prompts) for call in engine.calls] == [1, 1]
+    assert [score.position for score in named(results, "utility")] == [1, 2]
+    assert sum(score.usage.prompts for score in results) == 2
+
+
+async def test_a_passage_keeps_its_id():
+    the_run = run(step(FIRM_QUERY, [FIRM]))
+    the_run.steps[0].passages = the_run.steps[0].candidates = [Passage(FIRM, id="doc-7")]
+    assert named(await utility(the_run), "utility")[0].passage_id == "doc-7"
