@@ -18,7 +18,7 @@ from ragguard.metrics.registry import Metric, declare
 
 SOURCE = "Ju et al. 2025 (CRUX)"
 BITS = 8
-"""How many sub-questions the greedy search tables at a time: a byte of them."""
+"""How many sub-questions the greedy search looks up together: a byte of them."""
 TABLE = 1 << BITS
 CACHED = 1 << 18
 """Numbers the greedy search works on at a time: two megabytes, well within a cache."""
@@ -227,7 +227,10 @@ def density(
     power = arrays.parameter("w", w, 0)
     here = np.asarray(arrays.ratio(covered, length))
     there = np.asarray(arrays.ratio(best, shortest))
-    return arrays.plain(np.asarray(arrays.ratio(here, there)) ** power)
+    value = np.asarray(arrays.ratio(here, there))
+    with np.errstate(over="ignore"):
+        # nan ** 0 would be 1.
+        return arrays.plain(np.where(np.isnan(value), np.nan, value**power))
 
 
 declare(
@@ -320,7 +323,7 @@ def _greedy_gain(pool: Booleans, keep: float, depth: int | None) -> Value:
     if not pool.size:
         return arrays.plain(best.reshape(queries))
     discounts = arrays.discounts(passages if depth is None else min(depth, passages))
-    width = 2 * passages + TABLE * -(-questions // BITS)
+    width = TABLE + passages * (2 + max(0, questions - BITS))
     for rows in arrays.blocks(n, width, CACHED):
         best[rows] = _greedy_block(flat[rows], keep, discounts)
     return arrays.plain(best.reshape(queries))
@@ -329,31 +332,30 @@ def _greedy_gain(pool: Booleans, keep: float, depth: int | None) -> Value:
 def _greedy_block(answers: Booleans, keep: float, discounts: Floats) -> Floats:
     """The search for queries side by side.
 
-    What a passage adds is a sum over the sub-questions it answers. Passages answer the same few sets again
-    and again, so the sums of all sets of eight sub-questions are tabled once a rank and looked up.
+    What a passage adds is a sum over the sub-questions it answers. Passages answer the same few sets again and
+    again, so the sums of all sets of the first eight are tabled once a rank and looked up; the others are added.
+    Sums run in the order of the sub-questions, as the evaluator's: what adds as much adds the same to the last bit.
     """
     n, _, questions = answers.shape
     row = np.arange(n)
     worth = np.ones((questions, n))
-    sums = np.zeros((-(-questions // BITS), TABLE, n))
-    # A set is a smaller one and one sub-question more, so each half of a table comes from the one before.
-    # Sums run in the order of the sub-questions: what adds as much adds the same to the last bit.
-    halves = [
-        (sums[q // BITS, : 1 << q % BITS], worth[q], sums[q // BITS, 1 << q % BITS : 2 << q % BITS])
-        for q in range(questions)
-    ]
-    sets = np.packbits(answers, axis=-1, bitorder="little")
-    places = [sets[..., part] * np.intp(n) + row[:, None] for part in range(len(sums))]
+    sums = np.zeros((1 << min(BITS, questions), n))
+    # A set is a smaller one and one sub-question more, so each half of the table comes from the one before.
+    halves = [(sums[: 1 << q], worth[q], sums[1 << q : 2 << q]) for q in range(min(BITS, questions))]
+    sets = np.packbits(answers[..., :BITS], axis=-1, bitorder="little")[..., 0]
+    place = sets * np.intp(n) + row[:, None]
+    others = answers[..., BITS:].transpose(2, 0, 1).astype(np.float64, order="C")
     best = np.zeros(n)
     for discount in discounts:
         for smaller, value, larger in halves:
             np.add(smaller, value, out=larger)
-        first, *others = (table.ravel().take(place) for table, place in zip(sums, places, strict=True))
-        gain = sum(others, first)
+        gain = sums.ravel().take(place)
+        for other, value in zip(others, worth[BITS:], strict=True):
+            gain += other * value[:, None]
         pick = gain.argmax(axis=1)
         best += discount * gain[row, pick]
         worth *= np.where(answers[row, pick].T, keep, 1.0)
-        for place in places:
-            # The empty set's place: a passage taken adds nothing more.
-            place[row, pick] = row
+        # A passage taken answers nothing more: the empty set's place, and no others.
+        place[row, pick] = row
+        others[:, row, pick] = 0
     return best
