@@ -1,0 +1,177 @@
+"""Two sets of runs over the same questions: what changed, by how much, and whether that is more than noise."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ragguard.errors import InvalidInput, UnknownName
+from ragguard.metrics.agreement import paired_bootstrap
+from ragguard.metrics.registry import METRICS
+from ragguard.report.pairs import Questions, Series
+
+_CONDITION = re.compile(r"^\s*([\w.]+)\s*(<=|>=|<|>)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*$")
+_OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One metric, over the questions that both sides have."""
+
+    metric: str
+    level: str
+    questions: int
+    before: float
+    after: float
+    difference: float
+    """After − before, the mean over questions."""
+    low: float
+    high: float
+    """The 95 % interval of the difference, from a paired bootstrap over questions."""
+    p: float
+    p_holm: float
+    """p, corrected for the number of metrics (Holm)."""
+    effect: float
+    """The difference in standard deviations of itself (Cohen's d of pairs)."""
+    verdict: str
+    """better, worse, changed (where neither way is better) or no difference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A question whose value changed much."""
+
+    metric: str
+    question: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a comparison found."""
+
+    changes: list[Change]
+    moved: list[Moved]
+    paired: int
+    only_before: int
+    only_after: int
+    missing: list[str]
+    """Metrics that one side lacks."""
+    passages_before: float
+    passages_after: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+def compare(
+    before: Questions, after: Questions, draws: int = 2000, seed: int = 0, most: int = 5
+) -> Comparison:
+    """Pairs the questions of two sides, metric by metric."""
+    shared = before.asked.keys() & after.asked.keys()
+    if not shared:
+        raise InvalidInput(
+            "the two sides", f"{len(before.asked)} and {len(after.asked)} questions",
+            "at least one question in common; they are paired by their normalised text",
+        )  # fmt: skip
+    both = sorted(before.values.keys() & after.values.keys())
+    missing = sorted({series.title for series in before.values.keys() ^ after.values.keys()})
+    found: list[Change] = []
+    moved: list[Moved] = []
+    for series in both:
+        questions = sorted(before.values[series].keys() & after.values[series].keys())
+        if not questions:
+            missing.append(series.title)
+            continue
+        a = np.array([before.values[series][question] for question in questions])
+        b = np.array([after.values[series][question] for question in questions])
+        found.append(_change(series, a, b, draws, seed))
+        ranked = np.argsort(-np.abs(b - a), kind="stable")[:most]
+        moved += [
+            Moved(series.title, after.asked[questions[i]], float(a[i]), float(b[i]))
+            for i in ranked
+            if a[i] != b[i]
+        ]
+    return Comparison(
+        _corrected(found), moved, len(shared), len(before.asked) - len(shared), len(after.asked) - len(shared),
+        missing, before.passages, after.passages,
+    )  # fmt: skip
+
+
+def _change(
+    series: Series, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], draws: int, seed: int
+) -> Change:
+    gap = b - a
+    spread = float(gap.std(ddof=1)) if len(gap) > 1 else 0.0
+    if spread == 0:
+        # Nothing to resample: every question changed by the same amount.
+        low = high = float(gap.mean())
+        p = 1.0 if low == 0 or len(gap) == 1 else 0.0
+        effect = 0.0 if low == 0 else math.copysign(math.inf, low)
+    else:
+        boot = paired_bootstrap(b, a, draws=draws, seed=seed)
+        low, high, p, effect = boot.low, boot.high, boot.p, float(gap.mean()) / spread
+    return Change(
+        series.title, series.level, len(gap), float(a.mean()), float(b.mean()), float(gap.mean()),
+        low, high, p, p, effect, "",
+    )  # fmt: skip
+
+
+def _corrected(changes: Sequence[Change]) -> list[Change]:
+    """Holm's step-down correction, then the verdicts."""
+    order = sorted(range(len(changes)), key=lambda index: changes[index].p)
+    corrected, highest = [0.0] * len(changes), 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, changes[index].p * (len(changes) - rank)))
+        corrected[index] = highest
+    return [
+        Change(**(asdict(change) | {"p_holm": p, "verdict": _verdict(change, p)}))
+        for change, p in zip(changes, corrected, strict=True)
+    ]
+
+
+def _verdict(change: Change, p: float) -> str:
+    if p > SIGNIFICANT or change.difference == 0:
+        return "no difference"
+    known = METRICS.get(change.metric.partition(".")[0])
+    if known is None or known.direction == "neither":
+        return "changed"
+    return "better" if (change.difference > 0) == (known.direction == "higher") else "worse"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A bound on a metric's difference, such as `udcg < -0.02`."""
+
+    metric: str
+    sign: str
+    bound: float
+
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        """From `METRIC < NUMBER`."""
+        match = _CONDITION.match(text)
+        if match is None:
+            raise InvalidInput("--fail-if", text, "METRIC <, <=, > or >= NUMBER, such as 'udcg < -0.02'")
+        return cls(match[1], match[2], float(match[3]))
+
+    def holds(self, comparison: Comparison) -> bool:
+        """Whether the metric's difference is so; an error where the metric was not compared."""
+        compared = {change.metric: change for change in comparison.changes}
+        if self.metric not in compared:
+            raise UnknownName(
+                "--fail-if", self.metric, f"a metric of both sides: {', '.join(sorted(compared))}"
+            )
+        return bool(_OPERATORS[self.sign](compared[self.metric].difference, self.bound))
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.sign} {self.bound:g}"

@@ -1,0 +1,129 @@
+"""Comparisons: paired by question, honest about noise, corrected for many metrics."""
+
+import numpy as np
+import pytest
+
+from ragguard.errors import InvalidInput, UnknownName
+from ragguard.records import Passage, RetrievalStep, Run, Score
+from ragguard.report.comparison import Condition, compare
+from ragguard.report.pairs import questions_of
+from ragguard.sinks.base import ScoredRun
+
+
+def side(values, name="udcg", **fields):
+    """One run a question, with one score."""
+    runs = []
+    for index, value in enumerate(values):
+        run = Run(question=f"Who is number {index}?", steps=[RetrievalStep(passages=[Passage("x")] * 2)])
+        runs.append(ScoredRun(run, [Score(name, value, "step", run.id, run.steps[0].id, **fields)]))
+    return runs
+
+
+def compared(a, b, **settings):
+    return compare(questions_of(a), questions_of(b), **settings)
+
+
+def test_a_real_difference_is_found_with_its_sign():
+    rng = np.random.default_rng(0)
+    base = rng.normal(0.5, 0.05, 60)
+    (change,) = compared(side(base), side(base + rng.normal(0.03, 0.02, 60))).changes
+    assert change.difference == pytest.approx(0.03, abs=0.01)
+    assert change.low > 0
+    assert change.p_holm < 0.01
+    assert (change.verdict, change.questions) == ("better", 60)
+
+
+def test_noise_is_no_difference():
+    rng = np.random.default_rng(1)
+    (change,) = compared(side(rng.normal(0.5, 0.1, 60)), side(rng.normal(0.5, 0.1, 60))).changes
+    assert change.low < 0 < change.high
+    assert change.verdict == "no difference"
+
+
+def test_many_metrics_are_corrected_for():
+    rng = np.random.default_rng(2)
+    names = ["udcg", "coverage", "harm", "seper", "t", "ra_nwg", "precision_at_grade", "alpha_ndcg"]
+    a, b = side([]), side([])
+    for name in names:
+        a += side(rng.normal(0, 1, 30), name)
+        b += side(rng.normal(0, 1, 30), name)
+    changes = sorted(compared(a, b).changes, key=lambda change: change.p)
+    assert len(changes) == len(names)
+    expected = np.maximum.accumulate(
+        [min(1, change.p * (len(names) - rank)) for rank, change in enumerate(changes)]
+    )
+    assert [change.p_holm for change in changes] == pytest.approx(list(expected))
+
+
+def test_lower_is_better_where_it_is():
+    rng = np.random.default_rng(3)
+    base = rng.uniform(0.4, 0.6, 40)
+    (change,) = compared(side(base, "harm"), side(base - rng.uniform(0.1, 0.2, 40), "harm")).changes
+    assert change.verdict == "better"
+
+
+def test_gold_and_support_are_never_mixed():
+    a = side([0.1, 0.2], "delta_seper", reference_source="gold")
+    b = side([0.9, 0.9], "delta_seper", reference_source="answer")
+    found = compared(a, b)
+    assert found.changes == []
+    assert found.missing == ["delta_seper", "delta_seper.support"]
+
+
+def test_before_and_after_the_guard_are_two_series():
+    runs = side([0.5], "udcg")
+    step = runs[0].run.steps[0]
+    runs[0].scores.append(Score("udcg", 0.4, "step", runs[0].run.id, step.id, stage="candidates"))
+    assert {series.title for series in questions_of(runs).values} == {"udcg", "udcg.candidates"}
+
+
+def test_questions_are_paired_by_their_normalised_text():
+    a, b = side([0.1, 0.2, 0.3]), side([0.1, 0.2])
+    b[0].run.question = "  who is NUMBER 0"
+    found = compared(a, b)
+    assert (found.paired, found.only_before, found.only_after) == (2, 1, 0)
+
+
+def test_nothing_in_common_is_said():
+    b = side([0.1])
+    b[0].run.question = "Something else?"
+    with pytest.raises(InvalidInput, match="in common"):
+        compared(side([0.1]), b)
+
+
+def test_what_changed_most_is_named():
+    found = compared(side([0.5, 0.5, 0.5]), side([0.5, 0.1, 0.6]))
+    assert [(moved.question, moved.after) for moved in found.moved] == [
+        ("Who is number 1?", 0.1),
+        ("Who is number 2?", 0.6),
+    ]
+
+
+def test_the_same_twice_is_no_difference():
+    runs = side([0.1, 0.5, 0.9])
+    (change,) = compared(runs, runs).changes
+    assert (change.difference, change.p_holm, change.verdict) == (0.0, 1.0, "no difference")
+
+
+def test_one_question_proves_nothing():
+    (change,) = compared(side([0.1]), side([0.9])).changes
+    assert change.verdict == "no difference"
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [("udcg < -0.02", True), ("udcg<-.5", False), ("udcg >= -1e-1", True), ("udcg > 0", False)],
+)
+def test_conditions(text, holds):
+    assert Condition.parse(text).holds(compared(side([0.5, 0.6]), side([0.4, 0.5]))) is holds
+
+
+@pytest.mark.parametrize("text", ["", "udcg", "udcg < ", "udcg = 3", "udcg < x", "< 3"])
+def test_a_condition_that_cannot_be_read_is_refused(text):
+    with pytest.raises(InvalidInput, match="fail-if"):
+        Condition.parse(text)
+
+
+def test_a_condition_on_an_unknown_metric_says_what_there_is():
+    with pytest.raises(UnknownName, match="udcg"):
+        Condition.parse("ndcg < 0").holds(compared(side([0.5]), side([0.4])))
