@@ -75,7 +75,7 @@ class Sheet:
                 usage=usage or Usage(),
                 scorer=self._scorer,
                 version=self._version,
-                references_hash=hash_references(references),
+                references_hash=hash_references(reference_source, references),
                 sub_question=sub_question,
                 expectation=expectation,
                 metadata=metadata or {},

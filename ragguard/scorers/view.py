@@ -148,8 +148,8 @@ def view_run(run: Run, setting: Setting) -> View:
     )
 
 
-def hash_references(references: Sequence[str]) -> str:
-    """A short mark of what a score was measured against; empty for nothing."""
+def hash_references(source: str, references: Sequence[str]) -> str:
+    """A short mark of what a score was measured against, and whether that is gold; empty for nothing."""
     if not references:
         return ""
-    return hashlib.sha256(json.dumps(list(references)).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([source, *references]).encode()).hexdigest()[:16]

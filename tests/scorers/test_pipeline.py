@@ -1,0 +1,325 @@
+"""A run goes in, scores and failures come out; equal runs cost and say the same; nothing raises."""
+
+import asyncio
+from dataclasses import dataclass, replace
+
+import pytest
+
+from ragguard.engines.prompts import load_prompts
+from ragguard.errors import (
+    BudgetExceeded,
+    CircuitOpen,
+    EngineTimeout,
+    EngineUnreachable,
+    InvalidInput,
+    UnknownName,
+)
+from ragguard.records import Failure, Passage, Score, Usage
+from ragguard.scorers.pipeline import FAMILIES, ScoringPipeline
+from ragguard.scorers.scorer import Scorer
+from ragguard.scorers.utility import Utility
+from ragguard.scorers.view import Caps
+from tests.support.reader import (
+    FIRM,
+    FIRM_QUERY,
+    FOUNDER,
+    FOUNDER_QUERY,
+    NEAR,
+    NOISE,
+    TableEntailer,
+    reader,
+    run,
+    step,
+    two_hops,
+)
+
+ALL = FAMILIES
+
+
+def pipeline(engine=None, **more):
+    more = {"entailer": TableEntailer(), "scorers": ALL, **more}
+    return ScoringPipeline(engine or reader(), **more)
+
+
+def guarded():
+    return run(step(FIRM_QUERY, [FIRM], candidates=[NEAR, FIRM]), step(FOUNDER_QUERY, [NOISE, FOUNDER]))
+
+
+async def test_every_name_of_the_contract_is_given():
+    results = await pipeline().score(guarded())
+    names = {
+        level: {s.name for s in results if isinstance(s, Score) and s.level == level}
+        for level in ("passage", "step", "run")
+    }
+    assert names["passage"] == {
+        "p_abstain", "p_relevant", "utility", "distracting_effect", "answerability", "redundancy", "grade",
+    }  # fmt: skip
+    assert names["step"] == {
+        "seper", "seper_hard", "delta_seper", "delta_seper_alone", "semantic_entropy", "delta_semantic_entropy",
+        "udcg", "harm", "coverage", "delta_coverage", "alpha_ndcg", "ra_nwg", "selection_efficiency", "n_recall",
+        "precision_at_grade", "t",
+    }  # fmt: skip
+    assert names["run"] == {
+        "seper_closed_book", "delta_seper_total", "udcg_context", "coverage_total", "density", "answer_correct",
+        "answer_coverage", "answer_density", "response_grade",
+    }  # fmt: skip
+    pooled = await pipeline().score(guarded_with_pool())
+    assert {"proc", "pct_proc"} <= {s.name for s in pooled}
+
+
+def guarded_with_pool():
+    the_run = guarded()
+    the_run.pool = [Passage(FIRM, grade=5), Passage("More of it.", grade=4)]
+    return the_run
+
+
+async def test_every_key_is_different_and_every_score_is_whole():
+    for the_run in (
+        guarded(),
+        two_hops(),
+        run(step("?", [FIRM, FIRM])),
+        run(step("?", [FIRM]), step("?", [FIRM])),
+    ):
+        results = await pipeline().score(the_run)
+        keys = [score.key for score in results if isinstance(score, Score)]
+        assert len(set(keys)) == len(keys)
+        for score in results:
+            assert score.run_id == the_run.id
+            assert score.engine
+            assert score.version
+            assert score.prompts == "default/1"
+            assert score.value == score.value
+            assert score.stderr is None or score.stderr >= 0
+            assert (score.position is not None) == (score.level == "passage")
+
+
+async def test_the_whole_run_takes_few_requests():
+    engine, entailer = reader(), TableEntailer()
+    await pipeline(engine, entailer=entailer).score(two_hops())
+    waves = [call.verb for call in engine.calls]
+    # Beliefs and sub-questions; abstention, relevance, grades; then ratings. Comparisons in a few rounds.
+    assert sorted(waves) == ["label_probs"] * 4 + ["sample"] * 2
+    assert entailer.calls <= 9
+
+
+async def test_what_all_scores_cost_is_what_the_engines_say():
+    engine, entailer = reader(), TableEntailer()
+    spent = []
+    engine_sample, engine_labels, entail = engine.sample, engine.label_probs, entailer.entail
+
+    async def note(call, *args, **more):
+        answer = await call(*args, **more)
+        spent.append(answer.usage)
+        return answer
+
+    engine.sample = lambda *a, **k: note(engine_sample, *a, **k)
+    engine.label_probs = lambda *a, **k: note(engine_labels, *a, **k)
+    entailer.entail = lambda *a, **k: note(entail, *a, **k)
+    results = await pipeline(engine, entailer=entailer).score(two_hops())
+    told, real = sum((s.usage for s in results), Usage()), sum(spent, Usage())
+    assert replace(told, seconds=0) == replace(real, seconds=0)
+    assert told.seconds == pytest.approx(real.seconds)
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        (EngineUnreachable("gone"), True),
+        (EngineTimeout("late"), True),
+        (CircuitOpen("pause"), True),
+        (BudgetExceeded("spent"), False),
+        (RuntimeError("a bug of the engine's"), False),
+    ],
+)
+async def test_engine_faults_are_failures(error, again):
+    results = await pipeline(reader(fault=lambda call: error)).score(two_hops())
+    assert results
+    assert all(isinstance(result, Failure) for result in results)
+    assert {result.scorer for result in results} == {"belief", "utility", "coverage", "answers", "grades"}
+    assert {result.will_retry for result in results} == {again}
+    assert all(str(error) in result.message for result in results)
+    assert {result.run_id for result in results} != {""}
+
+
+async def test_an_engine_that_cannot_be_reached_at_all_fails_every_scorer():
+    class Gone(type(reader())):
+        async def info(self):
+            raise EngineUnreachable("nothing at that address")
+
+    failures = await pipeline(Gone()).score(two_hops())
+    assert [failure.scorer for failure in failures] == ["belief", "utility", "coverage", "answers", "grades"]
+    assert all(failure.will_retry for failure in failures)
+
+
+async def test_a_fault_of_one_kind_leaves_the_other_scores():
+    def fault(call):
+        return EngineUnreachable("gone") if call.verb == "sample" else None
+
+    results = await pipeline(reader(fault=fault)).score(two_hops())
+    assert "utility" in {s.name for s in results if isinstance(s, Score)}
+    assert {f.scorer for f in results if isinstance(f, Failure)} == {"belief", "coverage"}
+
+
+async def test_a_plan_asks_nothing_and_foretells_the_requests():
+    engine, entailer = reader(), TableEntailer()
+    scoring = pipeline(engine, entailer=entailer)
+    the_run = two_hops(sub_questions=[FIRM_QUERY, FOUNDER_QUERY])
+    plan = await scoring.plan(the_run)
+    assert not engine.calls
+    assert not entailer.calls
+    results = await scoring.score(the_run)
+    asked = {verb: sum(call.verb == verb for call in engine.calls) for verb in ("sample", "label_probs")}
+    prompts = {verb: sum(len(c.prompts) for c in engine.calls if c.verb == verb) for verb in asked}
+    lines = {line.verb: line for line in plan.lines}
+    assert {verb: lines[verb].requests for verb in asked} == asked
+    assert {verb: lines[verb].prompts for verb in asked} == prompts
+    words = sum(s.usage.prompt_tokens for s in results) - 10 * len(entailer.pairs)
+    tokens = lines["sample"].prompt_tokens + lines["label_probs"].prompt_tokens
+    assert words < tokens < 2.5 * words, "words are fewer than tokens, but not by much"
+    assert plan.price(prompt=1.0, output=0.0) == pytest.approx(plan.prompt_tokens / 1e6)
+    assert (plan + plan).requests == 2 * plan.requests
+    assert (plan + plan).runs == 2
+
+
+async def test_a_plan_tells_what_would_not_be_judged():
+    plan = await pipeline(caps=Caps(steps=1)).plan(two_hops())
+    assert {failure.error for failure in plan.failures} == {"CapExceeded"}
+
+
+async def test_a_plan_does_without_the_engine():
+    class Gone(type(reader())):
+        async def info(self):
+            raise EngineUnreachable("nothing at that address")
+
+    plan = await pipeline(Gone()).plan(two_hops())
+    assert plan.requests > 3
+
+
+async def test_identity_changes_with_what_numbers_depend_on():
+    base = await pipeline().identity()
+    assert base == await pipeline().identity()
+    assert base != await pipeline(reader(model="other")).identity()
+    assert base != await pipeline(soft=True).identity()
+    assert base != await pipeline(caps=Caps(passages=3)).identity()
+    other = await pipeline(entailer=TableEntailer(model="nli")).identity()
+    changed = {a.scorer for a, b in zip(base.scorers, other.scorers, strict=True) if a != b}
+    assert changed == {"belief", "answers"}
+    results = await pipeline().score(two_hops())
+    assert {(s.scorer, s.version) for s in results} == {(s.scorer, s.version) for s in base.scorers}
+
+
+async def test_gold_that_arrives_later_makes_new_scores_beside_the_old():
+    the_run = two_hops(references=None)
+    before = await pipeline().score(the_run)
+    the_run.references = ["Ada Berg"]
+    after = await pipeline().score(the_run)
+    kept = {s.key for s in before} & {s.key for s in after}
+    assert not any("seper" in key for key in kept if key[2] in ("seper", "delta_seper"))
+    assert {s.key for s in after if s.name == "delta_seper"}.isdisjoint({s.key for s in before})
+
+
+async def test_a_users_prompts_are_used_and_recorded():
+    prompts = replace(load_prompts("default"), name="ours", version="7")
+    results = await pipeline(prompts=prompts).score(two_hops())
+    assert {s.prompts for s in results} == {"ours/7"}
+
+
+@dataclass(frozen=True)
+class Longest:
+    """A user's scorer: how long the longest passage is."""
+
+    unit: str = "characters"
+    name: str = "longest"
+    version: str = "3"
+
+    async def score(self, view, ask):
+        texts = [passage.text for one in view.run.steps for passage in one.passages]
+        return [Score("longest", float(max(map(len, texts))), "run", "")]
+
+
+async def test_a_scorer_of_the_users_is_one_like_ours():
+    assert isinstance(Longest(), Scorer)
+    results = await pipeline(scorers=["utility", Longest()]).score(two_hops())
+    (score,) = [s for s in results if s.name == "longest"]
+    assert score.value == len(NEAR)
+    assert (score.scorer, score.run_id != "", score.engine) == ("longest", True, "scripted/first_token")
+    assert score.version.startswith("3-")
+    settings = (
+        await pipeline(
+            scorers=[
+                Longest(),
+            ]
+        ).identity(),
+        await pipeline(scorers=[Longest("words")]).identity(),
+    )
+    assert settings[0] != settings[1]
+
+
+async def test_a_scorer_of_the_users_that_breaks_is_a_failure_and_no_more():
+    class Broken:
+        name, version = "broken", "1"
+
+        async def score(self, view, ask):
+            raise KeyError("nope")
+
+    results = await pipeline(scorers=["utility", Broken()]).score(two_hops())
+    (failure,) = [r for r in results if isinstance(r, Failure)]
+    assert (failure.scorer, failure.error) == ("broken", "KeyError")
+
+
+@pytest.mark.parametrize(
+    ("scorers", "error"),
+    [(["belive"], UnknownName), ([3], InvalidInput), (["utility", Utility()], InvalidInput)],
+)
+def test_scorers_that_cannot_be_are_refused_at_once(scorers, error):
+    with pytest.raises(error, match="scorers"):
+        pipeline(scorers=scorers)
+
+
+def test_caps_must_allow_something():
+    with pytest.raises(InvalidInput, match=r"Caps\.passages"):
+        Caps(passages=0)
+
+
+async def test_many_runs_at_once_do_not_meet():
+    scoring = pipeline()
+    runs = [two_hops() if n % 2 else guarded() for n in range(20)]
+    together = await asyncio.gather(*(scoring.score(one) for one in runs))
+    alone = [await pipeline().score(one) for one in runs]
+    assert [[s.value for s in results] for results in together] == [
+        [s.value for s in results] for results in alone
+    ]
+    assert all({s.run_id for s in results} == {one.id} for one, results in zip(runs, together, strict=True))
+
+
+def test_any_number_of_event_loops_may_use_it():
+    scoring = pipeline()
+    first, second = (asyncio.run(scoring.score(two_hops())) for _ in range(2))
+    assert [s.value for s in first] == [s.value for s in second]
+
+
+async def test_closing_closes_what_it_asks():
+    engine, judge, entailer = reader(), reader(), TableEntailer()
+    await pipeline(engine, judge=judge, entailer=entailer).aclose()
+    assert (engine.closed, judge.closed, entailer.closed) == (1, 1, 1)
+
+
+async def test_without_an_entailer_the_judge_compares_answers():
+    engine, judge = reader(model="reader"), reader(model="judge")
+    plain = judge.label
+    judge.label = lambda text, label: (
+        {"A": 0.0, "B": 0.1, "C": 0.9}[label] if "<answer 1>" in text else plain(text, label)
+    )
+    results = await ScoringPipeline(engine, judge=judge, scorers=["belief"]).score(two_hops())
+    assert [round(s.value, 1) for s in results if s.name == "seper_hard"] == [0.2, 1.0]
+    assert all(call.labels == ("A", "B", "C") for call in judge.calls)
+
+
+async def test_a_passage_of_ten_megabytes_and_binary_junk_do_no_harm():
+    huge = "x y " * 2_500_000
+    junk = bytes(range(256)).decode("latin-1") + "\ud800"
+    results = await pipeline(caps=Caps(prompt_tokens=5_000)).score(
+        run(step(FIRM_QUERY, [huge]), step(junk, [junk]))
+    )
+    assert {f.error for f in results if isinstance(f, Failure)} <= {"CapExceeded"}
+    assert any(isinstance(r, Score) and r.name == "utility" for r in results)
