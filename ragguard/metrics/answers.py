@@ -156,7 +156,9 @@ declare(
 
 def is_abstention(answer: str, language: Language = ENGLISH) -> bool:
     """Whether the answer says that it gives none. One that goes on to answer ("…, but") does not."""
-    words = normalise(answer.replace("-", " ") if isinstance(answer, str) else answer, language)
+    if not isinstance(answer, str):
+        raise InvalidInput("answer", answer, "a string")
+    words = normalise(answer.replace("-", " "), language)
     if not any(char.isalnum() for char in words):
         return True
     lead, says, blank = (

@@ -89,10 +89,12 @@ def seper_hard(
     means = arrays.boolean("matches", matches)
     if means.ndim != weight.ndim + 1 or means.shape[:-2] != weight.shape[:-1]:
         raise InvalidInput("matches.shape", means.shape, "(clusters, references) for each list of weights")
-    if ids.size and ids.max() >= means.shape[-2]:
-        raise InvalidInput("clusters", int(ids.max()), f"a row of matches, which has {means.shape[-2]}")
-    # Padding points at row 0 and weighs nothing.
-    each = np.take_along_axis(means, ids[..., None], axis=-2) if ids.size else means[..., :0, :]
+    highest = int(ids.max(initial=-1, where=_real(weight, mask)))
+    if highest >= means.shape[-2]:
+        raise InvalidInput("clusters", highest, f"a row of matches, which has {means.shape[-2]}")
+    # Padding points at row 0, which may not be there, and weighs nothing.
+    rows = means if means.shape[-2] else np.zeros((*means.shape[:-2], 1, means.shape[-1]), dtype=bool)
+    each = np.take_along_axis(rows, ids[..., None], axis=-2)
     real = _references(references_mask, each)
     meant = _over_references(each.astype(np.float64), answers, None if real is None else real[..., None, :])
     return _bounded((weight * meant).sum(axis=-1), weight, mask)
@@ -154,7 +156,7 @@ def semantic_entropy(weights: ArrayLike, clusters: ArrayLike, mask: ArrayLike | 
     ids = _clusters(clusters, weight, mask)
     width = int(ids.max(initial=0)) + 1
     n = int(np.prod(weight.shape[:-1]))
-    place = ids.reshape(n, -1) + width * np.arange(n)[:, None]
+    place = ids.reshape(n, ids.shape[-1]) + width * np.arange(n)[:, None]
     mass = np.bincount(place.ravel(), weight.ravel(), minlength=width * n)
     mass = mass.reshape(*weight.shape[:-1], width)
     # Meanings without weight add nothing; their logarithm is never taken. 0 − 0 rather than −0.
@@ -286,16 +288,17 @@ def seper_stderr(
     weight = arrays.front(weight, mask)
     means = arrays.front(means, mask, axis=-2)
     *queries, n, references = means.shape
-    flat = weight.reshape(-1, n)
-    table = means.reshape(-1, n, references)
-    sizes = np.broadcast_to(size, weight.shape[:-1]).reshape(-1)
-    counted = np.ones((len(flat), references), dtype=bool) if real is None else real.reshape(-1, references)
+    rows = int(np.prod(queries))
+    flat = weight.reshape(rows, n)
+    table = means.reshape(rows, n, references)
+    sizes = size.reshape(rows)
+    counted = (np.ones((rows, references), dtype=bool) if real is None else real).reshape(rows, references)
     # One row of numbers a sample: a shorter list uses the first rows, so padding changes no draw.
     uniform = np.random.default_rng(seed).random((n, draws))
-    errors = np.empty(len(flat))
-    for rows in arrays.blocks(len(flat), n * draws):
-        one = flat[rows], table[rows], sizes[rows], counted[rows], answers
-        errors[rows] = np.maximum(_bootstrap_error(*one, uniform), _smoothed_error(*one))
+    errors = np.empty(rows)
+    for some in arrays.blocks(rows, n * draws):
+        one = flat[some], table[some], sizes[some], counted[some], answers
+        errors[some] = np.maximum(_bootstrap_error(*one, uniform), _smoothed_error(*one))
     return arrays.plain(errors.reshape(queries))
 
 
@@ -340,6 +343,10 @@ def _weights(weights: ArrayLike, mask: ArrayLike | None) -> Floats:
     if np.any((np.abs(total - 1) > 1e-6) & (np.asarray(arrays.lengths(read, mask)) > 0)):
         raise InvalidInput("weights", weights, "weights that sum to 1")
     return read
+
+
+def _real(weight: Floats, mask: ArrayLike | None) -> Booleans:
+    return np.ones(weight.shape, dtype=bool) if mask is None else np.asarray(mask)
 
 
 def _clusters(clusters: ArrayLike, weight: Floats, mask: ArrayLike | None) -> Integers:
