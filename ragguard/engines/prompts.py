@@ -1,7 +1,7 @@
 """Prompt sets: what a model is told for each task, as data with a name and a version.
 
-A set is a TOML file with one table a task. It lives on the engines' floor since an engine says
-which set it wants and nano is trained on its own. Rendering is one pass over the template, so
+A set is a TOML file with one table a task; a `system` at its top stands for every task without its own.
+It lives on the engines' floor since an engine says which set it wants and nano is trained on its own. Rendering is one pass over the template, so
 that nothing inside a passage is ever read as a placeholder, and whatever comes from outside is
 neutralised first: no passage can close its own frame or speak a chat template's tokens.
 """
@@ -149,6 +149,7 @@ def parse_prompts(text: str, origin: str = "prompts") -> PromptSet:
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(origin, text[:40], f"TOML; {error}") from error
     name, version = data.pop("name", None), data.pop("version", None)
+    shared = {"system": data.pop("system")} if isinstance(data.get("system"), str) else {}
     if not isinstance(name, str) or not isinstance(version, str):
         raise InvalidInput(origin, (name, version), "`name` and `version` as strings at the top")
     templates = {}
@@ -157,7 +158,7 @@ def parse_prompts(text: str, origin: str = "prompts") -> PromptSet:
             raise UnknownName(f"{origin}: task", task, ", ".join(TASKS))
         table = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
         try:
-            templates[task] = Template(**table)
+            templates[task] = Template(**(shared | table))
         except TypeError as error:
             raise InvalidInput(f"{origin}: [{task}]", sorted(table), "the fields of Template") from error
     return PromptSet(name, version, templates)

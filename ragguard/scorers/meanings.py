@@ -34,14 +34,17 @@ class Meanings:
     match: Match = "loose"
     tau: float = 0.5
     _known: dict[Pair, EntailAnswer | RagguardError] = field(default_factory=dict)
+    _texts: dict[str, str] = field(default_factory=dict)
     _words: dict[str, str] = field(default_factory=dict)
     _paid: set[Pair] = field(default_factory=set)
 
     def words(self, answer: str) -> str:
         """The answer as it is compared: the first one seen of the same words; empty for no answer at all."""
-        if not answer.strip() or is_abstention(answer, self.language):
-            return _NOTHING
-        return self._words.setdefault(normalise(answer, self.language) or answer.strip(), answer.strip())
+        if answer not in self._texts:
+            nothing = not answer.strip() or is_abstention(answer, self.language)
+            key = normalise(answer, self.language)
+            self._texts[answer] = _NOTHING if nothing else self._words.setdefault(key, answer.strip())
+        return self._texts[answer]
 
     async def learn(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Finds out, both ways, about pairs of `words` not known yet."""

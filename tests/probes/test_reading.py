@@ -1,5 +1,7 @@
 """How answers of judges are read, and what is refused."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,6 +50,27 @@ def test_beliefs_never_offer_to_abstain():
     prompts = load_prompts("default")
     for passages in ([], ["a text"]):
         assert "NO-RESPONSE" not in str(belief(prompts, "who?", passages, n=1, seed=0).prompt)
+
+
+def test_all_questions_about_a_passage_begin_alike_and_longer_contexts_begin_as_shorter_ones():
+    prompts = load_prompts("default")
+    text = "Ada Berg founded Norvik Mills. " * 5
+
+    def read(question):
+        return "".join(message.content for message in question.prompt.messages)
+
+    about = [
+        abstention(prompts, "who?", text),
+        relevance(prompts, "who?", text),
+        relevance(prompts, "who?", text, question="who?", references=["Ada"]),
+        answerability(prompts, "where?", text),
+        grade(prompts, "who?", text),
+        belief(prompts, "who?", [text], n=1, seed=0),
+        belief(prompts, "who?", [text, "more"], n=1, seed=0),
+    ]
+    shared = os.path.commonprefix([read(question) for question in about])
+    assert text in shared
+    assert read(about[-1]).startswith(read(about[-2]).split("\n\n<question>")[0])
 
 
 def test_references_are_shown_only_for_the_runs_own_question():
