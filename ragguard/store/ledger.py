@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Collection, Sequence
@@ -46,6 +47,8 @@ class Outcome:
     emit: bool = False
     """Whether sinks are to hear of it."""
     attempts: int = 1
+    references: Sequence[str] | None = None
+    """What was found out to be right while scoring; kept with the run."""
 
 
 # What is due
@@ -119,6 +122,10 @@ def settle(connection: sqlite3.Connection, outcome: Outcome) -> list[Score]:
     )
     if outcome.emit and (new or outcome.failures):
         connection.execute("UPDATE runs SET emit_after = coalesce(emit_after, ?) WHERE seq = ?", (last, run))
+    if outcome.references is not None:
+        body = json.loads(connection.execute("SELECT body FROM runs WHERE seq = ?", (run,)).fetchone()[0])
+        body["references"] = list(outcome.references)
+        connection.execute("UPDATE runs SET body = ? WHERE seq = ?", (dump(body), run))
     if outcome.revision == head["revision"]:
         connection.execute(
             "UPDATE runs SET due_ns = ?, attempts = ? WHERE seq = ?",
@@ -130,11 +137,10 @@ def settle(connection: sqlite3.Connection, outcome: Outcome) -> list[Score]:
 
 def emitted(connection: sqlite3.Connection, run_id: str) -> None:
     """The sinks have heard of everything."""
-    row = connection.execute(
-        "UPDATE runs SET emit_after = NULL WHERE id = ? RETURNING seq", (storable(run_id),)
-    ).fetchone()
+    row = connection.execute("SELECT seq FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
     if row is not None:
-        _let_go(connection, row[0])
+        connection.execute("UPDATE runs SET emit_after = NULL WHERE seq = ?", (row["seq"],))
+        _let_go(connection, row["seq"])
 
 
 def drop(
@@ -198,13 +204,15 @@ def _origin(connection: sqlite3.Connection, score: Score) -> int:
         "AND references_hash = ? AND reference_source = ?",
         values,
     ).fetchone()
-    if row is None:
-        row = connection.execute(
-            "INSERT INTO origins (scorer, version, engine, prompts, references_hash, reference_source) "
-            "VALUES (?, ?, ?, ?, ?, ?) RETURNING id",
-            values,
-        ).fetchone()
-    return int(row[0])
+    if row is not None:
+        return int(row[0])
+    added = connection.execute(
+        "INSERT INTO origins (scorer, version, engine, prompts, references_hash, reference_source) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        values,
+    ).lastrowid
+    assert added is not None
+    return added
 
 
 def insert_scores(connection: sqlite3.Connection, run: int, scores: Sequence[Score]) -> list[Score]:

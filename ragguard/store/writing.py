@@ -53,6 +53,9 @@ class Writing:
 
     def run(self, run: Run) -> bool:
         """Writes a whole run in place of what is there under its id; False where nothing is different."""
+        ids = [step.id for step in run.steps]
+        if len(set(ids)) < len(ids):
+            raise InvalidInput("run.steps", ids, "steps with different ids")
         shelf = Shelf()
         body = run_body(run, shelf)
         columns = (

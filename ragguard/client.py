@@ -1,0 +1,303 @@
+"""RagGuard: an engine, a store and sinks, put together and watched over.
+
+    rg = RagGuard(engine="http://localhost:8000/v1")
+    with rg.run("who founded the firm based in Oslo?") as run:
+        run.retrieved("firm based in Oslo", passages)
+        run.answered("Ada Berg")
+    rg.flush(timeout=10)
+
+Nothing is started before it is needed. What cannot be right is said here, at once; afterwards nothing
+that goes wrong with an engine, a disk or a sink reaches the application.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from ragguard.capture.faults import Faults
+from ragguard.capture.handle import RunHandle
+from ragguard.capture.recorder import Recorder
+from ragguard.engines.base import Engine
+from ragguard.engines.connect import Limits, connect
+from ragguard.engines.entailment import Entailer
+from ragguard.engines.layers import Budget
+from ragguard.engines.prompts import PromptSet
+from ragguard.errors import InvalidInput
+from ragguard.records import Failure, Passage, Run, Score
+from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.plan import Plan
+from ragguard.scorers.scorer import Scorer
+from ragguard.scorers.view import Caps
+from ragguard.service.redaction import Redact, Redactor
+from ragguard.service.report import Report
+from ragguard.service.scoring import References
+from ragguard.service.service import Service, Settings
+from ragguard.sinks.base import ScoredRun, Sink
+from ragguard.store.runs import Runs
+from ragguard.store.store import Bound, Durability, Store
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+    from ragguard.sinks.otel import OtelSink
+
+_BLOCK = re.compile(r"block(?:\((\d+(?:\.\d+)?)\))?")
+_BLOCK_SECONDS = 1.0
+
+
+class Scores(list[Score]):
+    """What was said of a run; `failures` is what could not be said."""
+
+    def __init__(self, scores: Iterable[Score], failures: Iterable[Failure] = ()) -> None:
+        super().__init__(scores)
+        self.failures = list(failures)
+
+
+class RagGuard:
+    """Captures runs, scores them off the critical path, keeps what was said of them and sends it on."""
+
+    def __init__(
+        self,
+        engine: str | Engine = "nano",
+        *,
+        entailer: Entailer | None = None,
+        scorers: Sequence[str | Scorer] = ("belief", "utility", "coverage"),
+        store: str | Path | None = "ragguard.db",
+        sample_rate: float = 1.0,
+        judge: str | Engine | None = None,
+        prompts: str | Path | PromptSet | None = None,
+        references: References | None = None,
+        durability: Durability = "fast",
+        redact: Redact | None = None,
+        budget: Limits | None = None,
+        sinks: Sequence[Sink] = (),
+        tracer_provider: TracerProvider | None = None,
+        otlp: str | None = None,
+        queue_size: int = 1024,
+        on_overflow: str = "drop_oldest",
+        capture_content: bool | str | None = None,
+        caps: Caps | None = None,
+        concurrency: int = 8,
+        retention: timedelta | float | None = None,
+        run_ttl: float = 3600.0,
+        exit_timeout: float = 10.0,
+    ) -> None:
+        """Times are in seconds. `queue_size` is, with a store, how many captured events may wait for the disk;
+        without one, how many runs may wait to be scored before `on_overflow` applies: `drop_oldest`,
+        `drop_newest` or `block(SECONDS)`."""
+        drop, block = _overflow(on_overflow)
+        for name, number in (("queue_size", queue_size), ("concurrency", concurrency)):
+            if number < 1:
+                raise InvalidInput(name, number, "1 or more")
+        for name, function in (("references", references), ("redact", redact)):
+            if function is not None and not callable(function):
+                raise InvalidInput(name, function, "a function of one text")
+        self._given = (engine, judge, entailer, tuple(scorers), prompts, caps, budget)
+        self._engines: list[Engine] = []
+        self._telemetry = (tracer_provider, otlp, capture_content)
+        asked = tracer_provider is not None or otlp is not None
+        faults = Faults()
+        self._service = Service(
+            Store(store, durability=durability, bound=Bound(queue_size, drop)),
+            self._pipeline,
+            [*sinks, self._otel_sink()] if asked else sinks,
+            late_sink=None if asked else self._applications_own,
+            settings=Settings(
+                full=durability == "full", queue_size=queue_size, block=block if store is None else None,
+                concurrency=concurrency, run_ttl=run_ttl, retention=_seconds(retention),
+                exit_timeout=exit_timeout,
+            ),
+            references=references,
+            redactor=None if redact is None else Redactor(redact, faults),
+            faults=faults,
+            sweep=lambda: self.recorder.sweep(),
+            release=self._release,
+        )  # fmt: skip
+        self.recorder = Recorder(self._service.intake, sample_rate=sample_rate, ttl=run_ttl)
+        self._service.pipeline()
+
+    # Capture
+
+    def run(
+        self,
+        question: str = "",
+        *,
+        references: str | Sequence[str] | None = None,
+        id: str = "",
+        name: str = "",
+        sub_questions: Sequence[str] | None = None,
+        pool: Sequence[Passage] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> RunHandle:
+        """One run: `with rg.run(question) as run`, or `async with`."""
+        return RunHandle(
+            self.recorder, question, references=references, id=id, name=name, sub_questions=sub_questions,
+            pool=pool, metadata=metadata,
+        )  # fmt: skip
+
+    # Scores
+
+    @overload
+    async def score(self, run: Run | RunHandle, *, dry_run: Literal[False] = False) -> Scores: ...
+    @overload
+    async def score(self, run: Run | RunHandle, *, dry_run: Literal[True]) -> Plan: ...
+    async def score(self, run: Run | RunHandle, *, dry_run: bool = False) -> Scores | Plan:
+        """Scores one run now; with `dry_run` says what that would ask, and asks nothing.
+
+        What the same settings have said already is not asked again. A run that is still open is scored as
+        it stands, and nothing of that is stored.
+        """
+        if dry_run:
+            return await self._service.plan(run if isinstance(run, Run) else run.record())
+        if isinstance(run, Run):
+            scored = await self._service.score(run)
+        elif run.closed:
+            scored = await self._service.score_captured(run.id, run.record)
+        else:
+            scored = await self._service.sketch(run.record())
+        return Scores(scored.scores, scored.failures)
+
+    def score_runs(
+        self, runs: Iterable[Run] | AsyncIterable[Run], *, concurrency: int = 8
+    ) -> AsyncIterator[ScoredRun]:
+        """Scores any number of runs, so many at once, and yields each as soon as it is done."""
+        if concurrency < 1:
+            raise InvalidInput("concurrency", concurrency, "1 or more")
+        return self._service.score_all(runs, concurrency)
+
+    # What is known
+
+    def runs(self) -> Runs:
+        """The runs that were captured, the oldest first: a sequence that reads page by page."""
+        self._service.settle()
+        return Runs(self._service.store)
+
+    def scores(self, run_id: str) -> list[Score]:
+        """Everything that was said of a run."""
+        self._service.settle()
+        return self._service.store.scores(run_id)
+
+    def failures(self, run_id: str) -> list[Failure]:
+        """What could not be said of a run, and still cannot."""
+        self._service.settle()
+        return self._service.store.failures(run_id)
+
+    def delete(self, run_id: str) -> bool:
+        """Removes a run, its scores and its texts for good; False where it is not there."""
+        self._service.settle()
+        return self._service.store.delete(run_id)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine with its layers; a guard that is given this one shares its cache and its budget."""
+        self._service.pipeline()
+        return self._engines[0]
+
+    @property
+    def store(self) -> Store:
+        """Where it is kept."""
+        return self._service.store
+
+    # The end
+
+    def flush(self, timeout: float = 10.0) -> Report:
+        """Waits until everything captured so far is scored and stored, or has failed for good; says so.
+
+        Runs that are still open are counted and not awaited.
+        """
+        return self._service.flush(timeout)
+
+    async def aflush(self, timeout: float = 10.0) -> Report:  # noqa: ASYNC109 - the same as flush
+        """As `flush`, without holding up the event loop."""
+        return await asyncio.to_thread(self.flush, timeout)
+
+    def close(self, timeout: float = 10.0) -> Report:
+        """Flushes and lets everything go; what is not done in time stays in the store. Safe to call twice."""
+        return self._service.close(timeout)
+
+    async def aclose(self, timeout: float = 10.0) -> Report:  # noqa: ASYNC109 - the same as close
+        """As `close`, without holding up the event loop."""
+        return await asyncio.to_thread(self.close, timeout)
+
+    def __enter__(self) -> RagGuard:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> RagGuard:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    # Parts
+
+    def _pipeline(self) -> ScoringPipeline:
+        """The engines and what scores with them; made once, and anew in a forked process."""
+        engine, judge, entailer, scorers, prompts, caps, budget = self._given
+        reader = connect(engine, budget=budget)
+        if budget and reader is engine:
+            reader = Budget(reader, **budget)  # an engine with layers of its own is limited around them
+        self._engines = [reader] if judge is None else [reader, connect(judge, budget=budget)]
+        return ScoringPipeline(
+            reader, judge=None if judge is None else self._engines[1], entailer=entailer, scorers=scorers,
+            prompts=prompts, caps=caps,
+        )  # fmt: skip
+
+    async def _release(self) -> None:
+        """Closes the engines that were made here; the user's own are the user's to close."""
+        for made, given in zip(self._engines, self._given[:2], strict=False):
+            if isinstance(given, str):
+                await made.aclose()
+
+    def _otel_sink(self) -> OtelSink:
+        from ragguard.sinks.otel import OtelSink
+
+        provider, otlp, content = self._telemetry
+        counts = self._service_counts
+        return OtelSink(provider, otlp=otlp, capture_content=content, queue_depth=self._depth, dropped=counts)
+
+    def _applications_own(self) -> Sink | None:
+        """A sink to the provider that the application has set; none where it has none (yet)."""
+        if "opentelemetry.sdk.trace" not in sys.modules:
+            return None
+        from ragguard.sinks.otlp import configured
+
+        return self._otel_sink() if configured() else None
+
+    def _depth(self) -> int:
+        return self._service.store.left().pending
+
+    def _service_counts(self) -> Mapping[str, int]:
+        counts = self._service.store.counts
+        return {name: counts[name] for name in ("runs_dropped", "events_lost", "events_refused")}
+
+
+def _overflow(policy: str) -> tuple[Literal["oldest", "newest"], float | None]:
+    if policy == "drop_oldest":
+        return "oldest", None
+    if policy == "drop_newest":
+        return "newest", None
+    block = _BLOCK.fullmatch(policy) if isinstance(policy, str) else None
+    if block is None:
+        raise InvalidInput("on_overflow", policy, "'drop_oldest', 'drop_newest', 'block' or 'block(SECONDS)'")
+    return "newest", float(block.group(1) or _BLOCK_SECONDS)
+
+
+def _seconds(retention: timedelta | float | None) -> float | None:
+    seconds = retention.total_seconds() if isinstance(retention, timedelta) else retention
+    if seconds is not None and not seconds > 0:
+        raise InvalidInput("retention", retention, "a time longer than 0")
+    return seconds

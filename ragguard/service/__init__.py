@@ -1,0 +1,1 @@
+"""What works behind the hooks: the queue to the store, the scorer's thread, and their orderly end."""

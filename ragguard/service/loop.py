@@ -1,0 +1,87 @@
+"""An event loop on a thread of its own, for work that must not run on the caller's.
+
+Started when first needed, anew in a forked child. It may be used from sync code, from any number of
+event loops, also from one that is closed while it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class BackgroundLoop:
+    """A daemon thread with an event loop."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._forget()
+        _loops.add(self)
+
+    def _forget(self) -> None:
+        """In a forked child the thread is gone, and its lock may have been held."""
+        if self._loop is not None:
+            _left_behind.append(self._loop)  # closing it would close the parent's
+        self._lock = threading.Lock()
+        self._loop = None
+        self._thread: threading.Thread | None = None
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Starts the coroutine; cancelling the future cancels it."""
+        return asyncio.run_coroutine_threadsafe(work, self._running())
+
+    def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        """The coroutine's result; the calling thread waits for it."""
+        return self.submit(work).result(timeout)
+
+    async def within(self, work: Coroutine[Any, Any, T]) -> T:
+        """The coroutine's result, awaited on another loop; cancelling the caller cancels the work."""
+        here = asyncio.get_running_loop()
+        if here is self._loop:
+            return await work
+        done = asyncio.Event()
+        future = self.submit(work)
+
+        def tell(_: Future[T]) -> None:
+            with suppress(RuntimeError):  # the caller's loop was closed under it: nobody listens
+                here.call_soon_threadsafe(done.set)
+
+        future.add_done_callback(tell)
+        try:
+            await done.wait()
+        finally:
+            future.cancel()
+        return future.result()
+
+    def is_current(self) -> bool:
+        """True on the loop's own thread, where waiting for the loop would be for ever."""
+        return threading.current_thread() is self._thread
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name=self.name, daemon=True)
+                self._thread.start()
+            return self._loop
+
+
+_left_behind: list[asyncio.AbstractEventLoop] = []
+_loops: weakref.WeakSet[BackgroundLoop] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for loop in list(_loops):
+        loop._forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,253 @@
+"""One run from the store through the scorers and back: references, scores, failures, sinks.
+
+Failures are data: whatever goes wrong with an engine, a scorer or a user's function ends as a record,
+with another attempt where that may help.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import logging
+import math
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from ragguard.capture.faults import describe
+from ragguard.capture.handle import references_of
+from ragguard.errors import RagguardError
+from ragguard.records import Failure, Run, Score
+from ragguard.scorers.pipeline import Identity
+from ragguard.scorers.plan import Plan
+from ragguard.service.delivery import Delivery
+from ragguard.service.redaction import Redactor
+from ragguard.sinks.base import ScoredRun
+from ragguard.store.ledger import Due, Outcome
+from ragguard.store.store import Claim, Store
+
+T = TypeVar("T")
+Found: TypeAlias = str | Sequence[str] | None
+References: TypeAlias = Callable[[str], Found | Awaitable[Found]]
+"""A question → the answers known to be right."""
+
+_log = logging.getLogger("ragguard")
+
+
+class Pipeline(Protocol):
+    """What scores a run; `scorers.pipeline.ScoringPipeline` does."""
+
+    async def score(self, run: Run, *, priority: int = 10) -> Sequence[Score | Failure]:
+        """Everything that can be said of a run, and what cannot."""
+        ...
+
+    async def plan(self, run: Run) -> Plan:
+        """What scoring it would ask."""
+        ...
+
+    async def identity(self) -> Identity:
+        """Equal for settings that give equal scores; raises where the engine cannot be reached."""
+        ...
+
+
+class Do(Protocol):
+    """Has something done by the store's writer."""
+
+    def __call__(self, work: Callable[[], T], /) -> Future[T]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """When what failed for the moment is tried again: after `first` seconds, then twice as long each time."""
+
+    attempts: int = 20
+    first: float = 1.0
+    longest: float = 900.0
+
+    def after(self, attempts: int) -> float | None:
+        """Seconds to wait after so many attempts; None when it was the last."""
+        return None if attempts >= self.attempts else self.wait(attempts)
+
+    def wait(self, failures: int) -> float:
+        """Seconds to wait after so many failures in a row."""
+        return min(self.longest, self.first * 2.0 ** min(failures - 1, 60)) * random.uniform(0.75, 1.25)
+
+
+class Scoring:
+    """Scores runs, any number at once."""
+
+    def __init__(
+        self,
+        store: Store,
+        do: Do,
+        pipeline: Callable[[], Pipeline],
+        delivery: Delivery,
+        *,
+        references: References | None = None,
+        redactor: Redactor | None = None,
+        retry: Retry | None = None,
+        settled: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._store, self._do, self._pipeline, self._delivery = store, do, pipeline, delivery
+        self._references, self._redactor, self._retry = references, redactor, retry or Retry()
+        self._settled = settled
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing under way: at first, and in a forked child."""
+        self._busy: dict[str, asyncio.Event] = {}
+
+    async def work(self, claim: Claim, priority: int) -> bool:
+        """Does what is due for a claimed run and releases it; False where the engine did not answer at all."""
+        with self._under_way(claim.run.id):
+            if claim.due.score:
+                _, answered = await self._score(claim.run, claim.due, priority, await self._identity())
+                return answered
+            await self._deliver(ScoredRun(claim.run, claim.unsent, []))
+            return True
+
+    async def score(self, run: Run, priority: int) -> ScoredRun:
+        """Scores a run at once, unless the same settings have said all they can; gives what is known of it."""
+        while (busy := self._busy.get(run.id)) is not None:
+            await busy.wait()
+        identity = await self._identity()
+        mark = _mark(identity)
+        submission = await self._done(lambda: self._store.submit(run, mark))
+        if identity is not None and submission.settled:
+            scores = await self._done(lambda: self._store.scores(run.id))
+            failures = await self._done(lambda: self._store.failures(run.id))
+            return ScoredRun(run, _latest(scores, identity), failures)
+        with self._under_way(run.id):
+            scored, _ = await self._score(run, submission.due, priority, identity)
+        return scored
+
+    async def captured(self, run_id: str) -> Run | None:
+        """The run as it stands in the store."""
+        return await self._done(lambda: self._store.run(run_id))
+
+    async def sketch(self, run: Run, priority: int) -> ScoredRun:
+        """Scores a run that has not ended, for the caller's eyes alone: nothing is stored."""
+        scores, failures = await self._ask(run, priority)
+        return ScoredRun(run, scores, failures)
+
+    async def plan(self, run: Run) -> Plan:
+        """What scoring the run would ask."""
+        return await self._pipeline().plan(run)
+
+    async def _score(
+        self, run: Run, due: Due, priority: int, identity: Identity | None
+    ) -> tuple[ScoredRun, bool]:
+        started = time.time_ns()
+        found, unfound = await self._find_references(run)
+        if found:
+            run = replace(run, references=found)
+        scores, failures = await self._ask(run, priority)
+        if scores or not all(failure.will_retry for failure in failures):
+            identity = identity or await self._identity()
+        attempts = due.attempts + 1
+        wait = self._retry.after(attempts) if any(failure.will_retry for failure in failures) else None
+        failures = [
+            replace(one, attempts=attempts, will_retry=one.will_retry and wait is not None, run_id=run.id)
+            for one in (*unfound, *failures)
+        ]
+        ended = time.time_ns()
+        outcome = Outcome(
+            run.id, _mark(identity), due.revision, scores, failures,
+            None if wait is None else ended + int(wait * 1e9), bool(self._delivery), attempts, found,
+        )  # fmt: skip
+        new = await self._done(lambda: self._store.settle(outcome))
+        if wait is None:
+            self._store.count("runs_failed" if failures else "runs_scored")
+        if self._delivery and (new or failures):
+            await self._deliver(ScoredRun(run, new, failures, started, ended))
+        answered = bool(scores) or not failures or not all(one.will_retry for one in failures)
+        return ScoredRun(run, scores, failures, started, ended), answered
+
+    async def _ask(self, run: Run, priority: int) -> tuple[list[Score], list[Failure]]:
+        try:
+            results = await self._pipeline().score(run, priority=priority)
+        except Exception as error:  # noqa: BLE001 - a fault of a scorer is a record as well
+            if not isinstance(error, RagguardError):
+                _log.error("scoring run %s failed: %s", run.id, describe(error), exc_info=error)
+            retryable = bool(getattr(error, "retryable", False))
+            return [], [Failure("scorers", type(error).__name__, str(error), retryable, run.id)]
+        scores = [one for one in results if isinstance(one, Score) and math.isfinite(one.value)]
+        failures = [one for one in results if isinstance(one, Failure)]
+        failures += [
+            Failure(
+                one.scorer,
+                "NotFinite",
+                f"{one.name} came out as {one.value}",
+                run_id=run.id,
+                step_id=one.step_id,
+            )
+            for one in results
+            if isinstance(one, Score) and not math.isfinite(one.value)
+        ]
+        return scores, failures
+
+    async def _identity(self) -> Identity | None:
+        """The settings; None where the engine cannot say what it is."""
+        try:
+            return await self._pipeline().identity()
+        except Exception as error:  # noqa: BLE001 - scoring will say what is wrong, as data
+            _log.debug("no identity yet: %s", describe(error))
+            return None
+
+    @contextmanager
+    def _under_way(self, run_id: str) -> Iterator[None]:
+        self._busy[run_id] = done = asyncio.Event()
+        try:
+            yield
+        finally:
+            self._busy.pop(run_id, None)
+            done.set()
+            self._store.release(run_id)
+            self._settled()
+
+    async def _find_references(self, run: Run) -> tuple[list[str] | None, list[Failure]]:
+        """What the user's function knows to be right, where the run does not say it itself."""
+        if self._references is None or run.references or not run.question:
+            return None, []
+        try:
+            found = await _call(self._references, run.question)
+            references = references_of(found)
+        except Exception as error:  # noqa: BLE001 - the user's function
+            message = f"references= failed for this question: {describe(error)}"
+            return None, [Failure("references", type(error).__name__, message, run_id=run.id)]
+        if references and self._redactor is not None:
+            references = self._redactor.texts(references)
+        return references, []
+
+    async def _deliver(self, scored: ScoredRun) -> None:
+        await self._delivery.submit(scored)
+        await self._done(lambda: self._store.emitted(scored.run.id))
+
+    async def _done(self, work: Callable[[], T]) -> T:
+        return await asyncio.wrap_future(self._do(work))
+
+
+def _mark(identity: Identity | None) -> str:
+    """The settings in one word; empty where they are not known."""
+    return "" if identity is None else hashlib.sha256(repr(identity).encode("utf-8")).hexdigest()[:16]
+
+
+def _latest(scores: Sequence[Score], identity: Identity) -> list[Score]:
+    """What these settings said, of each thing what they said last (with the references that are known now)."""
+    ours = {(one.scorer, one.version) for one in identity.scorers}
+    latest = {score.key[:-1]: score for score in scores if (score.scorer, score.version) in ours}
+    return list(latest.values())
+
+
+async def _call(function: Callable[[str], Any], question: str) -> Found:
+    """A user's function, sync or async; a sync one in a thread, since it may look something up."""
+    if inspect.iscoroutinefunction(function):
+        found: Found = await function(question)
+        return found
+    found = await asyncio.to_thread(function, question)
+    return await found if inspect.isawaitable(found) else found

@@ -1,0 +1,308 @@
+"""Everything behind one RagGuard, put together: intake, store, worker, sinks; their start and their end.
+
+Starts nothing until it is needed, keeps working in a forked child, and ends with the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ragguard.capture.faults import Faults, describe
+from ragguard.errors import RagguardError
+from ragguard.records import Failure, Run
+from ragguard.scorers.plan import Plan
+from ragguard.service import exits
+from ragguard.service.delivery import Delivery
+from ragguard.service.intake import Gate, Intake
+from ragguard.service.loop import BackgroundLoop
+from ragguard.service.redaction import Redactor
+from ragguard.service.report import Report
+from ragguard.service.scoring import Pipeline, References, Retry, Scoring
+from ragguard.service.stream import bounded
+from ragguard.service.worker import Worker
+from ragguard.sinks.base import ScoredRun, Sink
+from ragguard.store.ledger import Left
+from ragguard.store.store import Store
+
+_log = logging.getLogger("ragguard")
+
+SCORER = BackgroundLoop("ragguard-scorer")
+"""One scorer's thread a process, whatever the number of RagGuards."""
+DIRECT_PRIORITY = 5
+"""Somebody waits for it: before what only the background wants, after every guard."""
+_GRACE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a service works, beside whom it asks."""
+
+    full: bool = False
+    queue_size: int = 1024
+    block: float | None = None
+    """Without a store: how long a run's end may wait for room."""
+    concurrency: int = 8
+    retry: Retry = Retry()  # noqa: RUF009 - frozen
+    run_ttl: float = 3600.0
+    retention: float | None = None
+    exit_timeout: float = 10.0
+    tick_seconds: float = 5.0
+
+
+class Service:
+    """Takes events, scores what ended, and says what was done."""
+
+    def __init__(
+        self,
+        store: Store,
+        pipeline: Callable[[], Pipeline],
+        sinks: Iterable[Sink] = (),
+        *,
+        late_sink: Callable[[], Sink | None] | None = None,
+        settings: Settings = Settings(),
+        references: References | None = None,
+        redactor: Redactor | None = None,
+        faults: Faults | None = None,
+        sweep: Callable[[], object] = lambda: None,
+        release: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`pipeline` makes one, on the scorer's thread, once a process; `sweep` is called now and then on the
+        writer's thread; `release` lets the engines go at the end."""
+        self.store, self.faults, self._settings, self._redactor = (
+            store,
+            faults or Faults(),
+            settings,
+            redactor,
+        )
+        self._make_pipeline, self._sweep, self._release = pipeline, sweep, release
+        self._gate = None if settings.block is None else Gate(settings.queue_size, settings.block)
+        self.intake = Intake(
+            store, self.faults, full=settings.full, limit=settings.queue_size, gate=self._gate,
+            redactor=redactor, started=self._started, ended=self._ended, tick=self._tick,
+            tick_seconds=settings.tick_seconds,
+        )  # fmt: skip
+        self.delivery = Delivery(sinks, self.faults, store.count, late_sink)
+        self._scoring = Scoring(
+            store, self.intake.do, self.pipeline, self.delivery, references=references, redactor=redactor,
+            retry=settings.retry, settled=self._settled,
+        )  # fmt: skip
+        self._worker = Worker(
+            SCORER, store, self.intake.do, self._scoring, self.faults, concurrency=settings.concurrency,
+            retry=settings.retry,
+        )  # fmt: skip
+        self._closing: Report | None = None
+        self._begin()
+        _services.add(self)
+
+    def _begin(self) -> None:
+        self._pipeline: Pipeline | None = None
+        self._progress = threading.Condition()
+        self._making, self._ending = threading.Lock(), threading.RLock()
+        self._left = Left(0, 0, None)
+
+    def _begin_in_child(self) -> None:
+        self._begin()
+        self.intake.begin()
+        self.delivery.begin()
+        self._scoring.begin()
+        self._worker.begin()
+        self.faults.renew()
+
+    def pipeline(self) -> Pipeline:
+        """What scores; made when it is first needed."""
+        with self._making:
+            if self._pipeline is None:
+                self._pipeline = self._make_pipeline()
+            return self._pipeline
+
+    # Scoring on demand
+
+    async def score(self, run: Run) -> ScoredRun:
+        """Scores a run now, ahead of the background."""
+        self.intake.start()
+        return await SCORER.within(self._scoring.score(self._redacted(run), DIRECT_PRIORITY))
+
+    async def score_captured(self, run_id: str, otherwise: Callable[[], Run]) -> ScoredRun:
+        """Scores a run that was captured; one that was not (it was not sampled) as it is given."""
+        self.intake.start()
+
+        async def find() -> ScoredRun:
+            run = await self._scoring.captured(run_id)
+            return await self._scoring.score(
+                self._redacted(otherwise()) if run is None else run, DIRECT_PRIORITY
+            )
+
+        return await SCORER.within(find())
+
+    async def sketch(self, run: Run) -> ScoredRun:
+        """What can be said of a run that has not ended; not stored."""
+        return await SCORER.within(self._scoring.sketch(self._redacted(run), DIRECT_PRIORITY))
+
+    async def plan(self, run: Run) -> Plan:
+        """What scoring the run would ask; nothing is asked."""
+        return await SCORER.within(self._scoring.plan(self._redacted(run)))
+
+    async def score_all(
+        self, runs: Iterable[Run] | AsyncIterable[Run], concurrency: int
+    ) -> AsyncIterator[ScoredRun]:
+        """Scores runs as they come, so many at once, and yields each when it is done."""
+
+        async def one(run: Run) -> ScoredRun:
+            try:
+                return await self.score(run)
+            except RagguardError as error:
+                return ScoredRun(run, [], [Failure("run", type(error).__name__, str(error), run_id=run.id)])
+
+        async for scored in bounded(runs, one, concurrency):
+            yield scored
+
+    def _redacted(self, run: Run) -> Run:
+        return run if self._redactor is None else self._redactor.run(run)
+
+    # What was done
+
+    def settle(self, timeout: float = 1.0) -> None:
+        """Waits until what was captured so far is in the store, so that who reads sees it."""
+        if self.intake.depth and not self._is_own_thread():
+            with suppress(TimeoutError, RagguardError):
+                self.intake.do(lambda: None).result(timeout)
+
+    def flush(self, timeout: float) -> Report:
+        """Waits until everything captured so far is scored and stored; says whether it is."""
+        began = time.monotonic()
+        if self._closing is not None:
+            return self._closing
+        if self._is_own_thread():
+            _log.warning("flush() was called on ragguard's own thread, where it cannot wait")
+            return self._report(False, began)
+        try:
+            self.intake.do(lambda: None).result(timeout)
+            complete = self._wait(began + timeout)
+        except (TimeoutError, RagguardError):
+            complete = False
+        return self._report(complete, began)
+
+    def _wait(self, deadline: float) -> bool:
+        until = time.time_ns()
+        while True:
+            remaining = max(0.0, deadline - time.monotonic())
+            left = self._left = self.intake.do(lambda: self.store.left(until)).result(remaining + _GRACE)
+            if not left.pending:
+                return True
+            if not remaining:
+                return False
+            if left.next_ns is not None and (left.next_ns - time.time_ns()) / 1e9 > remaining:
+                return False  # all that is left waits for another attempt, later than the caller will
+            with self._progress:
+                self._progress.wait(min(remaining, 0.2))
+
+    def _report(self, complete: bool, began: float) -> Report:
+        counts, left = self.store.counts, self._left
+        lost = counts["events_lost"] + counts["events_refused"]
+        return Report(
+            complete and not lost and not self.store.degraded,
+            counts["runs_captured"], counts["steps_captured"], counts["runs_scored"], counts["runs_failed"],
+            left.pending, left.open, counts["runs_dropped"], lost, self.store.degraded,
+            time.monotonic() - began,
+        )  # fmt: skip
+
+    def close(self, timeout: float) -> Report:
+        """Does what can be done in that time, leaves the rest in the store, and ends. Safe to call twice."""
+        with self._ending:
+            if self._closing is not None:
+                return self._closing
+            began = time.monotonic()
+            if self.intake.started:
+                report = self.flush(timeout)
+                self._end(max(_GRACE, began + timeout - time.monotonic()))
+            else:
+                self.intake.close(0.0)
+                self.store.close()
+                report = self._report(True, began)
+            self._closing = report
+        exits.forget(self)
+        self._tell_what_is_left(report)
+        return report
+
+    def _end(self, seconds: float) -> None:
+        async def end() -> None:
+            await self._worker.stop()
+            await self.delivery.aclose(seconds)
+            if self._release is not None:
+                await self._release()
+
+        ending = SCORER.submit(end())
+        try:
+            ending.result(seconds)
+        except TimeoutError:
+            ending.cancel()
+        except Exception as error:  # noqa: BLE001 - an engine or a sink that cannot end is no reason not to
+            self.faults.note("closing", error)
+        if self.intake.close(seconds):
+            self.store.close()
+        else:
+            _log.error("the store's writer did not end in time; what it still holds may be lost")
+
+    def _tell_what_is_left(self, report: Report) -> None:
+        if report.pending + report.open == 0:
+            return
+        if self.store.in_memory:
+            _log.warning(
+                "%d runs were not scored and are lost: there is no store", report.pending + report.open
+            )
+        else:
+            _log.info(
+                "%d runs are still to be scored; they are in %s and go on when it is opened again",
+                report.pending + report.open, self.store.path,
+            )  # fmt: skip
+
+    # Threads
+
+    def _is_own_thread(self) -> bool:
+        return SCORER.is_current() or self.intake.is_current()
+
+    def _started(self) -> None:
+        exits.at_exit(self, lambda: self.close(self._settings.exit_timeout))
+        self._worker.start()
+
+    def _ended(self) -> None:
+        """Runs became due; on the writer's thread."""
+        self._open_gate()
+        self._worker.wake()
+
+    def _settled(self) -> None:
+        """A run is done with; on the scorer's thread."""
+        self._open_gate()
+        with self._progress:
+            self._progress.notify_all()
+
+    def _open_gate(self) -> None:
+        if self._gate is not None:
+            self._gate.set(self.store.left().pending)
+
+    def _tick(self) -> None:
+        """Now and then; on the writer's thread."""
+        self._sweep()
+        self.store.housekeep(run_ttl=self._settings.run_ttl, retention=self._settings.retention)
+        self._ended()
+
+
+_services: weakref.WeakSet[Service] = weakref.WeakSet()
+
+
+def _begin_in_child() -> None:
+    for service in list(_services):
+        try:
+            service._begin_in_child()
+        except Exception as error:  # noqa: BLE001 - a fork must succeed
+            _log.error("ragguard could not begin anew in the forked process: %s", describe(error))
+
+
+os.register_at_fork(after_in_child=_begin_in_child)

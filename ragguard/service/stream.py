@@ -1,0 +1,43 @@
+"""Many things done a few at a time, as they come: memory for a few, whatever the number."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing
+from typing import TypeVar
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+async def bounded(
+    items: Iterable[S] | AsyncIterable[S], work: Callable[[S], Awaitable[T]], at_once: int
+) -> AsyncIterator[T]:
+    """Results in the order in which they are done; the next item is taken when there is room for it."""
+    under_way: set[asyncio.Future[T]] = set()
+    async with aclosing(_each(items)) as source:
+        try:
+            async for item in source:
+                under_way.add(asyncio.ensure_future(work(item)))
+                if len(under_way) >= at_once:
+                    done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        yield task.result()
+            while under_way:
+                done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    yield task.result()
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+
+
+async def _each(items: Iterable[S] | AsyncIterable[S]) -> AsyncGenerator[S, None]:
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+    else:
+        for item in items:
+            yield item

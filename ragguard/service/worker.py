@@ -1,0 +1,119 @@
+"""Takes what is due, a few runs at a time, and has it scored, for as long as it is wanted.
+
+While the engine does not answer at all, it is asked about one run at a time, ever more rarely; all
+others keep their place in the store and lose no attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from ragguard.capture.faults import Faults
+from ragguard.errors import Closed
+from ragguard.service.loop import BackgroundLoop
+from ragguard.service.scoring import Do, Retry, Scoring
+from ragguard.store.store import Claim, Store
+
+BACKGROUND_PRIORITY = 10
+_LONGEST_SLEEP = 60.0
+
+
+class Worker:
+    """The scorer's main task, on the process's background loop."""
+
+    def __init__(
+        self, loop: BackgroundLoop, store: Store, do: Do, scoring: Scoring, faults: Faults, *,
+        concurrency: int, retry: Retry,
+    ) -> None:  # fmt: skip
+        self._loop, self._store, self._do, self._scoring, self._faults = loop, store, do, scoring, faults
+        self._concurrency, self._retry = concurrency, retry
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing under way: at first, and in a forked child."""
+        self._main: Future[None] | None = None
+        self._waker: Callable[[], object] = lambda: None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failed_in_a_row = 0
+        self._failed_at = self._pause_until = 0.0
+
+    def start(self) -> None:
+        """Begins to work."""
+        if self._main is None:
+            self._main = self._loop.submit(self._run())
+
+    def wake(self) -> None:
+        """Something may be due; from any thread."""
+        self._waker()
+
+    async def stop(self) -> None:
+        """Gives back what is under way; it stays in the store."""
+        main, self._main = self._main, None
+        if main is not None:
+            main.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self) -> None:
+        awake = asyncio.Event()
+        here = asyncio.get_running_loop()
+        self._waker = lambda: here.call_soon_threadsafe(awake.set)
+        while True:
+            awake.clear()
+            try:
+                sleep = await self._take()
+            except Closed:
+                return
+            except Exception as error:  # noqa: BLE001 - the worker goes on whatever happens
+                self._faults.note("the scorer", error)
+                sleep = 1.0
+            try:
+                async with asyncio.timeout(sleep):
+                    await awake.wait()
+            except TimeoutError:
+                continue
+
+    async def _take(self) -> float:
+        """Begins what is due and fits in; says how long nothing else will be."""
+        pause = self._pause_until - time.monotonic()
+        if pause > 0:
+            return pause
+        room = (1 if self._failed_in_a_row else self._concurrency) - len(self._tasks)
+        if room <= 0:
+            return _LONGEST_SLEEP  # whoever is done wakes us
+        claims = await asyncio.wrap_future(self._do(lambda: self._store.claim(room)))
+        for claim in claims:
+            task = asyncio.get_running_loop().create_task(self._work(claim))
+            self._tasks.add(task)
+            task.add_done_callback(self._done)
+        if claims:
+            return 0.0 if len(claims) < room else _LONGEST_SLEEP
+        next_ns = (await asyncio.wrap_future(self._do(self._store.left))).next_ns
+        if next_ns is None or self._tasks:
+            return _LONGEST_SLEEP
+        return min(_LONGEST_SLEEP, max(0.01, (next_ns - time.time_ns()) / 1e9))
+
+    async def _work(self, claim: Claim) -> None:
+        answered = True
+        try:
+            answered = await self._scoring.work(claim, BACKGROUND_PRIORITY)
+        except Exception as error:  # noqa: BLE001 - told, and tried again after a pause
+            self._faults.note("scoring", error)
+            answered = False
+        if answered:
+            self._failed_in_a_row = 0
+        else:
+            self._failed_in_a_row += 1
+            wait = (
+                self._retry.after(min(self._failed_in_a_row, self._retry.attempts - 1)) or self._retry.longest
+            )
+            self._pause_until = time.monotonic() + wait
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._waker()
