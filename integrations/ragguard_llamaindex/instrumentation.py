@@ -1,0 +1,104 @@
+"""Attaching to LlamaIndex's dispatcher, and letting go of it without a trace."""
+
+from __future__ import annotations
+
+import threading
+from inspect import BoundArguments
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from llama_index_instrumentation import get_dispatcher
+from llama_index_instrumentation.span import BaseSpan
+from llama_index_instrumentation.span_handlers import BaseSpanHandler
+
+from ragguard_llamaindex.spans import Spans
+
+if TYPE_CHECKING:
+    from ragguard import RagGuard
+
+
+class SpanHandler(BaseSpanHandler[BaseSpan]):
+    """What the dispatcher calls. Makes no spans of its own, so the dispatcher's bookkeeping stays empty."""
+
+    spans: ClassVar[Spans]
+
+    def __init__(self, spans: Spans) -> None:
+        super().__init__()
+        # Past pydantic, whose private attributes take microseconds to read.
+        object.__setattr__(self, "spans", spans)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """LlamaIndex's name for this handler."""
+        return "RagGuardSpanHandler"
+
+    def new_span(
+        self,
+        id_: str,
+        bound_args: BoundArguments,
+        instance: Any | None = None,
+        parent_span_id: str | None = None,
+        tags: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """A span begins."""
+        self.spans.entered(id_, bound_args.arguments, instance)
+
+    def prepare_to_exit_span(
+        self,
+        id_: str,
+        bound_args: BoundArguments,
+        instance: Any | None = None,
+        result: Any | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """A span ends well."""
+        self.spans.exited(id_, instance, result)
+
+    def prepare_to_drop_span(
+        self,
+        id_: str,
+        bound_args: BoundArguments,
+        instance: Any | None = None,
+        err: BaseException | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """A span fails or is cancelled."""
+        self.spans.dropped(id_, instance, err)
+
+
+_lock = threading.Lock()
+
+
+def instrument(rg: RagGuard) -> None:
+    """Captures every LlamaIndex pipeline of this process that retrieves, from now on.
+
+    Calling it again changes what is attached: one RagGuard at a time. A pipeline may say more in
+    LlamaIndex's own `instrument_tags`: `ragguard_references`, `ragguard_name`, `ragguard_run_id`;
+    inside `with rg.run(...)` it joins that run.
+    """
+    with _lock:
+        attached = _attached()
+        if any(handler.spans.recorder is rg.recorder for handler in attached):
+            return
+        _detach(attached)
+        get_dispatcher("root").add_span_handler(SpanHandler(Spans(rg.recorder)))
+
+
+def uninstrument() -> None:
+    """Stops capturing; runs under way end here, as interrupted."""
+    with _lock:
+        _detach(_attached())
+
+
+def _attached() -> list[SpanHandler]:
+    return [one for one in get_dispatcher("root").span_handlers if isinstance(one, SpanHandler)]
+
+
+def _detach(handlers: list[SpanHandler]) -> None:
+    dispatcher = get_dispatcher("root")
+    # By identity: LlamaIndex's handlers compare by value. And a new list: another thread may walk the old one.
+    dispatcher.span_handlers = [
+        one for one in dispatcher.span_handlers if all(one is not old for old in handlers)
+    ]
+    for handler in handlers:
+        handler.spans.close()

@@ -1,0 +1,140 @@
+"""Questions and answers, read from what LlamaIndex passes around. Texts only; nothing is consumed or kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from llama_index.core.agent.workflow import AgentOutput
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    CompletionResponse,
+    MessageRole,
+    TextBlock,
+)
+from llama_index.core.base.response.schema import (
+    AsyncStreamingResponse,
+    PydanticResponse,
+    Response,
+    StreamingResponse,
+)
+from llama_index.core.chat_engine.types import AgentChatResponse, StreamingAgentChatResponse
+from llama_index.core.schema import QueryBundle
+from llama_index.core.tools import ToolOutput
+from llama_index.core.workflow import StartEvent, StopEvent
+from pydantic import BaseModel
+
+RESPONSES = (Response, PydanticResponse, StreamingResponse, AsyncStreamingResponse, AgentChatResponse)
+_ASKED = (
+    "str_or_query_bundle",
+    "message",
+    "query_bundle",
+    "user_msg",
+    "query",
+    "question",
+    "input",
+    "query_str",
+)
+"""Names under which engines, chats and workflows take their question."""
+_SAID = ("response", "answer", "output", "result", "text", "content")
+"""Names under which workflows of the user's own give their answer."""
+
+
+def question_of(arguments: Mapping[str, Any]) -> str:
+    """The question in a call's arguments; '' where there is none."""
+    for name in _ASKED:
+        if name in arguments:
+            return text_of(arguments[name])
+    return ""
+
+
+def question_of_event(event: object) -> str:
+    """The question in the event that started a workflow: an agent's or one of the user's own."""
+    if not isinstance(event, StartEvent):
+        return ""
+    fields = {**event.__dict__, **event.to_dict()}
+    for name in _ASKED:
+        if fields.get(name):
+            return text_of(fields[name])
+    history = fields.get("chat_history")
+    if isinstance(history, (list, tuple)):
+        asked = [one for one in history if isinstance(one, ChatMessage) and one.role == MessageRole.USER]
+        return text_of(asked[-1]) if asked else ""
+    texts = [value for value in fields.values() if isinstance(value, str)]
+    return texts[0] if len(texts) == 1 else ""
+
+
+def text_of(asked: object) -> str:
+    """The text of a query in any of the forms it comes in."""
+    if isinstance(asked, str):
+        return asked
+    if isinstance(asked, QueryBundle):
+        return asked.query_str
+    if isinstance(asked, ChatMessage):
+        return _message(asked)[0]
+    return ""
+
+
+def tool_text(arguments: Mapping[str, Any]) -> str:
+    """What the agent wrote to a tool, without the dressing that tools put around it."""
+    args, kwargs = arguments.get("args", ()), arguments.get("kwargs", {})
+    given: dict[str, Any] = {**{str(n): value for n, value in enumerate(args)}, **kwargs}
+    if not given:
+        given = {name: value for name, value in arguments.items() if name not in ("args", "kwargs")}
+    if len(given) == 1:
+        return str(next(iter(given.values())))
+    for name in _ASKED:
+        if isinstance(given.get(name), str):
+            return str(given[name])
+    return ", ".join(f"{name}: {value}" for name, value in given.items())
+
+
+def answer_of(said: object) -> tuple[str | None, str]:
+    """An answer's text, and what it is where it is more or other than text (an image, a tool call)."""
+    if isinstance(said, str):
+        return said, ""
+    if isinstance(said, (Response, AgentChatResponse, StreamingAgentChatResponse)):
+        return said.response, ""
+    if isinstance(said, (StreamingResponse, AsyncStreamingResponse)):
+        return said.response_txt, ""
+    if isinstance(said, AgentOutput):
+        text, kind = _message(said.response)
+        if not text and said.structured_response is not None:
+            return json.dumps(said.structured_response, ensure_ascii=False, default=str), ""
+        return text or None, kind
+    if isinstance(said, (ChatMessage, ChatResponse)):
+        text, kind = _message(said if isinstance(said, ChatMessage) else said.message)
+        return text or None, kind
+    if isinstance(said, (CompletionResponse, ToolOutput)):
+        return said.text if isinstance(said, CompletionResponse) else said.content, ""
+    if isinstance(said, PydanticResponse):
+        return _answer_of_other(said.response)
+    return _answer_of_other(said)
+
+
+def _answer_of_other(said: object) -> tuple[str | None, str]:
+    """The answer in an object of the user's own: a text under a name that says so, or its JSON."""
+    if said is None:
+        return None, ""
+    fields: Mapping[str, Any] = {}
+    if isinstance(said, StopEvent):
+        fields = {**said.__dict__, **said.to_dict()}
+    elif isinstance(said, Mapping):
+        fields = said
+    for name in _SAID:
+        if isinstance(fields.get(name), str):
+            return fields[name], ""
+    if isinstance(said, BaseModel) and not isinstance(said, StopEvent):
+        try:
+            return said.model_dump_json(), ""
+        except (ValueError, TypeError):
+            pass  # it holds what JSON cannot; its type is all that can be told
+    return None, type(said).__name__
+
+
+def _message(message: ChatMessage) -> tuple[str, str]:
+    texts = [block.text for block in message.blocks if isinstance(block, TextBlock)]
+    kinds = {block.block_type: None for block in message.blocks if not isinstance(block, TextBlock)}
+    return "\n".join(texts), ", ".join(kinds)

@@ -1,0 +1,376 @@
+"""From LlamaIndex's spans to runs and retrievals.
+
+A run is the outermost engine, chat, agent, workflow, tool or bare retriever; inside `with rg.run(...)`
+it joins that run. A retrieval with no other around it is a step, one inside another a sub-step. What is
+around a span is read from a context variable, which goes wherever LlamaIndex's own goes: so a span that
+does not matter costs next to nothing, and nothing is kept of one that has ended.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Mapping, Set
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any
+
+from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.chat_engine.types import StreamingAgentChatResponse
+from llama_index.core.schema import NodeWithScore
+from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool, ToolOutput
+from llama_index.core.workflow import StopEvent
+from llama_index_instrumentation.dispatcher import active_instrument_tags
+
+from ragguard.capture.context import current_run
+from ragguard.capture.faults import Faults, describe, never_raises
+from ragguard.capture.handle import RunHandle, references_of
+from ragguard.capture.recorder import Recorder
+from ragguard.capture.trace import trace_context
+from ragguard.errors import InvalidInput
+from ragguard.records import Status, new_id
+from ragguard_llamaindex.calls import (
+    ANSWERING,
+    ASKING,
+    ROOTS,
+    Call,
+    Given,
+    Invocation,
+    Kind,
+    choosers_of,
+    kind_of,
+)
+from ragguard_llamaindex.messages import RESPONSES, answer_of, question_of, question_of_event, tool_text
+from ragguard_llamaindex.nodes import node_id, passages_of
+from ragguard_llamaindex.shares import shares
+from ragguard_llamaindex.streams import status_of, watch
+
+OPEN_KEPT = 65_536
+"""How many open calls are remembered, should their ends never be told."""
+REFERENCES, NAME, RUN_ID = "ragguard_references", "ragguard_name", "ragguard_run_id"
+"""Instrument tags by which a call says what its run is."""
+_NOT_KEPT = ("ragguard_", "llamaindex.")
+
+
+class Spans:
+    """Follows the open spans that matter, and tells the recorder."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self._here: ContextVar[Call | None] = ContextVar("ragguard_llamaindex_call", default=None)
+        self._open: dict[str, Call] = {}
+        self._kinds: dict[tuple[type, str], Kind | None] = {}
+        self._handles: weakref.WeakKeyDictionary[RunHandle, Call] = weakref.WeakKeyDictionary()
+        self._chats: dict[int, tuple[Call, weakref.finalize[..., Any]]] = {}
+        """Streamed chat responses under way, by identity."""
+
+    @property
+    def faults(self) -> Faults:
+        """The recorder's count of what went wrong in hooks."""
+        return self.recorder.faults
+
+    def __len__(self) -> int:
+        """How much is open."""
+        return len(self._open) + len(self._chats)
+
+    # What the dispatcher tells
+
+    @never_raises
+    def entered(self, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
+        """A span begins, in the context of its caller."""
+        kind = self._kind(span_id, instance)
+        if kind is None:
+            return
+        around = self._around()
+        if around is None and kind not in ROOTS:
+            return
+        if kind is Kind.AGENT_STEP:
+            _next_turn(around)
+            return
+        if around is None:
+            call = self._root(kind, span_id, arguments, instance)
+        else:
+            if around.kind is Kind.CHOICE or (kind is Kind.RETRIEVER and id(instance) in around.choosers):
+                kind = Kind.CHOICE
+            call = _inner(kind, span_id, around, arguments, instance)
+        if kind is Kind.RETRIEVER:
+            self._retrieving(call, type(instance).__name__)
+        elif kind is Kind.POSTPROCESSOR:
+            call.seen = {node_id(node) for node in _nodes_in(arguments)}
+        elif kind is Kind.SYNTHESIS and around is not None:
+            self._settle(around, _nodes_in(arguments), final=True)
+        if len(self._open) >= OPEN_KEPT:
+            self._open.pop(next(iter(self._open)), None)
+        self._open[span_id] = call
+        call.token = self._here.set(call)
+
+    @never_raises
+    def exited(self, span_id: str, instance: object, result: object) -> None:
+        """A span ends well."""
+        call = self._left(span_id)
+        if call is None:
+            return
+        kind, around = call.kind, call.parent
+        if kind is Kind.RETRIEVER:
+            self._retrieved(call, result)
+        elif kind is Kind.POSTPROCESSOR:
+            if around is not None and isinstance(result, (list, tuple)):
+                self._settle(around, result, call.seen)
+        elif kind is Kind.TOOL:
+            if isinstance(result, ToolOutput) and _are_nodes(result.raw_output):
+                self._settle(call, result.raw_output, final=True)
+        elif kind is Kind.CHAT_WRITER:
+            self._written(instance, None)
+        elif call.given:
+            sources: Any = getattr(result, "source_nodes", None)
+            if _are_nodes(sources):
+                self._settle(call, sources, {node_id(node) for node in sources}, final=True)
+        if call.outermost and kind in ANSWERING:
+            self._answered(call, result)
+
+    @never_raises
+    def dropped(self, span_id: str, instance: object, error: BaseException | None) -> None:
+        """A span fails or is cancelled."""
+        call = self._left(span_id)
+        if call is None:
+            return
+        if call.kind is Kind.RETRIEVER:
+            self.recorder.step_failed(call.step_id, error or "", status_of(error))
+        elif call.kind is Kind.CHAT_WRITER:
+            self._written(instance, error)
+        if call.outermost and call.kind in ANSWERING:
+            self._end(call, None, status_of(error), error)
+
+    @never_raises
+    def close(self) -> None:
+        """Ends what is open, since no end of it will be told any more."""
+        calls = [*self._open.values(), *(call for call, _ in self._chats.values())]
+        self._open.clear()
+        self._chats.clear()
+        for call in calls:
+            self._finish(call.run, None, "interrupted", None)
+
+    # Calls
+
+    def _kind(self, span_id: str, instance: object) -> Kind | None:
+        name = span_id[:-37]
+        key = (type(instance), name)
+        try:
+            return self._kinds[key]
+        except KeyError:
+            kind = self._kinds[key] = kind_of(name, instance)
+            return kind
+
+    def _around(self) -> Call | None:
+        """The innermost open call around the caller, or the one that stands for its `rg.run(...)`."""
+        call = self._here.get()
+        if call is not None and not call.run.over:
+            return call
+        handle = current_run(self.recorder)
+        if handle is None:
+            return None
+        call = self._handles.get(handle)
+        if call is None:
+            run = Invocation(handle.id, False, begun=True)
+            call = self._handles.setdefault(handle, Call(handle.id, Kind.HANDLE, run))
+        return call
+
+    def _root(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> Call:
+        asked = _asked(kind, arguments)
+        tags = active_instrument_tags.get()
+        run = Invocation(
+            str(tags.get(RUN_ID) or new_id()), True, asked, str(tags.get(NAME) or type(instance).__name__),
+            started_ns=time.time_ns(), trace=trace_context(),
+        )  # fmt: skip
+        if tags:
+            run.metadata = {
+                key: value
+                for key, value in tags.items()
+                if isinstance(value, (str, int, float)) and not key.startswith(_NOT_KEPT)
+            }
+            try:
+                run.references = references_of(tags.get(REFERENCES))
+            except InvalidInput as error:
+                self.faults.note("instrument_tags", error)
+        call = Call(span_id, kind, run, asked=asked, meant=asked)
+        _describe(call, instance)
+        return call
+
+    def _left(self, span_id: str) -> Call | None:
+        call = self._open.pop(span_id, None)
+        if call is not None and call.token is not None:
+            token, call.token = call.token, None
+            # A span may end in another context than it began in; the one it began in goes with its task.
+            with suppress(ValueError):
+                self._here.reset(token)
+        return call
+
+    # Retrievals
+
+    def _retrieving(self, call: Call, name: str) -> None:
+        run = call.run
+        if not run.begun:
+            run.begun = True
+            self.recorder.run_started(
+                run.run_id, run.question, name=run.name, references=run.references, metadata=run.metadata,
+                started_ns=run.started_ns, trace=run.trace,
+            )  # fmt: skip
+        within, call.step_id = call.step_id, call.id[-36:].replace("-", "")
+        self.recorder.step_started(
+            call.step_id, run.run_id, call.meant, within=within, tool=call.tool, name=name, turn=call.turn
+        )
+
+    def _retrieved(self, call: Call, result: object) -> None:
+        if not self.recorder.wants(call.step_id):
+            return
+        passages = passages_of(result)
+        self.recorder.step_ended(call.step_id, passages)
+        if call.parent is not None and not call.parent.step_id:
+            call.parent.give(Given(call.step_id, passages, passages))
+
+    def _settle(self, around: Call, nodes: Any, seen: Set[str] | None = None, *, final: bool = False) -> None:
+        """Some of what was retrieved in `around` goes on; with `final`, to the model."""
+        for one, passages in list(shares(around.given, nodes, seen)):
+            if passages is not None:
+                one.passages = passages
+                self.recorder.step_amended(one.step_id, around.run.run_id, passages)
+            if final:
+                around.given.remove(one)
+
+    # Answers
+
+    def _answered(self, call: Call, result: object) -> None:
+        said: object = None
+        if call.kind is Kind.WORKFLOW:
+            if result is None:  # LlamaIndex's word for a workflow that its user has cancelled
+                self._end(call, None, "cancelled")
+                return
+            said = result.result if isinstance(result, StopEvent) else result
+            said = result if said is None else said
+        elif call.kind is Kind.TOOL:
+            output = result.raw_output if isinstance(result, ToolOutput) else None
+            said = output if isinstance(output, RESPONSES) else None
+        elif call.kind is not Kind.RETRIEVER:
+            said = result
+        if not call.run.begun:
+            call.run.over = True
+        elif isinstance(said, (StreamingResponse, AsyncStreamingResponse)) and said.response_txt is None:
+            watch(said, lambda text, status, error: self._end(call, text, status, error))
+        elif isinstance(said, StreamingAgentChatResponse):
+            self._writing(call, said)
+        else:
+            self._end(call, said)
+
+    def _writing(self, call: Call, response: StreamingAgentChatResponse) -> None:
+        """A chat's answer is written in the background, by a span of its own; which may be over already."""
+        key = id(response)
+        gone = weakref.finalize(response, self._abandoned, key)
+        gone.atexit = False
+        self._chats[key] = call, gone
+        if response.is_done or response.exception is not None:
+            self._written(response, response.exception)
+
+    def _written(self, response: object, error: BaseException | None) -> None:
+        call, gone = self._chats.pop(id(response), (None, None))
+        if call is not None and gone is not None and isinstance(response, StreamingAgentChatResponse):
+            gone.detach()
+            self._end(call, response.response or response.unformatted_response, status_of(error), error)
+
+    def _abandoned(self, key: int) -> None:
+        call, _ = self._chats.pop(key, (None, None))
+        if call is not None:
+            self._end(call, None, "cancelled")
+
+    @never_raises
+    def _end(
+        self, call: Call, said: object, status: Status = "ok", error: BaseException | None = None
+    ) -> None:
+        """The outermost call is over: so is its run, unless that is the user's own."""
+        self._finish(call.run, said, status, error, call.asked if call.kind in ASKING else "")
+
+    def _finish(
+        self, run: Invocation, said: object, status: Status, error: BaseException | None, asked: str = ""
+    ) -> None:
+        if run.over:
+            return
+        run.over = run.owned
+        if not run.begun:
+            return
+        answer, kind = answer_of(said)
+        metadata = {"answer_content": kind} if kind else {}
+        if not run.owned:
+            self.recorder.run_noted(run.run_id, asked, answer, metadata)
+            return
+        if error is not None:
+            metadata["error"] = describe(error)
+        self.recorder.run_ended(run.run_id, answer, status, metadata=metadata)
+
+
+def _inner(kind: Kind, span_id: str, around: Call, arguments: Mapping[str, Any], instance: object) -> Call:
+    """A call inside another: it inherits where that one stands."""
+    asked = meant = around.asked
+    if kind in ASKING or kind is Kind.TOOL:
+        asked = meant = _asked(kind, arguments)
+        if around.dresses or asked == around.asked:
+            meant = around.meant
+    call = Call(
+        span_id,
+        kind,
+        around.run,
+        around,
+        around.step_id,
+        around.tool,
+        _turn(around, kind, span_id),
+        asked,
+        meant,
+    )
+    _describe(call, instance)
+    return call
+
+
+def _describe(call: Call, instance: object) -> None:
+    """What the calls inside have to know of this one's object."""
+    if call.kind is Kind.TOOL and isinstance(instance, BaseTool):
+        call.dresses = isinstance(instance, (RetrieverTool, QueryEngineTool))
+        call.tool = instance.metadata.name or ""
+    elif call.kind is Kind.WORKFLOW or call.kind is Kind.FANOUT:
+        call.choosers = choosers_of(instance)
+
+
+def _asked(kind: Kind, arguments: Mapping[str, Any]) -> str:
+    if kind is Kind.TOOL:
+        return tool_text(arguments)
+    if kind is Kind.WORKFLOW:
+        return question_of_event(arguments.get("start_event"))
+    return question_of(arguments)
+
+
+def _turn(around: Call, kind: Kind, span_id: str) -> tuple[Any, Any] | None:
+    """The outermost fork decides who runs in parallel with whom."""
+    if around.turn is not None:
+        group, branch = around.turn
+        return (group, (branch, span_id)) if around.kind is Kind.FANOUT else around.turn
+    if around.kind is Kind.FANOUT:
+        return around.id, span_id
+    if around.kind is Kind.WORKFLOW and around.turns and kind is Kind.TOOL:
+        return (around.id, around.turns), span_id
+    return None
+
+
+def _next_turn(around: Call | None) -> None:
+    while around is not None and around.kind is not Kind.WORKFLOW:
+        around = around.parent
+    if around is not None:
+        around.turns += 1
+
+
+def _nodes_in(arguments: Mapping[str, Any]) -> Any:
+    """The nodes in a call's arguments, whatever a class of the user's calls them."""
+    nodes = arguments.get("nodes")
+    if nodes is None:
+        nodes = next((value for value in arguments.values() if isinstance(value, (list, tuple))), ())
+    return nodes if isinstance(nodes, (list, tuple)) else ()
+
+
+def _are_nodes(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], NodeWithScore)

@@ -1,0 +1,32 @@
+"""LlamaIndex, instrumented for one test, with every event in hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from llama_index_instrumentation import get_dispatcher
+from support.captured import Captured
+
+from ragguard.capture.recorder import Recorder
+from ragguard_llamaindex import instrument, uninstrument
+
+
+@pytest.fixture
+def captured() -> Captured:
+    return Captured()
+
+
+@pytest.fixture
+def recorder(captured):
+    """The recorder that LlamaIndex reports to; whatever a test does, it must see no fault and be left empty."""
+    recorder = Recorder(captured)
+    before = list(get_dispatcher("root").span_handlers)
+    instrument(SimpleNamespace(recorder=recorder))
+    yield recorder
+    uninstrument()
+    after = get_dispatcher("root").span_handlers
+    assert len(after) == len(before)
+    assert all(one is other for one, other in zip(before, after, strict=True))
+    assert recorder.faults.count == 0
+    assert recorder.open_steps == 0

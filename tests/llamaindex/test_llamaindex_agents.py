@@ -1,0 +1,389 @@
+"""Agents and workflows: hops as the agent wrote them, parallel calls as one turn, the answer it gave."""
+
+import asyncio
+
+import pytest
+from llama_index.core import VectorStoreIndex
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
+from llama_index.core.embeddings import MockEmbedding
+from llama_index.core.objects import ObjectIndex
+from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.query_engine import RetrieverQueryEngine, ToolRetrieverRouterQueryEngine
+from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
+from llama_index.core.workflow import (
+    Context,
+    HumanResponseEvent,
+    InputRequiredEvent,
+    StartEvent,
+    StopEvent,
+    Workflow,
+    step,
+)
+from support.llamaindex_parts import Says, Shelf, call, nodes, scripted
+
+from ragguard.capture.handle import RunHandle
+
+# LlamaIndex's agents use what pydantic and LlamaIndex's own workflows call deprecated.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
+]
+
+QUESTION = "Who founded the firm based in Oslo?"
+
+
+def search(name="search", retriever=None, **settings):
+    return RetrieverTool.from_defaults(retriever or Shelf(name), name=name, **settings)
+
+
+def ask(name="ask", retriever=None):
+    query_engine = RetrieverQueryEngine.from_args(retriever or Shelf(name), llm=Says(text="Nordlys"))
+    return QueryEngineTool.from_defaults(query_engine, name=name)
+
+
+def ids(passages):
+    return [passage.id for passage in passages]
+
+
+async def test_hops_of_an_agent_in_order(recorder, captured):
+    model = scripted(
+        call("search", input="firm based in Oslo"), call("search", input="founder of Nordlys"), "Ada Berg"
+    )
+    await FunctionAgent(tools=[search()], llm=model).run(user_msg=QUESTION)
+    run = captured.run
+    assert (run.question, run.answer, run.status, run.name) == (QUESTION, "Ada Berg", "ok", "FunctionAgent")
+    assert [(step.query, step.tool, step.index, step.turn) for step in run.steps] == [
+        ("firm based in Oslo", "search", 0, 0),
+        ("founder of Nordlys", "search", 1, 1),
+    ]
+
+
+async def test_parallel_calls_are_one_turn(recorder, captured):
+    model = scripted(
+        [call("search", input="one"), call("ask", input="two"), call("search", input="three")],
+        call("search", input="four"),
+        "Ada Berg",
+    )
+    await FunctionAgent(tools=[search(), ask()], llm=model).run(user_msg=QUESTION)
+    assert sorted((step.turn, step.query, step.tool) for step in captured.run.steps) == [
+        (0, "one", "search"),
+        (0, "three", "search"),
+        (0, "two", "ask"),
+        (1, "four", "search"),
+    ]
+
+
+async def test_a_tools_arguments_are_read_as_the_agent_wrote_them(recorder, captured):
+    """RetrieverTool asks its retriever for "query is …\\n", QueryEngineTool for the arguments' dictionary."""
+    model = scripted(
+        call("search", query="by another name"),
+        call("ask", question="in a dictionary"),
+        call("search", query="with more", limit=3),
+        call("search", about="Oslo", limit=3),
+        "done",
+    )
+    await FunctionAgent(tools=[search(), ask()], llm=model).run(user_msg=QUESTION)
+    assert [step.query for step in captured.run.steps] == [
+        "by another name",
+        "in a dictionary",
+        "with more",
+        "about: Oslo, limit: 3",
+    ]
+
+
+async def test_sub_steps_of_a_tools_retriever_are_clean_too(recorder, captured):
+    fusion = QueryFusionRetriever([Shelf("left")], llm=Says(text="rewritten"), num_queries=2, use_async=False)
+    model = scripted(call("search", input="firm in Oslo"), "done")
+    await FunctionAgent(tools=[search(retriever=fusion)], llm=model).run(user_msg=QUESTION)
+    (one,) = captured.run.steps
+    assert (one.query, [sub.query for sub in one.sub_steps]) == (
+        "firm in Oslo",
+        ["firm in Oslo", "rewritten"],
+    )
+
+
+async def test_what_a_tools_postprocessors_let_through(recorder, captured):
+    tool = search(node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=0.95)])
+    await FunctionAgent(tools=[tool], llm=scripted(call("search", input="x"), "done")).run(user_msg=QUESTION)
+    (one,) = captured.run.steps
+    assert (ids(one.candidates), ids(one.passages)) == (["search-0", "search-1"], ["search-0"])
+
+
+async def test_a_function_that_filters_says_what_it_kept(recorder, captured):
+    def lookup(place: str) -> list:
+        """Finds firms."""
+        return Shelf("firms", 3).retrieve(f"firm based in {place}")[1:]
+
+    agent = FunctionAgent(tools=[lookup], llm=scripted(call("lookup", place="Oslo"), "done"))
+    await agent.run(user_msg=QUESTION)
+    (one,) = captured.run.steps
+    assert (one.query, one.tool) == ("firm based in Oslo", "lookup")
+    assert ids(one.passages) == ["firms-1", "firms-2"]
+
+
+async def test_a_function_that_gives_text(recorder, captured):
+    async def lookup(place: str) -> str:
+        """Finds firms."""
+        return str(await Shelf("firms").aretrieve(place))
+
+    agent = FunctionAgent(tools=[lookup], llm=scripted(call("lookup", place="Oslo"), "done"))
+    await agent.run(user_msg=QUESTION)
+    assert ids(captured.run.steps[0].passages) == ["firms-0", "firms-1"]
+
+
+async def test_a_react_agent(recorder, captured):
+    thoughts = scripted(
+        'Thought: look.\nAction: search\nAction Input: {"input": "firm based in Oslo"}',
+        "Thought: I can answer.\nAnswer: Ada Berg",
+    )
+    await ReActAgent(tools=[search()], llm=thoughts).run(user_msg=QUESTION)
+    run = captured.run
+    assert (run.question, run.answer, run.name) == (QUESTION, "Ada Berg", "ReActAgent")
+    assert [(one.query, one.tool) for one in run.steps] == [("firm based in Oslo", "search")]
+
+
+async def test_agents_that_hand_over_are_one_run(recorder, captured):
+    first = FunctionAgent(
+        name="first",
+        description="finds firms",
+        tools=[search("firms")],
+        llm=scripted(
+            call("firms", input="firm based in Oslo"), call("handoff", to_agent="second", reason="r")
+        ),
+    )
+    second = FunctionAgent(
+        name="second",
+        description="finds founders",
+        tools=[search("founders")],
+        llm=scripted(call("founders", input="founder of Nordlys"), "Ada Berg"),
+    )
+    await AgentWorkflow(agents=[first, second], root_agent="first").run(user_msg=QUESTION)
+    run = captured.run
+    assert (run.question, run.answer, run.name) == (QUESTION, "Ada Berg", "AgentWorkflow")
+    assert [(one.query, one.tool, one.turn) for one in run.steps] == [
+        ("firm based in Oslo", "firms", 0),
+        ("founder of Nordlys", "founders", 1),
+    ]
+
+
+async def test_an_agent_inside_an_agents_tool_is_a_part_of_its_run(recorder, captured):
+    inner = FunctionAgent(
+        tools=[search()], llm=scripted(call("search", input="one"), call("search", input="two"), "Nordlys")
+    )
+
+    async def delegate(task: str) -> str:
+        """Asks another agent."""
+        return str(await inner.run(user_msg=task))
+
+    outer = FunctionAgent(
+        tools=[delegate, search("other")],
+        llm=scripted([call("delegate", task="find the firm"), call("other", input="three")], "Ada Berg"),
+    )
+    await outer.run(user_msg=QUESTION)
+    run = captured.run
+    assert (run.question, run.answer) == (QUESTION, "Ada Berg")
+    assert {one.query: one.turn for one in run.steps} == {"one": 0, "three": 0, "two": 1}
+
+
+async def test_the_choice_of_tools_is_no_hop(recorder, captured):
+    found = ObjectIndex.from_objects(
+        [search(), ask()], index_cls=VectorStoreIndex, embed_model=MockEmbedding(embed_dim=4)
+    ).as_retriever(similarity_top_k=2)
+    model = scripted(call("search", input="firm based in Oslo"), "Ada Berg")
+    await FunctionAgent(tool_retriever=found, llm=model).run(user_msg=QUESTION)
+    agent = FunctionAgent(name="one", description="d", tool_retriever=found, llm=scripted("nothing needed"))
+    await AgentWorkflow(agents=[agent]).run(user_msg="and now?")
+    assert [one.query for one in captured.run.steps] == ["firm based in Oslo"]
+
+
+def test_the_choice_of_engines_is_no_hop(recorder, captured):
+    found = ObjectIndex.from_objects(
+        [ask("left"), ask("right")], index_cls=VectorStoreIndex, embed_model=MockEmbedding(embed_dim=4)
+    ).as_retriever(similarity_top_k=1)
+    ToolRetrieverRouterQueryEngine(found, llm=Says()).query(QUESTION)
+    run = captured.run
+    assert (run.question, run.answer, len(run.steps)) == (QUESTION, "Nordlys", 1)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"user_msg": ChatMessage(role="user", content=QUESTION)},
+        {
+            "chat_history": [
+                ChatMessage(role="user", content="hello"),
+                ChatMessage(role="assistant", content="hi"),
+                ChatMessage(role="user", content=QUESTION),
+            ]
+        },
+    ],
+    ids=["message", "history"],
+)
+async def test_the_question_in_every_form_it_comes_in(recorder, captured, asked):
+    await FunctionAgent(tools=[search()], llm=scripted(call("search", input="x"), "done")).run(**asked)
+    assert captured.run.question == QUESTION
+
+
+@pytest.mark.parametrize(
+    ("blocks", "answer", "kind"),
+    [
+        ([ImageBlock(url="http://example.com/a.png")], None, "image"),
+        ([TextBlock(text="see: "), ImageBlock(url="http://example.com/a.png")], "see: ", "image"),
+    ],
+    ids=["image", "text and image"],
+)
+async def test_an_answer_that_is_more_than_text(recorder, captured, blocks, answer, kind):
+    model = scripted(call("search", input="x"), ChatMessage(role="assistant", blocks=blocks))
+    await FunctionAgent(tools=[search()], llm=model, streaming=False).run(user_msg=QUESTION)
+    run = captured.run
+    assert (run.answer, run.metadata["answer_content"]) == (answer, kind)
+
+
+async def test_an_agent_that_gives_a_tools_result_directly(recorder, captured):
+    tool = ask()
+    tool.metadata.return_direct = True
+    await FunctionAgent(tools=[tool], llm=scripted(call("ask", input="x"))).run(user_msg=QUESTION)
+    assert captured.run.answer == "Nordlys"
+
+
+async def test_an_agent_that_never_stops_is_a_failed_run(recorder, captured):
+    model = scripted(*[call("search", input=str(n)) for n in range(5)])
+    with pytest.raises(Exception, match="Max iterations"):
+        await FunctionAgent(tools=[search()], llm=model).run(user_msg=QUESTION, max_iterations=3)
+    run = captured.run
+    assert run.status == "error"
+    assert "Max iterations" in run.metadata["error"]
+    assert len(run.steps) == 2
+
+
+async def test_a_run_that_waits_for_a_human(recorder, captured):
+    async def confirm(ctx: Context, topic: str) -> str:
+        """Asks the human."""
+        word = await ctx.wait_for_event(HumanResponseEvent, waiter_event=InputRequiredEvent(prefix="sure?"))
+        return str(len(await Shelf().aretrieve(f"{topic} {word.response}")))
+
+    model = scripted(call("search", input="before"), call("confirm", topic="after"), "Ada Berg")
+    handler = FunctionAgent(tools=[search(), confirm], llm=model).run(user_msg=QUESTION)
+    async for event in handler.stream_events():
+        if isinstance(event, InputRequiredEvent):
+            handler.ctx.send_event(HumanResponseEvent(response="yes"))
+    await handler
+    run = captured.run
+    assert (run.status, run.answer) == ("ok", "Ada Berg")
+    assert [one.query for one in run.steps] == ["before", "after yes"]
+
+
+async def test_tool_calls_outside_an_agent(recorder, captured):
+    search().call("firm in Oslo")
+    await ask().acall(input="who founded it?")
+    first, second = captured.runs
+    assert (first.question, first.answer, first.steps[0].tool) == ("firm in Oslo", None, "search")
+    assert (second.question, second.answer, second.steps[0].query) == (
+        "who founded it?",
+        "Nordlys",
+        "who founded it?",
+    )
+
+
+async def test_predict_and_call(recorder, captured):
+    both = [call("search", input="one"), call("ask", input="two")]
+    scripted(both).predict_and_call([search(), ask()], user_msg=QUESTION, allow_parallel_tool_calls=True)
+    await scripted(both).apredict_and_call(
+        [search(), ask()], user_msg=QUESTION, allow_parallel_tool_calls=True
+    )
+    for run in captured.runs:
+        assert run.question == QUESTION
+        assert "Nordlys" in run.answer
+        assert {(one.turn, one.query) for one in run.steps} == {(0, "one"), (0, "two")}
+
+
+class Flow(Workflow):
+    """A pipeline of the user's own: two hops, a filter, an answer."""
+
+    @step
+    async def answer(self, ev: StartEvent) -> StopEvent:
+        first = await Shelf("one").aretrieve(ev.question)
+        second = SimilarityPostprocessor(similarity_cutoff=0.95).postprocess_nodes(
+            await Shelf("two").aretrieve(first[0].node.text), query_str=ev.question
+        )
+        return StopEvent(result={"answer": "Ada Berg", "sources": second})
+
+
+async def test_a_workflow_of_the_users_own(recorder, captured):
+    await Flow().run(question=QUESTION)
+    run = captured.run
+    assert (run.question, run.answer, run.name) == (QUESTION, "Ada Berg", "Flow")
+    assert [(one.query, one.turn, len(one.passages)) for one in run.steps] == [
+        (QUESTION, 0, 2),
+        (f"one 0 about {QUESTION}", 1, 1),
+    ]
+
+
+class Asked(StartEvent):
+    topic: str
+    limit: int = 3
+
+
+class Found(StopEvent):
+    answer: str
+
+
+class TypedFlow(Workflow):
+    """With events of the user's own, and hops in parallel."""
+
+    @step
+    async def answer(self, ev: Asked) -> Found:
+        gate = asyncio.Event()
+        hops = [asyncio.create_task(Shelf(name, gate=gate).aretrieve(ev.topic)) for name in ("left", "right")]
+        await asyncio.sleep(0)
+        gate.set()
+        await asyncio.gather(*hops)
+        return Found(answer="Ada Berg")
+
+
+async def test_a_workflow_with_events_of_its_own(recorder, captured):
+    await TypedFlow().run(topic=QUESTION)
+    run = captured.run
+    assert (run.question, run.answer) == (QUESTION, "Ada Berg")
+    assert {one.turn for one in run.steps} == {0}
+
+
+async def test_an_agent_joins_the_run_that_the_user_opened(recorder, captured):
+    agent = FunctionAgent(tools=[search()], llm=scripted(call("search", input="firm in Oslo"), "Ada Berg"))
+    async with RunHandle(recorder, "asked elsewhere", references=["Ada Berg"]) as run:
+        await agent.run(user_msg=QUESTION)
+    got = captured.run
+    assert (got.id, got.question, got.answer, got.references) == (
+        run.id,
+        "asked elsewhere",
+        "Ada Berg",
+        ["Ada Berg"],
+    )
+    assert [one.query for one in got.steps] == ["firm in Oslo"]
+
+
+async def test_a_retriever_that_fails_inside_a_tool(recorder, captured):
+    """LlamaIndex tells the agent about it, which goes on."""
+    broken = Shelf(fault=lambda query: ConnectionError("index is down"))
+    model = scripted(call("search", input="x"), "I could not find it")
+    await FunctionAgent(tools=[search(retriever=broken)], llm=model).run(user_msg=QUESTION)
+    run = captured.run
+    assert (run.status, run.answer) == ("ok", "I could not find it")
+    assert [(one.status, one.error, one.passages) for one in run.steps] == [
+        ("error", "ConnectionError: index is down", [])
+    ]
+
+
+async def test_a_node_of_a_function_tool_without_a_score(recorder, captured):
+    def lookup(place: str) -> list:
+        """Finds firms."""
+        Shelf("firms").retrieve(place)
+        return [one.node for one in nodes("firms", 1, place)]
+
+    tool = FunctionTool.from_defaults(lookup)
+    await FunctionAgent(tools=[tool], llm=scripted(call("lookup", place="Oslo"), "done")).run(
+        user_msg=QUESTION
+    )
+    assert ids(captured.run.steps[0].candidates) == ["firms-0", "firms-1"]

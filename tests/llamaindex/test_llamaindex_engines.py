@@ -1,0 +1,404 @@
+"""Query and chat engines and nested retrievers: which runs, steps and sub-steps they make."""
+
+from __future__ import annotations
+
+import pytest
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.response.schema import Response
+from llama_index.core.chat_engine import (
+    CondensePlusContextChatEngine,
+    CondenseQuestionChatEngine,
+    ContextChatEngine,
+    SimpleChatEngine,
+)
+from llama_index.core.indices.query.query_transform.base import StepDecomposeQueryTransform
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.postprocessor import MetadataReplacementPostProcessor, SimilarityPostprocessor
+from llama_index.core.query_engine import (
+    CitationQueryEngine,
+    CustomQueryEngine,
+    MultiStepQueryEngine,
+    RetrieverQueryEngine,
+    RouterQueryEngine,
+    SubQuestionQueryEngine,
+)
+from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
+from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.retrievers import (
+    QueryFusionRetriever,
+    RecursiveRetriever,
+    RouterRetriever,
+    TransformRetriever,
+)
+from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.selectors import LLMMultiSelector, LLMSingleSelector
+from llama_index.core.tools import QueryEngineTool, RetrieverTool
+from llama_index_instrumentation.dispatcher import instrument_tags
+from support.llamaindex_parts import Says, Shelf, nodes
+
+from ragguard.capture.events import StepAmended
+from ragguard.capture.handle import RunHandle
+
+QUESTION = "Who founded the firm based in Oslo?"
+
+
+def engine(retriever=None, text="Ada Berg", **settings):
+    return RetrieverQueryEngine.from_args(retriever or Shelf(), llm=Says(text=text), **settings)
+
+
+def ids(passages):
+    return [passage.id for passage in passages]
+
+
+def test_a_bare_retriever_is_a_run_of_one_step(recorder, captured):
+    Shelf().retrieve(QUESTION)
+    run = captured.run
+    (step,) = run.steps
+    assert (run.question, run.answer, run.status, run.name) == (QUESTION, None, "ok", "Shelf")
+    assert (step.query, step.status, step.run_id) == (QUESTION, "ok", run.id)
+    assert step.id != run.id
+    first = step.passages[0]
+    assert (first.id, first.text, first.score) == ("shelf-0", f"shelf 0 about {QUESTION}", 1.0)
+    assert first.metadata == {"source": "shelf", "rank": 0}
+    assert run.started_ns <= step.started_ns <= step.ended_ns
+
+
+async def test_a_bare_retriever_in_async_code(recorder, captured):
+    await Shelf().aretrieve(QueryBundle(QUESTION))
+    assert captured.run.steps[0].query == QUESTION
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_a_query_engine_is_a_run_with_question_and_answer(recorder, captured, mode):
+    response = engine().query(QUESTION) if mode == "sync" else await engine().aquery(QUESTION)
+    run = captured.run
+    assert str(response) == "Ada Berg"
+    assert (run.question, run.answer, run.status, run.name) == (
+        QUESTION,
+        "Ada Berg",
+        "ok",
+        "RetrieverQueryEngine",
+    )
+    assert [step.query for step in run.steps] == [QUESTION]
+    assert run.steps[0].candidates == run.steps[0].passages
+
+
+def test_what_does_not_retrieve_is_no_run(recorder, captured):
+    SimpleChatEngine.from_defaults(llm=Says(), memory=ChatMemoryBuffer.from_defaults()).chat("hello")
+    Says().complete("hello")
+    assert captured.events == []
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_what_a_postprocessor_takes_out_is_a_candidate_only(recorder, captured, mode):
+    cut = engine(Shelf(count=4), node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=0.85)])
+    cut.query(QUESTION) if mode == "sync" else await cut.aquery(QUESTION)
+    (step,) = captured.run.steps
+    assert ids(step.candidates) == ["shelf-0", "shelf-1", "shelf-2", "shelf-3"]
+    assert ids(step.passages) == ["shelf-0", "shelf-1"]
+
+
+def test_a_text_that_was_replaced_is_what_the_model_got(recorder, captured):
+    replaced = engine(node_postprocessors=[MetadataReplacementPostProcessor(target_metadata_key="source")])
+    replaced.query(QUESTION)
+    (step,) = captured.run.steps
+    assert [passage.text for passage in step.passages] == ["shelf", "shelf"]
+    assert step.candidates[0].text.startswith("shelf 0 about")
+
+
+def test_everything_cut_leaves_no_passage(recorder, captured):
+    engine(node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=2.0)]).query(QUESTION)
+    (step,) = captured.run.steps
+    assert step.passages == []
+    assert len(step.candidates) == 2
+    assert captured.run.answer == "Empty Response"
+
+
+def test_a_citation_engine_shows_the_pieces_it_made(recorder, captured):
+    CitationQueryEngine.from_args(None, llm=Says(), retriever=Shelf()).query(QUESTION)
+    (step,) = captured.run.steps
+    assert ids(step.candidates) == ["shelf-0", "shelf-1"]
+    assert step.passages[0].text.startswith("Source 1:\nshelf 0")
+
+
+class Handmade(CustomQueryEngine):
+    """Retrieves twice and keeps the first of each."""
+
+    def custom_query(self, query_str):
+        kept = Shelf("left").retrieve(query_str)[:1] + Shelf("right").retrieve(query_str)[:1]
+        return Response("Ada Berg", source_nodes=kept)
+
+
+def test_sources_tell_what_a_handmade_engine_used(recorder, captured):
+    Handmade().query(QUESTION)
+    run = captured.run
+    assert run.answer == "Ada Berg"
+    assert [ids(step.passages) for step in run.steps] == [["left-0"], ["right-0"]]
+    assert [len(step.candidates) for step in run.steps] == [2, 2]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("kind", [ContextChatEngine, CondensePlusContextChatEngine])
+async def test_chat_engines(recorder, captured, kind, mode):
+    chat = kind.from_defaults(
+        retriever=Shelf(),
+        llm=Says(),
+        memory=ChatMemoryBuffer.from_defaults(),
+        node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=0.95)],
+    )
+    chat.chat(QUESTION) if mode == "sync" else await chat.achat(QUESTION)
+    run = captured.run
+    assert (run.question, run.answer, run.name) == (QUESTION, "Ada Berg", kind.__name__)
+    assert ids(run.steps[0].candidates) == ["shelf-0", "shelf-1"]
+    assert ids(run.steps[0].passages) == ["shelf-0"]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_a_condensed_question_is_the_hops_query_and_not_the_runs_question(recorder, captured, mode):
+    chat = CondenseQuestionChatEngine.from_defaults(
+        query_engine=engine(), llm=Says(text="Who founded Nordlys?"), memory=ChatMemoryBuffer.from_defaults()
+    )
+    chat.chat("hello") if mode == "sync" else await chat.achat("hello")
+    chat.chat("and who founded it?") if mode == "sync" else await chat.achat("and who founded it?")
+    second = captured.runs[1]
+    assert second.question == "and who founded it?"
+    assert second.steps[0].query == "Who founded Nordlys?"
+
+
+class Questions(BaseQuestionGenerator):
+    """Always the same two sub-questions."""
+
+    def generate(self, tools, query):
+        return [SubQuestion(sub_question=f"part {tool.name}", tool_name=tool.name) for tool in tools]
+
+    async def agenerate(self, tools, query):
+        return self.generate(tools, query)
+
+    def _get_prompts(self):
+        return {}
+
+    def _update_prompts(self, prompts):
+        return None
+
+
+def tools_of(*names):
+    return [QueryEngineTool.from_defaults(engine(Shelf(name)), name=name, description=name) for name in names]
+
+
+@pytest.mark.parametrize("use_async", [False, True])
+async def test_sub_questions_are_steps_of_one_turn(recorder, captured, use_async):
+    sub_question_engine = SubQuestionQueryEngine.from_defaults(
+        tools_of("left", "right"), question_gen=Questions(), llm=Says(), use_async=use_async, verbose=False
+    )
+    await sub_question_engine.aquery(QUESTION) if use_async else sub_question_engine.query(QUESTION)
+    run = captured.run
+    assert (run.question, run.answer) == (QUESTION, "Ada Berg")
+    assert sorted((step.query, step.turn, ids(step.passages)[0]) for step in run.steps) == [
+        ("part left", 0, "left-0"),
+        ("part right", 0, "right-0"),
+    ]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_steps_of_a_multi_step_engine_follow_each_other(recorder, captured, mode):
+    multi = MultiStepQueryEngine(
+        engine(),
+        StepDecomposeQueryTransform(llm=Says(text="and next?")),
+        response_synthesizer=get_response_synthesizer(llm=Says()),
+        num_steps=2,
+    )
+    multi.query(QUESTION) if mode == "sync" else await multi.aquery(QUESTION)
+    run = captured.run
+    assert [(step.index, step.turn, step.query) for step in run.steps] == [
+        (0, 0, "and next?"),
+        (1, 1, "and next?"),
+    ]
+    assert all(step.passages == step.candidates for step in run.steps)
+
+
+CHOICE = '[{"choice": 1, "reason": "r"}, {"choice": 2, "reason": "r"}]'
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_a_router_that_asks_two_engines(recorder, captured, mode):
+    router = RouterQueryEngine.from_defaults(
+        tools_of("left", "right"), llm=Says(), selector=LLMMultiSelector.from_defaults(llm=Says(text=CHOICE))
+    )
+    router.query(QUESTION) if mode == "sync" else await router.aquery(QUESTION)
+    run = captured.run
+    assert run.question == QUESTION
+    assert {(step.turn, ids(step.passages)[0]) for step in run.steps} == {(0, "left-0"), (0, "right-0")}
+
+
+@pytest.mark.parametrize("mode", ["sync", "async", "nested"])
+async def test_fusion_is_one_step_with_sub_steps(recorder, captured, mode):
+    fusion = QueryFusionRetriever(
+        [Shelf("left"), Shelf("right")],
+        llm=Says(text="first rewrite\nsecond rewrite"),
+        num_queries=2,
+        use_async=mode == "nested",
+        mode="relative_score",
+    )
+    result = await fusion.aretrieve(QUESTION) if mode == "async" else fusion.retrieve(QUESTION)
+    (step,) = captured.run.steps
+    assert (step.query, len(step.sub_steps)) == (QUESTION, 4)
+    assert ids(step.passages) == [node.node_id for node in result]
+    assert {(sub.query, ids(sub.passages)[0]) for sub in step.sub_steps} == {
+        (query, f"{name}-0") for query in (QUESTION, "first rewrite") for name in ("left", "right")
+    }
+    assert {sub.name for sub in step.sub_steps} == {"Shelf"}
+    # Fusion rescales the scores of the very nodes that its arms gave.
+    assert {passage.score for sub in step.sub_steps for passage in sub.passages} == {1.0, 0.9}
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_a_router_retriever_is_one_step(recorder, captured, mode):
+    tools = [RetrieverTool.from_defaults(Shelf(name), description=name) for name in ("left", "right")]
+    router = RouterRetriever.from_defaults(
+        tools,
+        llm=Says(),
+        selector=LLMSingleSelector.from_defaults(llm=Says(text='[{"choice": 2, "reason": "r"}]')),
+    )
+    router.retrieve(QUESTION) if mode == "sync" else await router.aretrieve(QUESTION)
+    (step,) = captured.run.steps
+    assert [ids(sub.passages)[0] for sub in step.sub_steps] == ["right-0"]
+
+
+class Links(Shelf):
+    """Gives one node that leads elsewhere."""
+
+    def _retrieve(self, query_bundle):
+        return [NodeWithScore(node=IndexNode(text="see there", index_id="there", id_="link"), score=0.5)]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("there", ["retriever", "engine"])
+async def test_a_recursive_retriever_is_one_step(recorder, captured, mode, there):
+    inner = {"there": Shelf("deep") if there == "retriever" else engine(Shelf("deep"))}
+    recursive = RecursiveRetriever(
+        "root",
+        retriever_dict={"root": Links(), **(inner if there == "retriever" else {})},
+        query_engine_dict=inner if there == "engine" else {},
+    )
+    recursive.retrieve(QUESTION) if mode == "sync" else await recursive.aretrieve(QUESTION)
+    (step,) = captured.run.steps
+    assert [ids(sub.passages)[0] for sub in step.sub_steps] == ["link", "deep-0"]
+    assert not any(isinstance(event, StepAmended) for event in captured.events)
+
+
+def test_a_node_that_is_a_retriever_itself(recorder, captured):
+    class Objects(Shelf):
+        def _retrieve(self, query_bundle):
+            return [NodeWithScore(node=IndexNode(text="there", index_id="x", obj=Shelf("deep")), score=0.5)]
+
+    Objects().retrieve(QUESTION)
+    (step,) = captured.run.steps
+    assert ids(step.passages) == ["deep-0", "deep-1"]
+    assert len(step.sub_steps) == 1
+
+
+def test_a_transformed_query_is_the_sub_steps(recorder, captured):
+    transform = StepDecomposeQueryTransform(llm=Says(text="rewritten"))
+    TransformRetriever(Shelf(), transform, transform_metadata={"prev_reasoning": "x"}).retrieve(QUESTION)
+    (step,) = captured.run.steps
+    assert (step.query, step.sub_steps[0].query) == (QUESTION, "rewritten")
+
+
+def test_a_run_that_the_user_opened_is_joined(recorder, captured):
+    with RunHandle(recorder, QUESTION, references=["Ada Berg"]) as run:
+        engine().query("first hop")
+        engine(text="Oslo").query("second hop")
+    got = captured.run
+    assert (got.id, got.question, got.references, got.answer) == (run.id, QUESTION, ["Ada Berg"], "Oslo")
+    assert [(step.query, step.index, step.turn) for step in got.steps] == [
+        ("first hop", 0, 0),
+        ("second hop", 1, 1),
+    ]
+    assert [step.query for step in run.steps] == ["first hop", "second hop"]
+
+
+def test_the_users_own_word_about_the_answer_holds(recorder, captured):
+    with RunHandle(recorder) as run:
+        engine().query(QUESTION)
+        run.answered("somebody else")
+    assert (captured.run.answer, captured.run.question) == ("somebody else", QUESTION)
+
+
+def test_a_pipeline_written_by_hand_inside_a_run(recorder, captured):
+    cutoff = SimilarityPostprocessor(similarity_cutoff=0.95)
+    with RunHandle(recorder, QUESTION):
+        found = Shelf("one").retrieve("first hop")
+        kept = cutoff.postprocess_nodes(Shelf("two").retrieve("second hop"), query_str="second hop")
+        get_response_synthesizer(llm=Says()).synthesize(QUESTION, [*found, *kept])
+    run = captured.run
+    assert run.answer == "Ada Berg"
+    assert [(ids(step.passages), ids(step.candidates)) for step in run.steps] == [
+        (["one-0", "one-1"], ["one-0", "one-1"]),
+        (["two-0"], ["two-0", "two-1"]),
+    ]
+
+
+def test_a_synthesis_of_other_texts_says_nothing_about_the_retrieval(recorder, captured):
+    with RunHandle(recorder, QUESTION):
+        Shelf().retrieve(QUESTION)
+        get_response_synthesizer(llm=Says()).synthesize(
+            QUESTION, [NodeWithScore(node=TextNode(text="42 rows"))]
+        )
+    assert ids(captured.run.steps[0].passages) == ["shelf-0", "shelf-1"]
+
+
+def test_tags_name_the_run_and_its_references(recorder, captured):
+    tags = {
+        "ragguard_references": ["Ada Berg"],
+        "ragguard_name": "nightly",
+        "ragguard_run_id": "run-7",
+        "tenant": "a",
+        "object": object(),
+    }
+    with instrument_tags(tags):
+        engine().query(QUESTION)
+    run = captured.run
+    assert (run.id, run.name, run.references, run.metadata) == (
+        "run-7",
+        "nightly",
+        ["Ada Berg"],
+        {"tenant": "a"},
+    )
+
+
+def test_a_structured_answer_is_kept_as_json(recorder, captured):
+    from llama_index.core.base.response.schema import PydanticResponse
+    from pydantic import BaseModel
+
+    class Founder(BaseModel):
+        name: str
+
+    class Structured(CustomQueryEngine):
+        def custom_query(self, query_str):
+            return PydanticResponse(Founder(name="Ada Berg"), source_nodes=Shelf().retrieve(query_str))
+
+    Structured().query(QUESTION)
+    assert captured.run.answer == '{"name":"Ada Berg"}'
+
+
+def test_an_engine_of_the_users_own_base_class(recorder, captured):
+    class Own(BaseQueryEngine):
+        def _query(self, query_bundle):
+            return Response(f"{len(Shelf().retrieve(query_bundle))} found")
+
+        async def _aquery(self, query_bundle):
+            return self._query(query_bundle)
+
+        def _get_prompt_modules(self):
+            return {}
+
+    Own(None).query(QueryBundle(QUESTION))
+    assert (captured.run.question, captured.run.answer) == (QUESTION, "2 found")
+
+
+def test_the_same_nodes_in_two_steps_belong_to_both(recorder, captured):
+    with RunHandle(recorder, QUESTION):
+        Shelf().retrieve("a")
+        Shelf().retrieve("b")
+        get_response_synthesizer(llm=Says()).synthesize(QUESTION, nodes("shelf", 1, "a"))
+    assert [ids(step.passages) for step in captured.run.steps] == [["shelf-0"], ["shelf-0"]]

@@ -1,0 +1,464 @@
+"""Bad input, failures, cancellation and crowds: nothing reaches the application, nothing mixes, nothing stays."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from types import SimpleNamespace
+
+import pytest
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.schema import Document, ImageNode, MediaResource, Node, NodeWithScore, TextNode
+from llama_index.core.tools import RetrieverTool
+from llama_index_instrumentation import get_dispatcher
+from support.captured import Captured
+from support.llamaindex_parts import Says, Shelf, call, scripted
+
+from ragguard.capture.handle import RunHandle
+from ragguard.capture.recorder import Recorder
+from ragguard_llamaindex import instrument, uninstrument
+from ragguard_llamaindex.instrumentation import SpanHandler
+
+# LlamaIndex's agents use what pydantic and LlamaIndex's own workflows call deprecated.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:WorkflowHandler.cancel:DeprecationWarning"),
+]
+
+QUESTION = "Who founded the firm based in Oslo?"
+ROOT = get_dispatcher("root")
+
+
+def engine(retriever=None, text="Ada Berg"):
+    return RetrieverQueryEngine.from_args(retriever or Shelf(), llm=Says(text=text))
+
+
+def open_calls():
+    (handler,) = (one for one in ROOT.span_handlers if isinstance(one, SpanHandler))
+    return len(handler.spans)
+
+
+class Gives(Shelf):
+    """Gives whatever it is told to."""
+
+    def __init__(self, what):
+        super().__init__()
+        self.what = what
+
+    def _retrieve(self, query_bundle):
+        return self.what
+
+
+class Overrides(Gives):
+    """Replaces `retrieve` itself, so that LlamaIndex checks nothing."""
+
+    def retrieve(self, str_or_query_bundle):
+        return self.what
+
+
+def scored(node, score=0.5):
+    return NodeWithScore(node=node, score=score)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("what", [None, ["a text"]], ids=["none", "strings"])
+def test_what_llamaindex_itself_refuses_is_a_failed_step(recorder, captured, what):
+    with pytest.raises((TypeError, AttributeError)):
+        Gives(what).retrieve(QUESTION)
+    run = captured.run
+    assert (run.status, run.steps[0].status, run.steps[0].passages) == ("error", "error", [])
+
+
+@pytest.mark.parametrize(
+    ("what", "texts"),
+    [
+        (None, []),
+        ([], []),
+        (["a text"], ["a text"]),
+        ("a text", ["a text"]),
+        ([TextNode(text="no score")], ["no score"]),
+        ([None, 7], ["", ""]),
+        ({"text": "a mapping"}, ["a mapping"]),
+    ],
+    ids=["none", "nothing", "strings", "one string", "bare nodes", "no nodes at all", "mapping"],
+)
+def test_what_came_is_recorded_as_what_it_is(recorder, captured, what, texts):
+    assert Overrides(what).retrieve(QUESTION) is what
+    (step,) = captured.run.steps
+    assert (step.status, [passage.text for passage in step.passages]) == ("ok", texts)
+
+
+def test_a_stream_of_nodes_is_left_to_its_reader(recorder, captured):
+    stream = iter([scored(TextNode(text="one"))])
+    assert Overrides(stream).retrieve(QUESTION) is stream
+    assert len(list(stream)) == 1
+    (step,) = captured.run.steps
+    assert step.passages[0].metadata == {"ragguard.content": "list_iterator"}
+
+
+def test_nodes_that_are_no_text(recorder, captured):
+    picture = MediaResource(url="http://example.com/a.png")
+    strange = TextNode.model_construct(id_="strange", text=7, metadata=None)
+    given = [
+        scored(ImageNode(id_="image", image_url="http://example.com/a.png")),
+        scored(Node(id_="both", text_resource=MediaResource(text="caption"), image_resource=picture)),
+        scored(Node(id_="video", video_resource=picture)),
+        scored(Document(id_="document", text="whole")),
+        NodeWithScore.model_construct(node=strange, score="high"),
+        scored(TextNode(id_="empty", text="")),
+    ]
+    Overrides(given).retrieve(QUESTION)
+    (step,) = captured.run.steps
+    got = {passage.id: (passage.text, passage.metadata.get("ragguard.content")) for passage in step.passages}
+    assert got == {
+        "image": ("", "image"),
+        "both": ("caption", None),
+        "video": ("", "video"),
+        "document": ("whole", None),
+        "strange": ("", "int"),
+        "empty": ("", None),
+    }
+    assert step.passages[4].score is None
+
+
+def test_a_node_class_that_raises(recorder, captured):
+    class Broken(Node):
+        def get_content(self, *args, **kwargs):
+            raise RuntimeError("cannot be read")
+
+    Overrides([scored(Broken(id_="broken")), scored(TextNode(text="fine"))]).retrieve(QUESTION)
+    (step,) = captured.run.steps
+    assert [passage.text for passage in step.passages] == ["", "fine"]
+    assert step.passages[0].metadata == {"ragguard.content": "Broken, unreadable: RuntimeError"}
+
+
+class Uncopyable(dict):
+    """A mapping whose contents nobody may see."""
+
+    def __iter__(self):
+        raise RuntimeError("sealed")
+
+    keys = __iter__
+
+
+def test_metadata_that_cannot_be_copied(recorder, captured):
+    node = TextNode.model_construct(id_="sealed", text="a text", metadata=Uncopyable(secret=1))
+    Overrides([scored(node)]).retrieve(QUESTION)
+    (passage,) = captured.run.steps[0].passages
+    assert passage.text == "a text"
+    assert passage.metadata == {"ragguard.metadata": "Uncopyable could not be copied: RuntimeError"}
+
+
+def test_what_was_captured_does_not_change_with_the_nodes(recorder, captured):
+    (found,) = Shelf(count=1).retrieve(QUESTION)
+    found.score, found.node.text, found.node.metadata["source"] = 0.0, "changed", "changed"
+    (passage,) = captured.run.steps[0].passages
+    assert (passage.score, passage.text, passage.metadata["source"]) == (
+        1.0,
+        f"shelf 0 about {QUESTION}",
+        "shelf",
+    )
+
+
+def test_a_tool_without_a_usable_name(captured):
+    class Nameless(RetrieverTool):
+        @property
+        def metadata(self):
+            raise RuntimeError("no metadata")
+
+    recorder = Recorder(captured)
+    instrument(SimpleNamespace(recorder=recorder))
+    try:
+        tool = Nameless(Shelf(), None)
+        with pytest.raises(RuntimeError, match="no metadata"):
+            tool.call(QUESTION)
+    finally:
+        uninstrument()
+    assert captured.run.steps[0].status == "ok"
+
+
+def test_own_faults_are_counted_and_never_seen(captured, caplog):
+    def broken(event):
+        raise OSError("disk is full")
+
+    recorder = Recorder(broken)
+    instrument(SimpleNamespace(recorder=recorder))
+    try:
+        for _ in range(3):
+            assert str(engine().query(QUESTION)) == "Ada Berg"
+    finally:
+        uninstrument()
+    assert recorder.faults.count >= 3
+    messages = [record.getMessage() for record in caplog.records if record.name.startswith("ragguard")]
+    assert messages
+    assert len(messages) == len(set(messages))
+
+
+# Failures
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_a_retriever_that_fails(recorder, captured, mode):
+    broken = engine(Shelf(fault=lambda query: ConnectionError("index is down")))
+    with pytest.raises(ConnectionError, match="index is down"):
+        broken.query(QUESTION) if mode == "sync" else await broken.aquery(QUESTION)
+    run = captured.run
+    (step,) = run.steps
+    assert (step.status, step.error) == ("error", "ConnectionError: index is down")
+    assert (run.status, run.answer, run.metadata["error"]) == (
+        "error",
+        None,
+        "ConnectionError: index is down",
+    )
+    assert open_calls() == 0
+
+
+# Cancellation
+
+
+def gated(names=("shelf",)):
+    """Retrievers that wait, and an event that tells when all of them do."""
+    waiting = asyncio.Event()
+    left = list(names)
+
+    def one_more():
+        left.pop()
+        if not left:
+            waiting.set()
+
+    gate = asyncio.Event()
+    return [Shelf(name, gate=gate, waiting=one_more) for name in names], waiting
+
+
+async def test_a_query_that_is_cancelled(recorder, captured):
+    (slow,), waiting = gated()
+    task = asyncio.create_task(engine(slow).aquery(QUESTION))
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    run = captured.run
+    assert (run.status, run.steps[0].status) == ("cancelled", "cancelled")
+    assert open_calls() == 0
+
+
+@pytest.mark.parametrize("how", ["by its handler", "by its task"])
+async def test_an_agent_that_is_cancelled(recorder, captured, how):
+    slow, waiting = gated(["left", "right"])
+    tools = [RetrieverTool.from_defaults(one, name=one.name) for one in slow]
+    agent = FunctionAgent(tools=tools, llm=scripted([call("left", input="a"), call("right", input="b")]))
+    handler = agent.run(user_msg=QUESTION)
+    await waiting.wait()
+    if how == "by its handler":
+        await handler.cancel_run()
+    else:
+        handler.cancel()
+    await asyncio.gather(handler, return_exceptions=True)
+    await until(lambda: captured.run.status != "open")
+    run = captured.run
+    assert run.status == "cancelled"
+    assert sorted((one.query, one.status) for one in run.steps) == [("a", "cancelled"), ("b", "cancelled")]
+    for one in slow:
+        one.gate.set()  # a task that is cancelled leaves LlamaIndex's last tool call waiting in the background
+    await until(lambda: open_calls() == 0)
+
+
+async def until(true):
+    async with asyncio.timeout(10):
+        while not true():
+            await asyncio.sleep(0.001)
+
+
+async def test_a_thousand_cancelled_runs_leave_nothing_behind(recorder, captured):
+    gate = asyncio.Event()
+    slow = engine(Shelf(gate=gate))
+
+    async def one():
+        task = asyncio.create_task(slow.aquery(QUESTION))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    for _ in range(1_000):
+        await one()
+    assert len(captured.runs) == 1_000
+    assert {run.status for run in captured.runs} == {"cancelled"}
+    assert (open_calls(), recorder.open_runs, recorder.open_steps, len(recorder.places)) == (0, 0, 0, 0)
+    captured.events.clear()
+    gc.collect()
+    kept = [one for one in gc.get_objects() if type(one).__module__ == "ragguard_llamaindex.calls"]
+    assert [one for one in kept if type(one).__name__ in ("Call", "Invocation", "Given")] == []
+
+
+# Crowds
+
+
+async def test_ten_concurrent_agents_never_mix(recorder, captured):
+    async def one(number):
+        agent = FunctionAgent(
+            tools=[RetrieverTool.from_defaults(Shelf(f"shelf{number}"), name="search")],
+            llm=scripted(
+                [call("search", input=f"{number}a"), call("search", input=f"{number}b")],
+                call("search", input=f"{number}c"),
+                f"answer {number}",
+            ),
+        )
+        await agent.run(user_msg=f"question {number}")
+
+    await asyncio.gather(*(one(number) for number in range(10)))
+    assert len(captured.runs) == 10
+    for run in captured.runs:
+        number = run.question.split()[1]
+        assert run.answer == f"answer {number}"
+        assert sorted((one.query, one.turn) for one in run.steps) == [
+            (f"{number}a", 0),
+            (f"{number}b", 0),
+            (f"{number}c", 1),
+        ]
+        assert {passage.metadata["source"] for one in run.steps for passage in one.passages} == {
+            f"shelf{number}"
+        }
+
+
+async def test_ten_runs_of_the_users_own_never_mix(recorder, captured):
+    async def one(number):
+        async with RunHandle(recorder, f"question {number}"):
+            await engine(Shelf(f"shelf{number}")).aquery(f"hop {number}")
+            await engine(Shelf(f"shelf{number}")).aquery(f"hop {number}")
+
+    await asyncio.gather(*(one(number) for number in range(10)))
+    for run in captured.runs:
+        number = run.question.split()[1]
+        assert [one.query for one in run.steps] == [f"hop {number}"] * 2
+
+
+def test_threads_with_a_run_each(recorder, captured):
+    def one(number):
+        engine(Shelf(f"shelf{number}"), text=f"answer {number}").query(f"question {number}")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, range(40)))
+    assert {(run.question, run.answer, run.steps[0].passages[0].id) for run in captured.runs} == {
+        (f"question {n}", f"answer {n}", f"shelf{n}-0") for n in range(40)
+    }
+
+
+def test_threads_of_one_run_that_take_the_context_along(recorder, captured):
+    with RunHandle(recorder, QUESTION), ThreadPoolExecutor(4) as pool:
+        contexts = [copy_context() for _ in range(4)]
+        list(pool.map(lambda context: context.run(Shelf().retrieve, "hop"), contexts))
+    assert len(captured.run.steps) == 4
+
+
+def test_a_bare_thread_is_a_run_of_its_own(recorder, captured):
+    with RunHandle(recorder, QUESTION):
+        thread = threading.Thread(target=Shelf().retrieve, args=("elsewhere",))
+        thread.start()
+        thread.join()
+    assert sorted(run.question for run in captured.runs) == [QUESTION, "elsewhere"]
+
+
+async def test_what_outlives_its_run_is_a_run_of_its_own(recorder, captured):
+    ended = asyncio.Event()
+    left = []
+
+    class Background(Shelf):
+        async def _aretrieve(self, query_bundle):
+            left.append(asyncio.create_task(late()))
+            return self._retrieve(query_bundle)
+
+    async def late():
+        await ended.wait()
+        return await Shelf("late").aretrieve("late query")
+
+    await engine(Background()).aquery(QUESTION)
+    ended.set()
+    await left[0]
+    assert [(run.question, len(run.steps), run.status) for run in captured.runs] == [
+        (QUESTION, 1, "ok"),
+        ("late query", 1, "ok"),
+    ]
+
+
+# Attaching
+
+
+def rg_of(captured):
+    return SimpleNamespace(recorder=Recorder(captured))
+
+
+def test_instrumenting_twice_captures_once():
+    captured = Captured()
+    rg = rg_of(captured)
+    instrument(rg)
+    instrument(rg)
+    try:
+        engine().query(QUESTION)
+    finally:
+        uninstrument()
+    assert len(captured.run.steps) == 1
+
+
+def test_instrumenting_with_another_ragguard_changes_what_is_attached():
+    first, second = Captured(), Captured()
+    instrument(rg_of(first))
+    instrument(rg_of(second))
+    try:
+        engine().query(QUESTION)
+    finally:
+        uninstrument()
+    assert first.events == []
+    assert len(second.runs) == 1
+
+
+def test_uninstrument_leaves_the_dispatcher_as_it_was():
+    class Foreign(SpanHandler):
+        """Another's handler that looks the same: LlamaIndex compares handlers by value."""
+
+    handlers, events = list(ROOT.span_handlers), list(ROOT.event_handlers)
+    captured = Captured()
+    instrument(rg_of(captured))
+    uninstrument()
+    uninstrument()
+    assert all(one is other for one, other in zip(ROOT.span_handlers, handlers, strict=True))
+    assert all(one is other for one, other in zip(ROOT.event_handlers, events, strict=True))
+    engine().query(QUESTION)
+    assert captured.events == []
+
+
+async def test_uninstrument_ends_what_is_under_way():
+    captured = Captured()
+    rg = rg_of(captured)
+    instrument(rg)
+    (slow,), waiting = gated()
+    task = asyncio.create_task(engine(slow).aquery(QUESTION))
+    await waiting.wait()
+    uninstrument()
+    slow.gate.set()
+    assert str(await task) == "Ada Berg"
+    assert (captured.run.status, rg.recorder.open_runs) == ("interrupted", 0)
+
+
+def test_an_unsampled_run_costs_nothing_more(captured):
+    recorder = Recorder(captured, sample_rate=0.0)
+    instrument(SimpleNamespace(recorder=recorder))
+    try:
+        engine().query(QUESTION)
+    finally:
+        uninstrument()
+    assert captured.events == []
+    assert (recorder.counts.unsampled, recorder.open_runs) == (1, 0)
+
+
+def test_the_dispatchers_own_bookkeeping_stays_empty(recorder, captured):
+    engine().query(QUESTION)
+    (handler,) = (one for one in ROOT.span_handlers if isinstance(one, SpanHandler))
+    assert (handler.open_spans, handler.completed_spans, handler.dropped_spans) == ({}, [], [])

@@ -1,0 +1,224 @@
+"""Streaming: the user gets every token, and the run ends with its stream, however that goes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+from llama_index.core.base.llms.types import CompletionResponse
+from llama_index.core.chat_engine import (
+    CondensePlusContextChatEngine,
+    CondenseQuestionChatEngine,
+    ContextChatEngine,
+)
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
+from support.llamaindex_parts import Says, Shelf
+
+from ragguard.capture.handle import RunHandle
+
+QUESTION = "Who founded the firm based in Oslo?"
+TOKENS = ["Ada", " Berg", " of", " Oslo"]
+
+
+class Breaks(Says):
+    """Fails in the middle of its answer."""
+
+    def stream_complete(self, prompt, formatted=False, **kwargs):
+        def tokens():
+            yield CompletionResponse(text="Ada", delta="Ada")
+            raise ConnectionError("model went away")
+
+        return tokens()
+
+
+class Stalls(Says):
+    """Says one word and then no more."""
+
+    async def astream_complete(self, prompt, formatted=False, **kwargs):
+        async def tokens():
+            yield CompletionResponse(text="Ada", delta="Ada")
+            await asyncio.Event().wait()
+
+        return tokens()
+
+
+def engine(llm=None):
+    return RetrieverQueryEngine.from_args(Shelf(), llm=llm or Says(text="Ada Berg of Oslo"), streaming=True)
+
+
+def test_every_token_reaches_the_user_and_the_run_ends_with_the_last(recorder, captured):
+    response = engine().query(QUESTION)
+    assert captured.run.status == "open"
+    tokens = response.response_gen
+    assert next(tokens) == "Ada"
+    assert captured.run.status == "open"
+    assert list(tokens) == TOKENS[1:]
+    run = captured.run
+    assert (run.status, run.answer, run.question) == ("ok", "Ada Berg of Oslo", QUESTION)
+
+
+async def test_every_token_in_async_code(recorder, captured):
+    response = await engine().aquery(QUESTION)
+    assert [token async for token in response.async_response_gen()] == TOKENS
+    assert (captured.run.status, captured.run.answer) == ("ok", "Ada Berg of Oslo")
+
+
+def test_the_response_object_works_as_before(recorder, captured):
+    assert str(engine().query(QUESTION)) == "Ada Berg of Oslo"
+    assert engine().query(QUESTION).get_response().response == "Ada Berg of Oslo"
+    assert [run.answer for run in captured.runs] == ["Ada Berg of Oslo"] * 2
+
+
+async def test_the_async_response_object_works_as_before(recorder, captured):
+    response = await engine().aquery(QUESTION)
+    assert (await response.get_response()).response == "Ada Berg of Oslo"
+    assert captured.run.answer == "Ada Berg of Oslo"
+
+
+def test_a_stream_that_is_closed_early(recorder, captured):
+    tokens = engine().query(QUESTION).response_gen
+    next(tokens)
+    tokens.close()
+    assert (captured.run.status, captured.run.answer) == ("cancelled", "Ada")
+
+
+async def test_an_async_stream_that_is_closed_early(recorder, captured):
+    tokens = (await engine().aquery(QUESTION)).response_gen
+    await anext(tokens)
+    await tokens.aclose()
+    assert (captured.run.status, captured.run.answer) == ("cancelled", "Ada")
+
+
+def test_a_stream_that_is_dropped(recorder, captured):
+    response = engine().query(QUESTION)
+    next(response.response_gen)
+    del response
+    gc.collect()
+    assert (captured.run.status, captured.run.answer) == ("cancelled", "Ada")
+
+
+def test_a_stream_that_nobody_reads(recorder, captured):
+    engine().query(QUESTION)
+    gc.collect()
+    assert (captured.run.status, captured.run.answer) == ("cancelled", None)
+
+
+async def test_an_async_stream_that_nobody_reads(recorder, captured):
+    await engine().aquery(QUESTION)
+    gc.collect()
+    assert (captured.run.status, captured.run.answer) == ("cancelled", None)
+
+
+async def test_a_reader_that_is_cancelled(recorder, captured):
+    response = await engine().aquery(QUESTION)
+    started = asyncio.Event()
+
+    async def read(tokens):
+        async for _ in tokens:
+            started.set()
+            await asyncio.Event().wait()
+
+    reader = asyncio.create_task(read(response.response_gen))
+    await started.wait()
+    reader.cancel()
+    await asyncio.wait([reader])
+    del response, reader
+    gc.collect()
+    assert (captured.run.status, captured.run.answer) == ("cancelled", "Ada")
+
+
+def test_a_stream_that_breaks(recorder, captured):
+    tokens = engine(Breaks()).query(QUESTION).response_gen
+    assert next(tokens) == "Ada"
+    with pytest.raises(ConnectionError, match="model went away"):
+        next(tokens)
+    run = captured.run
+    assert (run.status, run.answer, run.metadata["error"]) == (
+        "error",
+        "Ada",
+        "ConnectionError: model went away",
+    )
+
+
+def test_a_stream_inside_a_run_of_the_users(recorder, captured):
+    with RunHandle(recorder, QUESTION):
+        list(engine().query("hop").response_gen)
+    assert captured.run.answer == "Ada Berg of Oslo"
+
+
+CHATS = [
+    lambda: ContextChatEngine.from_defaults(
+        retriever=Shelf(), llm=Says(text="Ada Berg of Oslo"), memory=memory()
+    ),
+    lambda: CondensePlusContextChatEngine.from_defaults(
+        retriever=Shelf(), llm=Says(text="Ada Berg of Oslo"), memory=memory()
+    ),
+    lambda: CondenseQuestionChatEngine.from_defaults(
+        query_engine=engine(), llm=Says(text="Ada Berg of Oslo"), memory=memory()
+    ),
+]
+
+
+def memory():
+    return ChatMemoryBuffer.from_defaults()
+
+
+@pytest.mark.parametrize("chat", CHATS, ids=["context", "condense and context", "condense"])
+def test_streamed_chats(recorder, captured, chat):
+    response = chat().stream_chat(QUESTION)
+    assert list(response.response_gen) == TOKENS
+    run = captured.run
+    assert (run.status, run.answer, run.question) == ("ok", "Ada Berg of Oslo", QUESTION)
+
+
+@pytest.mark.parametrize("chat", CHATS, ids=["context", "condense and context", "condense"])
+async def test_streamed_chats_in_async_code(recorder, captured, chat):
+    response = await chat().astream_chat(QUESTION)
+    assert [token async for token in response.async_response_gen()] == TOKENS
+    run = captured.run
+    assert (run.status, run.answer, run.question) == ("ok", "Ada Berg of Oslo", QUESTION)
+
+
+def test_a_chat_is_heard_to_its_end_even_when_nobody_reads_it(recorder, captured):
+    response = CHATS[0]().stream_chat(QUESTION)
+    response.write_response_to_history_thread.join(10)
+    assert (captured.run.status, captured.run.answer) == ("ok", "Ada Berg of Oslo")
+
+
+def test_a_chat_that_breaks(recorder, captured, monkeypatch):
+    monkeypatch.setattr("threading.excepthook", lambda args: None)  # LlamaIndex lets its thread die of it
+    chat = ContextChatEngine.from_defaults(retriever=Shelf(), llm=Breaks(), memory=memory())
+    with pytest.raises(ConnectionError):
+        list(chat.stream_chat(QUESTION).response_gen)
+    run = captured.run
+    assert (run.status, run.metadata["error"]) == ("error", "ConnectionError: model went away")
+
+
+async def test_an_async_chat_that_is_cancelled(recorder, captured):
+    chat = ContextChatEngine.from_defaults(retriever=Shelf(), llm=Stalls(), memory=memory())
+    response = await chat.astream_chat(QUESTION)
+    tokens = response.async_response_gen()
+    assert await anext(tokens) == "Ada"
+    writer = response.awrite_response_to_history_task
+    writer.cancel()
+    await asyncio.gather(writer, return_exceptions=True)
+    assert (captured.run.status, captured.run.answer) == ("cancelled", "Ada")
+
+
+class Flow(Workflow):
+    """Gives its stream as the result, as LlamaIndex's own examples do."""
+
+    @step
+    async def answer(self, ev: StartEvent) -> StopEvent:
+        return StopEvent(result=await engine().aquery(ev.query))
+
+
+async def test_a_workflow_whose_result_is_a_stream(recorder, captured):
+    response = await Flow().run(query=QUESTION)
+    assert captured.run.status == "open"
+    assert [token async for token in response.async_response_gen()] == TOKENS
+    run = captured.run
+    assert (run.status, run.answer, run.name) == ("ok", "Ada Berg of Oslo", "Flow")

@@ -1,0 +1,45 @@
+"""An intake that keeps every event, and the runs they add up to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.records import Run
+
+
+class Captured:
+    """What capture handed on, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs so far, those under way with the status "open"."""
+        runs: dict[str, Run] = {}
+        for event in self.events:
+            if isinstance(event, RunStarted):
+                runs[event.run.id] = replace(event.run, steps=[], status="open")
+            elif isinstance(event, StepEnded):
+                runs[event.step.run_id].steps.append(replace(event.step))
+            elif isinstance(event, StepAmended):
+                step = next(step for step in runs[event.run_id].steps if step.id == event.step_id)
+                step.passages = step.passages if event.passages is None else event.passages
+                step.decision = event.decision or step.decision
+            elif isinstance(event, RunEnded):
+                run = runs[event.run_id]
+                run.status, run.answer = event.status, event.answer
+                run.question = event.question or run.question
+                run.references = run.references if event.references is None else event.references
+                run.metadata = {**run.metadata, **event.metadata}
+        return list(runs.values())
+
+    @property
+    def run(self) -> Run:
+        """The only run."""
+        (run,) = self.runs
+        return run

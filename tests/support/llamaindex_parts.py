@@ -1,0 +1,107 @@
+"""Real parts of LlamaIndex with scripted contents: retrievers over a fixed shelf, models told what to say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    CompletionResponse,
+    CompletionResponseGen,
+    ToolCallBlock,
+)
+from llama_index.core.llms import CustomLLM, LLMMetadata
+from llama_index.core.llms.mock import MockFunctionCallingLLM
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+
+def nodes(name: str, count: int = 2, query: str = "") -> list[NodeWithScore]:
+    """Nodes `name-0`, `name-1` … with falling scores and some metadata."""
+    return [
+        NodeWithScore(
+            node=TextNode(
+                id_=f"{name}-{n}", text=f"{name} {n} about {query}", metadata={"source": name, "rank": n}
+            ),
+            score=1.0 - n / 10,
+        )
+        for n in range(count)
+    ]
+
+
+class Shelf(BaseRetriever):
+    """Gives nodes that carry its name; may wait at a gate, or fail."""
+
+    def __init__(
+        self,
+        name: str = "shelf",
+        count: int = 2,
+        *,
+        fault: Callable[[str], BaseException | None] = lambda query: None,
+        gate: asyncio.Event | None = None,
+        waiting: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.name, self.count, self.fault, self.gate, self.waiting = name, count, fault, gate, waiting
+        super().__init__()
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        error = self.fault(query_bundle.query_str)
+        if error is not None:
+            raise error
+        return nodes(self.name, self.count, query_bundle.query_str)
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        if self.gate is not None:
+            self.waiting()
+            await self.gate.wait()
+        else:
+            await asyncio.sleep(0)
+        return self._retrieve(query_bundle)
+
+
+class Says(CustomLLM):
+    """Answers every prompt with one text, word by word where it streams."""
+
+    text: str = "Ada Berg"
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata()
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        return CompletionResponse(text=self.text)
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
+        def tokens() -> CompletionResponseGen:
+            said = ""
+            for word in self.text.split(" "):
+                delta = word if not said else f" {word}"
+                said += delta
+                yield CompletionResponse(text=said, delta=delta)
+
+        return tokens()
+
+
+def call(name: str, **arguments: Any) -> ToolCallBlock:
+    """A call of a tool, as a model writes it."""
+    return ToolCallBlock(
+        tool_call_id=f"call-{name}-{sorted(arguments.items())}", tool_name=name, tool_kwargs=arguments
+    )
+
+
+def scripted(*turns: str | ChatMessage | ToolCallBlock | Sequence[ToolCallBlock]) -> MockFunctionCallingLLM:
+    """A model whose turns are given: a text, one tool call, or several at once."""
+    script = iter(turns)
+
+    def say(messages: Sequence[ChatMessage], **kwargs: Any) -> ChatMessage:
+        turn = next(script)
+        if isinstance(turn, ChatMessage):
+            return turn
+        if isinstance(turn, str):
+            return ChatMessage(role="assistant", content=turn)
+        blocks = [turn] if isinstance(turn, ToolCallBlock) else list(turn)
+        return ChatMessage(role="assistant", blocks=blocks)
+
+    return MockFunctionCallingLLM(response_generator=say)
