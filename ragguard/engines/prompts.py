@@ -1,9 +1,10 @@
 """Prompt sets: what a model is told for each task, as data with a name and a version.
 
 A set is a TOML file with one table a task; a `system` at its top stands for every task without its own.
-It lives on the engines' floor since an engine says which set it wants and nano is trained on its own. Rendering is one pass over the template, so
-that nothing inside a passage is ever read as a placeholder, and whatever comes from outside is
-neutralised first: no passage can close its own frame or speak a chat template's tokens.
+It lives on the engines' floor since an engine says which set it wants and nano is trained on its own.
+Rendering is one pass over the template, so that nothing inside a passage is ever read as a placeholder,
+and whatever comes from outside is neutralised first: no passage can close its own frame or speak a chat
+template's tokens.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.entailment import Entailer
 from ragguard.engines.entailment_engine import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.errors import InvalidInput, RagguardError, UnknownName
+from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
 from ragguard.metrics.answers import ENGLISH, Language
 from ragguard.records import Failure, Result, Run, Score
 from ragguard.scorers.answers import Answers
@@ -101,6 +101,8 @@ class ScoringPipeline:
         self._entailer = entailer or EngineEntailer(self._judge, self._prompts)
         self._caps, self._language = caps or Caps(), language
         self._setting: Setting | None = None
+        # The judge speaks the languages it was taught; a small NLI model mostly speaks English alone.
+        self._english_only = entailer is not None
 
     async def score(
         self, run: Run, *, priority: int = 10, deadline: float | None = None
@@ -110,6 +112,7 @@ class ScoringPipeline:
             setting = await self._ready()
         except RagguardError as error:
             return [_failure(scorer, run, error) for scorer in self._scorers]
+        self._warn_of_language(run)
         respondent = Engines(self._engine, self._judge, self._entailer, priority, deadline)
         return await self._run(view_run(run, setting), respondent)
 
@@ -122,7 +125,9 @@ class ScoringPipeline:
             setting = self._settle(unknown, unknown, unknown)
         prices = PriceList(one_model=self._judge is self._engine)
         results = await self._run(view_run(run, setting), prices)
-        failures = tuple(result for result in results if isinstance(result, Failure))
+        # What placeholders lead to says nothing; what lies over a cap does.
+        capped = CapExceeded.__name__
+        failures = tuple(r for r in results if isinstance(r, Failure) and r.error == capped)
         return Plan(merge(prices.lines), failures, 1)
 
     async def identity(self) -> Identity:
@@ -141,6 +146,15 @@ class ScoringPipeline:
         if self._judge is not self._engine:
             await self._judge.aclose()
         await self._entailer.aclose()
+
+    def _warn_of_language(self, run: Run) -> None:
+        """Once, where an entailer of its own meets another language than English."""
+        if self._english_only and (self._language != ENGLISH or not _latin(run.question)):
+            self._english_only = False
+            _log.warning(
+                "answers in another language than English are compared by a model of its own: make sure that it is a "
+                "multilingual one, or give RagGuard no `entailer`, so that the judge compares them"
+            )
 
     async def _ready(self) -> Setting:
         if self._setting is None:
@@ -176,6 +190,12 @@ class ScoringPipeline:
                 _log.error("scorer %s failed on run %s", scorer.name, view.run.id, exc_info=outcome)
             results.append(_failure(scorer, view.run, outcome))
         return results
+
+
+def _latin(text: str) -> bool:
+    """Whether most letters of a text are Latin ones."""
+    letters = [char for char in text[:1000] if char.isalpha()]
+    return 2 * sum(char < "\u0250" for char in letters) >= len(letters)
 
 
 def _failure(scorer: Scorer, run: Run, error: Exception) -> Failure:

@@ -14,6 +14,7 @@ from ragguard.errors import (
     InvalidInput,
     UnknownName,
 )
+from ragguard.metrics import Language
 from ragguard.records import Failure, Passage, Score, Usage
 from ragguard.scorers.pipeline import FAMILIES, ScoringPipeline
 from ragguard.scorers.scorer import Scorer
@@ -323,3 +324,30 @@ async def test_a_passage_of_ten_megabytes_and_binary_junk_do_no_harm():
     )
     assert {f.error for f in results if isinstance(f, Failure)} <= {"CapExceeded"}
     assert any(isinstance(r, Score) and r.name == "utility" for r in results)
+
+
+async def test_another_language_is_warned_about_once_where_a_model_of_its_own_compares(caplog):
+    the_run = two_hops()
+    the_run.question = "オスロの会社を創業したのは誰ですか"
+    scoring = pipeline(scorers=["belief"])
+    await scoring.score(two_hops())
+    assert not caplog.records
+    await scoring.score(the_run)
+    await scoring.score(the_run)
+    assert ["multilingual" in record.message for record in caplog.records] == [True]
+    await pipeline(scorers=["belief"], language=Language(articles=("der", "die", "das"))).score(two_hops())
+    assert len(caplog.records) == 2
+    await pipeline(scorers=["belief"], entailer=None).score(the_run)
+    assert len(caplog.records) == 2
+
+
+async def test_a_language_brings_its_own_abstentions():
+    german = Language(articles=("der", "die", "das"), abstentions=("ich weiß es nicht",))
+    (score,) = [
+        s
+        for s in await pipeline(scorers=["coverage"], language=german).score(
+            two_hops(answer="Ich weiß es nicht.")
+        )
+        if isinstance(s, Score) and s.name == "answer_correct"
+    ]
+    assert score.label == "abstained"
