@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from langchain_core.tracers.context import register_configure_hook
 
-from ragguard.capture.events import Splitter
+from ragguard.capture.splitters import Splitter
 from ragguard_langchain.callback import RagGuardCallback
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def instrument(rg: RagGuard, *, tools: Mapping[str, Splitter] | None = None) -> 
     Calling it again changes what is attached: one RagGuard at a time. Calls that retrieve
     nothing are not recorded, unless their metadata names references, a name or an id for the run.
     """
-    handler = RagGuardCallback(rg, tools=tools, every_run=False)
+    handler = RagGuardCallback(rg, tools=tools)
     with _attachment.lock:
         _attachment.handler = handler
         if not _attachment.registered:

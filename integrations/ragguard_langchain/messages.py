@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from ragguard.capture.snapshot import metadata_of, passage_of, score_of, text_of
+from ragguard.capture.snapshot import passage, passages_of, text_of
 from ragguard.records import Passage
 
 _QUESTIONS = ("question", "query", "input", "user_input", "prompt", "text")
@@ -28,6 +28,9 @@ class Answer(NamedTuple):
     kind: str = ""
     calls_tools: bool = False
     """True when the last word is a request for tools: the agent was stopped before it was done."""
+
+
+NOTHING = Answer()
 
 
 def question_of(inputs: object) -> str:
@@ -76,19 +79,32 @@ def answer_of(outputs: object) -> Answer:
     return Answer(None, "" if outputs is None else type(outputs).__name__)
 
 
-def snapshot(documents: object) -> list[Passage]:
-    """A retriever's documents as passages, at once and without changing them."""
-    if type(documents) is not list:
-        documents = list(_as_sequence(documents))
-    passages = []
-    for document in documents:
-        if type(document) is Document and type(document.page_content) is str:
-            metadata = metadata_of(document.metadata)
-            id = document.id
-            passages.append(Passage(document.page_content, id or "", score_of(None, metadata), metadata))
-        else:
-            passages.append(passage_of(document))
-    return passages
+class Taken(NamedTuple):
+    """What a retriever gave, taken at once and as it is: texts by reference, metadata copied."""
+
+    texts: list[Any]
+    ids: list[Any]
+    metadata: list[Any]
+
+
+def snapshot(documents: object) -> Taken:
+    """What is needed of documents to make passages of them later."""
+    try:
+        return Taken(
+            [one.page_content for one in documents],  # type: ignore[attr-defined]
+            [one.id for one in documents],  # type: ignore[attr-defined]
+            [one.metadata.copy() for one in documents],  # type: ignore[attr-defined]
+        )
+    except (AttributeError, TypeError):
+        passages = passages_of(documents)
+        return Taken(
+            [one.text for one in passages], [one.id for one in passages], [one.metadata for one in passages]
+        )
+
+
+def unpacked(taken: Taken) -> list[Passage]:
+    """The passages of a snapshot; runs on the scorer's side."""
+    return [passage(text, id, None, metadata) for text, id, metadata in zip(*taken, strict=True)]
 
 
 def documents_of(output: object) -> list[Any] | None:
@@ -120,14 +136,6 @@ def tool_query(inputs: object, text: str) -> str:
         if len(texts) == 1:
             return texts[0]
     return text if isinstance(text, str) else ""
-
-
-def _as_sequence(documents: object) -> Sequence[object]:
-    if documents is None:
-        return ()
-    if isinstance(documents, (list, tuple)):
-        return documents
-    return (documents,)
 
 
 def _last_human(messages: object) -> str:

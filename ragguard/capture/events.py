@@ -6,35 +6,53 @@ changes an event after it was handed on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from ragguard.records import Decision, Passage, RetrievalStep, Run, Status
 
-Splitter: TypeAlias = Callable[[str], Iterable[str | Passage]]
-"""Takes the one string that a tool gave apart into passages."""
 
-
-@dataclass(slots=True)
 class RunStarted:
     """A run began. Its question may still be unknown; it has no steps yet."""
 
-    run: Run
+    __slots__ = ("_packed",)
+
+    def __init__(self, run: Run | Callable[[], Run]) -> None:
+        self._packed = run
+
+    @property
+    def run(self) -> Run:
+        """The run as it began; built when it is first read, since a hook need not do that."""
+        if not isinstance(self._packed, Run):
+            self._packed = self._packed()
+        return self._packed
+
+    def __repr__(self) -> str:
+        return f"RunStarted({self._packed!r})"
 
 
-@dataclass(slots=True)
 class StepEnded:
-    """A retrieval ended, well or badly.
+    """A retrieval ended, well or badly."""
 
-    Where `split` is set, the step has no passages yet: it came from a tool that gave one string.
-    The intake's own side calls `splitters.settled(event)` before it reads the step; a splitter
-    may be the user's code, and that never runs in a hook.
-    """
+    __slots__ = ("_packed",)
 
-    step: RetrievalStep
-    split: Splitter | None = None
-    output: str = ""
+    def __init__(self, step: RetrievalStep | Callable[[], RetrievalStep]) -> None:
+        self._packed = step
+
+    @property
+    def step(self) -> RetrievalStep:
+        """The retrieval with its passages; built when it is first read.
+
+        So an intake reads it on its own side, after it let the hook go: building takes a while, and
+        may run a splitter of the user's.
+        """
+        if not isinstance(self._packed, RetrievalStep):
+            self._packed = self._packed()
+        return self._packed
+
+    def __repr__(self) -> str:
+        return f"StepEnded({self._packed!r})"
 
 
 @dataclass(slots=True)

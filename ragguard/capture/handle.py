@@ -9,12 +9,14 @@ from __future__ import annotations
 import time
 from asyncio import CancelledError
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from ragguard.capture.context import current_handle
-from ragguard.capture.faults import Faults, never_raises
-from ragguard.capture.recorder import Recorder, describe
+from ragguard.capture.events import StepAmended, StepEnded
+from ragguard.capture.faults import Faults, describe, never_raises
+from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import passages_of, text_of
 from ragguard.errors import Closed, InvalidInput
 from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, new_id
@@ -46,8 +48,7 @@ class RunHandle:
         self.pool = None if pool is None else passages_of(pool)
         self.metadata: dict[str, Any] = dict(metadata or {})
         self.answer: str | None = None
-        self.steps: list[RetrievalStep] = []
-        """What was captured so far, sub-steps inside their steps."""
+        self._collected: list[StepEnded | StepAmended] = []
         self.sampled = False
         self.closed = False
         self.outer: RunHandle | None = None
@@ -60,6 +61,17 @@ class RunHandle:
     def faults(self) -> Faults:
         """The recorder's count of what went wrong."""
         return self.recorder.faults
+
+    @property
+    def steps(self) -> list[RetrievalStep]:
+        """What was captured so far, sub-steps inside their steps."""
+        steps: dict[str, RetrievalStep] = {}
+        for event in list(self._collected):
+            if isinstance(event, StepEnded):
+                steps[event.step.id] = event.step
+            elif event.step_id in steps:
+                steps[event.step_id] = amended(steps[event.step_id], event)
+        return list(steps.values())
 
     def __enter__(self) -> RunHandle:
         if self._opened:
@@ -82,7 +94,7 @@ class RunHandle:
                 pool=self.pool,
                 metadata=dict(self.metadata),
                 started_ns=self._started_ns,
-                collect=self.steps,
+                collect=self._collected,
             )
         )
         return self
@@ -207,7 +219,7 @@ class RunHandle:
             self.question,
             self.references,
             self.answer,
-            list(self.steps),
+            self.steps,
             self._status,
             dict(self.metadata),
             self.sub_questions,
@@ -215,6 +227,15 @@ class RunHandle:
             self.name,
             self._started_ns,
         )
+
+
+def amended(step: RetrievalStep, event: StepAmended) -> RetrievalStep:
+    """The step with what the model really got of it."""
+    return replace(
+        step,
+        passages=step.passages if event.passages is None else event.passages,
+        decision=step.decision if event.decision is None else event.decision,
+    )
 
 
 def references_of(value: object) -> list[str] | None:

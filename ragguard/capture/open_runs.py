@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import weakref
 from asyncio import Task
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-from ragguard.capture.events import RunEnded
+from ragguard.capture.events import RunEnded, StepAmended, StepEnded
+from ragguard.capture.faults import describe
 from ragguard.capture.places import TurnKey
+from ragguard.capture.snapshot import passages_of
 from ragguard.capture.turns import Turns
-from ragguard.records import Passage, RetrievalStep, Status, SubStep, TraceContext
+from ragguard.records import Decision, Passage, RetrievalStep, Status, SubStep, TraceContext
 
+Unpack: TypeAlias = Callable[[Any], Iterable[str | Passage]]
+"""Makes passages of what a hook took; runs when the step is first read, on the intake's side."""
+
+UNPACK_ERROR = "ragguard.split_error"
+"""Metadata key of a step whose unpacking failed; its one passage is then the whole text."""
 ENDED_KEPT = 1024
 """How many ended steps of an open run are remembered, so that they can be amended."""
 GONE_SECONDS = 1.0
@@ -32,7 +39,7 @@ class Retrieval:
     started_ns: int
     tool: str = ""
     name: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] | None = None
     trace: TraceContext | None = None
     outer: Retrieval | None = None
     """The retrieval that this one is a part of."""
@@ -44,19 +51,37 @@ class Retrieval:
     ended_ns: int = 0
     status: Status = "open"
     error: str = ""
-    passages: list[Passage] = field(default_factory=list)
-    parts: list[Retrieval] = field(default_factory=list)
+    found: Any = ()
+    """What it gave, as `unpack` takes it; passages where there is no `unpack`."""
+    unpack: Unpack | None = None
+    candidates: list[Passage] | None = None
+    decision: Decision | None = None
+    parts: list[Retrieval] | None = None
     """Parts that have ended, in the order of their ends."""
 
     def as_step(self) -> RetrievalStep:
         """The record of a retrieval that has ended; what was retrieved is what the model got, until amended."""
-        parts = sorted(self.parts, key=lambda part: part.started_ns)
+        passages, metadata = self._unpacked()
+        parts = sorted(self.parts or (), key=lambda part: part.started_ns)
         return RetrievalStep(
-            self.id, self.run.id, self.index, self.turn, self.query, self.passages, self.passages,
-            self.started_ns, self.ended_ns, self.status, self.tool,
-            [SubStep(p.query, p.passages, p.name, p.started_ns, p.ended_ns, p.status) for p in parts],
-            self.error, None, self.trace, self.metadata,
+            self.id, self.run.id, self.index, self.turn, self.query, passages,
+            passages if self.candidates is None else self.candidates,
+            self.started_ns, self.ended_ns, self.status, self.tool, [part._as_part() for part in parts],
+            self.error, self.decision, self.trace, metadata,
         )  # fmt: skip
+
+    def _as_part(self) -> SubStep:
+        passages, _ = self._unpacked()
+        return SubStep(self.query, passages, self.name, self.started_ns, self.ended_ns, self.status)
+
+    def _unpacked(self) -> tuple[list[Passage], Mapping[str, Any]]:
+        metadata = self.metadata or {}
+        if self.unpack is None:
+            return list(self.found), metadata
+        try:
+            return passages_of(list(self.unpack(self.found))), metadata
+        except Exception as error:  # noqa: BLE001 - a splitter is the user's code
+            return passages_of(self.found), {**metadata, UNPACK_ERROR: describe(error)}
 
 
 @dataclass(slots=True, eq=False)
@@ -67,15 +92,15 @@ class OpenRun:
     sampled: bool
     touched: float
     question: str = ""
+    task: weakref.ref[Task[Any]] | None = None
+    collected: list[StepEnded | StepAmended] | None = None
     answer: str | None = None
-    notes: dict[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)
     index: int = 0
     turns: Turns = field(default_factory=Turns)
     steps: dict[str, Retrieval] = field(default_factory=dict)
     """Open retrievals and parts of retrievals, in the order of their starts."""
     ended: dict[str, None] = field(default_factory=dict)
-    collected: list[RetrievalStep] | None = None
-    task: weakref.ref[Task[Any]] | None = None
     gone_since: float | None = None
     paused: str = ""
     """The key under which the run waits to be resumed."""
@@ -85,21 +110,41 @@ class OpenRun:
 
     def number(self, one: Retrieval, turn: int | TurnKey | None) -> None:
         """Gives a step its place in the run and its turn."""
-        one.index, self.index = self.index, self.index + 1
-        if isinstance(turn, int):
+        one.index = self.index
+        self.index += 1
+        if turn is None and not self.steps:
+            one.turn = self.turns.new()
+        elif isinstance(turn, int):
             one.turn = self.turns.given(turn)
-            return
-        one.key = turn
-        steps = self.steps.values()
-        one.turn = self.turns.next(turn, [(other.key, other.turn) for other in steps if other.outer is None])
+        else:
+            one.key = turn
+            overlapping = [(other.key, other.turn) for other in self.steps.values() if other.outer is None]
+            one.turn = self.turns.next(turn, overlapping)
 
-    def note_ended(self, step: RetrievalStep) -> None:
+    def note_ended(self, one: Retrieval, event: StepEnded) -> None:
         """Remembers a step, so that it can be amended while the run is open."""
-        self.ended[step.id] = None
+        self.ended[one.id] = None
         if len(self.ended) > ENDED_KEPT:
             del self.ended[next(iter(self.ended))]
         if self.collected is not None:
-            self.collected.append(step)
+            self.collected.append(event)
+
+    def parted(self, one: Retrieval) -> list[Retrieval]:
+        """What only seemed to be a part of a retrieval that ends now, and is a step of its own."""
+        for inner in self.steps.values():
+            if inner.outer is one and inner.guessed:  # it outlives what it seemed to be a part of
+                inner.outer = None
+                self.number(inner, inner.key)
+        parts = one.parts or []
+        alone = [part for part in parts if part.guessed and part.status == "ok" and one.status != "ok"]
+        one.parts = [part for part in parts if part not in alone]
+        for part in alone:
+            self.number(part, part.key)
+        return alone
+
+    def left(self) -> list[Retrieval]:
+        """What is open: parts before what they are parts of."""
+        return sorted(self.steps.values(), key=lambda one: one.outer is None)
 
     def is_gone(self, now: float) -> bool:
         """True once the task that would have ended it has been over for a while."""
@@ -132,9 +177,8 @@ class OpenRuns:
         """The open run of that id."""
         return self._runs.get(run_id)
 
-    def put(self, run: OpenRun, now: float) -> None:
+    def put(self, run: OpenRun) -> None:
         """Takes a run in, or moves it to where the most recently touched ones are."""
-        run.touched = now
         self._runs.pop(run.id, None)
         self._runs[run.id] = run
 

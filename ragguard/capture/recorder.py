@@ -16,17 +16,23 @@ import time
 import weakref
 import zlib
 from asyncio import Task
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
-from ragguard.capture.events import Intake, RunEnded, RunStarted, Splitter, StepAmended, StepEnded
-from ragguard.capture.faults import Faults, never_raises
-from ragguard.capture.open_runs import OpenRun, OpenRuns, Retrieval
+from ragguard.capture.events import Intake, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
+from ragguard.capture.open_runs import OpenRun, OpenRuns, Retrieval, Unpack
 from ragguard.capture.places import Places, TurnKey
 from ragguard.capture.trace import trace_context
 from ragguard.errors import InvalidInput
-from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, TraceContext
+from ragguard.records import Decision, Passage, Run, Status, TraceContext
+
+Here: TypeAlias = Literal["here"]
+"""The place in the trace where the caller stands."""
+TOUCH_SECONDS = 1.0
+"""A run that was touched less long ago keeps its place among the open ones."""
 
 
 @dataclass(slots=True)
@@ -59,10 +65,11 @@ class Recorder:
         if max_open < 1:
             raise InvalidInput("max_open", max_open, "at least 1")
         self._intake, self._clock = intake, clock
+        self._sample_all = sample_rate == 1.0
         self._sample_below = sample_rate * 2**32
         self._ttl, self._max_open = ttl, max_open
         self.counts = Counts()
-        self.places = Places()
+        self.places: Places[Any] = Places()
         self.faults = Faults()
         self._forget()
         _recorders.add(self)
@@ -88,7 +95,7 @@ class Recorder:
 
     def samples(self, run_id: str) -> bool:
         """Whether a run of that id is recorded: always the same for the same id."""
-        return zlib.crc32(run_id.encode("utf-8", "replace")) < self._sample_below
+        return self._sample_all or zlib.crc32(run_id.encode("utf-8", "replace")) < self._sample_below
 
     def knows(self, run_id: str) -> bool:
         """True while the run is open, sampled or not."""
@@ -98,50 +105,54 @@ class Recorder:
         """True while the step is open and will be recorded: only then is a snapshot worth making."""
         return step_id in self._steps
 
-    @never_raises
     def run_started(
         self,
         run_id: str,
         question: str = "",
         *,
         name: str = "",
-        references: Sequence[str] | None = None,
-        sub_questions: Sequence[str] | None = None,
-        pool: Sequence[Passage] | None = None,
+        references: list[str] | None = None,
+        sub_questions: list[str] | None = None,
+        pool: list[Passage] | None = None,
         metadata: Mapping[str, Any] | None = None,
         started_ns: int = 0,
-        trace: TraceContext | None = None,
+        trace: TraceContext | Here | None = "here",
         task: weakref.ref[Task[Any]] | None = None,
-        collect: list[RetrievalStep] | None = None,
+        collect: list[StepEnded | StepAmended] | None = None,
     ) -> bool:
-        """Opens a run; says whether it is sampled.
+        """Opens a run; says whether it is sampled. Lists are taken as they are.
 
         `task` is for a call that reports nothing when it is cancelled: once that task is over,
-        the run counts as cancelled. `collect` receives the run's steps as they end.
+        the run counts as cancelled. `collect` receives what happens to the run's steps.
         """
-        sampled = self.samples(run_id)
-        now = self._clock()
-        run = OpenRun(run_id, sampled, now, question, task=task, collected=collect)
-        with self._lock:
-            known = self._runs.get(run_id)
-            if known is not None:
-                return known.sampled
-            self._runs.put(run, now)
-            run.emitting = int(sampled)
-            self.counts.runs += sampled
-            self.counts.unsampled += not sampled
-            overdue = self._runs.overdue(now)
-        if sampled:
-            record = Run(
-                run_id, question, None if references is None else list(references), name=name,
-                metadata=metadata or {}, started_ns=started_ns or time.time_ns(),
-                sub_questions=None if sub_questions is None else list(sub_questions),
-                pool=None if pool is None else list(pool), trace=trace or trace_context(),
-            )  # fmt: skip
-            self._emit(run, RunStarted(record))
-        for old in overdue:
-            self._close(old, "abandoned")
-        return sampled
+        overdue: list[OpenRun] = []
+        try:
+            now = self._clock()
+            sampled = self.samples(run_id)
+            run = OpenRun(run_id, sampled, now, question, task, collect)
+            with self._lock:
+                known = self._runs.get(run_id)
+                if known is not None:
+                    return known.sampled
+                self._runs.put(run)
+                if len(self._runs) > self._max_open:
+                    overdue = self._runs.overdue(now)
+                if not sampled:
+                    self.counts.unsampled += 1
+                    return False
+                self.counts.runs += 1
+                run.emitting = 1
+            if trace == "here":
+                trace = trace_context()
+            about = (references, sub_questions, pool, metadata, name, started_ns or time.time_ns(), trace)
+            self._emit(run, RunStarted(partial(_begun, run_id, question, *about)))
+            return True
+        except FAULTS as error:
+            self.faults.note("run_started", error)
+            return False
+        finally:
+            for old in overdue:
+                self._close(old, "abandoned")
 
     @never_raises
     def run_noted(
@@ -158,9 +169,8 @@ class Recorder:
                 return
             run.question = run.question or question
             run.answer = run.answer if answer is None else answer
-            run.notes.update(metadata or {})
+            run.notes = {**run.notes, **(metadata or {})}
 
-    @never_raises
     def run_ended(
         self,
         run_id: str,
@@ -168,39 +178,36 @@ class Recorder:
         status: Status = "ok",
         *,
         question: str = "",
-        references: Sequence[str] | None = None,
-        sub_questions: Sequence[str] | None = None,
-        pool: Sequence[Passage] | None = None,
+        references: list[str] | None = None,
+        sub_questions: list[str] | None = None,
+        pool: list[Passage] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
         """Closes a run. Retrievals that it leaves open were cancelled, unless the run was interrupted."""
-        run = self._runs.get(run_id)
-        if run is None:
-            return
-        if metadata:
-            run.notes.update(metadata)
-        self._close(
-            run, status,
-            RunEnded(
-                run_id, status, run.answer if answer is None else answer, question or run.question,
-                None if references is None else list(references),
-                None if sub_questions is None else list(sub_questions),
-                None if pool is None else list(pool), metadata=run.notes,
-            ),
-        )  # fmt: skip
+        try:
+            run = self._runs.get(run_id)
+            if run is None:
+                return
+            answer = run.answer if answer is None else answer
+            metadata = {**run.notes, **metadata} if metadata else run.notes
+            final = RunEnded(
+                run_id, status, answer, question or run.question, references, sub_questions, pool, 0, metadata
+            )
+            self._close(run, status, final)
+        except FAULTS as error:
+            self.faults.note("run_ended", error)
 
     @never_raises
     def run_paused(self, run_id: str, key: str) -> None:
-        """The run waits for somebody; it goes on when `key` is resumed, and else ends as interrupted one day."""
+        """The run waits for somebody; it goes on when `key` is resumed, else ends as interrupted one day."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is None:
                 return
             self._runs.pause(run, key)
-            left = sorted(run.steps.values(), key=lambda one: one.outer is None)
         self.places.forget(run_id)
-        for one in left:
-            self._finish(one, [], "interrupted")
+        for one in run.left():
+            self._finish(one, "interrupted")
 
     @never_raises
     def run_resumed(self, key: str) -> str | None:
@@ -209,10 +216,10 @@ class Recorder:
             run = self._runs.resume(key)
             if run is None:
                 return None
-            self._runs.put(run, self._clock())
+            run.touched = self._clock()
+            self._runs.put(run)
             return run.id
 
-    @never_raises
     def step_started(
         self,
         step_id: str,
@@ -226,53 +233,63 @@ class Recorder:
         turn: int | TurnKey | None = None,
         metadata: Mapping[str, Any] | None = None,
         started_ns: int = 0,
+        trace: TraceContext | Here | None = "here",
     ) -> None:
         """Opens a retrieval.
 
         `within` names the open retrieval that it is a part of; `perhaps_within` one that it seems
         to be a part of: it is, if it ends before that one and that one ends well.
         """
-        run = self._runs.get(run_id)
-        if run is None or not run.sampled:
-            return
-        one = Retrieval(step_id, run, query, started_ns or time.time_ns(), tool, name, metadata or {})
-        outer = self._steps.get(within or perhaps_within)
-        if outer is None or not within:
-            one.trace = trace_context()
-        with self._lock:
-            if step_id in self._steps:
+        try:
+            run = self._runs.get(run_id)
+            if run is None or not run.sampled:
                 return
-            if outer is not None and outer.id in self._steps:
-                one.outer, one.guessed = outer.outer or outer, not within
-                one.key = turn if isinstance(turn, tuple) else None
-            else:
-                run.number(one, turn)
-            self._steps[step_id] = run.steps[step_id] = one
-            self._runs.put(run, self._clock())
+            if trace == "here":
+                trace = None if within else trace_context()
+            one = Retrieval(step_id, run, query, started_ns or time.time_ns(), tool, name, metadata, trace)
+            now = self._clock()
+            with self._lock:
+                if step_id in self._steps:
+                    return
+                outer = self._steps.get(within or perhaps_within)
+                if outer is not None:
+                    one.outer, one.guessed = outer.outer or outer, not within
+                    one.key = turn if isinstance(turn, tuple) else None
+                else:
+                    run.number(one, turn)
+                self._steps[step_id] = run.steps[step_id] = one
+                if now - run.touched > TOUCH_SECONDS:
+                    run.touched = now
+                    self._runs.put(run)
+        except FAULTS as error:
+            self.faults.note("step_started", error)
 
-    @never_raises
     def step_ended(
         self,
         step_id: str,
-        passages: list[Passage],
+        passages: Any,
         *,
+        unpack: Unpack | None = None,
         candidates: list[Passage] | None = None,
         decision: Decision | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Closes a retrieval with what it gave; the lists are taken as they are, the caller made the snapshot."""
-        one = self._steps.get(step_id)
-        if one is not None:
-            if metadata:
-                one.metadata = {**one.metadata, **metadata}
-            self._finish(one, passages, "ok", candidates=candidates, decision=decision)
+        """Closes a retrieval with what it gave.
 
-    @never_raises
-    def step_answered(self, step_id: str, output: str, split: Splitter) -> None:
-        """Closes a retrieval that gave one string; `split` takes it apart later, on the intake's side."""
-        one = self._steps.get(step_id)
-        if one is not None:
-            self._finish(one, [], "ok", split=split, output=output)
+        That is a list of passages, taken as it is since the caller made the snapshot; or with
+        `unpack` whatever that takes, a tool's one string or the parts of documents: it is called
+        when somebody reads the step.
+        """
+        try:
+            one = self._steps.get(step_id)
+            if one is None:
+                return
+            if metadata:
+                one.metadata = {**(one.metadata or {}), **metadata}
+            one.candidates, one.decision = candidates, decision
+            self._finish(one, "ok", passages, unpack)
+        except FAULTS as error:
+            self.faults.note("step_ended", error)
 
     @never_raises
     def step_failed(self, step_id: str, error: BaseException | str = "", status: Status = "error") -> None:
@@ -280,7 +297,7 @@ class Recorder:
         one = self._steps.get(step_id)
         if one is not None:
             one.error = describe(error) if isinstance(error, BaseException) else error
-            self._finish(one, [], status)
+            self._finish(one, status)
 
     @never_raises
     def step_amended(
@@ -291,17 +308,15 @@ class Recorder:
         decision: Decision | None = None,
     ) -> None:
         """Says what the model really got of a step that has ended; the run must still be open."""
+        event = StepAmended(run_id, step_id, passages, decision)
         with self._lock:
             run = self._runs.get(run_id)
             if run is None or step_id not in run.ended:
                 return
             run.emitting += 1
             if run.collected is not None:
-                run.collected[:] = [
-                    amended(step, passages, decision) if step.id == step_id else step
-                    for step in run.collected
-                ]
-        self._emit(run, StepAmended(run_id, step_id, passages, decision))
+                run.collected.append(event)
+        self._emit(run, event)
 
     @never_raises
     def sweep(self) -> None:
@@ -314,47 +329,31 @@ class Recorder:
             self._close(run, "abandoned")
         for run in gone:
             self._close(run, "cancelled")
+        for root in self.places.roots_before(time.time_ns() - int(self._ttl * 1e9)):
+            if root.run_id not in self._runs:
+                self.places.drop(root)
 
-    def _finish(
-        self,
-        one: Retrieval,
-        passages: list[Passage],
-        status: Status,
-        *,
-        candidates: list[Passage] | None = None,
-        decision: Decision | None = None,
-        split: Splitter | None = None,
-        output: str = "",
-    ) -> None:
+    def _finish(self, one: Retrieval, status: Status, found: Any = (), unpack: Unpack | None = None) -> None:
         """Closes a retrieval: a step is handed on, with the parts that turn out to be steps of their own."""
+        run = one.run
         with self._lock:
             if self._steps.pop(one.id, None) is None:
                 return
-            run = one.run
             run.steps.pop(one.id, None)
-            one.passages, one.status, one.ended_ns = passages, status, time.time_ns()
+            one.found, one.unpack, one.status, one.ended_ns = found, unpack, status, time.time_ns()
             if one.outer is not None:
-                one.outer.parts.append(one)
+                one.outer.parts = [*(one.outer.parts or ()), one]
                 return
-            for inner in run.steps.values():
-                if inner.outer is one and inner.guessed:  # it outlives what it seemed to be a part of
-                    inner.outer = None
-                    run.number(inner, inner.key)
-            alone = [part for part in one.parts if part.guessed and status != "ok" and part.status == "ok"]
-            one.parts = [part for part in one.parts if part not in alone]
-            for part in alone:
-                run.number(part, part.key)
-            steps = [part.as_step() for part in (one, *alone)]
-            if candidates is not None:
-                steps[0].candidates = candidates
-            steps[0].decision = decision
-            for step in steps:
-                run.note_ended(step)
-            run.emitting += len(steps)
-            self.counts.steps += len(steps)
-        self._emit(run, StepEnded(steps[0], split, output))
-        for step in steps[1:]:
-            self._emit(run, StepEnded(step))
+            alone = run.parted(one) if one.parts or run.steps else []
+            self.counts.steps += 1 + len(alone)
+            run.emitting += 1 + len(alone)
+            event = StepEnded(one.as_step)
+            run.note_ended(one, event)
+        self._emit(run, event)
+        for part in alone:
+            event = StepEnded(part.as_step)
+            run.note_ended(part, event)
+            self._emit(run, event)
 
     def _close(self, run: OpenRun, status: Status, final: RunEnded | None = None) -> None:
         """Closes a run, once; `final` is its last word, else what was noted of it."""
@@ -364,51 +363,54 @@ class Recorder:
             if self._runs.pop(run.id) is None:
                 return
             run.emitting += 1
-            left = sorted(run.steps.values(), key=lambda one: one.outer is None)
             if run.sampled and status == "abandoned":
                 self.counts.abandoned += 1
         self.places.forget(run.id)
-        try:
-            for one in left:
-                self._finish(one, [], "cancelled" if status in ("ok", "error") else status)
-        finally:
-            if run.sampled:
-                final = final or RunEnded(run.id, status, run.answer, run.question, metadata=run.notes)
-                final.ended_ns = time.time_ns()
-                run.final = final
-            self._emitted(run)
+        if run.steps:
+            for one in run.left():
+                self._finish(one, "cancelled" if status in ("ok", "error") else status)
+        if run.sampled:
+            final = final or RunEnded(run.id, status, run.answer, run.question, metadata=run.notes)
+            final.ended_ns = time.time_ns()
+            run.final = final
+        self._emitted(run)
 
     def _emit(self, run: OpenRun, event: RunStarted | StepEnded | StepAmended) -> None:
         try:
             self._intake(event)
-        finally:
-            self._emitted(run)
+        except FAULTS as error:
+            self.faults.note("intake", error)
+        self._emitted(run)
 
     def _emitted(self, run: OpenRun) -> None:
+        """One event less on its way; the run's end goes after the last one."""
         with self._lock:
             run.emitting -= 1
             if run.emitting or run.final is None:
                 return
             final, run.final = run.final, None
-        self._intake(final)
+        try:
+            self._intake(final)
+        except FAULTS as error:
+            self.faults.note("intake", error)
 
 
-def amended(step: RetrievalStep, passages: list[Passage] | None, decision: Decision | None) -> RetrievalStep:
-    """The step with what the model really got of it."""
-    return replace(
-        step,
-        passages=step.passages if passages is None else passages,
-        decision=step.decision if decision is None else decision,
-    )
-
-
-def describe(error: BaseException) -> str:
-    """An error in one line, as a record keeps it."""
-    try:
-        text = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - an error whose own text fails is still recorded by its type
-        text = type(error).__name__
-    return text if len(text) <= 500 else text[:497] + "..."
+def _begun(
+    run_id: str,
+    question: str,
+    references: list[str] | None,
+    sub_questions: list[str] | None,
+    pool: list[Passage] | None,
+    metadata: Mapping[str, Any] | None,
+    name: str,
+    started_ns: int,
+    trace: TraceContext | None,
+) -> Run:
+    """The record of a run that has begun."""
+    return Run(
+        run_id, question, references, None, [], "open", metadata or {}, sub_questions, pool, name, started_ns,
+        0, trace,
+    )  # fmt: skip
 
 
 _recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()

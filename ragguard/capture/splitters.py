@@ -2,25 +2,22 @@
 
     RagGuardCallback(rg, tools={"search": paragraphs, "wiki": separated_by("---")})
 
-A splitter is any function from a text to texts or passages; these are the usual ones.
+A splitter is any function from a text to texts or passages; these are the usual ones. Where one
+fails, the whole text is kept as one passage, and the step's metadata says what happened.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
-from ragguard.capture.events import Splitter, StepEnded
-from ragguard.capture.recorder import describe
-from ragguard.capture.snapshot import passage, passages_of
+from ragguard.capture.snapshot import passage
 from ragguard.errors import InvalidInput
-from ragguard.records import Passage, RetrievalStep
+from ragguard.records import Passage
 
-SPLIT_ERROR = "ragguard.split_error"
-"""Metadata key of a step whose splitter failed; its one passage is then the whole text."""
+Splitter: TypeAlias = Callable[[str], Iterable[str | Passage]]
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 _NUMBER = re.compile(r"^[^\S\n]*(?:\[\d{1,4}\]|\(\d{1,4}\)|\d{1,4}[.):])[^\S\n]+", re.MULTILINE)
@@ -95,20 +92,3 @@ def _from_json(item: object) -> Passage:
     nested = item.get("metadata")
     metadata = {**rest, **nested} if isinstance(nested, Mapping) else rest
     return passage(json.dumps(item) if content is None else content, id, item.get("score"), metadata)
-
-
-def settled(event: StepEnded) -> RetrievalStep:
-    """The step of an event, its text taken apart; to be called on the intake's own side, before it is read.
-
-    A splitter that fails costs its parting only: the whole text is kept as one passage, and the
-    step's metadata says what happened.
-    """
-    if event.split is None:
-        return event.step
-    try:
-        passages = passages_of(list(event.split(event.output)))
-        metadata = event.step.metadata
-    except Exception as error:  # noqa: BLE001 - a splitter is the user's code
-        passages = passages_of(whole(event.output))
-        metadata = {**event.step.metadata, SPLIT_ERROR: describe(error)}
-    return replace(event.step, passages=passages, candidates=passages, metadata=metadata)

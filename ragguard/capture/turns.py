@@ -22,8 +22,8 @@ class Turns:
 
     def __init__(self) -> None:
         self._following = 0
-        self._latest: dict[TurnKey | None, int] = {}
-        """Of each branch, how many turns of its own it has begun."""
+        self._latest: dict[TurnKey, int] = {}
+        """Of each branch, how many turns of its own it has begun, less one."""
         self._shared: dict[tuple[Hashable, int], int] = {}
         """(group, nth turn of a branch) → turn."""
 
@@ -34,27 +34,23 @@ class Turns:
 
     def next(self, key: TurnKey | None, overlapping: Sequence[tuple[TurnKey | None, int]]) -> int:
         """The turn of a step that starts now, while the `overlapping` ones are open."""
+        if key is None:
+            return overlapping[-1][1] if overlapping else self.new()
         for other, turn in overlapping:
             if other == key:
                 return turn
-        if key is None:
-            return overlapping[-1][1] if overlapping else self._new()
         nth = self._latest[key] = self._latest.pop(key, -1) + 1
         turn = self._shared.get((key[0], nth), -1)
         if turn < 0:
-            turn = overlapping[-1][1] if overlapping else self._new()
+            turn = overlapping[-1][1] if overlapping else self.new()
             self._shared[key[0], nth] = turn
-        _bound(self._latest)
-        _bound(self._shared)
+        if len(self._latest) > GROUPS_KEPT:
+            del self._latest[next(iter(self._latest))]
+        if len(self._shared) > GROUPS_KEPT:
+            del self._shared[next(iter(self._shared))]
         return turn
 
-    def _new(self) -> int:
+    def new(self) -> int:
+        """The turn of a step that starts when no other is open."""
         self._following += 1
         return self._following - 1
-
-
-def _bound(
-    entries: dict[Hashable, int] | dict[TurnKey | None, int] | dict[tuple[Hashable, int], int],
-) -> None:
-    if len(entries) > GROUPS_KEPT:
-        del entries[next(iter(entries))]  # type: ignore[arg-type]
