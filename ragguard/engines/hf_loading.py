@@ -1,0 +1,122 @@
+"""Loading from the Hugging Face hub or a folder: which device, which number type, what can go wrong.
+
+Knows what all models of transformers have in common, and nothing of what is asked of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ragguard.errors import EngineRejected, InvalidInput, MissingDependency
+
+_DTYPES = ("auto", "float32", "float16", "bfloat16")
+_ENDS = 2**20
+"""Of each weight file so many bytes from both ends are looked at: enough to tell two trainings apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Which weights, and how they are to be held. Wrong settings are refused here, at once."""
+
+    name: str
+    device: str | None
+    dtype: str
+    revision: str | None
+    purpose: str
+
+    def __post_init__(self) -> None:
+        for package in ("torch", "transformers"):
+            if find_spec(package) is None:
+                raise MissingDependency(package, self.purpose, "hf")
+        if self.dtype not in _DTYPES:
+            raise InvalidInput("dtype", self.dtype, ", ".join(_DTYPES))
+        looks_local = self.name.startswith((".", "/", "~")) or Path(self.name).exists()
+        if looks_local and not (Path(self.name).expanduser() / "config.json").is_file():
+            raise InvalidInput("model", self.name, "a folder with a config.json, or a name on the hub")
+
+    @property
+    def place(self) -> str:
+        """The folder or the name that transformers takes."""
+        folder = Path(self.name).expanduser()
+        return str(folder) if folder.exists() else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Pretrained:
+    """A model in memory, ready to be asked."""
+
+    model: Any
+    tokenizer: Any
+    identity: str
+    """What tells its numbers from any other's."""
+    device: str
+
+
+def load(source: Source, kind: str) -> Pretrained:
+    """The weights and the tokenizer. `kind` is the name of a transformers auto class."""
+    import torch
+    import transformers
+
+    device = source.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    on_cpu = torch.device(device).type == "cpu"
+    if not on_cpu and torch.device(device).type == "cuda" and not torch.cuda.is_available():
+        raise InvalidInput("device", device, "cpu: PyTorch sees no CUDA device here")
+    # Half precision is slow and coarse on most CPUs.
+    dtype = "float32" if source.dtype == "auto" and on_cpu else source.dtype
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source.place, revision=source.revision)
+        model = getattr(transformers, kind).from_pretrained(
+            source.place,
+            revision=source.revision,
+            dtype=dtype if dtype == "auto" else getattr(torch, dtype),
+        )
+        model = model.to(device).eval()
+    except (OSError, ValueError, KeyError) as error:
+        raise EngineRejected(
+            f"transformers could not load {source.name} as {kind}: {_first_line(error)}; check the name, and that "
+            "the weights are in this machine's cache or can be downloaded"
+        ) from error
+    except torch.OutOfMemoryError as error:
+        raise EngineRejected(
+            f"{source.name} does not fit into the memory of {device}: use a smaller model, dtype='bfloat16', "
+            "or another device"
+        ) from error
+    identity = f"{weights_identity(source.place, model.config)} {model.dtype}"
+    return Pretrained(model, tokenizer, identity, device)
+
+
+def weights_identity(place: str, config: Any) -> str:
+    """The hub's commit, or a digest of a folder's files."""
+    folder = Path(place)
+    if not folder.is_dir():
+        return str(getattr(config, "_commit_hash", None) or "")
+    digest = hashlib.sha256()
+    for file in sorted(folder.iterdir()):
+        if file.suffix not in (".json", ".safetensors", ".bin", ".jinja"):
+            continue
+        size = file.stat().st_size
+        digest.update(f"{file.name} {size}\0".encode())
+        with file.open("rb") as opened:
+            digest.update(opened.read(_ENDS))
+            opened.seek(max(0, size - _ENDS))
+            digest.update(opened.read(_ENDS))
+    return digest.hexdigest()[:16]
+
+
+def context_of(config: Any, tokenizer: Any) -> int:
+    """The longest input in tokens, by whichever of the two says less."""
+    said = [
+        getattr(config.get_text_config(), "max_position_embeddings", None),
+        getattr(tokenizer, "model_max_length", None),
+    ]
+    # Tokenizers without a limit say 10^30.
+    known = [limit for limit in said if isinstance(limit, int) and 0 < limit < 10**8]
+    return min(known, default=4096)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0][:300]

@@ -1,0 +1,62 @@
+"""One thread that computes, for callers on any event loop.
+
+A model takes one batch at a time, so more threads would only wait for each other. Work that nobody
+waits for any more is not begun, and may stop itself between two batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias, TypeVar
+
+from ragguard.engines.deadline import until
+from ragguard.errors import Closed
+
+T = TypeVar("T")
+
+StillWanted: TypeAlias = Callable[[], None]
+"""Called by a job between batches; breaks it off when its caller has gone or its deadline has come."""
+
+
+class _UnwantedError(Exception):
+    """Ends a job whose answer nobody takes."""
+
+
+class Worker:
+    """The thread of one model. `what` names a job in errors."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ragguard-model")
+        self._closed = False
+
+    async def run(self, job: Callable[[StillWanted], T], deadline: float | None = None) -> T:
+        """What `job` returns, or `EngineTimeout`."""
+        if self._closed:
+            raise Closed(f"{self._what} was closed: connect again")
+        unwanted = threading.Event()
+
+        def still_wanted() -> None:
+            if unwanted.is_set():
+                raise _UnwantedError
+
+        def run() -> T:
+            still_wanted()
+            return job(still_wanted)
+
+        future = self._thread.submit(run)
+        try:
+            async with until(deadline, self._what):
+                return await asyncio.wrap_future(future)
+        finally:
+            unwanted.set()
+
+    async def close(self, last: Callable[[], None]) -> None:
+        """Does one last job after those under way, and lets the thread go."""
+        if not self._closed:
+            self._closed = True
+            await asyncio.wrap_future(self._thread.submit(last))
+            self._thread.shutdown(wait=False)
