@@ -1,0 +1,157 @@
+"""Ranking measures: by hand, by their properties, and against the libraries that define them."""
+
+import ir_measures
+import numpy as np
+import pytest
+import pytrec_eval
+import sklearn.metrics
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from ragguard import metrics as m
+
+RELEVANCE = arrays(np.int64, st.integers(1, 12), elements=st.integers(0, 3))
+
+
+def test_by_hand():
+    assert m.precision([1, 0, 1, 0]) == 0.5
+    assert m.precision([1, 0, 1], k=2) == 0.5
+    assert m.precision([1], k=4) == 0.25
+    assert m.recall([1, 0, 1], total=4) == 0.5
+    assert m.recall([1, 0, 1], total=4, k=1) == 0.25
+    assert m.hits([0, 0, 1]) == 1
+    assert m.hits([0, 0, 1], k=2) == 0
+    assert m.reciprocal_rank([0, 0, 1]) == pytest.approx(1 / 3)
+    assert m.reciprocal_rank([0, 0, 1], k=2) == 0
+    assert m.average_precision([1, 0, 1]) == pytest.approx((1 + 2 / 3) / 2)
+    assert m.average_precision([1, 0, 1], total=4) == pytest.approx((1 + 2 / 3) / 4)
+    assert m.average_precision([1, 0, 1], k=1) == pytest.approx(1 / 2)
+    # 3 + 2/log2(3) + 0 + 1/log2(5), beside 3 + 2/log2(3) + 1/2.
+    reached = 3 + 2 / np.log2(3) + 1 / np.log2(5)
+    assert m.ndcg([3, 2, 0, 1]) == pytest.approx(reached / (3 + 2 / np.log2(3) + 0.5))
+    assert m.ndcg([3, 2, 0, 1], k=2) == pytest.approx(1)
+    assert m.ndcg([1, 0], ideal=[1, 3]) == pytest.approx(1 / (3 + 1 / np.log2(3)))
+
+
+def judged(seed, n=60, listed=30, unlisted=6):
+    """Relevance of listed and unlisted documents; some queries have none at all, which the tests leave out."""
+    random = np.random.default_rng(seed)
+    rel = random.choice([0, 0, 0, 0, 1, 2, 3], (n, listed + unlisted))
+    return rel[rel.any(axis=1)], listed
+
+
+def as_trec(rel, listed):
+    qrels = {f"q{i}": {f"d{j}": int(grade) for j, grade in enumerate(row)} for i, row in enumerate(rel)}
+    run = {f"q{i}": {f"d{j}": float(listed - j) for j in range(listed)} for i in range(len(rel))}
+    return qrels, run
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_equals_ir_measures(seed):
+    rel, listed = judged(seed)
+    qrels, run = as_trec(rel, listed)
+    total = (rel > 0).sum(axis=1)
+    ranked = rel[:, :listed]
+    ours = {
+        ir_measures.nDCG: m.ndcg(ranked, ideal=rel),
+        ir_measures.nDCG @ 10: m.ndcg(ranked, 10, ideal=rel),
+        ir_measures.AP: m.average_precision(ranked, total),
+        ir_measures.AP @ 10: m.average_precision(ranked, total, 10),
+        ir_measures.RR: m.reciprocal_rank(ranked),
+        ir_measures.RR @ 3: m.reciprocal_rank(ranked, 3),
+        ir_measures.P @ 5: m.precision(ranked, 5),
+        ir_measures.P @ 50: m.precision(ranked, 50),
+        ir_measures.R @ 10: m.recall(ranked, total, 10),
+        ir_measures.Success @ 3: m.hits(ranked, 3),
+    }
+    theirs = {measure: {} for measure in ours}
+    for value in ir_measures.iter_calc(list(ours), qrels, run):
+        theirs[value.measure][value.query_id] = value.value
+    for measure, values in ours.items():
+        expected = [theirs[measure][f"q{i}"] for i in range(len(rel))]
+        np.testing.assert_allclose(values, expected, rtol=0, atol=1e-9, err_msg=str(measure))
+
+
+@pytest.mark.parametrize("seed", range(3, 6))
+def test_equals_pytrec_eval(seed):
+    rel, listed = judged(seed)
+    qrels, run = as_trec(rel, listed)
+    total = (rel > 0).sum(axis=1)
+    ranked = rel[:, :listed]
+    ours = {
+        "ndcg": m.ndcg(ranked, ideal=rel),
+        "ndcg_cut_10": m.ndcg(ranked, 10, ideal=rel),
+        "ndcg_cut_1000": m.ndcg(ranked, 1000, ideal=rel),
+        "map": m.average_precision(ranked, total),
+        "map_cut_5": m.average_precision(ranked, total, 5),
+        "recip_rank": m.reciprocal_rank(ranked),
+        "P_10": m.precision(ranked, 10),
+        "recall_15": m.recall(ranked, total, 15),
+        "success_5": m.hits(ranked, 5),
+    }
+    found = pytrec_eval.RelevanceEvaluator(
+        qrels, {"ndcg", "ndcg_cut", "map", "map_cut", "recip_rank", "P", "recall", "success"}
+    ).evaluate(run)
+    for name, values in ours.items():
+        expected = [found[f"q{i}"][name] for i in range(len(rel))]
+        np.testing.assert_allclose(values, expected, rtol=0, atol=1e-9, err_msg=name)
+
+
+def test_equals_scikit_learn():
+    random = np.random.default_rng(9)
+    for gains in random.integers(0, 4, (50, 12)):
+        if not gains.any() or (gains > 0).all():
+            continue
+        scores = np.arange(len(gains), 0, -1)
+        assert m.ndcg(gains, 5) == pytest.approx(sklearn.metrics.ndcg_score([gains], [scores], k=5), abs=1e-9)
+        assert m.average_precision(gains) == pytest.approx(
+            sklearn.metrics.average_precision_score(gains > 0, scores), abs=1e-9
+        )
+
+
+@given(RELEVANCE, st.integers(1, 15))
+def test_values_lie_between_0_and_1(rel, k):
+    total = (rel > 0).sum() + 2
+    for value in (
+        m.precision(rel, k),
+        m.recall(rel, total, k),
+        m.hits(rel, k),
+        m.reciprocal_rank(rel, k),
+        m.average_precision(rel, total, k),
+        m.ndcg(rel, k, ideal=[*rel, 1]),
+    ):
+        assert 0 <= value <= 1 + 1e-12
+
+
+@given(RELEVANCE.filter(np.any))
+def test_the_best_order_is_worth_1_and_no_order_more(rel):
+    best = np.sort(rel)[::-1]
+    assert m.ndcg(best) == pytest.approx(1)
+    assert m.average_precision(best) == pytest.approx(1)
+    assert m.ndcg(rel) <= m.ndcg(best) + 1e-12
+    assert m.average_precision(rel) <= m.average_precision(best) + 1e-12
+
+
+@given(RELEVANCE.filter(np.any), st.floats(0.1, 100))
+def test_ndcg_does_not_depend_on_the_unit_of_gain(rel, unit):
+    assert m.ndcg(rel * unit) == pytest.approx(m.ndcg(rel))
+
+
+@given(RELEVANCE.filter(np.any), st.integers(0, 5))
+def test_what_is_not_relevant_below_the_last_changes_only_precision(rel, more):
+    longer = np.concatenate([rel, np.zeros(more, dtype=int)])
+    for metric in (m.ndcg, m.average_precision, m.reciprocal_rank, m.hits):
+        assert metric(longer) == pytest.approx(metric(rel))
+    assert m.precision(longer) == pytest.approx(m.precision(rel) * len(rel) / len(longer))
+
+
+@given(RELEVANCE)
+def test_swapping_a_relevant_item_up_never_hurts(rel):
+    for i in range(1, len(rel)):
+        if rel[i] > rel[i - 1]:
+            better = rel.copy()
+            better[[i - 1, i]] = rel[[i, i - 1]]
+            assert m.ndcg(better) >= m.ndcg(rel)
+            assert m.average_precision(better) >= m.average_precision(rel) - 1e-12
+            assert m.reciprocal_rank(better) >= m.reciprocal_rank(rel)
