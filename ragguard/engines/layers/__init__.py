@@ -20,6 +20,6 @@ from ragguard.engines.layers.budget import Budget, Price, Spent
 from ragguard.engines.layers.cache import Cache
 from ragguard.engines.layers.coalesce import Coalesce
 from ragguard.engines.layers.priority import Priority
-from ragguard.engines.layers.retry import Retry
+from ragguard.engines.layers.retry import Patience, Retry
 
-__all__ = ["Budget", "Cache", "Coalesce", "Price", "Priority", "Retry", "Spent"]
+__all__ = ["Budget", "Cache", "Coalesce", "Patience", "Price", "Priority", "Retry", "Spent"]

@@ -30,7 +30,7 @@ from ragguard.errors import (
 _Answer = TypeVar("_Answer")
 
 
-class Retry:
+class Patience:
     """Up to `attempts` attempts within `total` seconds, and a circuit breaker over all calls.
 
     `base` and `cap` bound the wait before the second and before any later attempt; `trip_after`
@@ -40,7 +40,6 @@ class Retry:
 
     def __init__(
         self,
-        engine: Engine,
         attempts: int = 5,
         base: float = 0.25,
         cap: float = 15.0,
@@ -49,57 +48,17 @@ class Retry:
         pause: float = 5.0,
         longest_pause: float = 60.0,
     ) -> None:
-        for name, value, least in (("attempts", attempts, 1), ("trip_after", trip_after, 1)):
-            if value < least:
-                raise InvalidInput(name, value, f"{least} or more")
+        for name, value in (("attempts", attempts), ("trip_after", trip_after)):
+            if value < 1:
+                raise InvalidInput(name, value, "1 or more")
         for name, seconds in (("base", base), ("cap", cap), ("total", total), ("pause", pause)):
             if not seconds > 0:
                 raise InvalidInput(name, seconds, "more than 0 seconds")
-        self._engine = engine
         self._attempts, self._base, self._cap, self._total = attempts, base, cap, total
         self._circuit = _Circuit(trip_after, pause, max(pause, longest_pause))
 
-    async def sample(
-        self,
-        prompts: Sequence[PromptLike],
-        n: int = 10,
-        max_tokens: int = 64,
-        temperature: float = 1.0,
-        seed: int | None = None,
-        *,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> Samples:
-        """`n` answers to each prompt."""
-        return await self._persist(
-            lambda: self._engine.sample(
-                prompts, n, max_tokens, temperature, seed, deadline=deadline, priority=priority
-            ),
-            deadline,
-        )
-
-    async def label_probs(
-        self,
-        prompts: Sequence[PromptLike],
-        labels: Sequence[str],
-        mode: LabelMode | None = None,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> LabelProbs:
-        """The probability of each label as what follows each prompt."""
-        return await self._persist(
-            lambda: self._engine.label_probs(prompts, labels, mode, deadline, priority), deadline
-        )
-
-    async def info(self) -> EngineInfo:
-        """What the wrapped engine is."""
-        return await self._persist(self._engine.info, None)
-
-    async def aclose(self) -> None:
-        """Closes the wrapped engine."""
-        await self._engine.aclose()
-
-    async def _persist(self, ask: Callable[[], Awaitable[_Answer]], deadline: float | None) -> _Answer:
+    async def persist(self, ask: Callable[[], Awaitable[_Answer]], deadline: float | None) -> _Answer:
+        """What `ask` returns, asked again as long as that may help."""
         started = monotonic()
         until = started + self._total if deadline is None else min(deadline, started + self._total)
         attempt = 0
@@ -134,6 +93,54 @@ class Retry:
             # Never earlier than asked, and not all at the same instant.
             wait += max(0.0, error.retry_after)
         return wait if monotonic() + wait < until else None
+
+
+class Retry:
+    """An engine asked with patience. One `Patience` may serve several, if one server stands behind them."""
+
+    def __init__(self, engine: Engine, patience: Patience | None = None) -> None:
+        self._engine = engine
+        self._patience = patience or Patience()
+
+    async def sample(
+        self,
+        prompts: Sequence[PromptLike],
+        n: int = 10,
+        max_tokens: int = 64,
+        temperature: float = 1.0,
+        seed: int | None = None,
+        *,
+        deadline: float | None = None,
+        priority: int = 0,
+    ) -> Samples:
+        """`n` answers to each prompt."""
+        return await self._patience.persist(
+            lambda: self._engine.sample(
+                prompts, n, max_tokens, temperature, seed, deadline=deadline, priority=priority
+            ),
+            deadline,
+        )
+
+    async def label_probs(
+        self,
+        prompts: Sequence[PromptLike],
+        labels: Sequence[str],
+        mode: LabelMode | None = None,
+        deadline: float | None = None,
+        priority: int = 0,
+    ) -> LabelProbs:
+        """The probability of each label as what follows each prompt."""
+        return await self._patience.persist(
+            lambda: self._engine.label_probs(prompts, labels, mode, deadline, priority), deadline
+        )
+
+    async def info(self) -> EngineInfo:
+        """What the wrapped engine is."""
+        return await self._patience.persist(self._engine.info, None)
+
+    async def aclose(self) -> None:
+        """Closes the wrapped engine."""
+        await self._engine.aclose()
 
 
 class _Circuit:

@@ -6,7 +6,7 @@ from collections import deque
 
 import pytest
 
-from ragguard.engines.layers import Retry
+from ragguard.engines.layers import Patience, Retry
 from ragguard.errors import (
     BudgetExceeded,
     CircuitOpen,
@@ -28,7 +28,7 @@ def failing(*errors: Exception | None, then: Exception | None = None) -> Scripte
 
 
 def quick(engine: ScriptedEngine, **settings: object) -> Retry:
-    return Retry(engine, **{"base": 0.001, "cap": 0.002, "pause": 0.05, **settings})
+    return Retry(engine, Patience(**{"base": 0.001, "cap": 0.002, "pause": 0.05, **settings}))
 
 
 async def ask(layer: Retry, **more: object) -> None:
@@ -92,7 +92,7 @@ async def test_it_gives_up_and_says_after_how_many_attempts():
 async def test_waits_grow_with_full_jitter_and_are_capped(waits):
     for _ in range(60):
         with pytest.raises(EngineUnreachable):
-            await ask(Retry(failing(then=EngineUnreachable("gone")), attempts=5, base=1.0, cap=4.0))
+            await ask(Retry(failing(then=EngineUnreachable("gone")), Patience(base=1.0, cap=4.0)))
     columns = [waits[i::4] for i in range(4)]
     for column, bound in zip(columns, (1, 2, 4, 4), strict=True):
         assert 0 <= min(column) < bound / 4
@@ -100,14 +100,14 @@ async def test_waits_grow_with_full_jitter_and_are_capped(waits):
 
 
 async def test_retry_after_is_obeyed(waits):
-    await ask(Retry(failing(EngineOverloaded("busy", retry_after=7.0)), base=0.5))
+    await ask(Retry(failing(EngineOverloaded("busy", retry_after=7.0)), Patience(base=0.5)))
     assert 7.0 <= waits[0] <= 7.5
 
 
 async def test_a_server_that_wants_more_time_than_there_is_is_not_waited_for(waits):
     engine = failing(then=EngineOverloaded("busy", retry_after=3600))
     with pytest.raises(EngineOverloaded) as caught:
-        await ask(Retry(engine, total=60))
+        await ask(Retry(engine, Patience(total=60)))
     assert caught.value.retry_after == 3600
     with pytest.raises(EngineOverloaded):
         await ask(Retry(failing(then=EngineOverloaded("busy", retry_after=5))), deadline=time.monotonic() + 1)
@@ -118,7 +118,7 @@ async def test_all_attempts_together_end_in_time():
     engine = failing(then=EngineUnreachable("gone"))
     started = time.monotonic()
     with pytest.raises(EngineUnreachable):
-        await ask(Retry(engine, attempts=10_000, base=0.02, cap=0.02, total=0.3, trip_after=10_000))
+        await ask(Retry(engine, Patience(10_000, 0.02, 0.02, total=0.3, trip_after=10_000)))
     assert time.monotonic() - started < 1
     assert len(engine.calls) > 3
     with pytest.raises(EngineTimeout):
@@ -246,4 +246,4 @@ async def test_it_passes_everything_on():
 @pytest.mark.parametrize("wrong", [{"attempts": 0}, {"base": 0}, {"total": -1}, {"trip_after": 0}])
 def test_bad_settings(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
-        Retry(ScriptedEngine(), **wrong)
+        Patience(**wrong)

@@ -6,13 +6,15 @@ import random
 import numpy as np
 
 from ragguard.engines.base import Engine, LabelProbs
-from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
+from ragguard.engines.layers import Budget, Cache, Coalesce, Patience, Priority, Retry
 from ragguard.errors import EngineError, EngineOverloaded, EngineUnreachable, PromptTooLong
 from tests.support.scripted_engine import ScriptedEngine, unit
 
+PATIENCE = Patience(base=0.001, cap=0.002, trip_after=10_000)
+
 
 def stack(engine: Engine) -> Engine:
-    return Cache(Coalesce(Retry(Priority(Budget(engine), 4), base=0.001, cap=0.002, trip_after=10_000)))
+    return Cache(Coalesce(Retry(Priority(Budget(engine), 4), PATIENCE)))
 
 
 async def test_500_callers_share_a_few_calls():
