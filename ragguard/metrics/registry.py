@@ -59,9 +59,8 @@ class Metric:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; an open end of the range is None."""
-        other = f" ({self.call})" if self.call not in ("", self.name) else ""
         return {
-            "name": self.name + other,
+            "name": self.name,
             "title": self.title,
             "description": self.description,
             "range": [end if abs(end) != float("inf") else None for end in self.range],

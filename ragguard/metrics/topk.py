@@ -131,7 +131,8 @@ def best_alpha(measure: Callable[[float], ArrayLike], outcomes: ArrayLike) -> Be
         arrays.same(outcomes=known, measure=values)
         there = ~np.isnan(values)
         correlation = _spearman(arrays.read("measure", values[there]), known[there])
-        if correlation > best.correlation or (best.alpha != best.alpha and correlation == correlation):
+        # Equal but for rounding is equal: the first such α stands.
+        if correlation > best.correlation + arrays.EXCESS or (np.isnan(best.correlation) and correlation >= -1):
             best = BestAlpha(float(alpha), correlation)
     return best
 
@@ -160,6 +161,8 @@ def _at_least(argument: str, value: ArrayLike, relevant: Floats) -> Floats:
 
 def _spearman(a: Floats, b: Floats) -> float:
     """Spearman's correlation; nan where one of the two does not vary."""
+    if not a.size:
+        return float("nan")
     a, b = arrays.ranks(a), arrays.ranks(b)
     a, b = a - a.mean(), b - b.mean()
     return float(arrays.ratio(a @ b, np.sqrt((a @ a) * (b @ b))))

@@ -1,0 +1,57 @@
+"""`ragguard metrics`, as a user calls it."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from ragguard.cli.app import app
+from ragguard.metrics import METRICS
+from ragguard.metrics.registry import as_markdown, by_level
+
+
+def run(*arguments, width="200"):
+    return CliRunner().invoke(app, ["metrics", *arguments], env={"COLUMNS": width, "TERM": "dumb"})
+
+
+@pytest.mark.parametrize("width", ["80", "200"])
+def test_every_metric_is_shown(width):
+    result = run(width=width)
+    assert result.exit_code == 0
+    for name in METRICS:
+        assert name in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= int(width)
+
+
+def test_one_metric_by_name():
+    result = run("alpha_ndcg")
+    assert "α-nDCG" in result.stdout
+    assert "CRUX" in result.stdout
+    assert "udcg" not in result.stdout
+
+
+def test_markdown_is_the_readmes_table():
+    assert run("--markdown").stdout.strip() == as_markdown(by_level())
+    assert len(run("--markdown", "t", "udcg").stdout.strip().splitlines()) == 4
+
+
+def test_json_is_read_back():
+    found = {metric["name"]: metric for metric in json.loads(run("--json").stdout)}
+    assert set(found) == set(METRICS)
+    assert found["t"]["range"] == [-1, None]
+    assert found["seper"]["function"] == "seper_soft"
+    assert found["p_abstain"]["function"] is None
+    assert found["harm"]["direction"] == "lower"
+
+
+def test_an_unknown_name_is_refused():
+    result = run("ndgc")
+    assert result.exit_code == 2
+    assert "ndgc" in result.stderr
+    assert "ndcg" in result.stderr
+
+
+def test_two_forms_at_once_are_refused():
+    result = run("--json", "--markdown")
+    assert result.exit_code == 2
+    assert "choose one" in result.stderr

@@ -1,0 +1,153 @@
+"""Correlations with outcomes against SciPy, and intervals against what they must hold."""
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragguard import metrics as m
+
+
+def noisy(seed, n=200, strength=1.0):
+    random = np.random.default_rng(seed)
+    outcome = random.integers(0, 3, n).astype(float)
+    return strength * outcome + random.normal(0, 1, n), outcome
+
+
+@pytest.mark.parametrize(
+    ("kind", "scipys"),
+    [
+        ("spearman", scipy.stats.spearmanr),
+        ("pearson", scipy.stats.pearsonr),
+        ("kendall_b", scipy.stats.kendalltau),
+        ("kendall_c", lambda x, y: scipy.stats.kendalltau(x, y, variant="c")),
+    ],
+)
+def test_equals_scipy(kind, scipys):
+    metric, outcome = noisy(0)
+    found, expected = m.correlate(metric, outcome, kind), scipys(metric, outcome)
+    assert found.value == pytest.approx(expected.statistic, abs=1e-9)
+    assert found.p == pytest.approx(expected.pvalue, rel=1e-9)
+    assert (found.counted, found.skipped) == (200, 0)
+    assert np.isnan(found.low)
+
+
+def test_a_metric_that_says_nothing_gives_a_high_p():
+    metric, outcome = noisy(1, strength=0)
+    assert m.correlate(metric, outcome).p > 0.05
+
+
+def test_what_is_undefined_is_left_out_and_counted():
+    metric, outcome = noisy(2)
+    metric[:5], outcome[3:8] = np.nan, np.nan
+    found = m.correlate(metric, outcome)
+    assert (found.counted, found.skipped) == (192, 8)
+    assert found.value == m.correlate(metric[8:], outcome[8:]).value
+
+
+@pytest.mark.parametrize("metric", [[1.0, 1.0, 1.0], [1.0, np.nan, np.nan]])
+def test_what_does_not_vary_has_no_correlation(metric):
+    found = m.correlate(metric, [1, 2, 3])
+    assert np.isnan(found.value)
+    assert np.isnan(found.p)
+    assert m.correlate([], []).counted == 0
+
+
+def test_grouped_is_the_mean_of_each_groups_correlation():
+    metric, outcome = noisy(3)
+    groups = np.arange(200) // 10
+    outcome[groups == 4] = 1.0
+    found = m.correlate(metric, outcome, groups=groups)
+    each = [
+        scipy.stats.spearmanr(metric[groups == g], outcome[groups == g]).statistic
+        for g in range(20)
+        if g != 4
+    ]
+    assert found.value == pytest.approx(np.mean(each), abs=1e-9)
+    assert (found.counted, found.skipped) == (19, 1)
+    assert found.low < found.value < found.high
+    spread = np.std(each, ddof=1) / np.sqrt(19)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * spread, rel=0.2)
+    assert found.p < 0.01
+
+
+def test_groups_may_be_named_and_lie_scattered():
+    metric, outcome = noisy(4)
+    groups = np.arange(200) // 10
+    order = np.random.default_rng(0).permutation(200)
+    named = [f"question {group:02}" for group in groups[order]]
+    assert m.correlate(metric[order], outcome[order], groups=named).value == pytest.approx(
+        m.correlate(metric, outcome, groups=groups).value
+    )
+
+
+def test_groups_with_nothing_to_say():
+    found = m.correlate([1.0, 2.0], [1, 2], groups=["a", "b"])
+    assert np.isnan(found.value)
+    assert (found.counted, found.skipped) == (0, 2)
+    assert m.correlate([], [], groups=[]).counted == 0
+
+
+def test_the_interval_is_repeatable():
+    metric, outcome = noisy(5)
+    groups = np.arange(200) // 10
+    assert m.correlate(metric, outcome, groups=groups) == m.correlate(metric, outcome, groups=groups)
+    assert (
+        m.correlate(metric, outcome, groups=groups, seed=1).low
+        != m.correlate(metric, outcome, groups=groups).low
+    )
+
+
+def test_two_runs_that_differ_and_two_that_do_not():
+    random = np.random.default_rng(6)
+    base = random.normal(0, 1, 100)
+    better = m.paired_bootstrap(base + 0.3 + random.normal(0, 0.1, 100), base)
+    assert better.value == pytest.approx(0.3, abs=0.05)
+    assert better.low > 0
+    assert better.p < 0.01
+    same = m.paired_bootstrap(base + random.normal(0, 0.1, 100), base)
+    assert same.low < 0 < same.high
+    assert same.p > 0.05
+    assert m.paired_bootstrap(base, base).p == 1
+
+
+def test_the_interval_of_a_mean_equals_that_of_scipy():
+    random = np.random.default_rng(7)
+    gap = random.normal(0.2, 1, 80)
+    ours = m.paired_bootstrap(gap, np.zeros(80), draws=10_000)
+    theirs = scipy.stats.bootstrap((gap,), np.mean, n_resamples=10_000, method="percentile", random_state=0)
+    assert ours.low == pytest.approx(theirs.confidence_interval.low, abs=0.02)
+    assert ours.high == pytest.approx(theirs.confidence_interval.high, abs=0.02)
+
+
+def test_runs_by_group_weigh_each_group_alike():
+    # One question with many entries, one with few.
+    found = m.paired_bootstrap([1.0] * 8 + [3.0, np.nan], [0.0] * 10, groups=[0] * 8 + [1] * 2)
+    assert found.value == 2
+    assert found.counted == 2
+
+
+def test_of_two_metrics_the_one_that_follows_the_outcome_correlates_more():
+    good, outcome = noisy(8, strength=2)
+    poor, _ = noisy(9, strength=2)
+    found = m.paired_bootstrap(good, poor, outcome=outcome, draws=200)
+    assert found.value == pytest.approx(m.correlate(good, outcome).value - m.correlate(poor, outcome).value)
+    assert found.low > 0
+    assert found.p < 0.05
+    grouped = m.paired_bootstrap(good, poor, np.arange(200) // 10, outcome, kind="kendall_b")
+    assert grouped.low > 0
+    assert grouped.counted == 20
+    assert m.paired_bootstrap(good, good, outcome=outcome, draws=50).value == 0
+
+
+@given(st.integers(0, 1000))
+def test_reversing_the_outcome_reverses_the_correlation(seed):
+    metric, outcome = noisy(seed, n=30)
+    for kind in ("spearman", "pearson", "kendall_b", "kendall_c"):
+        assert m.correlate(metric, -outcome, kind).value == pytest.approx(
+            -m.correlate(metric, outcome, kind).value
+        )
+        assert m.correlate(3 * metric + 1, outcome, kind).value == pytest.approx(
+            m.correlate(metric, outcome, kind).value
+        )

@@ -1,0 +1,84 @@
+"""Every score and metric has one declaration, and every table is made from it."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from ragguard import metrics as m
+from ragguard.errors import UnknownName
+from ragguard.metrics.registry import as_markdown, by_level, declare
+
+ROOT = Path(__file__).parents[2]
+# The design's table of scores.
+SCORES = {
+    "passage": "p_abstain p_relevant utility distracting_effect answerability redundancy grade",
+    "step": "seper seper_hard delta_seper delta_seper_alone semantic_entropy delta_semantic_entropy udcg harm coverage "
+    "delta_coverage alpha_ndcg ra_nwg proc pct_proc selection_efficiency n_recall precision_at_grade t",
+    "run": "seper_closed_book delta_seper_total udcg_context coverage_total density answer_correct answer_coverage "
+    "answer_density response_grade",
+}
+# What the numbers are made with, and what is said of numbers: no metrics themselves.
+HELPERS = {
+    "aggregate", "answerable_questions", "best_alpha", "cluster", "correlate", "find", "grade_weights", "is_abstention",
+    "kernel", "normalise", "pad", "paired_bootstrap", "required_subset", "sample_weights", "seper_stderr",
+    "udcg_of_parts", "utility_parts",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("level", SCORES)
+def test_the_scores_of_a_level_are_those_of_the_design(level):
+    declared = {metric.name for metric in m.METRICS.values() if level in metric.levels}
+    assert declared == set(SCORES[level].split())
+
+
+def test_every_metric_function_is_declared():
+    functions = {name for name in m.__all__ if inspect.isfunction(getattr(m, name))}
+    assert functions - HELPERS == {metric.call for metric in m.METRICS.values()} - {"", "LearnedUdcg"}
+    assert not HELPERS - functions
+
+
+@pytest.mark.parametrize("metric", m.METRICS.values(), ids=lambda metric: metric.name)
+def test_a_declaration_says_everything(metric):
+    assert metric.title
+    assert metric.description.endswith(".")
+    assert len(metric.description) <= 110
+    assert metric.needs
+    assert metric.source
+    assert metric.range[0] < metric.range[1]
+    assert metric.function is None or getattr(m, metric.call) is metric.function
+    assert m.find(metric.name) is metric
+
+
+def test_public_names_are_exactly_what_is_there():
+    assert sorted(set(m.__all__)) == sorted(m.__all__)
+    for name in m.__all__:
+        assert getattr(m, name) is not None
+    modules = {name for name, value in vars(m).items() if inspect.ismodule(value)}
+    assert not modules & set(m.__all__)
+
+
+def test_an_unknown_name_is_told_what_it_may_have_meant():
+    with pytest.raises(UnknownName, match=r"ndgc.*alpha_ndcg|ndgc.*ndcg"):
+        m.find("ndgc")
+
+
+def test_a_name_is_declared_once():
+    with pytest.raises(ValueError, match="udcg"):
+        declare(m.find("udcg"))
+
+
+def test_the_registry_cannot_be_changed_from_outside():
+    with pytest.raises(TypeError):
+        m.METRICS["udcg"] = m.find("t")
+
+
+def test_the_table_of_the_readme_is_the_registry():
+    found = re.search(r"<!-- metrics -->\n(.*)<!-- /metrics -->", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert found, "README.md lacks the markers <!-- metrics --> and <!-- /metrics -->"
+    assert found[1].strip() == as_markdown(by_level()), "paste what `ragguard metrics --markdown` prints"
+
+
+def test_a_table_of_nothing_is_empty():
+    assert as_markdown([]) == ""

@@ -1,0 +1,107 @@
+"""T, T_u, F, F_e: by hand, by their limits, and the best α against SciPy."""
+
+import numpy as np
+import pytest
+import scipy.stats
+import sklearn.metrics
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragguard import metrics as m
+
+COUNTS = st.integers(1, 20).flatmap(lambda k: st.tuples(st.integers(0, k), st.just(k), st.integers(0, k)))
+ALPHA = st.floats(0, 1)
+
+
+def test_by_hand():
+    assert m.t(3, 5, 0.5) == pytest.approx(1.3)
+    assert m.t_u(3, 5, 0.5) == pytest.approx(0.5)
+    assert m.f(3, 5, 4, 0.5) == pytest.approx(3 / 4.5)
+    assert m.f_e(3, 5, 4, 0.5) == m.f(3, 5, 4, 0.5)
+
+
+def test_arrays_come_out_as_arrays():
+    assert m.t([3, 0], 5).tolist() == pytest.approx([1.3, -0.5])
+    assert m.f([[1], [2]], 5, [2, 4]).shape == (2, 2)
+    assert m.t([0, 3], [0, 5]).tolist() == pytest.approx([np.nan, 1.3], nan_ok=True)
+
+
+@given(COUNTS, ALPHA)
+def test_f_is_the_weighted_harmonic_mean_of_precision_and_recall(counts, alpha):
+    n_p, k, more = counts
+    total = n_p + more
+    value = m.f(n_p, k, total, alpha)
+    if total == 0:
+        assert np.isnan(value)
+    elif n_p == 0:
+        assert value == 0
+    else:
+        assert value == pytest.approx(1 / (alpha / (n_p / k) + (1 - alpha) / (n_p / total)))
+        assert 0 <= value <= 1 + 1e-12
+
+
+def test_f_at_one_half_is_the_f1_of_scikit_learn():
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        relevant, retrieved = random.random((2, 30)) < 0.4
+        n_p = (relevant & retrieved).sum()
+        expected = sklearn.metrics.f1_score(relevant, retrieved, zero_division=0)
+        assert m.f(n_p, retrieved.sum(), relevant.sum()) == pytest.approx(expected, abs=1e-9)
+
+
+@given(COUNTS)
+def test_the_ends_of_alpha(counts):
+    n_p, k, more = counts
+    assert m.t(n_p, k, 0) == n_p
+    assert m.t(n_p, k, 1) == pytest.approx((n_p - k) / k)
+    assert m.t_u(n_p, k, 1) == n_p - k
+    if n_p:
+        assert m.f(n_p, k, n_p + more, 1) == pytest.approx(n_p / k)
+        assert m.f(n_p, k, n_p + more, 0) == pytest.approx(n_p / (n_p + more))
+
+
+@given(COUNTS, ALPHA)
+def test_one_more_relevant_never_lowers_t(counts, alpha):
+    n_p, k, _ = counts
+    if n_p < k:
+        assert m.t(n_p + 1, k, alpha) >= m.t(n_p, k, alpha)
+        assert m.t_u(n_p + 1, k, alpha) >= m.t_u(n_p, k, alpha)
+    assert m.t(n_p, k, alpha) >= m.find("t").range[0]
+
+
+def outcomes_and_counts(seed=0):
+    random = np.random.default_rng(seed)
+    k = random.integers(1, 20, 200)
+    n_p = random.binomial(k, 0.4)
+    return n_p, k, np.digitize(n_p - 0.3 * (k - n_p) + random.normal(0, 1, 200), [0, 1, 2, 4]) + 1
+
+
+def test_best_alpha_is_the_best_of_a_grid_by_scipy():
+    n_p, k, outcomes = outcomes_and_counts()
+    grid = np.linspace(0, 1, 101)
+    correlations = [scipy.stats.spearmanr(m.t_u(n_p, k, alpha), outcomes).statistic for alpha in grid]
+    best = m.best_alpha(lambda alpha: m.t_u(n_p, k, alpha), outcomes)
+    assert best.correlation == pytest.approx(max(correlations), abs=1e-9)
+    assert best.alpha == pytest.approx(grid[int(np.argmax(np.round(correlations, 12)))])
+
+
+def test_best_alpha_leaves_out_what_is_undefined():
+    n_p, k, outcomes = outcomes_and_counts()
+    total = np.where(np.arange(200) % 7, n_p + 2, 0)
+    total[n_p > total] = n_p[n_p > total]
+    best = m.best_alpha(lambda alpha: m.f(n_p, k, total, alpha), outcomes)
+    kept = total > 0
+    expected = scipy.stats.spearmanr(m.f(n_p[kept], k[kept], total[kept], best.alpha), outcomes[kept])
+    assert best.correlation == pytest.approx(expected.statistic, abs=1e-9)
+
+
+def test_best_alpha_of_outcomes_that_do_not_vary_is_nan():
+    best = m.best_alpha(lambda alpha: m.t([1, 2, 3], 5, alpha), [2, 2, 2])
+    assert np.isnan(best.alpha)
+    assert np.isnan(best.correlation)
+    assert np.isnan(m.best_alpha(lambda alpha: m.t([], [], alpha), []).alpha)
+
+
+def test_best_alpha_names_a_measure_that_does_not_fit():
+    with pytest.raises(ValueError, match=r"measure.*\(2,\)"):
+        m.best_alpha(lambda alpha: m.t([1, 2], 5, alpha), [1, 2, 3])
