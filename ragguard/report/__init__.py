@@ -1,0 +1,1 @@
+"""Reports: what scored runs say, for a terminal, a page, a comparison."""

@@ -1,0 +1,104 @@
+"""The report as one page that needs nothing else: no network, no framework, no server.
+
+Runs are written as they come, in blocks that the page reads only when one of their runs is
+opened, so that ten thousand runs are written in bounded memory and open at once. Texts that came
+from passages stand in JSON data and reach the page as text nodes, never as markup; a content
+security policy allows the page's own script and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+from typing import IO, Any
+
+from ragguard._version import __version__
+from ragguard.errors import InvalidInput, StoreError
+from ragguard.metrics.registry import METRICS
+from ragguard.report.digest import MISLEADS, Texts, detail, summary
+from ragguard.sinks.base import ScoredRun
+
+BLOCK = 50
+"""Runs a block of data."""
+_PAGE = files("ragguard.report") / "page"
+_UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+def write_html(runs: Iterable[ScoredRun], path: str | Path, title: str = "ragguard") -> int:
+    """Writes the page and says how many runs it holds; the file appears only when it is complete."""
+    target = Path(path)
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=target.parent, prefix=target.name, delete=False
+        ) as draft:
+            try:
+                count = _write(runs, draft, title)
+            except BaseException:
+                os.unlink(draft.name)
+                raise
+        os.chmod(draft.name, 0o644)
+        os.replace(draft.name, target)
+    except OSError as error:
+        raise StoreError(f"the report could not be written to {target}: {error}") from error
+    if not count:
+        target.unlink()
+        raise InvalidInput("runs", 0, "at least one run; score some first: `ragguard score RUNS.jsonl`")
+    return count
+
+
+def _write(runs: Iterable[ScoredRun], page: IO[str], title: str) -> int:
+    style, script = ((_PAGE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    head, _, foot = (_PAGE / "page.html").read_text(encoding="utf-8").partition("<!-- data -->")
+    page.write(
+        head.replace("{{policy}}", policy).replace("{{title}}", _escape(title)).replace("{{style}}", style)
+    )
+    lines: list[dict[str, Any]] = []
+    block: list[dict[str, Any]] = []
+    texts = Texts()
+    for scored in runs:
+        lines.append(summary(scored))
+        block.append(detail(scored, texts))
+        if len(block) == BLOCK:
+            _data(page, f"block-{len(lines) // BLOCK - 1}", {"runs": block, "texts": texts.listed()})
+            block, texts = [], Texts()
+    if block:
+        _data(page, f"block-{len(lines) // BLOCK}", {"runs": block, "texts": texts.listed()})
+    captions = {
+        name: {"title": m.title, "about": m.description, "range": _ends(m.range), "better": m.direction}
+        for name, m in METRICS.items()
+    }
+    _data(page, "index", {
+        "runs": lines, "block": BLOCK, "misleads": MISLEADS, "metrics": captions, "version": __version__,
+    })  # fmt: skip
+    page.write(foot.replace("{{script}}", script))
+    return len(lines)
+
+
+def _data(page: IO[str], name: str, data: Any) -> None:
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=False)
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    for unsafe, written in _UNSAFE.items():
+        text = text.replace(unsafe, written)
+    page.write(f'<script type="application/json" id="{name}">{text}</script>\n')
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+
+
+def _ends(ends: tuple[float, float]) -> list[float | None]:
+    return [end if abs(end) != float("inf") else None for end in ends]

@@ -1,0 +1,345 @@
+"use strict";
+// Draws the report from the JSON blocks of this file. Whatever came from outside becomes a text node.
+(() => {
+  const data = (id) => JSON.parse(document.getElementById(id).textContent);
+  const index = data("index");
+  const blocks = new Map();
+  const PAGE = 50;
+  const state = { shown: [], page: 0, open: -1, focus: 0 };
+  const $ = (id) => document.getElementById(id);
+  const SVG = "http://www.w3.org/2000/svg";
+
+  // What is shown of a number: a sign where it can be either way, a dash where there is none.
+  const number = (value, digits = 2) => value == null ? "–" : value.toFixed(digits).replace("-", "−");
+  const signed = (value, digits = 2) => value == null ? "–" : (value > 0 ? "+" : "") + number(value, digits);
+  const grouped = (value) => value.toLocaleString("en");
+  const caption = (name) => (index.metrics[name] || { title: name, about: "" });
+
+  function el(tag, attributes = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [key, value] of Object.entries(attributes)) {
+      if (key === "class") made.className = value;
+      else if (key === "on") for (const [event, act] of Object.entries(value)) made.addEventListener(event, act);
+      else if (value !== false && value != null) made.setAttribute(key, value);
+    }
+    for (const child of children.flat(Infinity)) if (child != null) made.append(child);
+    return made;
+  }
+  function draw(tag, attributes = {}, ...children) {
+    const made = document.createElementNS(SVG, tag);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    for (const child of children) made.append(child);
+    return made;
+  }
+
+  function detailOf(place) {
+    const block = Math.floor(place / index.block);
+    if (!blocks.has(block)) blocks.set(block, data("block-" + block));
+    const held = blocks.get(block);
+    return { run: held.runs[place % index.block], texts: held.texts };
+  }
+
+  const mean = (values) => values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
+  const known = (name, keep = () => true) =>
+    index.runs.filter((run) => run[name] != null && keep(run)).map((run) => run[name]);
+
+  function tiles() {
+    const gold = known("gain", (run) => run.source === "gold");
+    const support = known("gain", (run) => run.source === "answer");
+    const facts = [
+      ["Runs", grouped(index.runs.length)],
+      ["Retrievals", grouped(index.runs.reduce((sum, run) => sum + run.hops, 0))],
+      ["ΔSePer a run", signed(mean(gold))],
+      ["… support only", signed(mean(support))],
+      ["UDCG of the context", number(mean(known("udcg")), 3)],
+      ["Coverage", number(mean(known("coverage")))],
+      ["Runs with a misleading passage", grouped(index.runs.filter((run) => run.misleading).length)],
+      ["Failures", grouped(index.runs.reduce((sum, run) => sum + run.failures, 0))],
+      ["Tokens spent on scoring", grouped(index.runs.reduce((sum, run) => sum + run.tokens, 0))],
+    ];
+    $("tiles").append(...facts.filter(([, value]) => value !== "–")
+      .map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, value))));
+  }
+
+  const last = (value, otherwise) => value == null ? otherwise : value;
+  const ORDERS = {
+    "harm": (a, b) => b.misleading - a.misleading || last(a.worst, 1) - last(b.worst, 1),
+    "gain-up": (a, b) => last(a.gain, 9) - last(b.gain, 9),
+    "gain-down": (a, b) => last(b.gain, -9) - last(a.gain, -9),
+    "new": (a, b) => b.started - a.started,
+    "cost": (a, b) => b.tokens - a.tokens,
+  };
+  const FILTERS = {
+    all: () => true,
+    misled: (run) => run.misleading > 0,
+    wrong: (run) => run.answer.startsWith("wrong"),
+    failed: (run) => run.failures > 0 || run.status === "error",
+    gold: (run) => run.source === "gold",
+    support: (run) => run.source === "answer",
+  };
+
+  function choose() {
+    const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const keep = FILTERS[$("filter").value];
+    const order = ORDERS[$("sort").value];
+    state.shown = index.runs.map((run, place) => ({ run, place })).filter(({ run }) => {
+      if (!keep(run)) return false;
+      const text = (run.question + " " + run.name + " " + run.id).toLowerCase();
+      return words.every((word) => text.includes(word));
+    });
+    state.shown.sort((a, b) => order(a.run, b.run) || a.place - b.place);
+    state.page = 0;
+    state.focus = 0;
+    list();
+  }
+
+  function facts(run) {
+    const parts = [run.hops + (run.hops === 1 ? " hop" : " hops")];
+    if (run.gain != null) parts.push("ΔSePer " + signed(run.gain) + (run.source === "answer" ? " (support)" : ""));
+    if (run.misleading) parts.push(run.misleading + " misleading");
+    if (run.answer) parts.push(run.answer);
+    if (run.failures) parts.push(run.failures + " failed");
+    return parts.join(" · ");
+  }
+
+  function list() {
+    const first = state.page * PAGE;
+    const part = state.shown.slice(first, first + PAGE);
+    $("runs").replaceChildren(...part.map(({ run, place }, row) => el("li", {
+      role: "option", id: "option-" + row, "aria-selected": String(place === state.open),
+      on: { click: () => { state.focus = row; open(place); } },
+    }, el("span", { class: "asked" }, run.question || "(no question)"), el("span", { class: "facts" }, facts(run)))));
+    $("runs").setAttribute("aria-activedescendant", part.length ? "option-" + state.focus : "");
+    $("count").textContent = state.shown.length === index.runs.length
+      ? grouped(index.runs.length) + " runs"
+      : grouped(state.shown.length) + " of " + grouped(index.runs.length) + " runs";
+    const pages = Math.ceil(state.shown.length / PAGE);
+    const turn = (by) => () => { state.page += by; state.focus = 0; list(); };
+    $("pages").replaceChildren(...(pages < 2 ? [] : [
+      el("button", { type: "button", disabled: state.page === 0 ? "" : null, on: { click: turn(-1) } }, "Back"),
+      "page " + (state.page + 1) + " of " + pages,
+      el("button", { type: "button", disabled: state.page === pages - 1 ? "" : null, on: { click: turn(1) } }, "On"),
+    ]));
+  }
+
+  function keys(event) {
+    const rows = $("runs").children.length;
+    const moves = { ArrowDown: 1, ArrowUp: -1 };
+    if (event.key in moves && rows) {
+      state.focus = Math.min(rows - 1, Math.max(0, state.focus + moves[event.key]));
+      event.preventDefault();
+      open(state.shown[state.page * PAGE + state.focus].place);
+      $("runs").children[state.focus].scrollIntoView({ block: "nearest" });
+    } else if (event.key === "Enter" && rows) {
+      open(state.shown[state.page * PAGE + state.focus].place);
+      $("run").focus();
+    }
+  }
+
+  const find = (scores, name, stage = "passages") => {
+    const found = scores.filter((score) => score[0] === name && score[5] === stage);
+    return found.find((score) => !score[4]) || found[0] || null;
+  };
+  const withError = (score, show) => score == null ? null
+    : show(score[1]) + (score[2] ? " ± " + number(score[2]) : "");
+
+  // Belief before any retrieval, then what each hop added or took, with one standard error.
+  function waterfall(run) {
+    const start = find(run.scores, "seper_closed_book");
+    const deltas = run.steps.map((step) => find(step.scores, "delta_seper"));
+    if (!start || deltas.every((delta) => !delta)) return null;
+    const bars = [{ name: "before", from: 0, to: start[1], kind: "calm", text: number(start[1]) }];
+    let at = start[1];
+    deltas.forEach((delta, hop) => {
+      const by = delta ? delta[1] : 0;
+      bars.push({ name: "hop " + (hop + 1), from: at, to: at + by, kind: by < 0 ? "bad" : "good",
+        text: delta ? signed(by) : "–", error: delta && delta[2] });
+      at += by;
+    });
+    bars.push({ name: "after", from: 0, to: at, kind: "calm", text: number(at) });
+    const step = 74, height = 150, top = 18, floor = top + height;
+    const y = (value) => floor - Math.max(0, Math.min(1, value)) * height;
+    const picture = draw("svg", { viewBox: `0 0 ${bars.length * step + 34} ${floor + 24}`, width: bars.length * step + 34,
+      role: "img", "aria-label": "Belief in the right answer: " + bars.map((bar) => bar.name + " " + bar.text).join(", ") });
+    for (const tick of [0, 0.5, 1]) {
+      picture.append(draw("line", { x1: 28, x2: bars.length * step + 30, y1: y(tick), y2: y(tick), stroke: "var(--line)" }));
+      const label = draw("text", { x: 22, y: y(tick) + 4, "text-anchor": "end", class: "soft" });
+      label.textContent = String(tick);
+      picture.append(label);
+    }
+    bars.forEach((bar, place) => {
+      const x = 36 + place * step, high = Math.max(bar.from, bar.to), low = Math.min(bar.from, bar.to);
+      picture.append(draw("rect", { x, y: y(high), width: 48, height: Math.max(1.5, y(low) - y(high)), rx: 2, fill: `var(--${bar.kind})` }));
+      if (bar.error) picture.append(draw("line", { x1: x + 24, x2: x + 24, y1: y(bar.to + bar.error), y2: y(bar.to - bar.error), stroke: "var(--ink)", "stroke-width": 1.5 }));
+      const value = draw("text", { x: x + 24, y: Math.max(12, y(high + (bar.error || 0)) - 5), "text-anchor": "middle" });
+      value.textContent = bar.text;
+      const name = draw("text", { x: x + 24, y: floor + 16, "text-anchor": "middle", class: "soft" });
+      name.textContent = bar.name;
+      picture.append(value, name);
+    });
+    const support = deltas.some((delta) => delta && delta[4]);
+    return el("figure", { class: "scroll" }, picture, el("figcaption", {}, support
+      ? "Belief in the run's own answer (support: no reference was given). Whiskers: one standard error."
+      : "Belief in the reference. Whiskers: one standard error; neighbouring hops' errors are anti-correlated."));
+  }
+
+  function bar(utility) {
+    if (utility == null) return el("span", { class: "soft" }, "not judged");
+    const fill = el("i", { class: utility < 0 ? "down" : "up" });
+    fill.style.width = Math.min(50, Math.abs(utility) * 50) + "%";
+    return el("span", {}, el("span", { class: "bar", role: "img", "aria-label": "utility " + signed(utility) }, fill), " " + signed(utility));
+  }
+
+  function verdict(passage) {
+    const words = passage.kept ? [] : [passage.reason ? "dropped: " + passage.reason : "not given to the model"];
+    let kind = "soft";
+    if (passage.utility != null) {
+      if (passage.utility < index.misleads) { words.unshift("misleads"); kind = "bad"; }
+      else if (passage.utility > -index.misleads) { words.unshift("helps"); kind = "good"; }
+      else words.unshift("does little");
+    }
+    return el("span", { class: kind }, words.join("; "));
+  }
+
+  function passages(step, texts) {
+    const shown = step.passages;
+    const columns = [["p_relevant", "relevant", number], ["p_abstain", "abstains", number], ["grade", "grade", (g) => number(g, 0)], ["redundancy", "redundant", number]]
+      .filter(([name]) => shown.some((passage) => passage[name] != null));
+    const head = ["#", "passage", "utility", "verdict", ...columns.map(([, title]) => title)];
+    return el("div", { class: "scroll" }, el("table", {},
+      el("caption", {}, "Passages in the retriever's order"),
+      el("thead", {}, el("tr", {}, head.map((title) => el("th", { scope: "col" }, title)))),
+      el("tbody", {}, shown.map((passage, row) => el("tr", { class: passage.kept ? "" : "dropped" },
+        el("td", {}, String(row + 1)),
+        el("td", { class: "text" }, texts[passage.text]),
+        el("td", { class: "verdict" }, bar(passage.utility)),
+        el("td", {}, verdict(passage)),
+        columns.map(([name, , show]) => el("td", {}, passage[name] == null ? "–" : show(passage[name]))))))));
+  }
+
+  function coverage(run) {
+    const rated = run.steps.flatMap((step, hop) => step.passages
+      .map((passage, row) => ({ label: "hop " + (hop + 1) + ", #" + (row + 1), ratings: passage.ratings }))
+      .filter((passage) => Object.keys(passage.ratings).length));
+    if (!rated.length) return null;
+    const count = 1 + Math.max(...rated.flatMap((passage) => Object.keys(passage.ratings).map(Number)));
+    const titles = Array.from({ length: count }, (_, place) => run.subs[place] || "sub-question " + (place + 1));
+    return el("section", {}, el("h2", {}, "Which passage answers which sub-question"), el("div", { class: "scroll" }, el("table", {},
+      el("caption", {}, "Ratings 0 to 5; filled: it answers (3 or more)"),
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "sub-question"), rated.map((passage) => el("th", { scope: "col" }, passage.label)))),
+      el("tbody", {}, titles.map((title, place) => el("tr", {}, el("td", { class: "text" }, title),
+        rated.map((passage) => {
+          const value = passage.ratings[place];
+          return el("td", {}, value == null ? "–" : el("span", { class: value >= 3 ? "cell yes" : "cell" }, number(value, 0)));
+        })))))));
+  }
+
+  const HOP = ["delta_seper", "delta_seper_alone", "seper", "udcg", "coverage", "delta_coverage", "ra_nwg", "selection_efficiency"];
+  function numbers(step) {
+    const lines = [];
+    for (const name of HOP) {
+      for (const stage of ["passages", "candidates"]) {
+        const score = find(step.scores, name, stage);
+        if (!score) continue;
+        const about = caption(name), before = stage === "candidates" ? " before the guard" : "";
+        const k = name === "udcg" ? " (k = " + step.passages.filter((p) => stage === "candidates" || p.kept).length + ")" : "";
+        lines.push(el("li", { title: about.about }, about.title + before + (score[4] ? " (support) " : " "),
+          el("b", {}, withError(score, name.startsWith("delta") ? signed : (v) => number(v, name === "udcg" ? 3 : 2))), k));
+      }
+    }
+    return el("ul", { class: "numbers" }, lines);
+  }
+
+  function hop(step, place, texts) {
+    const facts = [step.tool && "by " + step.tool, step.took != null && number(step.took, 1) + " ms", step.status !== "ok" && step.status,
+      step.guard && "guard: " + step.guard.status.replace("_", " ") + " in " + number(step.guard.ms, 1) + " ms"].filter(Boolean).join(" · ");
+    return el("section", { class: "hop", "aria-label": "Hop " + (place + 1) },
+      el("header", {}, el("h3", {}, "Hop " + (place + 1)), el("span", { class: "query" }, "“" + step.query + "”"), el("span", { class: "soft" }, facts)),
+      step.error ? el("p", { class: "bad" }, step.error) : null,
+      numbers(step),
+      step.passages.length ? passages(step, texts) : el("p", { class: "soft" }, "No passages came back."));
+  }
+
+  function open(place) {
+    state.open = place;
+    const line = index.runs[place];
+    const { run, texts } = detailOf(place);
+    const pair = (term, value) => value == null || value === "" ? [] : [el("dt", {}, term), el("dd", {}, value)];
+    const shown = run.scores.filter((score) => !["delta_seper_total", "seper_closed_book"].includes(score[0]));
+    $("run").replaceChildren(...[
+      el("h2", { class: "question" }, line.question || "(no question)"),
+      el("dl", { class: "facts-list" },
+        pair("answer", run.answer), pair("judged", line.answer), pair("references", run.references.join(" · ")),
+        pair("status", line.status), pair("took", run.took == null ? "" : number(run.took, 1) + " ms"),
+        pair("ΔSePer", line.gain == null ? "" : signed(line.gain) + (line.source === "answer" ? " (support)" : "")),
+        shown.map((score) => pair(caption(score[0]).title, withError(score, (v) => number(v)) + (score[3] ? " · " + score[3] : ""))),
+        pair("scoring cost", grouped(run.cost.prompt + run.cost.output) + " tokens in " + grouped(run.cost.requests) + " requests, " + number(run.cost.seconds) + " s"),
+        pair("run", line.id)),
+      waterfall(run),
+      ...run.steps.map((step, hopPlace) => hop(step, hopPlace, texts)),
+      coverage(run),
+      run.failures.length ? el("section", { class: "failures" }, el("h2", {}, "What could not be scored"), el("ul", {},
+        run.failures.map((failure) => el("li", {}, failure.scorer + ": " + failure.error + ". " + failure.message + (failure.retry ? " It is tried again." : ""))))) : null,
+    ].filter(Boolean));
+    for (const option of $("runs").children) option.setAttribute("aria-selected", "false");
+    const row = state.shown.slice(state.page * PAGE, (state.page + 1) * PAGE).findIndex((item) => item.place === place);
+    if (row >= 0) $("runs").children[row].setAttribute("aria-selected", "true");
+    $("runs").setAttribute("aria-activedescendant", row >= 0 ? "option-" + row : "");
+    history.replaceState(null, "", "#" + encodeURIComponent(line.id));
+  }
+
+  function histogram(title, values, low, high) {
+    if (values.length < 2) return null;
+    const bins = new Array(20).fill(0), width = 260, height = 90;
+    for (const value of values) bins[Math.min(19, Math.max(0, Math.floor((value - low) / (high - low) * 20)))]++;
+    const most = Math.max(...bins);
+    const picture = draw("svg", { viewBox: `0 0 ${width} ${height + 18}`, width, role: "img",
+      "aria-label": title + ": mean " + number(mean(values)) + " over " + values.length + " runs" });
+    bins.forEach((count, place) => picture.append(draw("rect", { x: place * 13 + 1, width: 11, rx: 1.5,
+      y: height - count / most * height, height: count / most * height, fill: "var(--calm)" })));
+    [[0, low, "start"], [width, high, "end"]].forEach(([x, value, anchor]) => {
+      const label = draw("text", { x, y: height + 14, "text-anchor": anchor, class: "soft" });
+      label.textContent = number(value, 1);
+      picture.append(label);
+    });
+    return el("figure", {}, el("h3", {}, title), picture, el("figcaption", {}, "mean " + number(mean(values), 3) + ", " + grouped(values.length) + " runs"));
+  }
+
+  function trend(title, name) {
+    const runs = index.runs.filter((run) => run[name] != null && run.started).sort((a, b) => a.started - b.started);
+    if (runs.length < 10) return null;
+    const groups = 24, width = 260, height = 90, points = [];
+    for (let group = 0; group < Math.min(groups, runs.length); group++) {
+      const from = Math.floor(group * runs.length / Math.min(groups, runs.length));
+      const to = Math.floor((group + 1) * runs.length / Math.min(groups, runs.length));
+      points.push(mean(runs.slice(from, to).map((run) => run[name])));
+    }
+    const low = Math.min(...points), high = Math.max(...points), room = high - low || 1;
+    const path = points.map((value, place) => (place ? "L" : "M") + (place / (points.length - 1 || 1) * width).toFixed(1) + " " + (height - (value - low) / room * (height - 8) - 4).toFixed(1)).join("");
+    const picture = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, role: "img",
+      "aria-label": title + " over time, from " + number(points[0]) + " to " + number(points[points.length - 1]) });
+    picture.append(draw("path", { d: path, fill: "none", stroke: "var(--calm)", "stroke-width": 2 }));
+    return el("figure", {}, el("h3", {}, title + " over time"), picture,
+      el("figcaption", {}, "means of consecutive runs, oldest first; between " + number(low) + " and " + number(high)));
+  }
+
+  tiles();
+  $("charts").append(...[
+    histogram("ΔSePer of a run", known("gain", (run) => run.source === "gold"), -1, 1),
+    histogram("Support of a run's answer", known("gain", (run) => run.source === "answer"), -1, 1),
+    histogram("UDCG of the context", known("udcg"), 0.25, 0.75),
+    histogram("Worst passage of a run", known("worst"), -1, 1),
+    histogram("Coverage of a run", known("coverage"), 0, 1),
+    trend("ΔSePer", "gain"), trend("UDCG", "udcg"), trend("Coverage", "coverage"),
+  ].filter(Boolean));
+  if (!$("charts").children.length) $("overview").hidden = true;
+  $("version").textContent = index.version;
+  for (const id of ["search", "sort", "filter"]) $(id).addEventListener("input", choose);
+  $("runs").addEventListener("keydown", keys);
+  choose();
+  const wanted = decodeURIComponent(location.hash.slice(1));
+  const named = index.runs.findIndex((run) => run.id === wanted);
+  if (named >= 0) open(named);
+  else if (state.shown.length) open(state.shown[0].place);
+  document.documentElement.dataset.ready = "yes";
+})();
