@@ -73,7 +73,9 @@ class Estimator:
             else:
                 texts[key] = [meanings.words(sample.text) for sample in answer.samples]
         distinct = dict.fromkeys(text for answers in texts.values() for text in answers)
-        wanted = [(text, target) for text in distinct for target in targets]
+        wanted = [
+            pair for text in distinct for target in targets for pair in ((text, target), (target, text))
+        ]
         clusters = await meanings.cluster(list(texts.values()), also=wanted)
         for (key, answers), ids in zip(texts.items(), clusters, strict=True):
             if isinstance(ids, RagguardError):

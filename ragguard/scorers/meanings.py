@@ -47,13 +47,12 @@ class Meanings:
         return self._texts[answer]
 
     async def learn(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Finds out, both ways, about pairs of `words` not known yet."""
+        """Finds out whether the second of two `words` follows from the first, where that is not known yet."""
         wanted: dict[Pair, None] = {}
         for one, other in pairs:
-            if one != other and _NOTHING not in (one, other):
-                pair = Pair(self.question, one, other)
-                if pair not in self._known and not same(pair):
-                    wanted |= {pair: None, pair.turned: None}
+            pair = Pair(self.question, one, other)
+            if one != other and _NOTHING not in (one, other) and pair not in self._known and not same(pair):
+                wanted[pair] = None
         answers = await self.ask([EntailQuestion(pair) for pair in wanted])
         self._known.update(zip(wanted, answers, strict=True))
 
@@ -76,12 +75,14 @@ class Meanings:
             )
         return answer.p
 
+    def follows(self, one: str, other: str) -> bool:
+        """Whether the second of two `words` follows from the first."""
+        p = self.entailment(one, other)
+        return _verdict(p) == _ENTAILS if self.equivalence == "strict" else p[_ENTAILS] >= self.tau
+
     def equivalent(self, one: str, other: str) -> bool:
-        """Whether two `words` mean the same."""
-        there, back = self.entailment(one, other), self.entailment(other, one)
-        if self.equivalence == "strict":
-            return _verdict(there) == _verdict(back) == _ENTAILS
-        return min(there[_ENTAILS], back[_ENTAILS]) >= self.tau
+        """Whether two `words` mean the same. Where one does not follow, the way back need not be known."""
+        return self.follows(one, other) and self.follows(other, one)
 
     def matches(self, words: str, reference: str) -> bool:
         """Whether a meaning, given by its first answer, is the reference's."""
@@ -95,32 +96,38 @@ class Meanings:
     ) -> list[list[int] | RagguardError]:
         """Greedy first match within each context: the number of its meaning for each answer (`words`).
 
-        All contexts go forward together, one comparison with one more first answer at a time; `also` are
-        pairs that are wanted anyway.
+        All contexts go forward together, one first answer at a time: who follows from it, and from which of
+        those it follows. `also` are pairs that are wanted anyway.
         """
-        open_: list[list[str]] = [list(dict.fromkeys(answers)) for answers in contexts]
+        waiting: list[list[str]] = [list(dict.fromkeys(answers)) for answers in contexts]
         meaning: list[dict[str, int]] = [{} for _ in contexts]
         failed: dict[int, RagguardError] = {}
-        count = [0] * len(contexts)
-        await self.learn([*also, *_with_first(open_)])
-        while any(open_):
-            for index, waiting in enumerate(open_):
-                if not waiting:
-                    continue
-                first = waiting[0]
+        number = 0
+        await self.learn([*also, *_with_first(waiting)])
+        while any(waiting):
+            await self.learn(
+                (other, first) for first, other in _with_first(waiting) if self._may_follow(first, other)
+            )
+            for index, answers in enumerate(waiting):
                 try:
-                    joined = [words for words in waiting if self.equivalent(first, words)]
+                    joined = [words for words in answers if self.equivalent(answers[0], words)]
                 except RagguardError as error:
                     failed[index] = error
-                    joined = list(waiting)
-                meaning[index].update(dict.fromkeys(joined, count[index]))
-                count[index] += 1
-                open_[index] = [words for words in waiting if words not in meaning[index]]
-            await self.learn(_with_first(open_))
+                    joined = answers
+                meaning[index].update(dict.fromkeys(joined, number))
+                waiting[index] = [words for words in answers if words not in meaning[index]]
+            number += 1
+            await self.learn(_with_first(waiting))
         return [
             failed.get(index) or [meaning[index][words] for words in answers]
             for index, answers in enumerate(contexts)
         ]
+
+    def _may_follow(self, one: str, other: str) -> bool:
+        try:
+            return self.follows(one, other)
+        except RagguardError:
+            return False
 
     def cost(self, words: Iterable[str]) -> Usage:
         """What comparing these `words` took, told once."""

@@ -51,15 +51,14 @@ async def test_scorers_side_by_side_share_their_waves():
     ]
 
 
-async def test_a_scorer_that_ends_early_holds_nobody_up():
+async def test_a_scorer_that_ends_early_holds_nobody_up(monkeypatch):
+    monkeypatch.setattr("ragguard.scorers.asker._PATIENCE_S", 3600)
     engine = ScriptedEngine()
     ask = asker(engine)
-    started = asyncio.get_running_loop().time()
     await ask.attend(
         [put(ask), put(ask, [ask_label("one")]), put(ask, [ask_label("two")], [ask_label("three")])]
     )
     assert [call.texts for call in engine.calls] == [["one", "two"], ["three"]]
-    assert asyncio.get_running_loop().time() - started < 0.045, "nobody waited for patience to end"
 
 
 async def test_equal_questions_are_asked_once_and_answered_everywhere():

@@ -4,7 +4,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragguard.engines.prompts import load_prompts
@@ -65,6 +65,7 @@ def test_more_than_three_parallel_steps_count_in_call_order():
     assert layout.steps[3].change == {("a", "b", "c", "d"): 1.0, ("a", "b", "c"): -1.0}
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=3)),
