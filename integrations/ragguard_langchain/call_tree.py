@@ -7,25 +7,30 @@ is a step. What a call's descendants need is in its place; the places belong to 
 from __future__ import annotations
 
 import time
+import weakref
+from asyncio import Task
 from collections.abc import Hashable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from ragguard.capture.context import current_run, current_task
 from ragguard.capture.faults import describe
 from ragguard.capture.handle import references_of
-from ragguard.capture.places import Place, Places
+from ragguard.capture.open_runs import Unpack
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
 from ragguard.errors import InvalidInput
 from ragguard.records import Status, TraceContext
-from ragguard_langchain.messages import NOTHING, Answer
+from ragguard_langchain.messages import NOTHING, Answer, Taken
+from ragguard_langchain.places import Place, Places
 
 REFERENCES, NAME, RUN_ID = "ragguard_references", "ragguard_name", "ragguard_run_id"
 """Metadata keys by which a call's config says what its run is."""
-_SAID = {REFERENCES, NAME, RUN_ID}
+GONE_SECONDS = 1.0
+"""How long a task must have been over before what it left open counts as cancelled."""
+_SAID = frozenset((REFERENCES, NAME, RUN_ID))
 _NOT_KEPT = ("ragguard_", "ls_", "langgraph_", "__")
 
 
@@ -56,13 +61,13 @@ class ToolCall:
     id: str
     started_ns: int
     outer: ToolCall | None = None
-    found: list[tuple[str, list[str]]] = field(default_factory=list)
+    found: list[tuple[str, Taken | None]] = field(default_factory=list)
 
-    def add(self, step_id: str, texts: list[str]) -> None:
+    def add(self, step_id: str, taken: Taken | None) -> None:
         """Remembers a step that was made in this call."""
         call: ToolCall | None = self
         while call is not None:
-            call.found.append((step_id, texts))
+            call.found.append((step_id, taken))
             call = call.outer
 
 
@@ -78,29 +83,24 @@ class Scope:
     """Set where the calls directly below run in parallel."""
 
 
-class Inside(NamedTuple):
-    """A retrieval that has begun, and the one that it was begun in."""
-
-    place: Place[Scope]
-    query: str
-    outer: Inside | None
-
-
-_innermost: ContextVar[Inside | None] = ContextVar("ragguard_langchain_retrieval", default=None)
+_innermost: ContextVar[Place[Scope] | None] = ContextVar("ragguard_langchain_retrieval", default=None)
 """The retrieval that began last in this context: some wrappers call their inner retriever without telling
 LangChain that it is inside. Never reset, since the end is reported in another context; good only while open."""
 
 
 class CallTree:
-    """Puts calls in their places, and opens and closes runs and steps on the way."""
+    """Puts calls in their places, and opens and closes runs and steps on the way. One per recorder."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self.places: Places[Scope] = recorder.places
+        self.places: Places[Scope] = Places()
 
-    def parent(self, id: UUID | None) -> Place[Scope] | None:
-        """The open call of that id."""
-        return None if id is None else self.places.get(id)
+    @classmethod
+    def of(cls, recorder: Recorder) -> CallTree:
+        """The recorder's one tree, however many handlers see the calls."""
+        tree = recorder.followers.setdefault("langchain", cls(recorder))
+        assert isinstance(tree, cls)
+        return tree
 
     def root(
         self, id: UUID, question: str, metadata: Mapping[str, Any], name: str, *, resumes: bool = False
@@ -113,20 +113,56 @@ class CallTree:
             run_id = str(metadata.get(RUN_ID) or id)
             sampled = self.recorder.samples(run_id)
             run.trace = trace_context()
-        place = Place(id, run_id, Scope(run), sampled=sampled, started_ns=time.time_ns())
+        place = Place(id, run_id, Scope(run))
+        place.sampled = sampled
+        place.started_ns = time.time_ns()
         self.places.plant(place, owner=run.owner)
-        if not run.opened and not metadata.keys().isdisjoint(_SAID):
+        if not run.opened and not _SAID.isdisjoint(metadata):
             self._open(place)
         return place
+
+    def begin_root(self, place: Place[Scope], query: str, name: str) -> None:
+        """A retriever that is the first call: the recorder hears of it when it is over, or something happens in it,
+        since a run that is one retrieval is told in one go."""
+        place.task = current_task()
+        run = place.notes.run
+        if run.opened:
+            self.begin_step(place, query, name, run.metadata)
+            return
+        place.bare, place.query, place.name = True, query, name
+        _innermost.set(place)
+
+    def end_root_step(self, place: Place[Scope], taken: Any, unpack: Unpack) -> None:
+        """Such a retriever is over, and nothing happened in it."""
+        run = place.notes.run
+        self.places.fell(place)
+        self.recorder.run_made(
+            place.run_id, place.query, taken, unpack=unpack, name=place.name, metadata=_kept(run.metadata),
+            started_ns=place.started_ns, trace=run.trace,
+        )  # fmt: skip
+
+    def pass_over(self, place: Place[Scope]) -> None:
+        """A retrieval of an unsampled run: that run is counted, once."""
+        if not place.notes.run.opened:
+            self._open(place)
+
+    def unfold(self, place: Place[Scope]) -> None:
+        """Something happens in such a retriever: it becomes a run with an open step."""
+        if place.bare:
+            place.bare = False
+            self.begin_step(place, place.query, place.name, place.notes.run.metadata)
 
     def child(self, parent: Place[Scope], id: UUID, metadata: Mapping[str, Any] | None) -> Place[Scope]:
         """A call inside another one. All calls of an unsampled run share the place of its root."""
         root = parent.root or parent
-        if not parent.sampled:
-            self.places.put(id, root, root)
+        if not root.sampled:
+            self.places.grow(id, root, root)
             return root
-        scope, turn = parent.notes, parent.turn
+        if parent.bare:
+            self.unfold(parent)
+        scope = parent.notes
         node = metadata.get("langgraph_checkpoint_ns", "") if metadata else ""
+        turn = parent.turn
         if metadata and node and node != scope.graph_node:
             # A graph's node begins: the nodes of one superstep run in parallel.
             turn = ((parent.id, metadata.get("langgraph_step")), id)
@@ -134,17 +170,18 @@ class CallTree:
         elif scope.forks is not None:
             turn = (scope.forks, id)
             scope = Scope(scope.run, scope.graph_node, scope.tool)
-        place = Place(id, parent.run_id, scope, root, True, parent.step_id, False, parent.tool, turn)
-        self.places.put(id, place, root)
+        place = Place(id, parent.run_id, scope)
+        place.root, place.turn, place.tool, place.step_id = root, turn, parent.tool, parent.step_id
+        self.places.grow(id, place, root)
         return place
 
-    def around(self, query: str) -> Inside | None:
+    def around(self, query: str) -> Place[Scope] | None:
         """The open retrieval for the same query that the code at hand seems to be inside of."""
-        inside = _innermost.get()
-        while inside is not None:
-            if inside.query == query and self.places.get(inside.place.id) is inside.place:
-                return inside
-            inside = inside.outer
+        place = _innermost.get()
+        while place is not None:
+            if place.query == query and self.places.get(place.id) is place:
+                return place
+            place = place.around
         return None
 
     def begin_step(
@@ -153,32 +190,32 @@ class CallTree:
         query: str,
         name: str,
         metadata: Mapping[str, Any] | None,
-        around: Inside | None = None,
+        around: Place[Scope] | None = None,
         *,
         started_ns: int = 0,
     ) -> None:
         """Opens the step that a call is; a part where it is inside another one."""
         scope = place.notes
         run = scope.run
-        is_root = place.root is None
-        step_id = place.run_id if is_root and run.owner and not run.opened else str(place.id)
+        whole = place.root is None and run.owner and not run.opened
         if not run.opened:
-            self._open(place.root or place, bare=is_root)
-        run.first_query = run.first_query or query
-        about: dict[str, Any] = {}
-        if name:
-            about["retriever"] = name
+            self._open(place.root or place)
+        if not run.first_query:
+            run.first_query = query
+        about: dict[str, Any] = {"retriever": name} if name else {}
         if metadata and "langgraph_node" in metadata:
             about["langgraph_node"] = metadata["langgraph_node"]
         if scope.tool is not None and scope.tool.id:
             about["tool_call_id"] = scope.tool.id
+        step_id = place.run_id if whole else str(place.id)
         self.recorder.step_started(
-            step_id, place.run_id, query, within=place.step_id,
-            perhaps_within="" if around is None else around.place.step_id, tool=place.tool, name=name,
-            turn=place.turn, metadata=about, started_ns=started_ns, trace=run.trace if is_root else "here",
+            step_id, place.run_id, query, within=place.step_id, perhaps_within=around.step_id if around else "",
+            tool=place.tool, name=name, turn=place.turn, metadata=about, started_ns=started_ns,
+            trace=run.trace if whole else "here",
         )  # fmt: skip
         place.step_id, place.is_step = step_id, True
-        _innermost.set(Inside(place, query, around))
+        place.query, place.around = query, around
+        _innermost.set(place)
 
     def end_root(
         self,
@@ -190,7 +227,7 @@ class CallTree:
     ) -> None:
         """Closes a tree: with it its run, unless that is somebody else's to end or waits to be resumed."""
         run = root.notes.run
-        for left in self.places.drop(root):
+        for left in self.places.fell(root):
             if left.is_step:
                 self.recorder.step_failed(
                     left.step_id, status="interrupted" if run.interrupted else "cancelled"
@@ -236,12 +273,10 @@ class CallTree:
                 self.recorder.run_ended(waiting, status="interrupted")
         return "", True
 
-    def _open(self, root: Place[Scope], *, bare: bool = False) -> None:
-        """Begins the run of a tree. A `bare` retriever or tool says nothing when it is cancelled."""
+    def _open(self, root: Place[Scope]) -> None:
+        """Begins the run of a tree."""
         run = root.notes.run
         run.opened = True
-        metadata = {key: value for key, value in run.metadata.items() if not key.startswith(_NOT_KEPT)}
-        metadata["framework"] = "langchain"
         references = None
         if REFERENCES in run.metadata:
             try:
@@ -250,5 +285,40 @@ class CallTree:
                 self.recorder.faults.note(f"metadata[{REFERENCES!r}]", error)
         self.recorder.run_started(
             root.run_id, run.question, name=str(run.metadata.get(NAME) or run.name), references=references,
-            metadata=metadata, started_ns=root.started_ns, trace=run.trace, task=current_task() if bare else None,
+            metadata=_kept(run.metadata), started_ns=root.started_ns, trace=run.trace,
         )  # fmt: skip
+
+    def run_closed(self, run_id: str) -> None:
+        """Lets go of a run's calls."""
+        self.places.forget(run_id)
+
+    def sweep(self, ttl: float) -> None:
+        """Ends what was cancelled without a word, and what is too old."""
+        now = time.time_ns()
+        for root in self.places.roots():
+            if root.task is not None and _is_over(root.task):
+                root.gone_ns = root.gone_ns or now
+                if now - root.gone_ns >= GONE_SECONDS * 1e9:
+                    self._give_up(root, "cancelled")
+            elif now - root.started_ns >= ttl * 1e9 and not self.recorder.knows(root.run_id):
+                self._give_up(root, "abandoned")
+
+    def forget(self) -> None:
+        """Lets go of everything."""
+        self.places.clear()
+
+    def _give_up(self, root: Place[Scope], status: Status) -> None:
+        self.unfold(root)
+        self.end_root(root, status=status)
+
+
+def _kept(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run's record keeps of its call's metadata."""
+    kept = {key: value for key, value in metadata.items() if not key.startswith(_NOT_KEPT)}
+    kept["framework"] = "langchain"
+    return kept
+
+
+def _is_over(reference: weakref.ref[Task[Any]]) -> bool:
+    task = reference()
+    return task is None or task.done()

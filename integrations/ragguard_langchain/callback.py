@@ -16,8 +16,8 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 
+from ragguard.capture.context import current_task
 from ragguard.capture.faults import FAULTS
-from ragguard.capture.places import Place
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
 from ragguard.records import Status
@@ -27,11 +27,13 @@ from ragguard_langchain.messages import (
     answer_of,
     documents_of,
     question_of,
+    same_texts,
     snapshot,
     tool_query,
     tool_text,
     unpacked,
 )
+from ragguard_langchain.places import Place
 
 if TYPE_CHECKING:
     from ragguard import RagGuard
@@ -60,7 +62,8 @@ class RagGuardCallback(BaseCallbackHandler):
             if not callable(splitter):
                 raise InvalidInput(f"tools[{name!r}]", splitter, "a function from a text to passages")
         self._recorder = rg.recorder
-        self._tree = CallTree(rg.recorder)
+        self._tree = CallTree.of(rg.recorder)
+        self._places = self._tree.places
         self._tools = dict(tools or {})
 
     def on_chain_start(
@@ -77,9 +80,9 @@ class RagGuardCallback(BaseCallbackHandler):
         """A chain, a graph or a node begins; the first call of a tree may begin a run."""
         try:
             tree = self._tree
-            if tree.parent(run_id) is not None:
+            if run_id in self._places:
                 return
-            parent = tree.parent(parent_run_id)
+            parent = self._places.get(parent_run_id)
             if parent is None:
                 question, resumes = question_of(inputs), _is_resume(inputs)
                 place = tree.root(run_id, question, metadata or {}, name or "", resumes=resumes)
@@ -122,18 +125,22 @@ class RagGuardCallback(BaseCallbackHandler):
         """A retriever begins: a step, or a part of the retrieval around it."""
         try:
             tree = self._tree
-            if tree.parent(run_id) is not None:
+            if run_id in self._places:
                 return
             query = query if isinstance(query, str) else question_of(query)
             around = tree.around(query)
-            parent = tree.parent(parent_run_id)
+            parent = self._places.get(parent_run_id)
             if parent is None and around is not None:
-                parent = around.place.root or around.place
+                parent = around.root or around
             if parent is None:
                 place = tree.root(run_id, query, metadata or {}, name or "")
             else:
                 place = tree.child(parent, run_id, metadata)
-            if place.sampled:
+            if not place.sampled:
+                tree.pass_over(place)
+            elif parent is None:
+                tree.begin_root(place, query, name or "")
+            else:
                 tree.begin_step(place, query, name or "", metadata, around)
         except FAULTS as error:
             self._recorder.faults.note("on_retriever_start", error)
@@ -144,10 +151,13 @@ class RagGuardCallback(BaseCallbackHandler):
             place = self._pop(run_id)
             if place is None:
                 return
+            if place.bare:
+                self._tree.end_root_step(place, snapshot(documents), unpacked)
+                return
             if self._recorder.wants(place.step_id):
                 taken = snapshot(documents)
                 if place.notes.tool is not None:
-                    place.notes.tool.add(place.step_id, taken.texts)
+                    place.notes.tool.add(place.step_id, taken)
                 self._recorder.step_ended(place.step_id, taken, unpack=unpacked)
             if place.root is None:
                 self._tree.end_root(place)
@@ -177,13 +187,14 @@ class RagGuardCallback(BaseCallbackHandler):
         """A tool begins: a step if it was declared to be one, else a place where retrievers may be called."""
         try:
             tree = self._tree
-            if tree.parent(run_id) is not None:
+            if run_id in self._places:
                 return
             name = str((serialized or {}).get("name") or name or "")
             query = tool_query(inputs, input_str)
-            parent = tree.parent(parent_run_id)
+            parent = self._places.get(parent_run_id)
             if parent is None:
                 place = tree.root(run_id, query, metadata or {}, name)
+                place.task = current_task()
             else:
                 place = tree.child(parent, run_id, metadata)
             if not place.sampled:
@@ -225,13 +236,14 @@ class RagGuardCallback(BaseCallbackHandler):
 
     def _pop(self, run_id: UUID) -> Place[Scope] | None:
         """The call that ends now; None when it was not seen, has ended before, or is one of an unsampled run."""
-        place = self._tree.places.pop(run_id)
+        place = self._places.take(run_id)
         return place if place is not None and place.id == run_id else None
 
     def _fail(self, run_id: UUID, error: BaseException, question: str = "") -> None:
         place = self._pop(run_id)
         if place is None:
             return
+        self._tree.unfold(place)
         status = _status_of(error)
         if status == "interrupted":
             place.notes.run.interrupted = True
@@ -253,7 +265,7 @@ class RagGuardCallback(BaseCallbackHandler):
                 self._recorder.step_failed(place.step_id, text)
             else:
                 self._recorder.step_ended(place.step_id, text, unpack=self._tools[call.name])
-        call.add(place.step_id, [])
+        call.add(place.step_id, None)
 
     def _take_artifact(self, place: Place[Scope], output: object) -> None:
         """An undeclared tool that gave documents: what the model got of the one step inside, or a step itself."""
@@ -265,8 +277,8 @@ class RagGuardCallback(BaseCallbackHandler):
         if not call.found:
             self._tree.begin_step(place, call.query, "", None, started_ns=call.started_ns)
             self._recorder.step_ended(place.step_id, taken, unpack=unpacked)
-            call.add(place.step_id, taken.texts)
-        elif len(call.found) == 1 and call.found[0][1] != taken.texts:
+            call.add(place.step_id, taken)
+        elif len(call.found) == 1 and not same_texts(call.found[0][1], taken):
             self._recorder.step_amended(call.found[0][0], place.run_id, unpacked(taken))
 
 

@@ -7,7 +7,7 @@ takes whatever came and gives the least surprising reading of it, or nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -19,6 +19,10 @@ _QUESTIONS = ("question", "query", "input", "user_input", "prompt", "text")
 _ANSWERS = ("answer", "output", "result", "response", "text", "generation", "content")
 _HUMAN = ("human", "user")
 _MODEL = ("ai", "assistant", "AIMessageChunk")
+
+
+Taken: TypeAlias = list[Any]
+"""What a retriever gave: parts of documents, or passages where there were no proper documents."""
 
 
 class Answer(NamedTuple):
@@ -79,32 +83,23 @@ def answer_of(outputs: object) -> Answer:
     return Answer(None, "" if outputs is None else type(outputs).__name__)
 
 
-class Taken(NamedTuple):
-    """What a retriever gave, taken at once and as it is: texts by reference, metadata copied."""
-
-    texts: list[Any]
-    ids: list[Any]
-    metadata: list[Any]
-
-
 def snapshot(documents: object) -> Taken:
-    """What is needed of documents to make passages of them later."""
+    """What is needed of documents to make passages of them later, taken at once and as it is: texts by reference,
+    metadata copied."""
     try:
-        return Taken(
-            [one.page_content for one in documents],  # type: ignore[attr-defined]
-            [one.id for one in documents],  # type: ignore[attr-defined]
-            [one.metadata.copy() for one in documents],  # type: ignore[attr-defined]
-        )
+        return [(one.page_content, one.id, one.metadata.copy()) for one in documents]  # type: ignore[attr-defined]
     except (AttributeError, TypeError):
-        passages = passages_of(documents)
-        return Taken(
-            [one.text for one in passages], [one.id for one in passages], [one.metadata for one in passages]
-        )
+        return passages_of(documents)
 
 
 def unpacked(taken: Taken) -> list[Passage]:
     """The passages of a snapshot; runs on the scorer's side."""
-    return [passage(text, id, None, metadata) for text, id, metadata in zip(*taken, strict=True)]
+    return [one if isinstance(one, Passage) else passage(one[0], one[1], None, one[2]) for one in taken]
+
+
+def same_texts(before: Taken | None, after: Taken) -> bool:
+    """Whether two snapshots hold the same texts in the same order."""
+    return [p.text for p in unpacked(before or [])] == [p.text for p in unpacked(after)]
 
 
 def documents_of(output: object) -> list[Any] | None:

@@ -25,8 +25,9 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.tools import BaseTool
 from llama_index.core.workflow import Workflow
 
-from ragguard.capture.places import TurnKey
+from ragguard.capture.turns import TurnKey
 from ragguard.records import Passage, TraceContext
+from ragguard_llamaindex.streams import Heard
 
 PENDING_KEPT = 64
 """How many retrievals of one call are remembered until it is known what the model gets of them."""
@@ -162,6 +163,8 @@ class Call:
     """The retrievals made directly in it of which the model's share may still become known."""
     seen: Set[str] = frozenset()
     """Of a postprocessor: the ids of the nodes it got."""
+    heard: Heard | None = None
+    """Of a chat: what it has said so far, where it streams."""
     token: Token[Call | None] | None = None
 
     @property

@@ -5,18 +5,15 @@ Only the recorder changes them, under its lock.
 
 from __future__ import annotations
 
-import weakref
-from asyncio import Task
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ragguard.capture.events import RunEnded, StepAmended, StepEnded
 from ragguard.capture.faults import describe
-from ragguard.capture.places import TurnKey
 from ragguard.capture.snapshot import passages_of
-from ragguard.capture.turns import Turns
-from ragguard.records import Decision, Passage, RetrievalStep, Status, SubStep, TraceContext
+from ragguard.capture.turns import TurnKey, Turns
+from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, SubStep, TraceContext
 
 Unpack: TypeAlias = Callable[[Any], Iterable[str | Passage]]
 """Makes passages of what a hook took; runs when the step is first read, on the intake's side."""
@@ -25,8 +22,6 @@ UNPACK_ERROR = "ragguard.split_error"
 """Metadata key of a step whose unpacking failed; its one passage is then the whole text."""
 ENDED_KEPT = 1024
 """How many ended steps of an open run are remembered, so that they can be amended."""
-GONE_SECONDS = 1.0
-"""How long a task must have been over before what it left open counts as cancelled."""
 
 
 @dataclass(slots=True, eq=False)
@@ -61,7 +56,7 @@ class Retrieval:
 
     def as_step(self) -> RetrievalStep:
         """The record of a retrieval that has ended; what was retrieved is what the model got, until amended."""
-        passages, metadata = self._unpacked()
+        passages, metadata = unpacked(self.found, self.unpack, self.metadata or {})
         parts = sorted(self.parts or (), key=lambda part: part.started_ns)
         return RetrievalStep(
             self.id, self.run.id, self.index, self.turn, self.query, passages,
@@ -71,17 +66,38 @@ class Retrieval:
         )  # fmt: skip
 
     def _as_part(self) -> SubStep:
-        passages, _ = self._unpacked()
+        passages, _ = unpacked(self.found, self.unpack, {})
         return SubStep(self.query, passages, self.name, self.started_ns, self.ended_ns, self.status)
 
-    def _unpacked(self) -> tuple[list[Passage], Mapping[str, Any]]:
-        metadata = self.metadata or {}
-        if self.unpack is None:
-            return list(self.found), metadata
-        try:
-            return passages_of(list(self.unpack(self.found))), metadata
-        except Exception as error:  # noqa: BLE001 - a splitter is the user's code
-            return passages_of(self.found), {**metadata, UNPACK_ERROR: describe(error)}
+
+@dataclass(slots=True, eq=False)
+class WholeRun:
+    """A run that was one retrieval, and over before anybody heard of it."""
+
+    id: str
+    query: str
+    name: str
+    metadata: Mapping[str, Any]
+    started_ns: int
+    ended_ns: int
+    found: Any
+    unpack: Unpack | None
+    trace: TraceContext | None
+
+    def as_run(self) -> Run:
+        """The record of its beginning."""
+        return Run(
+            self.id, self.query, status="open", metadata=self.metadata, name=self.name,
+            started_ns=self.started_ns, trace=self.trace,
+        )  # fmt: skip
+
+    def as_step(self) -> RetrievalStep:
+        """The record of its retrieval."""
+        passages, about = unpacked(self.found, self.unpack, {"retriever": self.name} if self.name else {})
+        return RetrievalStep(
+            self.id, self.id, 0, 0, self.query, passages, passages, self.started_ns, self.ended_ns, "ok",
+            trace=self.trace, metadata=about,
+        )  # fmt: skip
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +108,6 @@ class OpenRun:
     sampled: bool
     touched: float
     question: str = ""
-    task: weakref.ref[Task[Any]] | None = None
     collected: list[StepEnded | StepAmended] | None = None
     answer: str | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -101,7 +116,6 @@ class OpenRun:
     steps: dict[str, Retrieval] = field(default_factory=dict)
     """Open retrievals and parts of retrievals, in the order of their starts."""
     ended: dict[str, None] = field(default_factory=dict)
-    gone_since: float | None = None
     paused: str = ""
     """The key under which the run waits to be resumed."""
     emitting: int = 0
@@ -145,15 +159,6 @@ class OpenRun:
     def left(self) -> list[Retrieval]:
         """What is open: parts before what they are parts of."""
         return sorted(self.steps.values(), key=lambda one: one.outer is None)
-
-    def is_gone(self, now: float) -> bool:
-        """True once the task that would have ended it has been over for a while."""
-        task = None if self.task is None else self.task()
-        if self.task is None or (task is not None and not task.done()):
-            return False
-        if self.gone_since is None:
-            self.gone_since = now
-        return now - self.gone_since >= GONE_SECONDS
 
 
 class OpenRuns:
@@ -209,3 +214,15 @@ class OpenRuns:
                 break
             found.append(run)
         return found
+
+
+def unpacked(
+    found: Any, unpack: Unpack | None, metadata: Mapping[str, Any]
+) -> tuple[list[Passage], Mapping[str, Any]]:
+    """The passages in what a hook took, and the step's metadata, which says so where that failed."""
+    if unpack is None:
+        return list(found), metadata
+    try:
+        return passages_of(list(unpack(found))), metadata
+    except Exception as error:  # noqa: BLE001 - a splitter is the user's code
+        return passages_of(found), {**metadata, UNPACK_ERROR: describe(error)}

@@ -15,17 +15,16 @@ import threading
 import time
 import weakref
 import zlib
-from asyncio import Task
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from ragguard.capture.events import Intake, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
-from ragguard.capture.open_runs import OpenRun, OpenRuns, Retrieval, Unpack
-from ragguard.capture.places import Places, TurnKey
+from ragguard.capture.open_runs import OpenRun, OpenRuns, Retrieval, Unpack, WholeRun
 from ragguard.capture.trace import trace_context
+from ragguard.capture.turns import TurnKey
 from ragguard.errors import InvalidInput
 from ragguard.records import Decision, Passage, Run, Status, TraceContext
 
@@ -44,6 +43,22 @@ class Counts:
     unsampled: int = 0
     abandoned: int = 0
     """Runs that were closed here since nobody ended them."""
+
+
+class Follower(Protocol):
+    """What an integration remembers of open calls; it goes when the recorder lets go of their runs."""
+
+    def run_closed(self, run_id: str) -> None:
+        """Nothing of that run is to be remembered any more."""
+        ...
+
+    def sweep(self, ttl: float) -> None:
+        """Ends what nobody will end, and forgets what is older than so many seconds."""
+        ...
+
+    def forget(self) -> None:
+        """This is a forked process: what is remembered is the parent's."""
+        ...
 
 
 class Recorder:
@@ -69,7 +84,8 @@ class Recorder:
         self._sample_below = sample_rate * 2**32
         self._ttl, self._max_open = ttl, max_open
         self.counts = Counts()
-        self.places: Places[Any] = Places()
+        self.followers: dict[str, Follower] = {}
+        """What integrations remember of open calls, by the integration's name."""
         self.faults = Faults()
         self._forget()
         _recorders.add(self)
@@ -79,7 +95,8 @@ class Recorder:
         self._lock = threading.RLock()
         self._runs = OpenRuns(self._max_open, self._ttl)
         self._steps: dict[str, Retrieval] = {}
-        self.places.clear()
+        for follower in self.followers.values():
+            follower.forget()
         self.faults.renew()
 
     @property
@@ -117,19 +134,15 @@ class Recorder:
         metadata: Mapping[str, Any] | None = None,
         started_ns: int = 0,
         trace: TraceContext | Here | None = "here",
-        task: weakref.ref[Task[Any]] | None = None,
         collect: list[StepEnded | StepAmended] | None = None,
     ) -> bool:
-        """Opens a run; says whether it is sampled. Lists are taken as they are.
-
-        `task` is for a call that reports nothing when it is cancelled: once that task is over,
-        the run counts as cancelled. `collect` receives what happens to the run's steps.
-        """
+        """Opens a run; says whether it is sampled. Lists are taken as they are; `collect` receives what happens to
+        the run's steps."""
         overdue: list[OpenRun] = []
         try:
             now = self._clock()
             sampled = self.samples(run_id)
-            run = OpenRun(run_id, sampled, now, question, task, collect)
+            run = OpenRun(run_id, sampled, now, question, collect)
             with self._lock:
                 known = self._runs.get(run_id)
                 if known is not None:
@@ -153,6 +166,36 @@ class Recorder:
         finally:
             for old in overdue:
                 self._close(old, "abandoned")
+
+    def run_made(
+        self,
+        run_id: str,
+        query: str,
+        passages: Any,
+        *,
+        unpack: Unpack | None = None,
+        name: str = "",
+        metadata: Mapping[str, Any] | None = None,
+        started_ns: int = 0,
+        trace: TraceContext | None = None,
+    ) -> None:
+        """Records a run that was one retrieval, and is over; see `step_ended` for the passages."""
+        try:
+            ended_ns = time.time_ns()
+            with self._lock:
+                if not self.samples(run_id):
+                    self.counts.unsampled += 1
+                    return
+                self.counts.runs += 1
+                self.counts.steps += 1
+            whole = WholeRun(
+                run_id, query, name, metadata or {}, started_ns or ended_ns, ended_ns, passages, unpack, trace
+            )
+            self._intake(RunStarted(whole.as_run))
+            self._intake(StepEnded(whole.as_step))
+            self._intake(RunEnded(run_id, "ok", None, query, None, None, None, ended_ns))
+        except FAULTS as error:
+            self.faults.note("run_made", error)
 
     @never_raises
     def run_noted(
@@ -205,7 +248,8 @@ class Recorder:
             if run is None:
                 return
             self._runs.pause(run, key)
-        self.places.forget(run_id)
+        for follower in self.followers.values():
+            follower.run_closed(run_id)
         for one in run.left():
             self._finish(one, "interrupted")
 
@@ -320,18 +364,13 @@ class Recorder:
 
     @never_raises
     def sweep(self) -> None:
-        """Ends what nobody will end: overdue runs, and those whose task is over. To be called now and then."""
-        now = self._clock()
+        """Ends what nobody will end. To be called now and then."""
         with self._lock:
-            overdue = self._runs.overdue(now)
-            gone = [run for run in self._runs if run.is_gone(now)]
+            overdue = self._runs.overdue(self._clock())
         for run in overdue:
             self._close(run, "abandoned")
-        for run in gone:
-            self._close(run, "cancelled")
-        for root in self.places.roots_before(time.time_ns() - int(self._ttl * 1e9)):
-            if root.run_id not in self._runs:
-                self.places.drop(root)
+        for follower in self.followers.values():
+            follower.sweep(self._ttl)
 
     def _finish(self, one: Retrieval, status: Status, found: Any = (), unpack: Unpack | None = None) -> None:
         """Closes a retrieval: a step is handed on, with the parts that turn out to be steps of their own."""
@@ -365,7 +404,8 @@ class Recorder:
             run.emitting += 1
             if run.sampled and status == "abandoned":
                 self.counts.abandoned += 1
-        self.places.forget(run.id)
+        for follower in self.followers.values():
+            follower.run_closed(run.id)
         if run.steps:
             for one in run.left():
                 self._finish(one, "cancelled" if status in ("ok", "error") else status)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import TypeAlias
 
-from ragguard.capture.places import TurnKey
-
+TurnKey: TypeAlias = tuple[Hashable, Hashable]
+"""(group, branch): branches of one group run in parallel, steps of one branch follow each other."""
 GROUPS_KEPT = 256
 """How many groups of a run are remembered; only the latest can still grow."""
 
