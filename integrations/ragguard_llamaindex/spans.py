@@ -17,7 +17,7 @@ from typing import Any
 
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
-from llama_index.core.schema import NodeWithScore
+from llama_index.core.schema import BaseNode, NodeWithScore
 from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool, ToolOutput
 from llama_index.core.workflow import StopEvent
 from llama_index_instrumentation.dispatcher import active_instrument_tags
@@ -43,7 +43,7 @@ from ragguard_llamaindex.calls import (
 from ragguard_llamaindex.messages import RESPONSES, answer_of, question_of, question_of_event, tool_text
 from ragguard_llamaindex.nodes import node_id, passages_of
 from ragguard_llamaindex.shares import shares
-from ragguard_llamaindex.streams import status_of, watch
+from ragguard_llamaindex.streams import Heard, OnEnd, status_of, watch, watch_chat
 
 OPEN_KEPT = 65_536
 """How many open calls are remembered, should their ends never be told."""
@@ -61,8 +61,6 @@ class Spans:
         self._open: dict[str, Call] = {}
         self._kinds: dict[tuple[type, str], Kind | None] = {}
         self._handles: weakref.WeakKeyDictionary[RunHandle, Call] = weakref.WeakKeyDictionary()
-        self._chats: dict[int, tuple[Call, weakref.finalize[..., Any]]] = {}
-        """Streamed chat responses under way, by identity."""
 
     @property
     def faults(self) -> Faults:
@@ -71,7 +69,7 @@ class Spans:
 
     def __len__(self) -> int:
         """How much is open."""
-        return len(self._open) + len(self._chats)
+        return len(self._open)
 
     # What the dispatcher tells
 
@@ -86,6 +84,9 @@ class Spans:
             return
         if kind is Kind.AGENT_STEP:
             _next_turn(around)
+            return
+        if kind is Kind.CHAT_WRITER and around is not None:
+            self._hear(around, instance)
             return
         if around is None:
             call = self._root(kind, span_id, arguments, instance)
@@ -119,8 +120,6 @@ class Spans:
         elif kind is Kind.TOOL:
             if isinstance(result, ToolOutput) and _are_nodes(result.raw_output):
                 self._settle(call, result.raw_output, final=True)
-        elif kind is Kind.CHAT_WRITER:
-            self._written(instance, None)
         elif call.given:
             sources: Any = getattr(result, "source_nodes", None)
             if _are_nodes(sources):
@@ -136,17 +135,14 @@ class Spans:
             return
         if call.kind is Kind.RETRIEVER:
             self.recorder.step_failed(call.step_id, error or "", status_of(error))
-        elif call.kind is Kind.CHAT_WRITER:
-            self._written(instance, error)
         if call.outermost and call.kind in ANSWERING:
             self._end(call, None, status_of(error), error)
 
     @never_raises
     def close(self) -> None:
         """Ends what is open, since no end of it will be told any more."""
-        calls = [*self._open.values(), *(call for call, _ in self._chats.values())]
+        calls = list(self._open.values())
         self._open.clear()
-        self._chats.clear()
         for call in calls:
             self._finish(call.run, None, "interrupted", None)
 
@@ -255,31 +251,23 @@ class Spans:
         if not call.run.begun:
             call.run.over = True
         elif isinstance(said, (StreamingResponse, AsyncStreamingResponse)) and said.response_txt is None:
-            watch(said, lambda text, status, error: self._end(call, text, status, error))
+            watch(said, self._end_of(call))
         elif isinstance(said, StreamingAgentChatResponse):
-            self._writing(call, said)
+            weakref.finalize(said, self._abandoned, call).atexit = False
         else:
             self._end(call, said)
 
-    def _writing(self, call: Call, response: StreamingAgentChatResponse) -> None:
-        """A chat's answer is written in the background, by a span of its own; which may be over already."""
-        key = id(response)
-        gone = weakref.finalize(response, self._abandoned, key)
-        gone.atexit = False
-        self._chats[key] = call, gone
-        if response.is_done or response.exception is not None:
-            self._written(response, response.exception)
+    def _hear(self, around: Call, response: object) -> None:
+        """A chat's answer is about to be written, in the background; this may be before the chat returns."""
+        if around.outermost and around.heard is None and isinstance(response, StreamingAgentChatResponse):
+            around.heard = watch_chat(response, self._end_of(around))
 
-    def _written(self, response: object, error: BaseException | None) -> None:
-        call, gone = self._chats.pop(id(response), (None, None))
-        if call is not None and gone is not None and isinstance(response, StreamingAgentChatResponse):
-            gone.detach()
-            self._end(call, response.response or response.unformatted_response, status_of(error), error)
+    def _abandoned(self, call: Call) -> None:
+        """A chat's response is gone; so is its answer, if it was not heard to its end."""
+        (call.heard or Heard(self._end_of(call))).end("cancelled")
 
-    def _abandoned(self, key: int) -> None:
-        call, _ = self._chats.pop(key, (None, None))
-        if call is not None:
-            self._end(call, None, "cancelled")
+    def _end_of(self, call: Call) -> OnEnd:
+        return lambda said, status, error: self._end(call, said, status, error)
 
     @never_raises
     def _end(
@@ -373,4 +361,4 @@ def _nodes_in(arguments: Mapping[str, Any]) -> Any:
 
 
 def _are_nodes(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and isinstance(value[0], NodeWithScore)
+    return isinstance(value, list) and bool(value) and isinstance(value[0], (NodeWithScore, BaseNode))

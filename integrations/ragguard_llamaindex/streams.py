@@ -8,11 +8,15 @@ from __future__ import annotations
 import weakref
 from asyncio import CancelledError
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+from llama_index.core.base.llms.types import ChatResponse
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 
 from ragguard.records import Status
+
+Item = TypeVar("Item")
 
 OnEnd: TypeAlias = Callable[[object, Status, BaseException | None], None]
 """Told once: what was said, how it ended, and the error if one ended it."""
@@ -20,18 +24,28 @@ OnEnd: TypeAlias = Callable[[object, Status, BaseException | None], None]
 
 def watch(response: StreamingResponse | AsyncStreamingResponse, on_end: OnEnd) -> None:
     """Puts a listener between the response's stream and its reader."""
-    heard = _Heard(on_end)
+    heard = Heard(on_end)
     generator: Generator[Any, None, None] | AsyncGenerator[Any, None]
     if isinstance(response, StreamingResponse):
-        generator = response.response_gen = _listen(response.response_gen, heard)
+        generator = response.response_gen = _listen(response.response_gen, heard, heard.token)
     else:
-        generator = response.response_gen = _alisten(response.response_gen, heard)
+        generator = response.response_gen = _alisten(response.response_gen, heard, heard.token)
     # A generator that was never started runs no code of its own when it goes.
     heard.gone = weakref.finalize(generator, heard.end, "cancelled")
     heard.gone.atexit = False
 
 
-class _Heard:
+def watch_chat(response: StreamingAgentChatResponse, on_end: OnEnd) -> Heard:
+    """The same for a chat whose stream is about to be read in the background."""
+    heard = Heard(on_end)
+    if response.chat_stream is not None:
+        response.chat_stream = _listen(response.chat_stream, heard, heard.chat)
+    if response.achat_stream is not None:
+        response.achat_stream = _alisten(response.achat_stream, heard, heard.chat)
+    return heard
+
+
+class Heard:
     """What a reader has been given so far."""
 
     __slots__ = ("_last", "_on_end", "_texts", "gone")
@@ -49,7 +63,12 @@ class _Heard:
         else:
             self._last = token
 
+    def chat(self, response: ChatResponse) -> None:
+        """A chat's stream gives what is new beside what was said so far."""
+        self._texts.append(response.delta or "")
+
     def end(self, status: Status = "ok", error: BaseException | None = None) -> None:
+        """Tells, unless it was told already."""
         on_end, self._on_end = self._on_end, None
         if on_end is None:
             return
@@ -59,34 +78,38 @@ class _Heard:
         on_end(said or None, status, error)
 
 
-def _listen(tokens: Iterator[Any], heard: _Heard) -> Generator[Any, None, None]:
+def _listen(
+    stream: Iterator[Item], heard: Heard, listen: Callable[[Item], None]
+) -> Generator[Item, None, None]:
     try:
-        for token in tokens:
-            heard.token(token)
-            yield token
+        for item in stream:
+            listen(item)
+            yield item
     except BaseException as error:
         heard.end(status_of(error), error)
         raise
     else:
         heard.end()
     finally:
-        if isinstance(tokens, Generator):
-            tokens.close()
+        if isinstance(stream, Generator):
+            stream.close()
 
 
-async def _alisten(tokens: AsyncIterator[Any], heard: _Heard) -> AsyncGenerator[Any, None]:
+async def _alisten(
+    stream: AsyncIterator[Item], heard: Heard, listen: Callable[[Item], None]
+) -> AsyncGenerator[Item, None]:
     try:
-        async for token in tokens:
-            heard.token(token)
-            yield token
+        async for item in stream:
+            listen(item)
+            yield item
     except BaseException as error:
         heard.end(status_of(error), error)
         raise
     else:
         heard.end()
     finally:
-        if isinstance(tokens, AsyncGenerator):
-            await tokens.aclose()
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()
 
 
 def status_of(error: BaseException | None) -> Status:

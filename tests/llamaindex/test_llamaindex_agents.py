@@ -11,7 +11,7 @@ from llama_index.core.objects import ObjectIndex
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine, ToolRetrieverRouterQueryEngine
 from llama_index.core.retrievers import QueryFusionRetriever
-from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
+from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool, function_tool
 from llama_index.core.workflow import (
     Context,
     HumanResponseEvent,
@@ -111,6 +111,10 @@ async def test_what_a_tools_postprocessors_let_through(recorder, captured):
     assert (ids(one.candidates), ids(one.passages)) == (["search-0", "search-1"], ["search-0"])
 
 
+@pytest.mark.skipif(
+    not hasattr(function_tool, "contextvars"),
+    reason="LlamaIndex before 0.14.23 runs a sync function tool in a thread that knows nothing of its agent",
+)
 async def test_a_function_that_filters_says_what_it_kept(recorder, captured):
     def lookup(place: str) -> list:
         """Finds firms."""
@@ -376,14 +380,15 @@ async def test_a_retriever_that_fails_inside_a_tool(recorder, captured):
     ]
 
 
-async def test_a_node_of_a_function_tool_without_a_score(recorder, captured):
-    def lookup(place: str) -> list:
+async def test_a_function_that_gives_nodes_without_scores(recorder, captured):
+    async def lookup(place: str) -> list:
         """Finds firms."""
-        Shelf("firms").retrieve(place)
+        await Shelf("firms").aretrieve(place)
         return [one.node for one in nodes("firms", 1, place)]
 
-    tool = FunctionTool.from_defaults(lookup)
+    tool = FunctionTool.from_defaults(async_fn=lookup)
     await FunctionAgent(tools=[tool], llm=scripted(call("lookup", place="Oslo"), "done")).run(
         user_msg=QUESTION
     )
-    assert ids(captured.run.steps[0].candidates) == ["firms-0", "firms-1"]
+    (one,) = captured.run.steps
+    assert (ids(one.candidates), ids(one.passages)) == (["firms-0", "firms-1"], ["firms-0"])

@@ -1,0 +1,35 @@
+"""The lowest versions of LlamaIndex that are supported, in an environment of their own: run this file to make it.
+
+Then its interpreter runs these very tests: `make test-floors`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from support.cached_venv import CachedVenv
+
+FLOOR = CachedVenv(
+    name="llamaindex-floor",
+    packages=(
+        "llama-index-core==0.14.18",
+        "llama-index-workflows==2.17.1",
+        "httpx>=0.27,<1",
+        "numpy>=1.26",
+        "opentelemetry-api>=1.30,<2",
+        "opentelemetry-sdk>=1.30,<2",
+        "rich>=13.7",
+        "typer>=0.15",
+        "pytest>=8.2",
+        "pytest-asyncio>=0.24",
+        "pytest-timeout>=2.3",
+    ),
+    check="import llama_index.core, workflows, pytest_asyncio, pytest_timeout, numpy, httpx",
+)
+
+if __name__ == "__main__":
+    print(FLOOR.install())
