@@ -206,7 +206,7 @@ def _rows(answer: Mapping[str, Any], expected: int, url: str) -> list[_Row]:
         raise EngineProtocolError(f"{url}: {expected} rows were asked for and another number came")
     rows: list[_Row | None] = [None] * expected
     for item in data:
-        index, probs = item.get("index"), item.get("probs")
+        index, probs = (item.get("index"), item.get("probs")) if isinstance(item, Mapping) else (None, None)
         if not isinstance(index, int) or not 0 <= index < expected or not isinstance(probs, list):
             raise EngineProtocolError(f"{url}: a row without its index or its `probs`")
         fine = all(isinstance(p, int | float) and 0 <= p <= 1 for p in probs)

@@ -96,6 +96,9 @@ class CrossEncoder:
         if self._classifier is None:
             found = load(self._source, "AutoModelForSequenceClassification")
             named = {int(index): str(label) for index, label in found.model.config.id2label.items()}
+            if self._labels is not None and len(self._labels) != len(named):
+                given = list(self._labels.values())
+                raise InvalidInput("labels", given, f"{len(named)} names, one a class of {self._source.name}")
             self._classifier = _Classifier(
                 model=found.model,
                 tokenizer=found.tokenizer,

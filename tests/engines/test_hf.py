@@ -13,7 +13,7 @@ from ragguard.engines.base import Message, Prompt, Span
 from ragguard.engines.hf import HfEngine
 from ragguard.engines.thinking import SWITCH_OFF
 from ragguard.errors import Closed, EngineRejected, EngineTimeout, InvalidInput, PromptTooLong
-from tests.support.tiny_checkpoint import TEMPLATE, make_checkpoint
+from support.tiny_checkpoint import TEMPLATE, make_checkpoint
 
 torch = pytest.importorskip("torch", reason="the extra hf is not installed")
 transformers = pytest.importorskip("transformers", reason="the extra hf is not installed")

@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
+from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.layers import Budget, Price
 from ragguard.errors import BudgetExceeded, EngineRejected, EngineUnreachable, InvalidInput
 from ragguard.records import Usage
-from tests.support.scripted_engine import ScriptedEngine
 
 
 class Silent(ScriptedEngine):

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from support.scripted_engine import ScriptedEngine, unit
 
 from ragguard.engines.base import LabelProbs, Message, Prompt, Span
 from ragguard.engines.layers import Cache, Coalesce
@@ -20,7 +21,6 @@ from ragguard.errors import (
     InvalidInput,
     PromptTooLong,
 )
-from tests.support.scripted_engine import ScriptedEngine, unit
 
 
 def p(text: str, label: str) -> float:
@@ -223,7 +223,7 @@ async def test_the_file_outlives_the_process_and_is_shared(tmp_path):
     script = (
         "import asyncio, sys\n"
         "from ragguard.engines.layers import Cache\n"
-        "from tests.support.scripted_engine import ScriptedEngine\n"
+        "from support.scripted_engine import ScriptedEngine\n"
         "async def main():\n"
         "    cache = Cache(ScriptedEngine(), sys.argv[1])\n"
         "    for i in range(100):\n"

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from support.scripted_engine import ScriptedEngine, unit
 
 from ragguard.engines.base import LabelProbs
 from ragguard.engines.layers import Coalesce
@@ -17,7 +18,6 @@ from ragguard.errors import (
     InvalidInput,
     PromptTooLong,
 )
-from tests.support.scripted_engine import ScriptedEngine, unit
 
 
 def has(text: str, error: Exception):

@@ -6,10 +6,10 @@ import threading
 import time
 
 import pytest
+from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.layers import Priority
 from ragguard.errors import EngineTimeout, EngineUnreachable, InvalidInput
-from tests.support.scripted_engine import ScriptedEngine
 
 
 async def ask(layer: Priority, text: str, priority: int = 0, deadline: float | None = None) -> str:

@@ -5,6 +5,7 @@ import time
 from collections import deque
 
 import pytest
+from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.layers import Patience, Retry
 from ragguard.errors import (
@@ -18,7 +19,6 @@ from ragguard.errors import (
     InvalidInput,
     PromptTooLong,
 )
-from tests.support.scripted_engine import ScriptedEngine
 
 
 def failing(*errors: Exception | None, then: Exception | None = None) -> ScriptedEngine:

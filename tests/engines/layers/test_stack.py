@@ -4,11 +4,11 @@ import asyncio
 import random
 
 import numpy as np
+from support.scripted_engine import ScriptedEngine, unit
 
 from ragguard.engines.base import Engine, LabelProbs
 from ragguard.engines.layers import Budget, Cache, Coalesce, Patience, Priority, Retry
 from ragguard.errors import EngineError, EngineOverloaded, EngineUnreachable, PromptTooLong
-from tests.support.scripted_engine import ScriptedEngine, unit
 
 PATIENCE = Patience(base=0.001, cap=0.002, trip_after=10_000)
 
