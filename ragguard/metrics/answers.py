@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from ragguard.errors import InvalidInput
 from ragguard.metrics.registry import Metric, declare
 
 SQUAD = "Rajpurkar et al. 2016 (SQuAD)"
+
+_ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,10 @@ def normalise(text: str, language: Language = ENGLISH) -> str:
     if not isinstance(text, str):
         raise InvalidInput("text", text, "a string")
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    words = "".join(char for char in plain if not _punctuation(char)).split()
+    if plain.isascii():
+        words = plain.translate(_ASCII_PUNCTUATION).split()
+    else:
+        words = "".join(char for char in plain if not _punctuation(char)).split()
     kept = [word for word in words if word not in language.articles]
     return " ".join(kept or words or plain.split())
 
@@ -161,14 +167,20 @@ def is_abstention(answer: str, language: Language = ENGLISH) -> bool:
     words = normalise(answer.replace("-", " "), language)
     if not any(char.isalnum() for char in words):
         return True
+    found = _abstains(language).match(words)
+    if not found or not found[0]:
+        return False
+    return not set(language.turns).intersection(words[found.end() :].split())
+
+
+@lru_cache(maxsize=16)
+def _abstains(language: Language) -> re.Pattern[str]:
+    """How an answer that is none begins, once normalised."""
     lead, says, blank = (
         "|".join(_spelt(phrases, language))
         for phrases in (language.lead_ins, language.abstentions, language.blanks)
     )
-    found = re.match(rf"(?:(?:{lead}) )*(?:(?:{says})(?= |$)|(?:{blank})$)", words)
-    if not found or not found[0]:
-        return False
-    return not set(language.turns).intersection(words[found.end() :].split())
+    return re.compile(rf"(?:(?:{lead}) )*(?:(?:{says})(?= |$)|(?:{blank})$)")
 
 
 def _spelt(phrases: Sequence[str], language: Language) -> list[str]:
