@@ -7,11 +7,13 @@ punctuation singly. On English this lies within a tenth or so of common subword 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from ragguard.engines.base import Prompt
 
 _PIECES = re.compile(r"[A-Za-z0-9]+|[^\sA-Za-z0-9]")
 _SAMPLE = 40_000
+_SHORT = 2_000
 # What a chat template adds around one message.
 _TURN = 5
 
@@ -19,13 +21,21 @@ _TURN = 5
 def count_tokens(text: str) -> int:
     """About how many tokens `text` has; long texts are judged by their beginning."""
     if len(text) > _SAMPLE:
-        return -(-count_tokens(text[:_SAMPLE]) * len(text) // _SAMPLE)
+        return -(-_count(text[:_SAMPLE]) * len(text) // _SAMPLE)
+    return _short(text) if len(text) <= _SHORT else _count(text)
+
+
+def _count(text: str) -> int:
     total = 0.0
     for piece in _PIECES.findall(text):
         total += (
             (len(piece) + 5) // 6 if piece.isascii() else max(0.5, len(piece.encode("utf-8", "replace")) / 3)
         )
     return int(total + 0.999)
+
+
+# System messages, passages and answers come again and again.
+_short = lru_cache(maxsize=2048)(_count)
 
 
 def prompt_tokens(prompt: Prompt) -> int:

@@ -21,6 +21,7 @@ Equivalence = Literal["threshold", "strict"]
 Match = Literal["loose", "bi"]
 _ENTAILS, _NEUTRAL, _CONTRADICTS = range(3)
 _NOTHING = ""
+_SAME = EntailAnswer((1.0, 0.0, 0.0))
 
 
 @dataclass(slots=True)
@@ -51,7 +52,11 @@ class Meanings:
         wanted: dict[Pair, None] = {}
         for one, other in pairs:
             pair = Pair(self.question, one, other)
-            if one != other and _NOTHING not in (one, other) and pair not in self._known and not same(pair):
+            if one == other or _NOTHING in (one, other) or pair in self._known:
+                continue
+            if same(pair):
+                self._known[pair] = _SAME
+            else:
                 wanted[pair] = None
         answers = await self.ask([EntailQuestion(pair) for pair in wanted])
         self._known.update(zip(wanted, answers, strict=True))
@@ -63,8 +68,6 @@ class Meanings:
         if _NOTHING in (premise, hypothesis):
             return 0.0, 1.0, 0.0
         pair = Pair(self.question, premise, hypothesis)
-        if same(pair):
-            return 1.0, 0.0, 0.0
         answer = self._known[pair]
         if isinstance(answer, RagguardError):
             raise answer

@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 FAMILIES = ("belief", "utility", "coverage", "grades")
 """What `scorers=` knows by name; "coverage" brings the answer's own scores along."""
+OURS = (Belief, Utility, Coverage, Answers, Grades)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +183,8 @@ class ScoringPipeline:
         results: list[Result] = []
         for scorer, outcome in zip(self._scorers, outcomes, strict=True):
             if not isinstance(outcome, BaseException):
-                results += [_complete(result, scorer, view) for result in outcome]
+                ours = isinstance(scorer, OURS)
+                results += outcome if ours else [_complete(result, scorer, view) for result in outcome]
                 continue
             if not isinstance(outcome, Exception):
                 raise outcome
@@ -205,17 +207,15 @@ def _failure(scorer: Scorer, run: Run, error: Exception) -> Failure:
 
 
 def _complete(result: Result, scorer: Scorer, view: View) -> Result:
-    """What a user's scorer left blank."""
+    """What a user's scorer leaves to us: whose score it is, in which version, and what it rests on."""
     if isinstance(result, Failure):
         return result if result.run_id else replace(result, run_id=view.run.id)
     setting = view.setting
-    if result.run_id and result.scorer and result.version and result.engine:
-        return result
     return replace(
         result,
         run_id=result.run_id or view.run.id,
-        scorer=result.scorer or scorer.name,
-        version=result.version or full_version(scorer, setting),
+        scorer=scorer.name,
+        version=full_version(scorer, setting),
         engine=result.engine or setting.engine.fingerprint,
         prompts=result.prompts or setting.prompts.identity,
     )
