@@ -14,10 +14,13 @@ from ragguard._version import __version__
 # Command → (module, one line of help). Kept here so that `ragguard --help` imports no engine.
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("ragguard.cli.demo", "Show what there is, on this machine alone."),
+    "report": ("ragguard.cli.report", "Look at scored runs, in the terminal or as one page."),
+    "compare": ("ragguard.cli.compare", "Compare two sets of scored runs; for a CI gate, --fail-if."),
     "metrics": (
         "ragguard.cli.metrics",
         "Print every metric: range, direction, unit, what it needs, its paper.",
     ),
+    "score": ("ragguard.cli.score", "Score run files into a store; goes on where it was stopped."),
 }
 
 

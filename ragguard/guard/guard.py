@@ -21,7 +21,6 @@ from ragguard.engines.connect import connect
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CalibrationError, EngineProtocolError, EngineTimeout, InvalidInput, LowLabelMass
 from ragguard.guard.calibration import Calibration, Example, choose_threshold
-from ragguard.guard.loop import BACKGROUND
 from ragguard.guard.pause import Pause
 from ragguard.guard.policies import Judged, Policy, UtilityThreshold
 from ragguard.metrics.distraction import utility
@@ -29,10 +28,13 @@ from ragguard.probes.abstention import abstention, read_abstention
 from ragguard.probes.question import LabelAnswer, LabelQuestion
 from ragguard.probes.relevance import read_relevance, relevance
 from ragguard.records import Decision, Dropped, Passage
+from ragguard.service.loop import BackgroundLoop
 
 AHEAD = -10
 """The priority of guard requests: before everything that only scores."""
 CALIBRATED_AT_ONCE = 16
+BACKGROUND = BackgroundLoop("ragguard-guard")
+"""For calls from synchronous code, also from inside a running loop."""
 
 
 class DistractorGuard:

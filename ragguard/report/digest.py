@@ -32,9 +32,9 @@ class Texts:
 def summary(scored: ScoredRun) -> Data:
     """The line of a run in the list: what it is sorted, filtered and searched by."""
     run = scored.run
-    total = _best(scored.scores, "delta_seper_total")
-    context, covered = _best(scored.scores, "udcg_context"), _best(scored.scores, "coverage_total")
-    correct = _best(scored.scores, "answer_correct")
+    total = best(scored.scores, "delta_seper_total")
+    context, covered = best(scored.scores, "udcg_context"), best(scored.scores, "coverage_total")
+    correct = best(scored.scores, "answer_correct")
     utilities = [score.value for score in scored.scores if score.name == "utility"]
     usage = [score.usage for score in scored.scores]
     return {
@@ -165,9 +165,9 @@ def _score(score: Score) -> list[Any]:
     return [score.name, round(score.value, 4), stderr, score.label, support, score.stage]
 
 
-def _best(scores: Iterable[Score], name: str) -> Score | None:
+def best(scores: Iterable[Score], name: str, stage: str = "passages") -> Score | None:
     """The score of that name: against gold rather than against the answer."""
-    found = [score for score in scores if score.name == name and score.stage == "passages"]
+    found = [score for score in scores if score.name == name and score.stage == stage]
     return min(found, key=lambda score: score.reference_source != "gold", default=None)
 
 

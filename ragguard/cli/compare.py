@@ -1,0 +1,90 @@
+"""`ragguard compare A B`: did it get better? Two stores or score files, paired by question."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ragguard.report.comparison import Comparison
+
+
+def run(
+    before: Annotated[Path, typer.Argument(help="A store or a score file: how it was.")],
+    after: Annotated[Path, typer.Argument(help="A store or a score file: how it is now.")],
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-if", help="Exit with 1 where it holds, such as 'udcg < -0.02'; may be repeated."
+        ),
+    ] = None,
+    draws: Annotated[int, typer.Option(min=100, help="Resamples of the bootstrap.")] = 2000,
+    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Compare two sets of scored runs over the same questions.
+
+    Exit code 0: nothing failed. 1: a --fail-if condition holds. 2: they cannot be compared.
+    """
+    from ragguard.errors import RagguardError
+    from ragguard.report.comparison import Condition, compare
+    from ragguard.report.pairs import questions_of
+    from ragguard.store.scorefile import read_scored
+
+    try:
+        conditions = [Condition.parse(text) for text in fail_if or ()]
+        found = compare(questions_of(read_scored(before)), questions_of(read_scored(after)), draws, seed)
+        broken = [condition for condition in conditions if condition.holds(found)]
+    except RagguardError as error:
+        typer.echo(f"ragguard compare: {error}", err=True)
+        raise typer.Exit(2) from error
+    if as_json:
+        typer.echo(json.dumps(found.as_dict() | {"failed": [str(item) for item in broken]}, indent=2))
+    else:
+        _show(found)
+        for condition in broken:
+            typer.echo(f"FAILED: {condition}")
+    if broken:
+        raise typer.Exit(1)
+
+
+def _show(found: Comparison) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table(box=box.SIMPLE, title=f"{found.paired} questions in common", title_justify="left")
+    for title in ("metric", "before", "after", "difference (95 %)", "effect", "p", "verdict"):
+        table.add_column(title, justify="left" if title in ("metric", "verdict") else "right", no_wrap=True)
+    colours = {"better": "green", "worse": "red", "changed": "yellow"}
+    for change in sorted(found.changes, key=lambda change: (change.p_holm, change.metric)):
+        colour = colours.get(change.verdict, "dim")
+        table.add_row(
+            change.metric,
+            f"{change.before:.3f}",
+            f"{change.after:.3f}",
+            f"{change.difference:+.3f} ({change.low:+.3f} … {change.high:+.3f})",
+            f"{change.effect:+.2f}",
+            f"{change.p_holm:.3f}",
+            f"[{colour}]{change.verdict}[/]",
+        )
+    console.print(table)
+    console.print(
+        f"p is corrected for {len(found.changes)} metrics (Holm). Passages a step: "
+        f"{found.passages_before:.1f} before, {found.passages_after:.1f} after; UDCG shifts with that number."
+    )
+    if found.only_before or found.only_after:
+        console.print(f"Left out: {found.only_before} questions only before, {found.only_after} only after.")
+    if found.missing:
+        console.print(f"On one side only: {', '.join(found.missing)}.")
+    changed = {change.metric for change in found.changes if change.verdict != "no difference"}
+    moved = [item for item in found.moved if item.metric in changed]
+    if moved:
+        console.print("\nWhat changed most:")
+    for item in moved:
+        console.print(f"  {item.metric}: {item.before:+.3f} → {item.after:+.3f}  {escape(item.question)}")

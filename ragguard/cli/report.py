@@ -1,0 +1,121 @@
+"""`ragguard report DB`: what was captured and what was said of it, in the terminal or as one page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ragguard.sinks.base import ScoredRun
+    from ragguard.store.store import Store
+
+ORDERS = ("harm", "loss", "gain", "new")
+
+
+def run(
+    database: Annotated[Path, typer.Argument(help="A store, such as ragguard.db.")] = Path("ragguard.db"),
+    html: Annotated[
+        Path | None, typer.Option(help="Write one self-contained page to this file instead.")
+    ] = None,
+    run_id: Annotated[str, typer.Option("--run", help="Show one run with all its hops.")] = "",
+    sort: Annotated[str, typer.Option(help="Of: harm, loss, gain, new.")] = "harm",
+    most: Annotated[int, typer.Option("--most", "-n", min=1, help="How many runs to list.")] = 20,
+) -> None:
+    """Look at scored runs.
+
+    Exit code 0: shown. 2: there is nothing to show; it says why.
+    """
+    from ragguard.errors import InvalidInput, RagguardError
+    from ragguard.report.html import write_html
+    from ragguard.store.store import Store
+
+    try:
+        if sort not in ORDERS:
+            raise InvalidInput("--sort", sort, ", ".join(ORDERS))
+        store = Store(database, read_only=True)
+        try:
+            if html is not None:
+                count = write_html(store.scored_runs(), html, f"ragguard: {database.name}")
+                typer.echo(f"{count} runs written to {html}; open it in a browser")
+            elif run_id:
+                _show_run(store, run_id)
+            else:
+                _show_runs(store.scored_runs(texts=False), sort, most)
+        finally:
+            store.close()
+    except RagguardError as error:
+        typer.echo(f"ragguard report: {error}", err=True)
+        raise typer.Exit(2) from error
+
+
+def _show_runs(runs: Iterable[ScoredRun], sort: str, most: int) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from ragguard.errors import InvalidInput
+    from ragguard.report.digest import summary
+
+    lines = [summary(scored) for scored in runs]
+    if not lines:
+        raise InvalidInput(
+            "the store", "no runs", "at least one; capture some, or `ragguard score RUNS.jsonl`"
+        )
+    table = Table(box=box.SIMPLE, title=f"{len(lines)} runs, {_ORDER_TITLES[sort]}", title_justify="left")
+    table.add_column("question", ratio=1)
+    for title in ("hops", "ΔSePer", "misleading", "UDCG", "coverage", "answer", "failed", "run"):
+        table.add_column(title, justify="left" if title in ("answer", "run") else "right", no_wrap=True)
+    for line in sorted(lines, key=_ORDER_KEYS[sort])[:most]:
+        support = " (support)" if line["source"] == "answer" else ""
+        table.add_row(
+            escape(line["question"][:200]),
+            str(line["hops"]),
+            _number(line["gain"], "+.2f") + support,
+            str(line["misleading"]),
+            _number(line["udcg"], ".3f"),
+            _number(line["coverage"], ".2f"),
+            escape(line["answer"]),
+            str(line["failures"]),
+            escape(line["id"][:8]),
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    console.print("One run with its hops: --run ID (the first digits are enough). A page: --html report.html")
+
+
+def _show_run(store: Store, wanted: str) -> None:
+    from rich.console import Console
+
+    from ragguard.errors import UnknownName
+    from ragguard.report.hops import hop_table
+
+    found = [run.id for run in store.runs(texts=False) if run.id.startswith(wanted)]
+    if len(found) != 1:
+        allowed = "the id of a run, or its first digits if no other begins so"
+        raise UnknownName("--run", f"{wanted} ({len(found)} runs)", allowed)
+    run = store.run(found[0])
+    if run is not None:
+        Console(highlight=False).print(hop_table(run, store.scores(run.id)))
+
+
+def _number(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
+
+
+def _or(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else value
+
+
+_ORDER_TITLES = {
+    "harm": "most misled first", "loss": "least gain first", "gain": "most gain first", "new": "newest first",
+}  # fmt: skip
+_ORDER_KEYS: dict[str, Any] = {
+    "harm": lambda line: (-line["misleading"], _or(line["worst"], 1)),
+    "loss": lambda line: _or(line["gain"], 9),
+    "gain": lambda line: -_or(line["gain"], -9),
+    "new": lambda line: -line["started"],
+}

@@ -1,0 +1,111 @@
+"""The hops of a run as a table for the terminal: what was asked, what came, what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from ragguard.records import RetrievalStep, Run, Score
+from ragguard.report.digest import MISLEADS, best
+
+WIDTH = 10
+"""Cells of one side of a utility bar."""
+
+
+class Shown(Protocol):
+    """What `print_hops` reads from: a RagGuard."""
+
+    def runs(self) -> Iterable[Run]: ...
+    def scores(self, run_id: str) -> Sequence[Score]: ...
+
+
+def print_hops(rg: Shown, console: Console | None = None) -> None:
+    """Prints every run of `rg` with its hops; call it after `flush`."""
+    out = console or Console(highlight=False)
+    for run in rg.runs():
+        out.print(hop_table(run, rg.scores(run.id)))
+
+
+def hop_table(run: Run, scores: Sequence[Score]) -> RenderableType:
+    """One run: its question and answer, one block a hop."""
+    total, correct = best(scores, "delta_seper_total"), best(scores, "answer_correct")
+    head = Text.assemble(("\n" + run.question, "bold"), f"\nanswer: {run.answer or '–'}")
+    if correct is not None and correct.label:
+        head.append(f" ({correct.label})", _colour(correct.value - 0.5))
+    if total is not None:
+        head.append(f"   ΔSePer of the run: {_signed(total)}")
+    return Group(head, *(_hop(step, [s for s in scores if s.step_id == step.id]) for step in run.steps))
+
+
+def _hop(step: RetrievalStep, scores: Sequence[Score]) -> Table:
+    before = best(scores, "udcg", "candidates") if step.decision and step.decision.dropped else None
+    facts = [
+        ("ΔSePer", _signed(best(scores, "delta_seper"))),
+        ("UDCG", _plain(best(scores, "udcg"), 3) + (f" (was {_plain(before, 3)})" if before else "")),
+        ("coverage", _plain(best(scores, "coverage"), 2)),
+    ]
+    numbers = "   ".join(f"{name} {value}" for name, value in facts if not value.startswith("–"))
+    table = Table(
+        box=box.SIMPLE_HEAD, expand=False, title_justify="left",
+        title=f"hop {step.index + 1}: [bold]{escape(step.query)}[/bold]\n{numbers or step.status}",
+    )  # fmt: skip
+    table.add_column("#", justify="right")
+    table.add_column("passage", max_width=60, overflow="ellipsis", no_wrap=True)
+    table.add_column("utility", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    utilities = {s.position: s.value for s in scores if s.name == "utility" and s.position is not None}
+    dropped = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}
+    for position, passage in enumerate(step.candidates or step.passages, 1):
+        drop = dropped.get(position)
+        utility = utilities.get(position, drop.utility if drop else None)
+        table.add_row(
+            str(position),
+            escape(" ".join(passage.text.split())),
+            _bar(utility),
+            _verdict(utility, f"dropped: {drop.reason}" if drop else ""),
+            style="dim" if drop else "",
+        )
+    return table
+
+
+def _bar(utility: float | None) -> Text:
+    if utility is None:
+        return Text("not judged", "dim")
+    cells = min(WIDTH, round(abs(utility) * WIDTH))
+    left, right = (cells, 0) if utility < 0 else (0, cells)
+    bar = Text(" " * (WIDTH - left))
+    bar.append("█" * left, "red").append("│").append("█" * right, "green").append(" " * (WIDTH - right))
+    return bar.append(f" {utility:+.2f}")
+
+
+def _verdict(utility: float | None, dropped: str) -> Text:
+    words = Text()
+    if utility is not None:
+        misleads, helps = utility < MISLEADS, utility > -MISLEADS
+        words.append("misleads" if misleads else "helps" if helps else "does little", _colour(utility))
+    return words.append("; " if words and dropped else "").append(dropped)
+
+
+def _colour(value: float) -> str:
+    return "red" if value < MISLEADS else "green" if value > -MISLEADS else "dim"
+
+
+def _plain(score: Score | None, digits: int) -> str:
+    return "–" if score is None else f"{score.value:.{digits}f}{_support(score)}"
+
+
+def _signed(score: Score | None) -> str:
+    if score is None:
+        return "–"
+    error = f" ± {score.stderr:.2f}" if score.stderr is not None else ""
+    return f"{score.value:+.2f}{error}{_support(score)}"
+
+
+def _support(score: Score) -> str:
+    return " (support)" if score.reference_source == "answer" else ""
