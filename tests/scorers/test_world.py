@@ -1,0 +1,188 @@
+"""The scores of nano on held-out cases of its world, where it is known which step helped, misled or did nothing."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ragguard import world
+from ragguard.engines.connect import connect
+from ragguard.records import Failure, Score
+from ragguard.scorers.pipeline import ScoringPipeline
+
+pytestmark = pytest.mark.slow
+
+SERIOUS = 0.3
+"""A change of belief of this size is more than the noise of ten answers."""
+
+
+class Scored:
+    """A run and what was said of it."""
+
+    def __init__(self, run, results):
+        self.run = run
+        self.scores = [result for result in results if isinstance(result, Score)]
+        self.failures = [result for result in results if isinstance(result, Failure)]
+
+    def of(self, name, step=None, position=None):
+        """The score of that name."""
+        (score,) = [
+            s
+            for s in self.scores
+            if s.name == name
+            and (step is None or s.step_id == step.id)
+            and (position is None or s.position == position)
+        ]
+        return score
+
+    def steps(self, role):
+        """The steps that play a role."""
+        return [step for step in self.run.steps if step.metadata["role"] == role]
+
+    @property
+    def total(self):
+        """What all steps together changed."""
+        return self.of("delta_seper_total").value
+
+
+def score_all(runs) -> list[Scored]:
+    """Several at a time, as the service does it."""
+
+    async def work():
+        pipeline = ScoringPipeline(connect("nano"))
+        try:
+            return [Scored(run, await pipeline.score(run)) for run in runs]
+        finally:
+            await pipeline.aclose()
+
+    return asyncio.run(work())
+
+
+@pytest.fixture(scope="module")
+def straight():
+    """Two hops that find what they need, and one step that finds nothing of use."""
+    cases = world.cases(30, seed=11, hops=2)
+    return score_all(world.make_run(case, seed=i, useless_steps=1) for i, case in enumerate(cases))
+
+
+@pytest.fixture(scope="module")
+def parallel():
+    """The two hops in one turn."""
+    cases = world.cases(20, seed=12, hops=2)
+    return score_all(world.make_run(case, seed=i, parallel=True) for i, case in enumerate(cases))
+
+
+@pytest.fixture(scope="module")
+def misled():
+    """One hop that finds a falsehood in place of the truth; the answer repeats it."""
+    cases = world.cases(20, seed=13, hops=1)
+    return score_all(world.make_run(case, seed=i, junk=1, mislead=(1,)) for i, case in enumerate(cases))
+
+
+@pytest.fixture(scope="module")
+def known():
+    """Steps that find what nano knows by heart."""
+    cases = world.cases(20, seed=14, hops=1, known=True)
+    return score_all(world.make_run(case, seed=i, junk=1) for i, case in enumerate(cases))
+
+
+@pytest.fixture(scope="module")
+def unreferenced(straight, misled):
+    """The same runs without gold: what supports the answer that was given."""
+    return score_all([replace(scored.run, references=None) for scored in (*straight, *misled)])
+
+
+def share(hits: Iterable[bool]) -> float:
+    """How many of them are so."""
+    return float(np.mean([bool(hit) for hit in hits]))
+
+
+def test_nothing_fails(straight, parallel, misled, known):
+    failures = [
+        f for group in (straight, parallel, misled, known) for scored in group for f in scored.failures
+    ]
+    assert failures == []
+
+
+def test_gold_steps_beat_useless_ones(straight):
+    gold = [sum(s.of("delta_seper", step).value for step in s.steps("gold")) / 2 for s in straight]
+    useless = [s.of("delta_seper", step).value for s in straight for step in s.steps("useless")]
+    differences = np.array(gold) - np.array(useless)
+    assert differences.mean() > 3 * differences.std(ddof=1) / len(differences) ** 0.5
+    assert share(s.total >= SERIOUS for s in straight) >= 0.6, (
+        "nano answers most two-hop questions from their passages"
+    )
+    serious = [i for i, s in enumerate(straight) if s.total >= SERIOUS]
+    assert share(gold[i] > useless[i] for i in serious) >= 0.9
+
+
+def test_useless_and_already_known_steps_are_within_two_standard_errors_of_nothing(straight, known):
+    found = [s.of("delta_seper", step) for s in straight for step in s.steps("useless")]
+    found += [s.of("delta_seper", step) for s in known for step in s.steps("gold")]
+    assert share(abs(score.value) <= 2 * score.stderr for score in found) >= 0.9
+
+
+def test_marginals_sum_to_the_total_also_over_parallel_hops(straight, parallel):
+    for scored in (*straight, *parallel):
+        marginals = [scored.of("delta_seper", step).value for step in scored.run.steps]
+        assert sum(marginals) == pytest.approx(scored.total, abs=1e-9)
+
+
+def test_parallel_hops_are_both_credited(parallel):
+    serious = [s for s in parallel if s.total >= SERIOUS]
+    assert len(serious) >= 10
+    for hop in (0, 1):
+        credit = np.array([s.of("delta_seper", s.run.steps[hop]).value for s in serious])
+        assert credit.mean() > 2 * credit.std(ddof=1) / len(credit) ** 0.5, f"hop {hop + 1}"
+
+
+def test_hops_one_after_the_other_are_both_useful(straight):
+    hops = [(s, step) for s in straight for step in s.steps("gold")]
+    assert share(s.of("delta_coverage", step).value > 0 for s, step in hops) >= 0.8
+    assert share(s.of("utility", step, gold_at(step)).value > 0 for s, step in hops) >= 0.8, (
+        "a bridge is no junk"
+    )
+
+
+def gold_at(step):
+    """The position of the step's gold passage."""
+    return next(at for at, passage in enumerate(step.passages, 1) if passage.metadata["kind"] == "gold")
+
+
+def test_support_agrees_with_gold_where_the_answer_is_right(straight, unreferenced):
+    pairs = list(zip(straight, unreferenced, strict=False))
+    judged = [
+        (gold.total, support.total)
+        for gold, support in pairs
+        if gold.of("answer_correct").label == "correct" and abs(gold.total) >= SERIOUS
+    ]
+    assert len(judged) >= 10
+    assert share(np.sign(gold) == np.sign(support) for gold, support in judged) >= 0.9
+    assert all(s.of("delta_seper_total").reference_source == "answer" for _, s in pairs)
+
+
+def test_a_misled_run_is_recognised_as_such(straight, misled, unreferenced):
+    wrong = unreferenced[len(straight) :]
+    assert share(s.of("answer_correct").label == "wrong" for s in misled) >= 0.9
+    # What misled it supports what it said and not what is true; a straight run is supported in what is true.
+    gap = [support.total - gold.total for gold, support in zip(misled, wrong, strict=True)]
+    fair = [support.total - gold.total for gold, support in zip(straight, unreferenced, strict=False)]
+    assert share(value >= SERIOUS for value in gap) >= 0.8
+    assert share(value >= SERIOUS for value in fair) <= 0.1
+    false = [
+        s.of("utility", step, at).value
+        for s in misled
+        for step in s.run.steps
+        for at, passage in enumerate(step.passages, 1)
+        if passage.metadata["kind"] == "contradiction"
+    ]
+    assert share(value < 0 for value in false) >= 0.8, (
+        "the judge sees the references, as the step asked the question"
+    )
+
+
+def test_a_run_gives_the_same_scores_again(straight):
+    (again,) = score_all([straight[0].run])
+    assert [(s.key, s.value) for s in again.scores] == [(s.key, s.value) for s in straight[0].scores]
