@@ -65,12 +65,8 @@ def tagged(name: str) -> Splitter:
     opening, closing = re.compile(rf"<{re.escape(name)}(?:\s[^<>]*)?>"), f"</{name}>"
 
     def split(text: str) -> list[str]:
-        starts = list(opening.finditer(text))
-        ends = [start.start() for start in starts[1:]] + [len(text)]
-        parts = [
-            text[start.end() : end].partition(closing)[0] for start, end in zip(starts, ends, strict=True)
-        ]
-        return [part for part in map(str.strip, parts) if part]
+        parts = [part.partition(closing)[0].strip() for part in opening.split(text)[1:]]
+        return [part for part in parts if part]
 
     return split
 

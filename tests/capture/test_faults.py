@@ -1,0 +1,57 @@
+"""Faults of capture: counted, said once each, never raised."""
+
+from __future__ import annotations
+
+import logging
+from asyncio import CancelledError
+
+import pytest
+
+from ragguard.capture.faults import Faults, never_raises
+
+
+class Hooks:
+    def __init__(self):
+        self.faults = Faults()
+
+    @never_raises
+    def hook(self, error=None, *, value=1):
+        if error is not None:
+            raise error
+        return value
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), CancelledError(), AssertionError()])
+def test_it_gives_none_where_it_would_raise(error):
+    hooks = Hooks()
+    assert hooks.hook(value=3) == 3
+    assert hooks.hook(error) is None
+    assert hooks.faults.count == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_what_is_the_hosts_goes_on(error):
+    with pytest.raises(error):
+        Hooks().hook(error())
+
+
+def test_each_kind_is_said_once_and_all_are_counted(caplog):
+    hooks = Hooks()
+    with caplog.at_level(logging.ERROR, "ragguard.capture"):
+        for _ in range(50):
+            hooks.hook(ValueError("same"))
+        hooks.hook(KeyError("other"))
+    assert hooks.faults.count == 51
+    assert [record.getMessage().split(" ")[0] for record in caplog.records] == ["Hooks.hook", "Hooks.hook"]
+
+
+def test_kinds_without_end_are_not_remembered_without_end():
+    faults = Faults()
+    logging.getLogger("ragguard.capture").disabled = True
+    try:
+        for n in range(1000):
+            faults.note(f"place {n}", ValueError())
+    finally:
+        logging.getLogger("ragguard.capture").disabled = False
+    assert faults.count == 1000
+    assert len(faults._known) == 100

@@ -1,0 +1,205 @@
+"""The handle of one run: with and async with, nested, failing, cancelled, unsampled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from support.captured import Captured
+
+from ragguard.capture.context import current_run
+from ragguard.capture.handle import RunHandle
+from ragguard.capture.recorder import Recorder
+from ragguard.errors import Closed, InvalidInput
+from ragguard.records import Passage
+
+
+@pytest.fixture
+def captured():
+    return Captured()
+
+
+@pytest.fixture
+def recorder(captured):
+    return Recorder(captured)
+
+
+def test_a_run_by_hand(recorder, captured):
+    with RunHandle(recorder, "who?", references="Ada Berg", name="manual", metadata={"user": 1}) as run:
+        first = run.retrieved("firm in Oslo", ["a", Passage("b", "2", 0.5)], tool="search")
+        run.retrieved("founder of it", [{"text": "c"}], candidates=["c", "d"], metadata={"page": 1})
+        run.answered("Ada Berg")
+        assert run.record().status == "open"
+    done = captured.run
+    assert (done.id, done.question, done.references, done.name) == (run.id, "who?", ["Ada Berg"], "manual")
+    assert (done.answer, done.status, done.metadata) == ("Ada Berg", "ok", {"user": 1})
+    assert [(s.id, s.query, s.index, s.turn, s.tool) for s in done.steps] == [
+        (first, "firm in Oslo", 0, 0, "search"),
+        (done.steps[1].id, "founder of it", 1, 1, ""),
+    ]
+    assert [p.text for p in done.steps[1].candidates] == ["c", "d"]
+    assert run.record().steps == done.steps
+    assert (run.record().status, run.record().started_ns > 0) == ("ok", True)
+
+
+async def test_async_with_is_the_same(recorder, captured):
+    async with RunHandle(recorder, "who?") as run:
+        await asyncio.to_thread(run.retrieved, "hop", ["a"])
+        run.answered("Ada")
+    assert (captured.run.status, len(captured.run.steps), captured.run.answer) == ("ok", 1, "Ada")
+
+
+def test_parallel_steps_are_told_by_their_turn(recorder, captured):
+    with RunHandle(recorder, "q") as run:
+        for query in "ab":
+            run.retrieved(query, [], turn=1)
+        run.retrieved("c", [])
+    assert [step.turn for step in captured.run.steps] == [1, 1, 2]
+
+
+def test_an_exception_goes_on_and_is_noted(recorder, captured):
+    def work():
+        with RunHandle(recorder, "q") as run:
+            run.failed("hop", ValueError("index gone"))
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        work()
+    assert (captured.run.status, captured.run.metadata) == ("error", {"error": "KeyError: 'mine'"})
+    (step,) = captured.run.steps
+    assert (step.status, step.error) == ("error", "ValueError: index gone")
+
+
+async def test_a_cancelled_run_is_recorded_as_cancelled(recorder, captured):
+    started = asyncio.Event()
+
+    async def work():
+        async with RunHandle(recorder, "q") as run:
+            run.retrieved("hop", ["a"])
+            started.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert captured.run.status == "cancelled"
+    assert len(captured.run.steps) == 1
+
+
+def test_references_that_become_known_later(recorder, captured):
+    with RunHandle(recorder) as run:
+        run.question, run.references, run.sub_questions = "who?", ["Ada"], ["where?"]
+        run.metadata["note"] = "late"
+    assert (captured.run.question, captured.run.references) == ("who?", ["Ada"])
+    assert captured.run.metadata == {"note": "late"}
+    assert captured.events[-1].sub_questions == ["where?"]
+
+
+@pytest.mark.parametrize("answer", [[{"type": "image", "data": "x"}], None, 12])
+def test_an_answer_without_text_is_said_to_be_what_it_is(recorder, captured, answer):
+    with RunHandle(recorder, "q") as run:
+        run.answered(answer)
+    assert captured.run.answer is None
+    assert captured.run.metadata["answer_content"] in ("image", "none", "int")
+
+
+@pytest.mark.parametrize("passages", [None, "text", 12, [None, b"x", object()], {"a": 1}])
+def test_whatever_is_retrieved_is_recorded(recorder, captured, passages):
+    with RunHandle(recorder, "q") as run:
+        run.retrieved("hop", passages)
+        run.retrieved(None, passages)
+    assert len(captured.run.steps) == 2
+    assert recorder.faults.count == 0
+
+
+def test_passages_that_break_while_they_are_read_cost_their_step_only(recorder, captured):
+    def broken():
+        yield "a"
+        raise OSError("gone")
+
+    with RunHandle(recorder, "q") as run:
+        run.retrieved("hop", broken())
+        run.retrieved("next", ["b"])
+    assert recorder.faults.count == 1
+    assert {step.query: step.status for step in captured.run.steps} == {"hop": "cancelled", "next": "ok"}
+
+
+def test_a_handle_is_entered_once(recorder):
+    run = RunHandle(recorder, "q")
+    with run:
+        pass
+    with pytest.raises(Closed, match="already entered"), run:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"references": 12}, "references"),
+        ({"references": ["a", 3]}, "references"),
+        ({"question": None}, "question"),
+    ],
+)
+def test_arguments_that_cannot_be_right_are_refused_at_once(recorder, arguments, name):
+    with pytest.raises(InvalidInput, match=name):
+        RunHandle(recorder, **{"question": "q", **arguments})
+
+
+def test_no_references_are_none(recorder):
+    assert RunHandle(recorder, "q", references=[]).references is None
+
+
+def test_the_current_run_is_the_innermost_of_the_same_recorder(recorder):
+    other = Recorder(Captured())
+    assert current_run(recorder) is None
+    with RunHandle(recorder, "outer") as outer:
+        with RunHandle(other, "theirs") as theirs:
+            assert (current_run(recorder), current_run(other)) == (outer, theirs)
+        with RunHandle(recorder, "inner") as inner:
+            assert current_run(recorder) is inner
+            assert inner.metadata["parent_run_id"] == outer.id
+        assert current_run(recorder) is outer
+    assert current_run(recorder) is None
+
+
+async def test_the_current_run_of_a_task_is_its_own(recorder, captured):
+    async def one(n):
+        async with RunHandle(recorder, f"q{n}") as run:
+            await asyncio.sleep(0)
+            assert current_run(recorder) is run
+            run.retrieved(f"hop {n}", [f"p{n}"])
+
+    await asyncio.gather(*(one(n) for n in range(20)))
+    for run in captured.runs:
+        assert [step.query for step in run.steps] == [f"hop {run.question[1:]}"]
+
+
+def test_a_thread_of_ones_own_has_no_current_run(recorder):
+    seen = []
+    with RunHandle(recorder, "q"):
+        thread = threading.Thread(target=lambda: seen.append(current_run(recorder)))
+        thread.start()
+        thread.join(10)
+    assert seen == [None]
+
+
+def test_an_unsampled_run_is_a_handle_like_any_other(captured):
+    recorder = Recorder(captured, sample_rate=0)
+    with RunHandle(recorder, "q") as run:
+        assert not run.sampled
+        run.retrieved("hop", ["a"])
+        run.answered("x")
+    assert captured.events == []
+    assert run.record().steps == []
+
+
+def test_what_happens_after_the_end_changes_nothing(recorder, captured):
+    with RunHandle(recorder, "q") as run:
+        pass
+    run.retrieved("late", ["a"])
+    run.answered("late")
+    assert captured.run.steps == []
+    assert recorder.open_steps == 0

@@ -1,0 +1,486 @@
+"""The recorder: what hooks report becomes events, whatever they report and in whatever order."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from itertools import count
+
+import pytest
+from support.captured import Captured
+
+from ragguard.capture.events import RunEnded, RunStarted, StepEnded
+from ragguard.capture.recorder import Recorder
+from ragguard.errors import InvalidInput
+from ragguard.records import Decision, Passage
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def captured():
+    return Captured()
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def recorder(captured, clock):
+    return Recorder(captured, clock=clock, ttl=60, max_open=5)
+
+
+def kinds(captured):
+    return [type(event).__name__ for event in captured.events]
+
+
+def test_a_run_with_one_step_in_order(recorder, captured):
+    assert recorder.run_started("r", "who?", name="n", references=["Ada"], metadata={"a": 1})
+    recorder.step_started("s", "r", "hop", tool="search", name="shelf", metadata={"node": "x"})
+    recorder.step_ended("s", [Passage("text")], metadata={"more": 2})
+    recorder.run_ended("r", "Ada", metadata={"b": 2})
+    assert kinds(captured) == ["RunStarted", "StepEnded", "RunEnded"]
+    run = captured.run
+    assert (run.question, run.name, run.references, run.answer, run.status) == (
+        "who?",
+        "n",
+        ["Ada"],
+        "Ada",
+        "ok",
+    )
+    assert run.metadata == {"a": 1, "b": 2}
+    (step,) = run.steps
+    assert (step.id, step.run_id, step.index, step.turn, step.query) == ("s", "r", 0, 0, "hop")
+    assert (step.tool, step.status) == ("search", "ok")
+    assert step.metadata == {"node": "x", "more": 2}
+    assert step.passages == step.candidates == [Passage("text")]
+    assert 0 < run.started_ns <= step.started_ns <= step.ended_ns <= captured.events[-1].ended_ns
+    assert (recorder.open_runs, recorder.open_steps, recorder.faults.count) == (0, 0, 0)
+
+
+def test_the_same_word_twice_is_said_once(recorder, captured):
+    for _ in range(2):
+        recorder.run_started("r", "who?")
+    for _ in range(2):
+        recorder.step_started("s", "r", "hop")
+    for _ in range(2):
+        recorder.step_ended("s", [])
+    for _ in range(2):
+        recorder.run_ended("r")
+    assert kinds(captured) == ["RunStarted", "StepEnded", "RunEnded"]
+
+
+def test_words_about_the_unknown_are_passed_over(recorder, captured):
+    recorder.step_started("s", "nobody", "hop")
+    recorder.step_ended("s", [])
+    recorder.step_failed("s", "x")
+    recorder.step_amended("s", "nobody", [])
+    recorder.run_ended("nobody")
+    recorder.run_noted("nobody", "q")
+    recorder.run_paused("nobody", "k")
+    assert recorder.run_resumed("k") is None
+    assert captured.events == []
+    assert recorder.faults.count == 0
+
+
+def test_parts_stand_inside_their_step_in_the_order_of_their_starts(recorder, captured):
+    recorder.run_started("r")
+    recorder.step_started("outer", "r", "q")
+    recorder.step_started("a", "r", "q1", within="outer", name="left")
+    recorder.step_started("b", "r", "q2", within="outer", name="right")
+    recorder.step_started("b1", "r", "q3", within="b")
+    recorder.step_ended("b1", [Passage("b1")])
+    recorder.step_ended("b", [Passage("b")])
+    recorder.step_failed("a", ValueError("no"))
+    recorder.step_ended("outer", [Passage("b")])
+    recorder.run_ended("r")
+    (step,) = captured.run.steps
+    assert [(sub.query, sub.name, sub.status, [p.text for p in sub.passages]) for sub in step.sub_steps] == [
+        ("q1", "left", "error", []),
+        ("q2", "right", "ok", ["b"]),
+        ("q3", "", "ok", ["b1"]),
+    ]
+
+
+def test_what_only_seemed_to_be_inside_is_a_part_when_it_ended_first_and_all_went_well(recorder, captured):
+    recorder.run_started("r")
+    recorder.step_started("outer", "r", "q")
+    recorder.step_started("inner", "r", "q", perhaps_within="outer")
+    recorder.step_ended("inner", [Passage("x")])
+    recorder.step_ended("outer", [Passage("x")])
+    (step,) = captured.run.steps
+    assert step.id == "outer"
+    assert len(step.sub_steps) == 1
+
+
+def test_what_only_seemed_to_be_inside_is_a_step_when_it_ends_later(recorder, captured):
+    recorder.run_started("r")
+    recorder.step_started("outer", "r", "q")
+    recorder.step_started("inner", "r", "q", perhaps_within="outer")
+    recorder.step_ended("outer", [Passage("1")])
+    recorder.step_ended("inner", [Passage("2")])
+    assert [(step.id, step.index, step.sub_steps) for step in captured.run.steps] == [
+        ("outer", 0, []),
+        ("inner", 1, []),
+    ]
+
+
+def test_what_only_seemed_to_be_inside_of_something_cancelled_is_not_lost(recorder, captured):
+    recorder.run_started("r")
+    recorder.step_started("timed out", "r", "q")
+    recorder.step_started("again", "r", "q", perhaps_within="timed out")
+    recorder.step_ended("again", [Passage("x")])
+    recorder.run_ended("r", "Ada")
+    assert [(step.id, step.status, len(step.passages)) for step in captured.run.steps] == [
+        ("timed out", "cancelled", 0),
+        ("again", "ok", 1),
+    ]
+
+
+def test_the_end_of_a_run_is_the_end_of_its_steps(recorder, captured):
+    recorder.run_started("r")
+    recorder.step_started("outer", "r", "q")
+    recorder.step_started("part", "r", "q", within="outer")
+    recorder.run_ended("r", "Ada")
+    assert kinds(captured) == ["RunStarted", "StepEnded", "RunEnded"]
+    (step,) = captured.run.steps
+    assert step.status == "cancelled"
+    assert [sub.status for sub in step.sub_steps] == ["cancelled"]
+    assert captured.run.status == "ok"
+    recorder.step_ended("outer", [Passage("late")])
+    assert len(captured.events) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (ValueError("bad index"), "error", "ValueError: bad index"),
+        ("cancelled by the user", "cancelled", "cancelled by the user"),
+        (RuntimeError("x" * 1000), "error", "RuntimeError: " + "x" * 483 + "..."),
+    ],
+)
+def test_a_failed_step_says_why(recorder, captured, error, status, said):
+    recorder.run_started("r")
+    recorder.step_started("s", "r", "q")
+    recorder.step_failed("s", error, status)
+    (step,) = captured.run.steps
+    assert (step.status, step.error, step.passages) == (status, said, [])
+
+
+def test_an_error_that_cannot_be_printed_is_recorded_by_its_type(recorder, captured):
+    class UnprintableError(Exception):
+        def __str__(self):
+            raise ValueError("no")
+
+    recorder.run_started("r")
+    recorder.step_started("s", "r", "q")
+    recorder.step_failed("s", UnprintableError())
+    assert captured.run.steps[0].error == "UnprintableError"
+
+
+def test_a_step_is_amended_while_its_run_is_open(recorder, captured):
+    recorder.run_started("r")
+    recorder.step_started("s", "r", "q")
+    found = [Passage("a"), Passage("b")]
+    recorder.step_ended("s", found)
+    decision = Decision([found[0]])
+    recorder.step_amended("s", "r", [found[0]], decision)
+    recorder.run_ended("r")
+    recorder.step_amended("s", "r", [])
+    (step,) = captured.run.steps
+    assert (step.passages, step.candidates, step.decision) == ([found[0]], found, decision)
+
+
+def test_candidates_are_kept_apart_where_they_differ(recorder, captured):
+    recorder.run_started("r")
+    recorder.step_started("s", "r", "q")
+    recorder.step_ended("s", [Passage("b")], candidates=[Passage("a"), Passage("b")], decision=Decision([]))
+    (step,) = captured.run.steps
+    assert ([p.text for p in step.passages], [p.text for p in step.candidates]) == (["b"], ["a", "b"])
+    assert step.decision == Decision([])
+
+
+def test_passages_are_unpacked_when_somebody_reads_the_step(recorder, captured):
+    unpacked = []
+
+    def unpack(text):
+        unpacked.append(text)
+        return text.split("/")
+
+    recorder.run_started("r")
+    recorder.step_started("s", "r", "q")
+    recorder.step_ended("s", "a/b", unpack=unpack)
+    assert unpacked == []
+    event = captured.events[-1]
+    assert [p.text for p in event.step.passages] == ["a", "b"]
+    assert event.step is event.step
+    assert unpacked == ["a/b"]
+
+
+def test_unpacking_that_fails_keeps_the_whole(recorder, captured):
+    recorder.run_started("r")
+    recorder.step_started("s", "r", "q")
+    recorder.step_ended("s", "a/b", unpack=lambda text: 1 / 0)
+    (step,) = captured.run.steps
+    assert [p.text for p in step.passages] == ["a/b"]
+    assert step.metadata == {"ragguard.split_error": "ZeroDivisionError: division by zero"}
+
+
+def test_a_whole_run_in_one_word(recorder, captured):
+    recorder.run_made("r", "q", [Passage("x")], name="shelf", metadata={"a": 1}, started_ns=7)
+    assert kinds(captured) == ["RunStarted", "StepEnded", "RunEnded"]
+    run = captured.run
+    assert (run.id, run.question, run.name, run.metadata, run.started_ns) == ("r", "q", "shelf", {"a": 1}, 7)
+    (step,) = run.steps
+    assert (step.run_id, step.query, step.started_ns, step.metadata) == ("r", "q", 7, {"retriever": "shelf"})
+    assert step.candidates == [Passage("x")]
+    assert recorder.open_runs == 0
+
+
+def test_parallel_steps_share_a_turn_by_overlap(recorder, captured):
+    recorder.run_started("r")
+    for step in ("a", "b"):
+        recorder.step_started(step, "r", step)
+    for step in ("b", "a"):
+        recorder.step_ended(step, [])
+    recorder.step_started("c", "r", "c")
+    recorder.step_ended("c", [])
+    assert {step.id: (step.index, step.turn) for step in captured.run.steps} == {
+        "a": (0, 0),
+        "b": (1, 0),
+        "c": (2, 1),
+    }
+
+
+def test_unsampled_runs_cost_no_event(captured):
+    recorder = Recorder(captured, sample_rate=0.0)
+    assert not recorder.run_started("r")
+    assert recorder.knows("r")
+    recorder.step_started("s", "r", "q")
+    assert not recorder.wants("s")
+    recorder.step_ended("s", [Passage("x")])
+    recorder.run_ended("r", "Ada")
+    recorder.run_made("whole", "q", [])
+    assert captured.events == []
+    assert (recorder.counts.unsampled, recorder.counts.runs, recorder.open_runs) == (2, 0, 0)
+    assert not recorder.knows("r")
+
+
+def test_sampling_keeps_its_share_and_its_mind(captured):
+    recorder = Recorder(captured, sample_rate=0.25)
+    sampled = [recorder.samples(f"run-{n}") for n in range(4000)]
+    assert sampled == [recorder.samples(f"run-{n}") for n in range(4000)]
+    assert 0.22 < sum(sampled) / 4000 < 0.28
+
+
+def test_a_run_that_nobody_ends_is_abandoned_after_its_time(recorder, captured, clock):
+    recorder.run_started("old", "q")
+    recorder.step_started("s", "old", "q")
+    recorder.run_noted("old", answer="half an answer")
+    clock.now += 30
+    recorder.run_started("young")
+    clock.now += 31
+    recorder.sweep()
+    old = captured.runs[0]
+    assert (old.status, old.answer, [step.status for step in old.steps]) == (
+        "abandoned",
+        "half an answer",
+        ["abandoned"],
+    )
+    assert recorder.knows("young")
+    assert recorder.counts.abandoned == 1
+
+
+def test_a_step_is_a_sign_of_life(recorder, clock):
+    recorder.run_started("r")
+    for n in range(5):
+        clock.now += 40
+        recorder.step_started(f"s{n}", "r", "q")
+        recorder.sweep()
+    assert recorder.knows("r")
+
+
+def test_when_too_many_are_open_the_least_recently_touched_goes(recorder, captured, clock):
+    for n in range(5):
+        recorder.run_started(f"r{n}")
+    clock.now += 2
+    recorder.step_started("s", "r0", "q")
+    recorder.run_started("r5")
+    assert not recorder.knows("r1")
+    assert all(recorder.knows(f"r{n}") for n in (0, 2, 3, 4, 5))
+    assert [run.status for run in captured.runs if run.id == "r1"] == ["abandoned"]
+    assert len(recorder._runs) == 5
+
+
+def test_open_runs_are_bounded_whatever_comes(captured):
+    recorder = Recorder(captured, max_open=100)
+    for n in range(5000):
+        recorder.run_started(f"r{n}")
+        recorder.step_started(f"s{n}", f"r{n}", "q")
+    assert recorder.open_runs == 100
+    assert recorder.open_steps == 100
+    assert sum(isinstance(event, RunEnded) for event in captured.events) == 4900
+
+
+def test_an_interrupted_run_waits_and_goes_on(recorder, captured):
+    recorder.run_started("r", "who?")
+    recorder.step_started("s", "r", "q")
+    recorder.run_paused("r", "thread 1")
+    assert captured.run.status == "open"
+    assert [step.status for step in captured.run.steps] == ["interrupted"]
+    assert recorder.run_resumed("thread 1") == "r"
+    assert recorder.run_resumed("thread 1") is None
+    recorder.step_started("t", "r", "q")
+    recorder.step_ended("t", [])
+    recorder.run_ended("r", "Ada")
+    assert (captured.run.status, len(captured.run.steps)) == ("ok", 2)
+
+
+def test_an_interrupted_run_that_nobody_resumes_ends_as_interrupted(recorder, captured, clock):
+    recorder.run_started("r", "who?")
+    recorder.run_paused("r", "thread 1")
+    clock.now += 61
+    recorder.sweep()
+    assert captured.run.status == "interrupted"
+    assert recorder.run_resumed("thread 1") is None
+
+
+def test_a_fault_of_the_intake_is_counted_logged_once_and_hurts_nobody(caplog):
+    def intake(event):
+        raise OSError("disk full")
+
+    recorder = Recorder(intake)
+    with caplog.at_level(logging.ERROR, "ragguard.capture"):
+        for n in range(10):
+            recorder.run_started(f"r{n}")
+            recorder.step_started(f"s{n}", f"r{n}", "q")
+            recorder.step_ended(f"s{n}", [])
+            recorder.run_ended(f"r{n}")
+    assert recorder.faults.count == 30
+    assert len(caplog.records) == 1
+    assert "disk full" in caplog.text
+    assert (recorder.open_runs, recorder.open_steps) == (0, 0)
+
+
+def test_nonsense_is_a_counted_fault_and_not_an_exception(captured):
+    recorder = Recorder(captured, sample_rate=0.5)
+    assert recorder.run_started(12) is False
+    recorder.run_started([])
+    recorder.step_started([], [], "q")
+    recorder.step_ended([], [])
+    recorder.run_made(12, "q", [])
+    recorder.run_ended([])
+    assert recorder.faults.count == 6
+    assert recorder.open_runs == 0
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"), [("sample_rate", 1.5), ("sample_rate", -0.1), ("ttl", 0), ("max_open", 0)]
+)
+def test_settings_that_cannot_be_right_are_refused_by_name(argument, value):
+    with pytest.raises(InvalidInput, match=argument):
+        Recorder(Captured(), **{argument: value})
+
+
+def test_threads_never_mix_and_nothing_overtakes_the_end_of_its_run():
+    captured = Captured()
+    recorder = Recorder(captured)
+    numbers = count()
+
+    def work():
+        for _ in range(100):
+            run = f"r{next(numbers)}"
+            recorder.run_started(run, run)
+            for n in range(3):
+                recorder.step_started(f"{run}/{n}", run, f"{run} hop {n}")
+                recorder.step_ended(f"{run}/{n}", [Passage(run)])
+            recorder.run_ended(run, run)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    runs = captured.runs
+    assert len(runs) == 800
+    for run in runs:
+        assert run.question == run.answer == run.id
+        assert [step.index for step in run.steps] == [0, 1, 2]
+        assert [step.turn for step in run.steps] == [0, 1, 2]
+        assert {p.text for step in run.steps for p in step.passages} == {run.id}
+    assert recorder.counts.steps == 2400
+
+
+def test_the_end_of_a_run_waits_for_a_step_that_is_on_its_way():
+    captured = Captured()
+    arrived, go_on = threading.Event(), threading.Event()
+
+    def slow_for_steps(event):
+        if isinstance(event, StepEnded):
+            arrived.set()
+            assert go_on.wait(30)
+        captured(event)
+
+    recorder = Recorder(slow_for_steps)
+    recorder.run_started("r")
+    recorder.step_started("s", "r", "q")
+    thread = threading.Thread(target=recorder.step_ended, args=("s", []))
+    thread.start()
+    assert arrived.wait(30)
+    recorder.run_ended("r")
+    assert kinds(captured) == ["RunStarted"]
+    go_on.set()
+    thread.join(30)
+    assert kinds(captured) == ["RunStarted", "StepEnded", "RunEnded"]
+
+
+def test_a_hook_may_run_inside_a_hook():
+    """As when a garbage collection closes a generator while the recorder is at work."""
+    captured = Captured()
+
+    def intake(event):
+        captured(event)
+        if isinstance(event, RunStarted) and event.run.id == "outer":
+            recorder.run_started("inner")
+            recorder.run_ended("inner")
+
+    recorder = Recorder(intake)
+    recorder.run_started("outer")
+    recorder.run_ended("outer")
+    assert [run.status for run in captured.runs] == ["ok", "ok"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_begins_with_nothing_open_and_with_free_locks():
+    captured = Captured()
+    recorder = Recorder(captured)
+    recorder.run_started("parents")
+    with recorder._lock:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                ran = threading.Thread(
+                    target=lambda: (recorder.run_started("childs"), recorder.run_ended("childs"))
+                )
+                ran.start()
+                ran.join(10)
+                alive, left = ran.is_alive(), recorder.open_runs
+                recorder.run_ended("parents")
+                status = 0 if not alive and left == 0 and len(captured.events) == 3 else 2
+            finally:
+                os._exit(status)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    recorder.run_ended("parents")
+    assert captured.run.status == "ok"

@@ -1,0 +1,115 @@
+"""Snapshots: whatever a retriever gives is recorded as what it is, and never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ragguard.capture.snapshot import KIND, LOST, metadata_of, passage_of, passages_of, score_of, text_of
+from ragguard.records import Passage
+
+
+@dataclass
+class Document:
+    page_content: object
+    id: object = None
+    metadata: object = field(default_factory=dict)
+
+
+class Hostile(Mapping):
+    def __getitem__(self, key):
+        raise RuntimeError("no")
+
+    def __iter__(self):
+        raise RuntimeError("no")
+
+    def __len__(self):
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    ("given", "texts"),
+    [
+        (None, []),
+        ([], []),
+        ("one text", ["one text"]),
+        (["a", "b"], ["a", "b"]),
+        (("a", Passage("b")), ["a", "b"]),
+        (Passage("a"), ["a"]),
+        ({"text": "a"}, ["a"]),
+        ([{"page_content": "a"}, {"content": "b"}], ["a", "b"]),
+        (Document("a"), ["a"]),
+        ([Document("a"), SimpleNamespace(text="b")], ["a", "b"]),
+        ((text for text in "ab"), ["a", "b"]),
+        ([b"bytes", 12, None], ["", "", ""]),
+        (12, [""]),
+    ],
+)
+def test_whatever_comes_has_a_reading(given, texts):
+    assert [passage.text for passage in passages_of(given)] == texts
+
+
+def test_the_copy_does_not_follow_the_original():
+    original = Passage("text", "1", 0.5, {"page": 1}, 4)
+    (copy,) = passages_of([original])
+    original.metadata["page"] = 2
+    original.text = "changed"
+    assert copy == Passage("text", "1", 0.5, {"page": 1}, 4)
+
+
+def test_ids_of_any_type_are_texts():
+    assert passage_of(Document("a", id=7)).id == "7"
+    assert passage_of(Document("a")).id == ""
+    assert passage_of({"text": "a", "id": 0}).id == "0"
+
+
+@pytest.mark.parametrize(
+    ("score", "metadata", "expected"),
+    [
+        (0.5, {}, 0.5),
+        (None, {"score": 1}, 1.0),
+        (None, {"relevance_score": 0.25, "score": 9}, 0.25),
+        (np.float32(0.5), {}, 0.5),
+        (None, {"score": "high"}, None),
+        (None, {"score": True}, None),
+        (None, {"score": [1, 2]}, None),
+        (None, {}, None),
+    ],
+)
+def test_the_retrievers_own_score_is_found_where_it_is(score, metadata, expected):
+    assert score_of(score, metadata) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "kind"),
+    [
+        ("plain", "plain", ""),
+        (None, "", "none"),
+        (b"bytes", "", "bytes"),
+        ([{"type": "text", "text": "a"}, {"type": "image_url", "image_url": "x"}], "a", "image_url"),
+        ([{"type": "image", "data": "x"}, {"type": "image", "data": "y"}], "", "image"),
+        (["a", {"type": "text", "text": "b"}], "a\nb", ""),
+        ({"type": "audio"}, "", "audio"),
+        ([3], "", "int"),
+        ([], "", ""),
+    ],
+)
+def test_content_is_text_and_what_else_it_was(content, text, kind):
+    assert text_of(content) == (text, kind)
+
+
+def test_a_passage_without_text_says_what_it_was():
+    assert passage_of(Document([{"type": "image", "data": "x"}])).metadata == {KIND: "image"}
+
+
+@pytest.mark.parametrize("metadata", [Hostile(), 12, "page 3", [1, 2]])
+def test_metadata_that_cannot_be_copied_says_so(metadata):
+    assert list(metadata_of(metadata)) == [LOST]
+
+
+def test_no_metadata_is_none():
+    assert metadata_of(None) == metadata_of({}) == {}

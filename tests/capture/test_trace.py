@@ -1,0 +1,79 @@
+"""Where a step stands in a trace: ids only."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from support.captured import Captured
+
+from ragguard.capture.handle import RunHandle
+from ragguard.capture.recorder import Recorder
+from ragguard.capture.trace import trace_context
+
+
+def test_without_a_span_there_is_nothing_to_say():
+    assert trace_context() is None
+
+
+def test_runs_and_steps_know_their_spans():
+    tracer = TracerProvider().get_tracer("app")
+    captured = Captured()
+    recorder = Recorder(captured)
+    with (
+        tracer.start_as_current_span("request") as request,
+        RunHandle(recorder, "q") as run,
+        tracer.start_as_current_span("hop") as hop,
+    ):
+        run.retrieved("hop", ["a"])
+    context = request.get_span_context()
+    trace_of_run = captured.run.trace
+    assert trace_of_run is not None
+    assert int(trace_of_run.trace_id, 16) == context.trace_id
+    assert int(trace_of_run.span_id, 16) == context.span_id
+    assert (trace_of_run.sampled, trace_of_run.foreign) == (True, False)
+    trace_of_step = captured.run.steps[0].trace
+    assert trace_of_step is not None
+    assert int(trace_of_step.span_id, 16) == hop.get_span_context().span_id
+
+
+def test_an_unsampled_span_is_said_to_be_one():
+    tracer = TracerProvider(sampler=ALWAYS_OFF).get_tracer("app")
+    with tracer.start_as_current_span("request"):
+        context = trace_context()
+    assert context is not None
+    assert not context.sampled
+
+
+@pytest.mark.parametrize(
+    "attributes", [{"openinference.span.kind": "RETRIEVER"}, {"gen_ai.operation.name": "retrieval"}]
+)
+def test_a_retrieval_span_of_somebody_else_is_recognised(attributes):
+    tracer = TracerProvider().get_tracer("app")
+    with tracer.start_as_current_span("retrieval", attributes=attributes):
+        context = trace_context()
+    assert context is not None
+    assert context.foreign
+
+
+def test_a_remote_parent_counts_too():
+    parent = trace.NonRecordingSpan(
+        trace.SpanContext(1, 2, is_remote=True, trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED))
+    )
+    with trace.use_span(parent):
+        context = trace_context()
+    assert context is not None
+    assert (int(context.trace_id, 16), int(context.span_id, 16), context.sampled) == (1, 2, True)
+
+
+def test_capture_alone_does_not_import_opentelemetry():
+    code = (
+        "import sys, ragguard.capture.handle as h, ragguard.capture.recorder as r\n"
+        "with h.RunHandle(r.Recorder(lambda event: None), 'q') as run: run.retrieved('hop', ['a'])\n"
+        "sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
