@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -166,7 +166,7 @@ class RagGuard:
 
     def score_runs(
         self, runs: Iterable[Run] | AsyncIterable[Run], *, concurrency: int = 8
-    ) -> AsyncIterator[ScoredRun]:
+    ) -> AsyncGenerator[ScoredRun, None]:
         """Scores any number of runs, so many at once, and yields each as soon as it is done."""
         if concurrency < 1:
             raise InvalidInput("concurrency", concurrency, "1 or more")

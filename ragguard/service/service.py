@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -151,7 +151,7 @@ class Service:
 
     async def score_all(
         self, runs: Iterable[Run] | AsyncIterable[Run], concurrency: int
-    ) -> AsyncIterator[ScoredRun]:
+    ) -> AsyncGenerator[ScoredRun, None]:
         """Scores runs as they come, so many at once, and yields each when it is done."""
 
         async def one(run: Run) -> ScoredRun:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 async def bounded(
     items: Iterable[S] | AsyncIterable[S], work: Callable[[S], Awaitable[T]], at_once: int
-) -> AsyncIterator[T]:
+) -> AsyncGenerator[T, None]:
     """Results in the order in which they are done; the next item is taken when there is room for it."""
     under_way: set[asyncio.Future[T]] = set()
     async with aclosing(_each(items)) as source:

@@ -16,7 +16,7 @@ class Runs(Sequence[Run]):
         self._store = store
 
     def __len__(self) -> int:
-        return len(self._store)
+        return self._store.run_count()
 
     def __iter__(self) -> Iterator[Run]:
         return self._store.runs()

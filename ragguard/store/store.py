@@ -246,7 +246,7 @@ class Store:
 
         if dropped := self._db.change(drop):
             self.count("runs_dropped", dropped)
-        if len(self) > MEMORY_RUNS or self._db.used_bytes() > MEMORY_BYTES:
+        if self.run_count() > MEMORY_RUNS or self._db.used_bytes() > MEMORY_BYTES:
             self._db.change(lambda db: removal.delete_runs(db, removal.oldest_settled(db, _REMOVED_AT_ONCE)))
 
     # Removal
@@ -282,7 +282,8 @@ class Store:
 
     # Reading
 
-    def __len__(self) -> int:
+    def run_count(self) -> int:
+        """How many runs there are."""
         return self._db.read(reading.count_runs)
 
     def run(self, run_id: str) -> Run | None:
@@ -368,3 +369,12 @@ def _put(db: sqlite3.Connection, owner: str, run: Run) -> bool:
     changed = writing.run(run)
     writing.finish()
     return changed
+
+
+def is_store(path: str | Path) -> bool:
+    """Whether that file is an SQLite database; False where there is no such file."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False

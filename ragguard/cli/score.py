@@ -1,0 +1,291 @@
+"""`ragguard score RUNS.jsonl`: scores run files of any size into a store, and goes on where it was stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ragguard.records import Usage
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ragguard.errors import RunFormatError
+    from ragguard.records import Run
+    from ragguard.scorers.plan import Plan
+    from ragguard.sinks.base import ScoredRun
+
+GIVE_UP_AFTER = 24
+"""So many runs in a row without an answer, and the engine is taken for dead."""
+_REASONS_SHOWN = 10
+CLOSE_SECONDS = 5.0
+
+
+def run(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUNS...", help="Run files (JSON lines, also .gz; - is the input), or stores."
+        ),
+    ],
+    engine: Annotated[
+        str, typer.Option("--engine", "-e", help="nano, http://HOST:PORT/v1[#MODEL], vllm:MODEL or hf:MODEL.")
+    ] = "nano",
+    store: Annotated[
+        str, typer.Option("--store", "-s", help="Where runs and scores go; made if missing.")
+    ] = "ragguard.db",
+    judge: Annotated[
+        str | None, typer.Option(help="Another engine, for relevance, ratings and grades.")
+    ] = None,
+    scorers: Annotated[
+        str, typer.Option(help="Of: belief, utility, coverage, grades.")
+    ] = "belief,utility,coverage",
+    prompts: Annotated[str | None, typer.Option(help="A prompt set: its name, or a TOML file.")] = None,
+    references: Annotated[
+        Path | None,
+        typer.Option(help='Right answers, as lines of {"question" or "id": "...", "references": ["..."]}.'),
+    ] = None,
+    concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Runs scored at once.")] = 8,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=0, help="Spend at most so many tokens of each engine.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it would ask and cost; ask nothing.")
+    ] = False,
+    price: Annotated[
+        tuple[float, float] | None,
+        typer.Option(metavar="IN OUT", help="What a million tokens cost, read and written; for --dry-run."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Also write all scores of the store, to .jsonl or .parquet."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+) -> None:
+    """Score captured runs.
+
+    What the same settings have said already is not asked again: a command that was stopped goes on
+    where it was. Exit code 0: all is scored. 1: some lines or scores are missing, and it was said which
+    and why. 2: nothing could be done: a wrong option, no such file, no engine, no store.
+    """
+    from rich.console import Console
+
+    from ragguard.errors import RagguardError
+
+    console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    options: dict[str, Any] = {
+        "judge": judge, "prompts": prompts, "budget": None if max_tokens is None else {"tokens": max_tokens},
+        "scorers": [name.strip() for name in scorers.split(",") if name.strip()],
+        "concurrency": concurrency, "exit_timeout": 0.0,
+    }  # fmt: skip
+    try:
+        source = _Source(files, console, {} if references is None else _read_references(references))
+        with _progress(console, quiet or dry_run, source):
+            if dry_run:
+                said = _plan_sentence(asyncio.run(_plan(source, engine, options)), price)
+            else:
+                tally = asyncio.run(_score(source, engine, store, options, out))
+                said = tally.sentence(store)
+    except RagguardError as error:
+        console.print(f"ragguard score: {error}")
+        raise typer.Exit(2) from error
+    except KeyboardInterrupt:
+        console.print(f"stopped; what is in {store} stays, and the same command goes on from there")
+        raise typer.Exit(130) from None
+    if source.rejected:
+        said += (
+            f"\n{source.rejected} lines were rejected, see above; mend them and run the same command again"
+        )
+    console.print(said)
+    if source.rejected or (not dry_run and tally.incomplete):
+        raise typer.Exit(1)
+
+
+class _Source:
+    """The runs of some files; a line that holds none is told and counted."""
+
+    def __init__(self, files: Sequence[str], console: Console, references: Mapping[str, list[str]]) -> None:
+        self._files, self._console, self._references = files, console, references
+        self.rejected = 0
+        self.size = sum(os.path.getsize(file) for file in files if os.path.isfile(file))
+        self.position: Callable[[int], object] = lambda _: None
+        """Told how far reading has come."""
+
+    def runs(self) -> Iterator[Run]:
+        """One after another, from one file after another."""
+        before = 0
+        for name in self._files:
+            for run, position in _runs_of(name, self._reject):
+                self.position(before + position)
+                yield self._with_references(run)
+            before += os.path.getsize(name) if os.path.isfile(name) else 0
+
+    def _reject(self, name: str, problem: RunFormatError) -> None:
+        self.rejected += 1
+        self._console.print(f"{name}: {problem}")
+
+    def _with_references(self, run: Run) -> Run:
+        found = self._references.get(run.id) or self._references.get(run.question)
+        return run if run.references or not found else replace(run, references=found)
+
+
+def _runs_of(name: str, reject: Callable[[str, RunFormatError], None]) -> Iterator[tuple[Run, int]]:
+    """The runs of one file, each with how many bytes of the file are read."""
+    from ragguard.store.runfile import opened, read_lines
+    from ragguard.store.store import Store, is_store
+
+    if is_store(name):
+        store = Store(name, read_only=True)
+        size, count = os.path.getsize(name), max(1, store.run_count())
+        for number, run in enumerate(store.runs(), 1):
+            yield run, size * number // count
+        store.close()
+        return
+    with opened(name) as (file, position):
+        for line in read_lines(file):
+            if line.problem is not None:
+                reject(name, line.problem)
+            elif line.run is not None:
+                yield line.run, position()
+
+
+def _read_references(path: Path) -> dict[str, list[str]]:
+    """Question or id → right answers."""
+    from ragguard.capture.handle import references_of
+    from ragguard.errors import InvalidInput, StoreError
+
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path} could not be read ({error}); check the path") from error
+    found: dict[str, list[str]] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            data = json.loads(line)
+            found[str(data.get("id") or data["question"])] = references_of(data["references"]) or []
+        except (ValueError, KeyError, AttributeError) as error:
+            allowed = f'{{"question": "...", "references": ["..."]}}; {error!r}'
+            raise InvalidInput(f"{path}, line {number}", line[:60], allowed) from error
+    return found
+
+
+@dataclass
+class _Tally:
+    """What came of it."""
+
+    done: int = 0
+    known: int = 0
+    usage: Usage = field(default_factory=Usage)
+    reasons: Counter[str] = field(default_factory=Counter)
+    unanswered: int = 0
+    """In a row."""
+    gave_up: bool = False
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether something was not said."""
+        return bool(self.reasons) or self.gave_up
+
+    def count(self, scored: ScoredRun) -> None:
+        """One run more."""
+        self.done += 1
+        self.known += not scored.started_ns
+        if scored.started_ns:
+            self.usage = sum((score.usage for score in scored.scores), self.usage)
+        for failure in scored.failures:
+            self.reasons[f"{failure.scorer}, {failure.error}: {failure.message}"] += 1
+        answered = scored.scores or not any(failure.will_retry for failure in scored.failures)
+        self.unanswered = 0 if answered else self.unanswered + 1
+
+    def sentence(self, store: str) -> str:
+        """What came of it, for people."""
+        lines = [
+            f"{self.done:,} runs are in {store}, {self.known:,} of them were scored before; asked now: "
+            f"{self.usage.requests:,} requests, {self.usage.prompt_tokens:,} tokens read, "
+            f"{self.usage.output_tokens:,} written"
+        ]
+        if self.gave_up:
+            lines.append(
+                f"the engine gave no answer for {GIVE_UP_AFTER} runs in a row, so this stopped; run the same command "
+                "again when it is back"
+            )
+        lines += [f"  {count:,} x {reason}" for reason, count in self.reasons.most_common(_REASONS_SHOWN)]
+        if len(self.reasons) > _REASONS_SHOWN:
+            lines.append(
+                f"  and {len(self.reasons) - _REASONS_SHOWN} other reasons; `ragguard report {store}` has all"
+            )
+        return "\n".join(lines)
+
+
+async def _score(
+    source: _Source, engine: str, store: str, options: Mapping[str, Any], out: Path | None
+) -> _Tally:
+    from ragguard.client import RagGuard
+    from ragguard.store.scorefile import write_scores
+
+    tally = _Tally()
+    rg = RagGuard(engine, store=store, **options)
+    try:
+        await rg.engine.info()  # an engine that is not there is said once, and not for every run
+        async with aclosing(rg.score_runs(source.runs(), concurrency=options["concurrency"])) as stream:
+            async for scored in stream:
+                tally.count(scored)
+                if tally.unanswered >= GIVE_UP_AFTER:
+                    tally.gave_up = True
+                    break
+        if out is not None:
+            await asyncio.to_thread(write_scores, rg.store.scored_runs(texts=False), out)
+    finally:
+        await rg.aclose(CLOSE_SECONDS)
+    return tally
+
+
+async def _plan(source: _Source, engine: str, options: Mapping[str, Any]) -> Plan:
+    from ragguard.client import RagGuard
+    from ragguard.scorers.plan import Plan
+
+    rg = RagGuard(engine, store=None, **options)
+    total = Plan()
+    for run in source.runs():
+        total += replace(await rg.score(run, dry_run=True), failures=())
+    await rg.aclose(CLOSE_SECONDS)
+    return total
+
+
+def _plan_sentence(plan: Plan, price: tuple[float, float] | None) -> str:
+    lines = [
+        f"scoring {plan.runs:,} runs would take {plan.requests:,} requests with {plan.prompts:,} prompts, "
+        f"about {plan.prompt_tokens:,} tokens read and at most {plan.output_tokens:,} written"
+    ]
+    if price is not None:
+        lines.append(f"that costs about {plan.price(*price):,.2f}")
+    lines += [
+        f"  {line.who}.{line.verb}: {line.requests:,} requests, {line.prompts:,} prompts, "
+        f"{line.prompt_tokens:,} + {line.output_tokens:,} tokens"
+        for line in plan.lines
+    ]
+    return "\n".join(lines)
+
+
+@contextmanager
+def _progress(console: Console, quiet: bool, source: _Source) -> Iterator[None]:
+    """A bar over the bytes of the files."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("scoring"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
+        task = progress.add_task("scoring", total=source.size or None)
+        source.position = lambda position: progress.update(task, completed=position)
+        yield
+        progress.update(task, completed=source.size)

@@ -1,0 +1,131 @@
+"""Run files: one run a line, as JSON. `docs/run-format.md` is the format for its users.
+
+Reading goes line by line with bounded memory. A line that cannot be read becomes a problem with its
+number and its reason, and the lines after it are read all the same.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+from ragguard.capture.faults import describe
+from ragguard.errors import RunFormatError, StoreError
+from ragguard.records import Run
+from ragguard.store.rows import dump
+from ragguard.store.runformat import Wrong, data_of_run, run_of_data
+
+LONGEST_LINE = 64 * 2**20
+"""Bytes of one line."""
+
+
+class Line(NamedTuple):
+    """One line of a run file: a run, or why there is none."""
+
+    number: int
+    run: Run | None
+    problem: RunFormatError | None
+
+
+def read_lines(source: str | Path | IO[bytes]) -> Iterator[Line]:
+    """Every line that is not blank, in order. `-` is the standard input; `.gz` is unpacked."""
+    try:
+        if isinstance(source, (str, Path)):
+            with opened(source) as (file, _):
+                yield from read_lines(file)
+            return
+        for number, raw in enumerate(_raw_lines(source), 1):
+            if len(raw) > LONGEST_LINE:
+                problem = RunFormatError(number, "length", f"over {LONGEST_LINE} bytes", "shorter lines")
+                yield Line(number, None, problem)
+            elif raw.strip():
+                yield parse_line(raw, number)
+    except (OSError, EOFError, zlib.error) as error:
+        name = getattr(source, "name", source)
+        raise StoreError(
+            f"{name} could not be read ({describe(error)}); check the path and the file"
+        ) from error
+
+
+def read_runs(source: str | Path | IO[bytes]) -> Iterator[Run]:
+    """The runs of a file; a line that cannot be read is raised."""
+    for line in read_lines(source):
+        if line.run is None:
+            assert line.problem is not None
+            raise line.problem
+        yield line.run
+
+
+def parse_line(raw: bytes | str, number: int = 1) -> Line:
+    """One line of a run file."""
+    try:
+        data = _json(raw)
+        return Line(number, run_of_data(data), None)
+    except Wrong as wrong:
+        return Line(number, None, RunFormatError(number, wrong.where, wrong.value, wrong.allowed))
+
+
+def _json(raw: bytes | str) -> Any:
+    try:
+        text = raw.decode("utf-8-sig") if isinstance(raw, bytes) else raw
+    except UnicodeDecodeError as error:
+        raise Wrong("text", raw[:40], f"UTF-8; {error.reason} at byte {error.start}") from error
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise Wrong("JSON", text[:40], "less deeply nested") from error
+    except ValueError as error:
+        raise Wrong("JSON", text[:40], f"one JSON object a line; {error}") from error
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON's")
+
+
+def _raw_lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Lines, of which those that are too long are only begun."""
+    while raw := file.readline(LONGEST_LINE + 1):
+        yield raw
+        while len(raw) > LONGEST_LINE and not raw.endswith(b"\n"):
+            raw = file.readline(LONGEST_LINE + 1)
+
+
+@contextmanager
+def opened(path: str | Path) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
+    """A run file to read, and a function that says how many bytes of it are read. `-` is the standard input."""
+    if str(path) == "-":
+        yield sys.stdin.buffer, lambda: 0
+        return
+    with open(path, "rb") as file:
+        if str(path).endswith(".gz"):
+            with gzip.open(file, "rb") as unpacked:
+                yield cast(IO[bytes], unpacked), file.tell
+        else:
+            yield file, file.tell
+
+
+def write_runs(runs: Iterable[Run], path: str | Path) -> int:
+    """Writes a run file, packed where its name ends in `.gz`; says how many runs it holds."""
+    count = 0
+    with text_file(path) as file:
+        for run in runs:
+            file.write(dump(data_of_run(run)) + "\n")
+            count += 1
+    return count
+
+
+@contextmanager
+def text_file(path: str | Path) -> Iterator[IO[str]]:
+    """A file of JSON lines to write, packed where its name ends in `.gz`."""
+    opened = gzip.open if str(path).endswith(".gz") else open
+    try:
+        with opened(path, "wt", encoding="ascii") as file:
+            yield cast(IO[str], file)
+    except OSError as error:
+        raise StoreError(f"{path} could not be written ({describe(error)}); name another file") from error

@@ -1,0 +1,310 @@
+"""The run format: what a line of a run file may hold, as data from JSON and as records.
+
+Every field is checked here, and a wrong one is named with its place. Knows no file; `runfile.py` has
+those, and `docs/run-format.md` tells users.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import math
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING
+from typing import Any, TypeAlias, TypeVar, get_args
+
+from ragguard.records import (
+    Decision,
+    Dropped,
+    GuardStatus,
+    Passage,
+    RetrievalStep,
+    Run,
+    Status,
+    SubStep,
+    TraceContext,
+)
+from ragguard.store.rows import Data, storable
+
+FORMAT = "ragguard.run/1"
+LONGEST_TEXT = 1_000_000
+"""Characters of one text; no model reads more."""
+
+T = TypeVar("T")
+Check: TypeAlias = Callable[[Any, str], Any]
+"""A value and where it stands → the value as the records have it; raises `Wrong`."""
+_LARGEST = 2**63 - 1
+
+
+class Wrong(Exception):  # noqa: N818 - whoever reads a line makes an error with its number of it
+    """A field that cannot be right."""
+
+    def __init__(self, where: str, value: object, allowed: str) -> None:
+        self.where, self.value, self.allowed = where, value, allowed
+
+
+# From data
+
+
+def run_of_data(data: Any) -> Run:
+    """The run of a line."""
+    if isinstance(data, dict) and "format" in data and data["format"] != FORMAT:
+        raise Wrong("format", data["format"], f"{FORMAT!r}, or none; a newer ragguard may know it")
+    fields = _fields(data, "", _RUN, ("question", "steps"))
+    fields.pop("format", None)
+    if not fields["question"].strip():
+        raise Wrong("question", fields["question"], "a question that is not empty")
+    if "id" not in fields:
+        canonical = json.dumps(data, sort_keys=True, ensure_ascii=True).encode("ascii")
+        fields["id"] = hashlib.sha256(canonical).hexdigest()[:32]
+    fields.setdefault("started_ns", 0)
+    if fields.get("status") == "open":
+        fields["status"] = "abandoned"
+    run = Run(**fields)
+    for index, step in enumerate(run.steps):
+        step.run_id = run.id
+        step.id = step.id or f"{run.id}-{index}"
+        step.query = step.query or run.question
+        step.index = index
+    ids = [step.id for step in run.steps]
+    if len(set(ids)) < len(ids):
+        raise Wrong("steps", ids, "steps with different ids")
+    return run
+
+
+def _step(value: Any, where: str) -> RetrievalStep:
+    fields = _fields(value, where, _STEP, ("passages",))
+    fields.setdefault("id", "")
+    if "candidates" not in fields:
+        fields["candidates"] = list(fields["passages"])
+    # A step that says nothing of its turn came after the one before.
+    fields.setdefault("turn", _number_in(where))
+    return RetrievalStep(**fields)
+
+
+def _number_in(where: str) -> int:
+    return int(where[where.rindex("[") + 1 : -1])
+
+
+def _passage(value: Any, where: str) -> Passage:
+    if isinstance(value, str):
+        return Passage(_text(value, where))
+    return Passage(**_fields(value, where, _PASSAGE, ("text",)))
+
+
+def _fields(value: Any, where: str, checks: Mapping[str, Check], needed: Collection[str] = ()) -> Data:
+    if not isinstance(value, dict):
+        raise Wrong(where or "line", value, "an object")
+    for name in value:
+        if name not in checks:
+            close = difflib.get_close_matches(name, checks, 1)
+            meant = f"did you mean {close[0]!r}? " if close else ""
+            raise Wrong(
+                _at(where, name), value[name],
+                f"{meant}no field of that name; your own data go into `metadata`",
+            )  # fmt: skip
+    found = {
+        name: check(value[name], _at(where, name))
+        for name, check in checks.items()
+        if value.get(name) is not None
+    }
+    for name in needed:
+        if name not in found:
+            raise Wrong(_at(where, name), None, "needed; it is missing")
+    return found
+
+
+def _at(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise Wrong(where, value, "a text")
+    if len(value) > LONGEST_TEXT:
+        raise Wrong(where, f"{len(value)} characters", f"at most {LONGEST_TEXT}: cut it into passages")
+    return storable(value)
+
+
+def _id(value: Any, where: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
+        raise Wrong(where, value, "a text that is not empty, or a whole number")
+    return storable(str(value))
+
+
+def _whole(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
+        raise Wrong(where, value, "a whole number, 0 or more")
+    return value
+
+
+def _number(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > sys.float_info.max:
+        raise Wrong(where, value, "a number")
+    if not math.isfinite(value):
+        raise Wrong(where, value, "a finite number")
+    return value
+
+
+def _flag(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise Wrong(where, value, "true or false")
+    return value
+
+
+def _grade(value: Any, where: str) -> int:
+    if isinstance(value, bool) or value not in (1, 2, 3, 4, 5):
+        raise Wrong(where, value, "a whole number from 1 to 5")
+    return int(value)
+
+
+def _object(value: Any, where: str) -> Data:
+    if not isinstance(value, dict):
+        raise Wrong(where, value, "an object")
+    return value
+
+
+def _one_of(allowed: object) -> Check:
+    names = get_args(allowed)
+
+    def check(value: Any, where: str) -> str:
+        if value not in names:
+            raise Wrong(where, value, ", ".join(names))
+        return str(value)
+
+    return check
+
+
+def _list_of(check: Check) -> Check:
+    def check_all(value: Any, where: str) -> list[Any]:
+        if not isinstance(value, list):
+            raise Wrong(where, value, "a list")
+        return [check(item, f"{where}[{index}]") for index, item in enumerate(value)]
+
+    return check_all
+
+
+def _texts(value: Any, where: str) -> list[str]:
+    texts: list[str] = _list_of(_text)([value] if isinstance(value, str) else value, where)
+    return texts
+
+
+def _record(kind: Callable[..., T], checks: Mapping[str, Check], needed: Collection[str] = ()) -> Check:
+    return lambda value, where: kind(**_fields(value, where, checks, needed))
+
+
+_TRACE = _record(
+    TraceContext,
+    {"trace_id": _text, "span_id": _text, "sampled": _flag, "foreign": _flag},
+    ("trace_id", "span_id"),
+)
+_PASSAGE: Mapping[str, Check] = {
+    "text": _text,
+    "id": _id,
+    "score": _number,
+    "metadata": _object,
+    "grade": _grade,
+}
+_PASSAGES = _list_of(_passage)
+_SPAN: Mapping[str, Check] = {"started_ns": _whole, "ended_ns": _whole, "status": _one_of(Status)}
+_SUB_STEP = _record(SubStep, {"query": _text, "passages": _PASSAGES, "name": _text, **_SPAN}, ("query",))
+_DROPPED = _record(
+    Dropped,
+    {
+        "passage": _passage, "position": _whole, "reason": _text, "utility": _number, "p_abstain": _number,
+        "p_relevant": _number,
+    },
+    ("passage", "position", "reason"),
+)  # fmt: skip
+_DECISION = _record(
+    Decision,
+    {
+        "kept": _PASSAGES, "dropped": _list_of(_DROPPED), "status": _one_of(GuardStatus),
+        "elapsed_ms": _number, "reason": _text, "engine": _text, "started_ns": _whole,
+    },
+    ("kept",),
+)  # fmt: skip
+_STEP: Mapping[str, Check] = {
+    "id": _id, "query": _text, "passages": _PASSAGES, "candidates": _PASSAGES, "turn": _whole,
+    "tool": _text, "sub_steps": _list_of(_SUB_STEP), "error": _text, "decision": _DECISION, "trace": _TRACE,
+    "metadata": _object, **_SPAN,
+}  # fmt: skip
+_RUN: Mapping[str, Check] = {
+    "format": lambda value, where: value, "id": _id, "question": _text, "references": _texts,
+    "answer": _text, "steps": _list_of(_step), "metadata": _object, "sub_questions": _list_of(_text),
+    "pool": _PASSAGES, "name": _text, "trace": _TRACE, **_SPAN,
+}  # fmt: skip
+
+
+# To data
+
+
+def data_of_run(run: Run) -> Data:
+    """What stands in a run's line; what is as it would be anyway is left out."""
+    data: Data = {"format": FORMAT, "id": run.id, "question": run.question}
+    data |= _given(run, "references", "answer", "sub_questions", "name", "metadata")
+    if run.pool is not None:
+        data["pool"] = [_passage_data(passage) for passage in run.pool]
+    data |= _span_data(run)
+    data["steps"] = [_step_data(step) for step in run.steps]
+    return data
+
+
+def _step_data(step: RetrievalStep) -> Data:
+    data: Data = {"id": step.id, "query": step.query, "turn": step.turn} | _given(
+        step, "tool", "error", "metadata"
+    )
+    passages = [_passage_data(passage) for passage in step.passages]
+    data |= _span_data(step) | {"passages": passages}
+    if step.candidates and step.candidates != step.passages:
+        data["candidates"] = [_passage_data(passage) for passage in step.candidates]
+    if step.sub_steps:
+        data["sub_steps"] = [
+            {"query": sub.query, "passages": [_passage_data(passage) for passage in sub.passages]}
+            | _given(sub, "name") | _span_data(sub)
+            for sub in step.sub_steps
+        ]  # fmt: skip
+    if step.decision is not None:
+        data["decision"] = _decision_data(step.decision)
+    return data
+
+
+def _decision_data(decision: Decision) -> Data:
+    return {
+        "kept": [_passage_data(passage) for passage in decision.kept],
+        "dropped": [
+            {"passage": _passage_data(one.passage), "position": one.position, "reason": one.reason}
+            | _given(one, "utility", "p_abstain", "p_relevant")
+            for one in decision.dropped
+        ],
+    } | _given(decision, "status", "elapsed_ms", "reason", "engine", "started_ns")
+
+
+def _passage_data(passage: Passage) -> Data:
+    return {"text": passage.text} | _given(passage, "id", "score", "metadata", "grade")
+
+
+def _span_data(record: Run | RetrievalStep | SubStep) -> Data:
+    data = _given(record, "started_ns", "ended_ns")
+    if record.status != "ok":
+        data["status"] = record.status
+    trace = None if isinstance(record, SubStep) else record.trace
+    if trace is not None:
+        data["trace"] = {"trace_id": trace.trace_id, "span_id": trace.span_id} | {
+            "sampled": trace.sampled, "foreign": trace.foreign,
+        }  # fmt: skip
+    return data
+
+
+def _given(record: object, *names: str) -> Data:
+    """The fields that are not as they would be anyway."""
+    given: Data = {}
+    for name in names:
+        value, declared = getattr(record, name), record.__dataclass_fields__[name]  # type: ignore[attr-defined]
+        factory = declared.default_factory
+        default = declared.default if factory is MISSING else factory()
+        if value != default:
+            given[name] = value
+    return given

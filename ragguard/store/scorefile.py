@@ -1,0 +1,141 @@
+"""Score files: one score or failure a line as JSON, or a Parquet table of scores. `docs/run-format.md` has both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, fields
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from ragguard.errors import InvalidInput, MissingDependency, StoreError
+from ragguard.records import Failure, Run, Score, Usage
+from ragguard.sinks.base import ScoredRun
+from ragguard.store.rows import Data, dump, plain
+from ragguard.store.runfile import text_file
+from ragguard.store.store import Store, is_store
+
+FORMAT = "ragguard.score/1"
+_ROWS_AT_ONCE = 20_000
+_USAGE = {f"usage_{field.name}": field.name for field in fields(Usage)}
+"""Column → field: `prompts` is a prompt set in a score and a number in its usage."""
+_SCORE = tuple(field.name for field in fields(Score) if field.name not in ("usage", "metadata"))
+
+
+def score_lines(scored: ScoredRun) -> Iterator[str]:
+    """Everything that was said of a run, failures included, as lines."""
+    about = _about(scored.run)
+    for score in scored.scores:
+        data = about(score.step_id) | {name: getattr(score, name) for name in _SCORE}
+        data |= {"usage": asdict(score.usage), "metadata": dict(score.metadata)}
+        yield dump(data) + "\n"
+    for failure in scored.failures:
+        yield dump(about(failure.step_id) | {"failure": failure.error} | asdict(failure)) + "\n"
+
+
+def write_scores(runs: Iterable[ScoredRun], path: str | Path) -> int:
+    """Writes a score file, as Parquet where its name ends in `.parquet`; says how many scores it holds."""
+    if str(path).endswith(".parquet"):
+        return _write_parquet(runs, Path(path))
+    count = 0
+    with text_file(path) as file:
+        for scored in runs:
+            file.writelines(score_lines(scored))
+            count += len(scored.scores)
+    return count
+
+
+def read_scored(path: str | Path) -> Iterator[ScoredRun]:
+    """Scored runs from a store or from a score file of JSON lines; the runs of the latter have no steps."""
+    if is_store(path):
+        store = Store(path, read_only=True)
+        try:
+            yield from store.scored_runs(texts=False)
+        finally:
+            store.close()
+        return
+    for (run_id, question), group in groupby(_records(path), key=lambda record: record[:2]):
+        results = [result for _, _, result in group]
+        yield ScoredRun(
+            Run(run_id, question),
+            [result for result in results if isinstance(result, Score)],
+            [result for result in results if isinstance(result, Failure)],
+        )
+
+
+def _records(path: str | Path) -> Iterator[tuple[str, str, Score | Failure]]:
+    try:
+        with open(path, encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield _record(line, number, path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path} could not be read ({error}); check the path") from error
+
+
+def _about(run: Run) -> Any:
+    steps = {step.id: step.index for step in run.steps}
+
+    def about(step_id: str) -> Data:
+        return {"format": FORMAT, "question": run.question, "step_index": steps.get(step_id)}
+
+    return about
+
+
+def _record(line: str, number: int, path: str | Path) -> tuple[str, str, Score | Failure]:
+    try:
+        data = json.loads(line)
+        if data.pop("format") != FORMAT:
+            raise ValueError(f"its format is not {FORMAT!r}")
+        question = data.pop("question")
+        data.pop("step_index")
+        if data.pop("failure", None) is not None:
+            return data["run_id"], question, Failure(**data)
+        data["usage"] = Usage(**data["usage"])
+        return data["run_id"], question, Score(**data)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InvalidInput(
+            f"{path}, line {number}", line[:60], f"a line of a score file; {error!r}"
+        ) from error
+
+
+def _write_parquet(runs: Iterable[ScoredRun], path: Path) -> int:
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingDependency("pyarrow", "writing Parquet", "parquet") from error
+    schema = _parquet_schema(pa)
+    count = 0
+    try:
+        with parquet.ParquetWriter(path, schema) as writer:
+            rows: list[Data] = []
+            for row in (row for scored in runs for row in _table_rows(scored)):
+                rows.append(row)
+                if len(rows) >= _ROWS_AT_ONCE:
+                    writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+                    count, rows = count + len(rows), []
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+    except OSError as error:
+        raise StoreError(f"{path} could not be written ({error}); name another file") from error
+    return count + len(rows)
+
+
+def _table_rows(scored: ScoredRun) -> Iterator[Data]:
+    about = _about(scored.run)
+    for score in scored.scores:
+        row = about(score.step_id) | {name: getattr(score, name) for name in _SCORE}
+        row |= {column: getattr(score.usage, name) for column, name in _USAGE.items()}
+        row["metadata"] = json.dumps(plain(dict(score.metadata))) if score.metadata else None
+        yield row
+
+
+def _parquet_schema(pa: Any) -> Any:
+    numbers = {"value", "stderr", "expectation", "usage_seconds"}
+    whole = {"step_index", "position", "sub_question", *_USAGE} - numbers
+    names = ["format", "question", "step_index", *_SCORE, *_USAGE, "metadata"]
+    kinds = [
+        pa.float64() if name in numbers else pa.int64() if name in whole else pa.string() for name in names
+    ]
+    return pa.schema(list(zip(names, kinds, strict=True)))

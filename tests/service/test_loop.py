@@ -1,0 +1,117 @@
+"""The background loop: from sync code, from other loops, from loops that are closed under it, in a child."""
+
+import asyncio
+import threading
+
+import pytest
+
+from ragguard.service.loop import BackgroundLoop
+from ragguard.service.stream import bounded
+from tests.support.child import in_child
+
+
+async def where():
+    await asyncio.sleep(0)
+    return threading.current_thread().name
+
+
+def test_it_serves_sync_code_also_inside_a_running_loop():
+    loop = BackgroundLoop("background")
+
+    async def host():
+        return loop.run(where(), 10)
+
+    assert loop.run(where(), 10) == "background"
+    assert asyncio.run(host()) == "background"
+
+
+async def test_it_serves_another_loop_without_holding_it_up():
+    loop = BackgroundLoop("background")
+    assert await asyncio.gather(*(loop.within(where()) for _ in range(20))) == ["background"] * 20
+
+
+async def test_what_is_raised_there_is_raised_here():
+    async def fails():
+        raise LookupError("there")
+
+    with pytest.raises(LookupError, match="there"):
+        await BackgroundLoop("background").within(fails())
+
+
+async def test_cancelling_here_cancels_there():
+    loop = BackgroundLoop("background")
+    begun, cancelled = threading.Event(), threading.Event()
+
+    async def long():
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    task = asyncio.ensure_future(loop.within(long()))
+    assert await asyncio.to_thread(begun.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(cancelled.wait, 10)
+
+
+def test_a_loop_that_is_closed_under_it_does_no_harm(caplog):
+    loop = BackgroundLoop("background")
+    go, done = threading.Event(), threading.Event()
+
+    async def long():
+        await asyncio.to_thread(go.wait, 10)
+        done.set()
+
+    async def host():
+        waiting = loop.within(long())
+        waiting.send(None)  # begun, and never awaited to its end: the host went away
+        return waiting
+
+    abandoned = asyncio.run(host())
+    go.set()
+    assert done.wait(10)
+    assert loop.run(where(), 10) == "background"
+    assert "exception calling callback" not in caplog.text
+    abandoned.close()
+
+
+def test_it_starts_anew_in_a_child():
+    loop = BackgroundLoop("background")
+    loop.run(where(), 10)
+    in_child(lambda: loop.run(where(), 10) == "background")
+    assert loop.run(where(), 10) == "background"
+
+
+async def test_a_stream_stops_what_is_under_way_when_nobody_listens_any_more():
+    begun, ended = [], []
+
+    async def work(number):
+        begun.append(number)
+        try:
+            await asyncio.sleep(0 if number == 0 else 3600)
+        finally:
+            ended.append(number)
+        return number
+
+    stream = bounded(range(100), work, 5)
+    async for number in stream:
+        assert number == 0
+        break
+    await stream.aclose()
+    assert sorted(begun) == sorted(ended)
+    assert len(begun) == 5
+
+
+async def test_a_stream_takes_an_async_source():
+    async def source():
+        for number in range(10):
+            yield number
+
+    async def work(number):
+        return number * 2
+
+    assert sorted([done async for done in bounded(source(), work, 3)]) == list(range(0, 20, 2))

@@ -1,0 +1,549 @@
+"""The service: everything captured is scored once, whatever the engine, the disk, a sink or a user's function does."""
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ragguard.capture.events import RunEnded
+from ragguard.capture.faults import Faults
+from ragguard.errors import Closed, EngineUnreachable, InvalidInput
+from ragguard.records import Passage
+from ragguard.service.redaction import Redactor
+from ragguard.service.report import Report
+from ragguard.service.scoring import Retry
+from ragguard.service.service import Service, Settings
+from ragguard.store.store import Bound, Store
+from tests.support.child import in_child
+from tests.support.runs import a_run, as_events, scores_of
+from tests.support.scripted_pipeline import ListSink, ScriptedPipeline
+
+QUICK = Retry(attempts=3, first=0.01, longest=0.05)
+
+
+def eventually(condition, seconds=10.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def make(tmp_path):
+    made = []
+
+    def service(
+        pipeline=None, sinks=(), *, path: Path | None = tmp_path / "s.db", bound=None, settings=None, **more
+    ):
+        pipeline = pipeline or ScriptedPipeline()
+        settings = settings or Settings(retry=QUICK, exit_timeout=0.5)
+        one = Service(Store(path, bound=bound), lambda: pipeline, sinks, settings=settings, **more)
+        one.scripted = pipeline
+        made.append(one)
+        return one
+
+    yield service
+    for one in made:
+        if getattr(one.scripted, "gate", None):
+            one.scripted.gate.set()
+        one.close(2.0)
+
+
+def capture(service, *runs):
+    for run in runs:
+        for event in as_events(run):
+            service.intake(event)
+
+
+# What was captured is scored
+
+
+def test_a_captured_run_is_scored_once_on_the_scorers_thread(make):
+    service = make()
+    capture(service, a_run())
+    report = service.flush(10)
+    assert report
+    assert (report.captured, report.steps, report.scored, report.pending) == (1, 2, 1, 0)
+    assert service.store.scores("r1") == scores_of(a_run())
+    assert service.scripted.threads == {"ragguard-scorer"}
+
+
+def test_nothing_is_started_before_it_is_needed(make, tmp_path):
+    before = {thread.name for thread in threading.enumerate()}
+    service = make()
+    assert {thread.name for thread in threading.enumerate()} == before
+    assert not (tmp_path / "s.db").exists()
+    assert service.close(1.0)
+
+
+def test_open_runs_are_counted_and_not_awaited(make):
+    service = make()
+    capture(service, a_run("ended"))
+    for event in as_events(a_run("open"))[:-1]:
+        service.intake(event)
+    report = service.flush(10)
+    assert report
+    assert (report.scored, report.open) == (1, 1)
+
+
+def test_flush_honours_its_timeout_and_says_what_is_missing(make):
+    service = make(ScriptedPipeline(gate=threading.Event()))
+    capture(service, a_run("r1"), a_run("r2"))
+    began = time.monotonic()
+    report = service.flush(0.2)
+    assert 0.15 < time.monotonic() - began < 2.0
+    assert not report
+    assert (report.scored, report.pending) == (0, 2)
+    assert str(report).startswith("not everything is scored: 2 pending")
+    service.scripted.gate.set()
+    assert service.flush(10)
+
+
+def test_flush_waits_only_for_what_was_captured_before(make):
+    gate = threading.Event()
+    service = make(ScriptedPipeline(fault=lambda run: None))
+    capture(service, a_run("before"))
+    assert service.flush(10)
+    service.scripted.gate = gate
+    held = threading.Thread(target=capture, args=(service, a_run("after")))
+    held.start()
+    held.join()
+    assert not service.flush(0.05)
+    gate.set()
+    assert service.flush(10)
+
+
+def test_so_many_runs_are_scored_at_once_and_no_more(make):
+    service = make(ScriptedPipeline(gate=threading.Event()), settings=Settings(concurrency=3, retry=QUICK))
+    capture(service, *(a_run(f"r{number}") for number in range(10)))
+    eventually(lambda: service.scripted.running == 3)
+    service.scripted.gate.set()
+    assert service.flush(10)
+    assert service.scripted.most_running == 3
+
+
+def test_pending_work_goes_on_when_the_store_is_opened_again(make):
+    stuck = make(ScriptedPipeline(gate=threading.Event()))
+    capture(stuck, a_run("r1"), a_run("r2"))
+    assert stuck.close(0.1).pending == 2
+    service = make()
+    assert service.flush(10)
+    assert sorted(run.id for run in service.scripted.seen) == ["r1", "r2"]
+
+
+def test_a_late_step_is_scored_with_the_rest(make):
+    service = make()
+    run = a_run(steps=3)
+    events = as_events(run)
+    for event in [*events[:2], events[-1]]:
+        service.intake(event)
+    assert service.flush(10)
+    for event in events[2:4]:
+        service.intake(event)
+    assert service.flush(10)
+    assert len(service.store.scores("r1")) == 4
+    assert [len(run.steps) for run in service.scripted.seen] in ([1, 3], [1, 2, 3])
+
+
+# Faults
+
+
+def test_an_engine_that_is_down_is_data_and_is_asked_again(make):
+    down = threading.Event()
+    down.set()
+    service = make(
+        ScriptedPipeline(fault=lambda run: EngineUnreachable("nothing answers") if down.is_set() else None),
+        settings=Settings(retry=Retry(50, 0.01, 0.02)),
+    )
+    capture(service, *(a_run(f"r{number}") for number in range(20)))
+    eventually(lambda: any(service.store.failures(f"r{number}") for number in range(20)))
+    first = next(failures for number in range(20) if (failures := service.store.failures(f"r{number}")))
+    assert first[0].error == "EngineUnreachable"
+    assert first[0].will_retry
+    down.clear()
+    assert service.flush(10)
+    assert all(len(service.store.scores(f"r{number}")) == 3 for number in range(20))
+    assert not any(service.store.failures(f"r{number}") for number in range(20))
+
+
+def test_while_the_engine_is_down_one_run_at_a_time_is_tried(make):
+    service = make(
+        ScriptedPipeline(fault=lambda run: EngineUnreachable("nothing answers")),
+        settings=Settings(concurrency=8, retry=Retry(50, 0.05, 0.05)),
+    )
+    capture(service, *(a_run(f"r{number}") for number in range(50)))
+    eventually(lambda: len(service.scripted.seen) >= 12)
+    service.scripted.most_running = 0
+    already = len(service.scripted.seen)
+    eventually(lambda: len(service.scripted.seen) >= already + 3)
+    assert service.scripted.most_running == 1
+    assert len({run.id for run in service.scripted.seen}) > 8
+
+
+def test_attempts_are_bounded_and_the_last_failure_says_so(make):
+    service = make(ScriptedPipeline(fault=lambda run: EngineUnreachable("nothing answers")))
+    capture(service, a_run())
+    eventually(lambda: service.store.failures("r1") and not service.store.failures("r1")[0].will_retry)
+    assert service.store.failures("r1")[0].attempts == 3
+    report = service.flush(10)
+    assert report
+    assert report.failed == 1
+
+
+def test_flush_does_not_wait_for_an_attempt_that_is_too_far_away(make):
+    service = make(
+        ScriptedPipeline(fault=lambda run: EngineUnreachable("nothing answers")),
+        settings=Settings(retry=Retry(9, 60.0, 60.0)),
+    )
+    capture(service, a_run())
+    eventually(lambda: service.store.failures("r1"))
+    began = time.monotonic()
+    report = service.flush(20)
+    assert not report
+    assert report.pending == 1
+    assert time.monotonic() - began < 5
+
+
+def test_a_fault_of_a_scorer_is_a_failure_and_not_an_end(make, caplog):
+    service = make(
+        ScriptedPipeline(fault=lambda run: ZeroDivisionError("a bug") if run.id == "bad" else None)
+    )
+    capture(service, a_run("bad"), a_run("good"))
+    assert service.flush(10)
+    assert [failure.error for failure in service.store.failures("bad")] == ["ZeroDivisionError"]
+    assert len(service.store.scores("good")) == 3
+
+
+def test_a_number_that_is_none_is_a_failure(make):
+    service = make(ScriptedPipeline(value=float("nan")))
+    capture(service, a_run())
+    assert service.flush(10)
+    assert service.store.scores("r1") == []
+    assert {failure.error for failure in service.store.failures("r1")} == {"NotFinite"}
+
+
+# Sinks
+
+
+def test_sinks_get_what_was_stored(make):
+    sink = ListSink()
+    service = make(sinks=[sink])
+    capture(service, a_run())
+    assert service.flush(10)
+    [scored] = sink.got
+    assert scored.run == a_run()
+    assert list(scored.scores) == scores_of(a_run())
+    assert scored.ended_ns >= scored.started_ns > 0
+    service.close(5)
+    assert sink.closed == 1
+
+
+def test_a_sink_that_fails_stops_nobody_and_is_counted(make, caplog):
+    bad, good = ListSink(error=RuntimeError("no")), ListSink()
+    service = make(sinks=[bad, good])
+    capture(service, a_run("r1"), a_run("r2"))
+    assert service.flush(10)
+    assert len(good.got) == 2
+    assert service.store.counts["sink_failures"] == 2
+    assert caplog.text.count("ListSink failed") == 1
+
+
+def test_a_sink_that_hangs_is_given_up(make, monkeypatch):
+    monkeypatch.setattr("ragguard.service.delivery.SINK_SECONDS", 0.05)
+
+    class Hanging(ListSink):
+        async def submit(self, scored):
+            await asyncio.Event().wait()
+
+    service = make(sinks=[Hanging()])
+    capture(service, a_run())
+    assert service.flush(10)
+    assert service.store.counts["sink_failures"] == 1
+
+
+# The user's functions
+
+
+def test_references_are_found_on_the_scorers_side_and_kept(make):
+    asked = []
+
+    def references(question):
+        asked.append((question, threading.current_thread().name))
+        return "Ada Berg"
+
+    service = make(references=references)
+    run = a_run()
+    run.references = None
+    capture(service, run, a_run("has some"))
+    assert service.flush(10)
+    [(question, thread)] = asked
+    assert question == run.question
+    assert thread != threading.current_thread().name
+    assert {one.id: one.references for one in service.scripted.seen} == {
+        "r1": ["Ada Berg"],
+        "has some": ["Ada Berg"],
+    }
+    assert service.store.run("r1").references == ["Ada Berg"]
+
+
+async def _find(question):
+    return ["Ada Berg", "A. Berg"]
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [(_find, ["Ada Berg", "A. Berg"]), (lambda question: None, None)],
+    ids=["async", "none"],
+)
+def test_references_may_be_found_by_a_coroutine_or_not_at_all(make, function, expected):
+    service = make(references=function)
+    run = a_run()
+    run.references = None
+    capture(service, run)
+    assert service.flush(10)
+    assert service.store.run("r1").references == expected
+    assert service.store.failures("r1") == []
+
+
+def test_references_that_cannot_be_found_are_a_failure_and_the_rest_is_scored(make):
+    def references(question):
+        raise LookupError("no such table")
+
+    service = make(references=references)
+    run = a_run()
+    run.references = None
+    capture(service, run)
+    assert service.flush(10)
+    assert [(failure.scorer, failure.error) for failure in service.store.failures("r1")] == [
+        ("references", "LookupError")
+    ]
+    assert len(service.store.scores("r1")) == 3
+
+
+def test_redaction_comes_before_anything_is_written(make, tmp_path):
+    def redact(text):
+        assert threading.current_thread() is not threading.main_thread()
+        if "boom" in text:
+            raise ValueError("cannot")
+        return text.replace("Ada Berg", "[NAME]")
+
+    service = make(redactor=Redactor(redact, Faults()))
+    run = a_run()
+    run.metadata = {"asked by": "Ada Berg", "deep": [{"x": "Ada Berg"}], "n": 3}
+    run.steps[0].passages[0] = Passage("Ada Berg founded it", metadata={"author": "Ada Berg"})
+    run.steps[1].candidates.append(Passage("boom"))
+    capture(service, run)
+    assert service.flush(10)
+    read = service.store.run("r1")
+    assert read.answer == "[NAME]"
+    assert read.metadata == {"asked by": "[NAME]", "deep": [{"x": "[NAME]"}], "n": 3}
+    assert read.steps[0].passages[0].text == "[NAME] founded it"
+    assert read.steps[1].candidates[-1].text == ""
+    assert service.scripted.seen[0].references == ["[NAME]"]
+    service.close(5)
+    assert b"Ada Berg" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+
+# Without a store
+
+
+@pytest.mark.parametrize("drop", ["oldest", "newest"])
+def test_without_a_store_what_is_too_much_is_dropped_and_counted(make, drop):
+    service = make(
+        ScriptedPipeline(gate=threading.Event()), path=None, bound=Bound(4, drop),
+        settings=Settings(concurrency=1, retry=QUICK),
+    )  # fmt: skip
+    capture(service, a_run("first"))
+    assert service.scripted.entered.wait(10)
+    for number in range(8):
+        capture(service, a_run(f"r{number}"))
+        service.settle()
+    service.scripted.gate.set()
+    report = service.flush(10)
+    assert report.dropped == 5
+    scored = [run.id for run in service.scripted.seen]
+    assert scored == (["first", "r5", "r6", "r7"] if drop == "oldest" else ["first", "r0", "r1", "r2"])
+
+
+def test_without_a_store_a_runs_end_may_wait_for_room(make):
+    service = make(
+        ScriptedPipeline(gate=threading.Event()), path=None, bound=Bound(2, "newest"),
+        settings=Settings(concurrency=1, retry=QUICK, queue_size=2, block=5.0),
+    )  # fmt: skip
+    capture(service, a_run("r0"), a_run("r1"))
+    service.settle()
+    waiting = threading.Thread(target=capture, args=(service, a_run("r2")))
+    waiting.start()
+    assert service.scripted.entered.wait(10)
+    waiting.join(0.1)
+    assert waiting.is_alive()
+    service.scripted.gate.set()
+    waiting.join(10)
+    report = service.flush(10)
+    assert report
+    assert (report.scored, report.dropped) == (3, 0)
+
+
+def test_waiting_for_room_ends_in_time(make):
+    service = make(
+        ScriptedPipeline(gate=threading.Event()), path=None, bound=Bound(1, "newest"),
+        settings=Settings(concurrency=1, retry=QUICK, queue_size=1, block=0.05),
+    )  # fmt: skip
+    began = time.monotonic()
+    capture(service, *(a_run(f"r{number}") for number in range(4)))
+    assert time.monotonic() - began < 2
+    service.settle()
+    assert service.store.counts["runs_dropped"] == 3
+
+
+# Its end
+
+
+def test_close_keeps_to_its_time_and_gives_back_what_is_under_way(make):
+    service = make(ScriptedPipeline(gate=threading.Event()))
+    capture(service, *(a_run(f"r{number}") for number in range(3)))
+    began = time.monotonic()
+    report = service.close(0.2)
+    assert time.monotonic() - began < 2
+    assert report.pending == 3
+    assert service.close(5) is report
+    assert service.flush(5) is report
+
+
+def test_what_is_captured_after_the_end_is_counted_and_raises_nothing(make, caplog):
+    service = make()
+    capture(service, a_run())
+    service.close(5)
+    service.intake(RunEnded("late"))
+    assert service.store.counts["events_lost"] == 1
+    assert "after close()" in caplog.text
+
+
+async def test_scoring_after_the_end_says_so(make):
+    service = make()
+    service.close(1)
+    with pytest.raises(Closed, match="new RagGuard"):
+        await service.score(a_run())
+
+
+def test_flush_on_the_scorers_own_thread_cannot_wait_and_does_not(make):
+    reports = []
+
+    class Flushing(ListSink):
+        async def submit(self, scored):
+            reports.append(service.flush(5))
+
+    service = make(sinks=[Flushing()])
+    capture(service, a_run())
+    assert service.flush(10)
+    assert not reports[0]
+
+
+def test_a_forked_child_captures_and_scores_on_its_own(make):
+    service = make()
+    capture(service, a_run("parent"))
+
+    def work():
+        capture(service, a_run("child"))
+        report = service.flush(10)
+        return bool(report) and report.pending == 0 and len(service.store.scores("child")) == 3
+
+    in_child(work)
+    assert service.flush(10)
+    assert len(service.store.scores("parent")) == 3
+    assert len(service.store.scores("child")) == 3
+
+
+def test_a_fork_in_the_middle_of_work_loses_nothing_of_the_parents(make):
+    service = make()
+    stop = threading.Event()
+    captured = []
+
+    def busy():
+        while not stop.wait(0.005):
+            captured.append(a_run(f"r{len(captured)}"))
+            capture(service, captured[-1])
+
+    thread = threading.Thread(target=busy)
+    thread.start()
+    try:
+        for number in range(5):
+            in_child(lambda number=number: capture(service, a_run(f"c{number}")) or bool(service.flush(20)))
+    finally:
+        stop.set()
+        thread.join()
+    assert service.flush(30)
+    assert all(len(service.store.scores(run.id)) == 3 for run in captured[:: max(1, len(captured) // 50)])
+    assert service.store.run_count() == len(captured) + 5
+
+
+# On demand
+
+
+async def test_a_run_is_scored_when_asked_for(make):
+    service = make()
+    scored = await service.score(a_run())
+    assert list(scored.scores) == scores_of(a_run())
+    assert service.store.scores("r1") == scores_of(a_run())
+    again = await service.score(a_run())
+    assert list(again.scores) == scores_of(a_run())
+    assert len(service.scripted.seen) == 1
+
+
+async def test_asking_while_the_background_is_at_it_asks_the_engine_once(make):
+    service = make(ScriptedPipeline(gate=threading.Event()))
+    capture(service, a_run())
+    assert await asyncio.to_thread(service.scripted.entered.wait, 10)
+    asked = asyncio.ensure_future(service.score_captured("r1", a_run))
+    await asyncio.sleep(0)
+    service.scripted.gate.set()
+    assert list((await asked).scores) == scores_of(a_run())
+    assert len(service.scripted.seen) == 1
+
+
+async def test_cancelling_who_asked_leaves_the_run_to_the_background(make):
+    service = make(ScriptedPipeline(gate=threading.Event()))
+    asked = asyncio.ensure_future(service.score(a_run()))
+    assert await asyncio.to_thread(service.scripted.entered.wait, 10)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    service.scripted.gate.set()
+    assert await asyncio.to_thread(service.flush, 10)
+    assert len(service.store.scores("r1")) == 3
+
+
+async def test_many_runs_stream_through_a_few_at_a_time(make):
+    service = make()
+    taken = 0
+
+    def runs():
+        nonlocal taken
+        for number in range(60):
+            taken += 1
+            yield a_run(f"r{number}")
+
+    done = []
+    async for scored in service.score_all(runs(), 4):
+        done.append(scored.run.id)
+        assert taken - len(done) <= 5
+    assert sorted(done) == sorted(f"r{number}" for number in range(60))
+    assert service.scripted.most_running <= 4
+
+
+async def test_a_run_that_cannot_be_taken_is_a_failure_in_its_place(make):
+    service = make()
+    twice = a_run("twice")
+    twice.steps[1].id = twice.steps[0].id
+    found = {scored.run.id: scored async for scored in service.score_all([a_run(), twice], 2)}
+    assert len(found["r1"].scores) == 3
+    assert [failure.error for failure in found["twice"].failures] == ["InvalidInput"]
+    with pytest.raises(InvalidInput, match="different ids"):
+        await service.score(twice)
+
+
+def test_a_report_reads_as_a_sentence():
+    report = Report(True, captured=3, scored=2, failed=1, open=1, seconds=0.5)
+    assert str(report) == "everything is scored and stored: 2 scored, 1 failed, 1 open (0.5 s)"
