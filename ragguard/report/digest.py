@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
@@ -120,7 +121,7 @@ def _step(step: RetrievalStep, scores: list[Score], texts: Texts) -> Data:
             {
                 "text": texts.number(passage.text),
                 "id": str(passage.id),
-                "score": passage.score,
+                "score": _finite(passage.score),
                 "kept": position in kept and position not in dropped,
                 "reason": dropped[position].reason if position in dropped else "",
                 "ratings": ratings.get(position, {}),
@@ -173,3 +174,8 @@ def best(scores: Iterable[Score], name: str, stage: str = "passages") -> Score |
 
 def _round(score: Score | None) -> float | None:
     return None if score is None else round(score.value, 4)
+
+
+def _finite(value: float | None) -> float | None:
+    """A retriever's score as JSON can say it."""
+    return None if value is None or not math.isfinite(value) else float(value)

@@ -14,7 +14,7 @@ from rich.text import Text
 from ragguard.records import RetrievalStep, Run, Score
 from ragguard.report.digest import MISLEADS, best
 
-WIDTH = 10
+WIDTH = 8
 """Cells of one side of a utility bar."""
 
 
@@ -55,9 +55,9 @@ def _hop(step: RetrievalStep, scores: Sequence[Score]) -> Table:
         box=box.SIMPLE_HEAD, expand=False, title_justify="left",
         title=f"hop {step.index + 1}: [bold]{escape(step.query)}[/bold]\n{numbers or step.status}",
     )  # fmt: skip
-    table.add_column("#", justify="right")
-    table.add_column("passage", max_width=60, overflow="ellipsis", no_wrap=True)
-    table.add_column("utility", no_wrap=True)
+    table.add_column("#", justify="right", min_width=2)
+    table.add_column("passage", max_width=56, overflow="ellipsis", no_wrap=True)
+    table.add_column("utility", no_wrap=True, min_width=2 * WIDTH + 7)
     table.add_column("verdict", no_wrap=True)
     utilities = {s.position: s.value for s in scores if s.name == "utility" and s.position is not None}
     dropped = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}

@@ -1,0 +1,49 @@
+"""The table of hops: everything that was asked for is on it."""
+
+from rich.console import Console
+
+from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score
+from ragguard.report.hops import hop_table
+
+
+def shown(run, scores):
+    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(hop_table(run, scores))
+    console.file.close()
+    return console.export_text()
+
+
+def guarded():
+    passages = [Passage("It was founded in [bold]Oslo[/bold]."), Passage("Lemons are yellow.")]
+    step = RetrievalStep(
+        id="s", run_id="r", query="where [red]was it?", candidates=passages, passages=passages[:1]
+    )
+    step.decision = Decision(passages[:1], [Dropped(passages[1], 2, "utility -0.80 < -0.20", -0.8)], "pruned")
+    return Run("r", "Where was it founded?", ["Oslo"], "Oslo", [step])
+
+
+def test_query_passages_scores_and_what_was_dropped_are_shown():
+    scores = [
+        Score("delta_seper", 0.4, "step", "r", "s", stderr=0.05, reference_source="gold"),
+        Score("udcg", 0.61, "step", "r", "s"),
+        Score("udcg", 0.52, "step", "r", "s", stage="candidates"),
+        Score("coverage", 0.5, "step", "r", "s"),
+        Score("utility", 0.9, "passage", "r", "s", position=1),
+        Score("answer_correct", 1.0, "run", "r", label="correct"),
+    ]
+    text = shown(guarded(), scores)
+    for expected in (
+        "where [red]was it?", "[bold]Oslo[/bold]", "ΔSePer +0.40 ± 0.05", "UDCG 0.610 (was 0.520)",
+        "coverage 0.50", "+0.90", "helps", "misleads; dropped: utility -0.80 < -0.20", "(correct)",
+    ):  # fmt: skip
+        assert expected in text, expected
+
+
+def test_support_is_called_so():
+    scores = [Score("delta_seper", -0.1, "step", "r", "s", reference_source="answer")]
+    assert "-0.10 (support)" in shown(guarded(), scores)
+
+
+def test_a_run_without_scores_or_steps_is_shown_too():
+    assert "not judged" in shown(guarded(), [])
+    assert "nothing?" in shown(Run(question="nothing?"), [])
