@@ -205,35 +205,44 @@ class _Report:
         texts = self._context()
         if not texts:
             return
-        subs = {"sub_questions": list(self.ratings.sub_questions)}
+        view = self.sheet.view
+        missing = sum(at not in step.judged for step in view.steps for at in step.got)
+        more = {"sub_questions": list(self.ratings.sub_questions), "not_judged": missing}
         try:
             covered = self._coverage(texts)
-            best, shortest = self._oracle()
         except RagguardError as error:
             self.sheet.fail(error, "coverage_total")
             return
-        self.add("coverage_total", covered, texts, usage=self.usage, metadata=subs)
-        length = sum(map(count_tokens, texts))
-        value = self._density(covered, length, best, shortest)
-        self.add("density", value, texts, metadata={"tokens": length, "oracle": self._oracle_name()})
+        self.add("coverage_total", covered, texts, usage=self.usage, metadata=more)
+        self._density("density", covered, texts)
 
     def answer(self, answer: str) -> None:
         """`answer_coverage` and `answer_density`: the same of the answer, empty for an abstention."""
-        usage = Usage()
-        covered = 0.0
+        if not answer:
+            self.add("answer_coverage", 0.0, (), label="abstained")
+            return
+        usage = sum((cell.usage for cell in self.ratings.rows[answer] if isinstance(cell, Rating)), Usage())
         try:
-            if answer:
-                usage = sum((c.usage for c in self.ratings.rows[answer] if isinstance(c, Rating)), Usage())
-                covered = self._coverage([answer])
-            best, shortest = self._oracle()
+            covered = self._coverage([answer])
         except RagguardError as error:
             self.sheet.fail(error, "answer_coverage")
             return
-        rated = [answer] if answer else []
-        self.add("answer_coverage", covered, rated, usage=usage, label="" if answer else "abstained")
-        if answer:
-            value = self._density(covered, count_tokens(answer), best, shortest)
-            self.add("answer_density", value, rated, metadata={"oracle": self._oracle_name()})
+        self.add("answer_coverage", covered, [answer], usage=usage)
+        self._density("answer_density", covered, [answer])
+
+    def _density(self, name: str, covered: float, texts: Sequence[str]) -> None:
+        """How much is covered in how few words, beside the shortest way to say it."""
+        length = sum(map(count_tokens, texts))
+        try:
+            best, shortest = self._oracle()
+        except RagguardError as error:
+            self.sheet.fail(error, name)
+            return
+        if math.isnan(covered) or math.isnan(best):
+            return
+        value = float(measures.density(covered, length, best, shortest, self.settings.w))
+        oracle = "pool" if self.oracle else "retrieved"
+        self.add(name, value, texts, metadata={"tokens": length, "oracle": oracle})
 
     def _context(self) -> list[str]:
         view = self.sheet.view
@@ -250,11 +259,6 @@ class _Report:
             measures.alpha_ndcg(table, self.settings.eta, self.settings.alpha, ideal=ideal, k=len(texts))
         )
 
-    def _density(self, covered: float, tokens: float, best: float, shortest: float) -> float:
-        if math.isnan(covered) or math.isnan(best):
-            return math.nan
-        return float(measures.density(covered, tokens, best, shortest, self.settings.w))
-
     def _oracle(self) -> tuple[float, float]:
         """Coverage and tokens of the shortest way to say it: of the pool's good passages, else of all retrieved."""
         view = self.sheet.view
@@ -266,6 +270,3 @@ class _Report:
         if not needed:
             return 0.0, 0.0
         return self._coverage([texts[i] for i in needed]), sum(count_tokens(texts[i]) for i in needed)
-
-    def _oracle_name(self) -> str:
-        return "pool" if self.oracle else "retrieved"

@@ -15,7 +15,7 @@ from ragguard.probes.question import Ask, LabelQuestion, answered
 from ragguard.probes.rating import read_rating
 from ragguard.records import Passage, Result, Stage
 from ragguard.scorers.sheet import Sheet
-from ragguard.scorers.view import StepView, View
+from ragguard.scorers.view import StepView, View, hash_references
 
 RELEVANT = 4
 """Grades from here on count as relevant."""
@@ -37,7 +37,7 @@ class Grades:
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         sheet = Sheet(view, self)
         sheet.over_caps()
-        report = _Report(self, sheet, _known(view))
+        report = _Report(self, sheet, _known(view), _mark(view))
         await report.judge(ask)
         for step in view.steps:
             report.step(step, "passages", step.got)
@@ -51,9 +51,12 @@ def _known(view: View) -> dict[str, int]:
     return {passage.text: passage.grade for passage in view.run.pool or () if passage.grade is not None}
 
 
-def _pool_mark(view: View) -> tuple[str, ...]:
-    """What the given pool says, for a score's identity."""
-    return tuple(f"{passage.grade} {passage.text}" for passage in view.run.pool or ())
+def _mark(view: View) -> tuple[str, ...]:
+    """What the given pool says, in short, for a score's identity."""
+    if not view.run.pool:
+        return ()
+    pool = [f"{passage.grade} {passage.text}" for passage in view.run.pool]
+    return (hash_references("pool", pool),)
 
 
 @dataclass(slots=True)
@@ -61,6 +64,7 @@ class _Report:
     settings: Grades
     sheet: Sheet
     known: dict[str, int]
+    mark: tuple[str, ...]
     found: dict[tuple[str, str], int] = field(default_factory=dict)
     """(normalised query, text) → grade."""
     estimated: bool = False
@@ -88,7 +92,7 @@ class _Report:
                 self.found[key] = given
                 if step:
                     self.sheet.add("grade", given, step=step, at=at, who="judge", stderr=0.0, label="given",
-                                   expectation=given, references=_pool_mark(view))  # fmt: skip
+                                   expectation=given, references=self.mark)  # fmt: skip
                 continue
             try:
                 rating = read_rating(questions[index], answered(answers[index]))
@@ -100,7 +104,7 @@ class _Report:
             if step:
                 self.sheet.add("grade", rating.value, step=step, at=at, who="judge", stderr=rating.stderr,
                                expectation=rating.expectation, usage=rating.usage, metadata=rating.remarks,
-                               references=_pool_mark(view))  # fmt: skip
+                               references=self.mark)  # fmt: skip
 
     def step(self, step: StepView, stage: Stage, listed: Iterable[int]) -> None:
         """The measures of one list of a step."""
@@ -136,7 +140,7 @@ class _Report:
             self.sheet.add(
                 name, float(value), step=step, who="judge", stage=stage, label=changed,
                 stderr=None if self.estimated else 0.0,
-                references=_pool_mark(self.sheet.view),
+                references=self.mark,
                 reference_source="gold" if origin == "given" else "none",
                 metadata={"k": k, "pool": origin, "pool_size": len(pool), "not_judged": step.over_cap},
             )  # fmt: skip

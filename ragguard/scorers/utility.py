@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypedDict
 
 from ragguard.errors import RagguardError
 from ragguard.metrics.distraction import distracting_effect, udcg_of_parts, utility_parts
@@ -85,7 +85,6 @@ class Utility:
         answers: Sequence[LabelAnswer | RagguardError],
     ) -> _Judged | None:
         told: tuple[Abstention | None, Relevance | None] = (None, None)
-        source = _source(sheet.view, step)
         try:
             abstains = read_abstention(answered(answers[0]))
             sheet.add(
@@ -99,8 +98,7 @@ class Utility:
             relevant = read_relevance(questions[1], answered(answers[1]))
             sheet.add(
                 "p_relevant", relevant.p, step=step, at=at, who="judge", stderr=relevant.stderr,
-                metadata=relevant.remarks, usage=relevant.usage,
-                reference_source=source, references=sheet.view.references if source == "gold" else (),
+                metadata=relevant.remarks, usage=relevant.usage, **_seen(sheet.view, step),
             )  # fmt: skip
             told = (told[0], relevant)
         except RagguardError as error:
@@ -121,17 +119,14 @@ class Utility:
             stderr = None if of_r is None else math.hypot((2 * r - 1) * stderr, of_r)
         found = _Judged(gain, harm, stderr)
         label = "relevant" if relevant.p >= 0.5 else "not relevant"
-        source = _source(sheet.view, step)
-        references = sheet.view.references if source == "gold" else ()
+        seen, judge = _seen(sheet.view, step), _judge(sheet.view)
         sheet.add(
-            "utility", found.utility, step=step, at=at, stderr=stderr, label=label,
-            reference_source=source, references=references, metadata=_judge(sheet.view),
+            "utility", found.utility, step=step, at=at, stderr=stderr, label=label, metadata=judge, **seen
         )  # fmt: skip
         if relevant.p < 0.5:
             sheet.add(
                 "distracting_effect", float(distracting_effect(abstains.p)), step=step, at=at,
-                stderr=abstains.stderr, label=label, reference_source=source, references=references,
-                metadata=_judge(sheet.view),
+                stderr=abstains.stderr, label=label, metadata=judge, **seen,
             )  # fmt: skip
         return found
 
@@ -148,13 +143,12 @@ class Utility:
         if not known or len(known) < len(found):
             # Over passages that were judged only in part it would mean something else; the failures are told.
             return
-        source = _source(sheet.view, step)
         value, stderr = self._udcg(known)
         sheet.add(
             "udcg", value, step=step, stage=stage, stderr=stderr,
             label="before" if stage == "candidates" else "after" if step.changed else "",
-            reference_source=source, references=sheet.view.references if source == "gold" else (),
             metadata={"k": len(known), "not_judged": len(wanted) - len(known), **_judge(sheet.view)},
+            **_seen(sheet.view, step),
         )  # fmt: skip
 
     def _context(self, sheet: Sheet, judged: dict[tuple[str, int], _Judged]) -> None:
@@ -172,12 +166,10 @@ class Utility:
                     best[text] = found
         if best:
             value, stderr = self._udcg(list(best.values()))
-            sources = {_source(sheet.view, step) for step in sheet.view.steps}
-            gold = "gold" in sources
             sheet.add(
                 "udcg_context", value, stderr=stderr,
-                reference_source="gold" if gold else "none", references=sheet.view.references if gold else (),
                 metadata={"k": len(best), "not_judged": missing, **_judge(sheet.view)},
+                **_seen(sheet.view, *sheet.view.steps),
             )  # fmt: skip
 
     def _udcg(self, context: Sequence[_Judged]) -> tuple[float, float | None]:
@@ -189,10 +181,19 @@ class Utility:
         return value, value * (1 - value) * math.hypot(*weights) / len(context)
 
 
-def _source(view: View, step: StepView) -> ReferenceSource:
-    """Whether the judge saw the references."""
-    question = view.run.question
-    return "gold" if sees_references(step.step.query or question, question, view.references) else "none"
+class _Seen(TypedDict):
+    """What a score says of the references behind it."""
+
+    reference_source: ReferenceSource
+    references: Sequence[str]
+
+
+def _seen(view: View, *steps: StepView) -> _Seen:
+    """Whether the judge saw the references for any of the steps."""
+    question, references = view.run.question, view.references
+    if any(sees_references(step.step.query or question, question, references) for step in steps):
+        return {"reference_source": "gold", "references": references}
+    return {"reference_source": "none", "references": ()}
 
 
 def _judge(view: View) -> dict[str, str]:

@@ -154,7 +154,8 @@ async def test_ratings_that_fail_are_told_and_nothing_is_made_of_them():
     failures = [result for result in results if isinstance(result, Failure)]
     assert {failure.error for failure in failures} == {"LowLabelMass"}
     assert not named(results, "coverage")
-    assert values(results, "answer_coverage") == []
+    assert values(results, "answer_coverage") == [0.5], "the answer itself was rated"
+    assert not named(results, "answer_density")
     assert len(named(results, "answerability")) == 6
 
 
