@@ -1,0 +1,104 @@
+"""`ragguard compare` and `ragguard report` on real stores: what they print, and their exit codes."""
+
+import json
+import random
+
+import pytest
+from typer.testing import CliRunner
+
+from ragguard.cli.app import app
+from ragguard.records import Passage, RetrievalStep, Run, Score
+from ragguard.sinks.base import ScoredRun
+from ragguard.store.ledger import Outcome
+from ragguard.store.scorefile import write_scores
+from ragguard.store.store import Store
+
+
+def scored(number, udcg):
+    step = RetrievalStep(id=f"s{number}", run_id=f"r{number}", query="q", passages=[Passage("text")])
+    run = Run(f"r{number}", f"Who is number {number}?", None, "nobody", [step], ended_ns=1)
+    return ScoredRun(run, [Score("udcg", udcg, "step", run.id, step.id, scorer="utility")])
+
+
+def stored(path, runs):
+    store = Store(path)
+    for item in runs:
+        due = store.submit(item.run, "settings").due
+        store.settle(Outcome(due.run_id, "settings", due.revision, item.scores))
+    store.close()
+    return str(path)
+
+
+def side(gain, seed=0):
+    noise = random.Random(seed)
+    return [scored(number, 0.5 + gain + noise.uniform(-0.02, 0.02)) for number in range(40)]
+
+
+@pytest.fixture
+def command():
+    runner = CliRunner()
+
+    def call(*words):
+        return runner.invoke(app, [str(word) for word in words])
+
+    return call
+
+
+def test_two_stores_are_compared(tmp_path, command):
+    a, b = stored(tmp_path / "a.db", side(0)), stored(tmp_path / "b.db", side(0.05, 1))
+    done = command("compare", a, b)
+    assert done.exit_code == 0, done.output
+    assert "40 questions in common" in done.output
+    assert "better" in done.output
+
+
+def test_score_files_too_and_as_json(tmp_path, command):
+    for name, gain in (("a", 0.0), ("b", -0.05)):
+        write_scores(side(gain), tmp_path / f"{name}.jsonl")
+    done = command("compare", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--json")
+    (change,) = json.loads(done.output)["changes"]
+    assert change["verdict"] == "worse"
+    assert change["difference"] == pytest.approx(-0.05, abs=0.01)
+
+
+def test_a_gate_fails_where_its_condition_holds(tmp_path, command):
+    a, b = stored(tmp_path / "a.db", side(0)), stored(tmp_path / "b.db", side(-0.05))
+    assert command("compare", a, b, "--fail-if", "udcg < -0.02").exit_code == 1
+    assert command("compare", a, b, "--fail-if", "udcg < -0.2").exit_code == 0
+    for wrong in ("ndcg < 0", "nonsense"):
+        done = command("compare", a, b, "--fail-if", wrong)
+        assert done.exit_code == 2
+        assert "fail-if" in done.output
+
+
+def test_what_cannot_be_compared_is_said_in_one_sentence(tmp_path, command):
+    a = stored(tmp_path / "a.db", side(0))
+    other = stored(tmp_path / "b.db", [ScoredRun(Run("x", "Something else?", ended_ns=1), [])])
+    (tmp_path / "junk.jsonl").write_text("junk\n")
+    for words in ([a, other], [a, tmp_path / "missing.db"], [a, tmp_path / "junk.jsonl"]):
+        done = command("compare", *words)
+        assert done.exit_code == 2
+        assert len(done.output.strip().splitlines()) == 1, done.output
+
+
+def test_a_store_is_shown(tmp_path, command):
+    a = stored(tmp_path / "a.db", side(0))
+    done = command("report", a)
+    assert done.exit_code == 0, done.output
+    assert "40 runs, most misled first" in done.output
+    done = command("report", a, "--run", "r39")
+    assert "Who is number 39?" in done.output
+    done = command("report", a, "--html", tmp_path / "page.html")
+    assert "40 runs written" in done.output
+    assert (tmp_path / "page.html").stat().st_size > 10_000
+
+
+def test_a_store_that_has_nothing_to_show_says_why(tmp_path, command):
+    empty, a = stored(tmp_path / "empty.db", []), stored(tmp_path / "a.db", side(0))
+    calls = (["report", empty], ["report", tmp_path / "missing.db"], ["report", a, "--run", "nonsense"],
+             ["report", a, "--sort", "colour"], ["report", empty, "--html", tmp_path / "x.html"])  # fmt: skip
+    for words in calls:
+        done = command(*words)
+        assert done.exit_code == 2, (words, done.output)
+        assert done.output.startswith("ragguard report: ")
+    assert not (tmp_path / "x.html").exists()
