@@ -73,7 +73,7 @@ class Choice:
     tokens: tuple[Token, ...]
     """Of the whole answer, an end token left out; empty where the server shows none."""
     first: tuple[Token, ...]
-    """The most probable first tokens, the sampled one among them."""
+    """The most probable first tokens."""
     finished: bool
     thought: bool
     """It reasoned before it answered, or did nothing else."""
@@ -154,8 +154,7 @@ def _tokens(logprobs: Any) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
     listed = entries[0].get("top_logprobs") or []
     if not isinstance(listed, list):
         raise EngineProtocolError(f"the server gave {listed!r} as its most probable tokens")
-    first = {token.text: token for token in (*map(_token, listed), tokens[0])}
-    return tokens, tuple(first.values()) if listed else ()
+    return tokens, tuple(map(_token, listed))
 
 
 def _token(entry: Any) -> Token:

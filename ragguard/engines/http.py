@@ -151,6 +151,9 @@ class HttpClient:
         with self._lock:
             client = self._clients.get(loop)
             if client is None:
+                # A client knows its loop, so the entries of loops that have ended would stay for ever.
+                for ended in [other for other in self._clients if other.is_closed()]:
+                    del self._clients[ended]
                 headers = {"Content-Type": "application/json", "Accept": "application/json"}
                 if self._key:
                     headers["Authorization"] = f"Bearer {self._key}"
@@ -234,7 +237,8 @@ class HttpClient:
                 parameter = said.get("param")
                 said = said[name]
         text = said if isinstance(said, str) else json.dumps(said)
-        return self._clean(f"{text} (parameter {parameter})" if parameter else text)
+        told = not parameter or re.search(rf"\b{re.escape(str(parameter))}\b", text)
+        return self._clean(text if told else f"{text} (parameter {parameter})")
 
     def _clean(self, text: str) -> str:
         for secret in self._secrets:

@@ -57,6 +57,8 @@ _SWITCHES = (
 _LABEL_TOKENS = 8
 _LOOK_TOKENS = 16
 _CUTS = 4
+_CHARACTERS_PER_TOKEN = 3.0
+"""Where the server tells the limit but not the prompt's length: fewer than usual, to be safe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,8 @@ class OpenAIEngine:
     async def _listed(
         self, server: _Server, prompt: Prompt, names: tuple[str, ...], deadline: float | None
     ) -> _Row:
-        (choice,), usage, cut = await self._choices(server, prompt, 1, 1, 1.0, None, deadline, top=True)
+        # Greedy, as some servers show the sampled token in place of the least probable of the list.
+        (choice,), usage, cut = await self._choices(server, prompt, 1, 1, 0.0, None, deadline, top=True)
         if not choice.first:
             raise EngineProtocolError(
                 f"{server.info.location} gave no log-probabilities, although it did at first; "
@@ -240,10 +243,11 @@ class OpenAIEngine:
                 return choices * (n // distinct), usage, cut
             except PromptTooLong as error:
                 attempts += 1
-                if not error.limit or not error.tokens or not prompt.cuttable or attempts > _CUTS:
+                if not error.limit or not prompt.cuttable or attempts > _CUTS:
                     raise
+                tokens = error.tokens or _characters(prompt) / _CHARACTERS_PER_TOKEN
                 # A tenth more each time, as tokens are not spread evenly.
-                density = error.tokens / max(1, _characters(prompt)) * (1 + attempts / 10)
+                density = tokens / max(1, _characters(prompt)) * (1 + attempts / 10)
 
                 async def count(some: Sequence[Prompt], density: float = density) -> list[int]:
                     return [math.ceil(density * _characters(one)) for one in some]

@@ -107,21 +107,18 @@ class Templates:
             return []
         unknown: dict[frozenset[str], list[tuple[Message, ...]]] = {}
         for messages in texts:
-            frames = {
-                frame for message in messages for frame in _FRAME.findall(message.content)
-            } - self._harmless
-            if found:
-                unknown.setdefault(frozenset(found), []).append(messages)
-        strange = []
+            found = frozenset(frame for message in messages for frame in _FRAME.findall(message.content))
+            if found - self._harmless:
+                unknown.setdefault(found - self._harmless, []).append(messages)
+        strange: list[tuple[Message, ...]] = []
         for proved, (frames, conversations) in enumerate(unknown.items()):
             example = conversations[0]
-            known = len(self._harmless) < _MOST_KNOWN and proved < _PROOFS_AT_ONCE
-            if known and await self.tokens(texts[example], deadline) == await self._templated(
-                example, deadline
-            ):
-                self._harmless |= frames
-            else:
-                strange += conversations
+            strange += conversations
+            if len(self._harmless) < _MOST_KNOWN and proved < _PROOFS_AT_ONCE:
+                truth = await self._templated(example, deadline)
+                if await self.tokens(texts[example], deadline) == truth:
+                    self._harmless |= frames
+                    del strange[-len(conversations) :]
         return strange
 
     async def count(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:

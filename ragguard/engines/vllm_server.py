@@ -10,7 +10,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ragguard.engines.base import EngineInfo, LabelMode, Prompt
+import numpy as np
+
+from ragguard.engines.base import EngineInfo, LabelMode
 from ragguard.engines.completions import Completions
 from ragguard.engines.http import HttpClient
 from ragguard.engines.labels import ABSTENTION, CONTRASTS, colliding
@@ -72,17 +74,22 @@ async def look_at(client: HttpClient, wanted: str | None) -> VllmServer:
         lead: [ids[0] for ids in await templates.continuations([lead + x for x in LETTERS])]
         for lead in ("", " ")
     }
-    tokens = [token for ids in leads.values() for token in ids]
     (rendered,) = await templates.render([question])
-    completions, found = await _accepted(completions, rendered, tokens)
+    completions, found = await _accepted(
+        completions, rendered, [token for ids in leads.values() for token in ids]
+    )
     notes += found
-    thinks, found = await _silence(completions, templates, question)
-    notes += found
-
-    (rendered,) = await templates.render([question])
+    thought = begun_thought(await completions.beginning(rendered, deadline=None))
+    if thought:
+        templates.ending += thought.empty
+        (rendered,) = await templates.render([question])
+        notes.append(f"the model thinks first ({thought.opens}): an empty thought is put before its answer")
     masses = await _masses(completions, rendered, leads)
     lead = " " if masses[" "] >= ENOUGH_MASS > masses[""] else ""
-    if not thinks and masses[lead] < ENOUGH_MASS:
+    thinks = bool(opened or thought) and masses[lead] < ENOUGH_MASS
+    if thinks:
+        notes.append("the model goes on thinking and cannot be told not to")
+    elif masses[lead] < ENOUGH_MASS:
         notes.append(
             f"only {masses[lead]:.0%} of its probability is on the two letters of a plain A/B question: "
             "judgements by label may fail; serve an instruction-tuned model"
@@ -154,28 +161,9 @@ async def _accepted(
     return completions, notes
 
 
-async def _silence(
-    completions: Completions, templates: Templates, question: Prompt
-) -> tuple[bool, list[str]]:
-    """Whether the model still thinks first after all was tried, and what was done about it."""
-    (rendered,) = await templates.render([question])
-    thought = begun_thought(await completions.beginning(rendered, deadline=None))
-    if thought is None:
-        return False, []
-    before = templates.ending
-    templates.ending = before + thought.empty
-    (rendered,) = await templates.render([question])
-    if begun_thought(await completions.beginning(rendered, deadline=None)) is None:
-        return False, [f"the model thinks first ({thought.opens}): an empty thought is put before its answer"]
-    templates.ending = before
-    return True, [f"the model thinks first ({thought.opens}) and cannot be told not to"]
-
-
 async def _masses(
     completions: Completions, question: Rendered, leads: Mapping[str, Sequence[int]]
 ) -> dict[str, float]:
-    import numpy as np
-
     masses = {}
     for lead, tokens in leads.items():
         logprobs, bounds, _ = await completions.label_logprobs([question], tokens, deadline=None)

@@ -69,7 +69,7 @@ class MisbehavingServer:
         self._script: deque[tuple[str, Reply]] = deque()
         self._port = 0
         self._server: asyncio.Server | None = None
-        self._open: set[asyncio.StreamWriter] = set()
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     @property
     def url(self) -> str:
@@ -86,15 +86,18 @@ class MisbehavingServer:
 
     async def start(self) -> None:
         """Listens; on the same port as before, if there was one."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """Goes away at once, with all its connections."""
         if self._server:
             self._server.close()
-            for writer in list(self._open):
+            serving = list(self._open)
+            for task, writer in self._open.items():
                 writer.transport.abort()
+                task.cancel()
+            await asyncio.gather(*serving, return_exceptions=True)
             await self._server.wait_closed()
             self._server = None
 
@@ -105,8 +108,13 @@ class MisbehavingServer:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # In a task of our own: asyncio complains of its own ones when they are cancelled.
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._open[task] = writer
+        task.add_done_callback(self._open.pop)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open.add(writer)
         try:
             while request := await _read(reader):
                 self.requests.append(request)
@@ -115,7 +123,6 @@ class MisbehavingServer:
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # The client went away, as some tests want it to.
         finally:
-            self._open.discard(writer)
             writer.close()
 
     def _reply(self, request: Request) -> Reply:

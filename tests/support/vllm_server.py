@@ -79,7 +79,7 @@ def serve(folder: Path, name: str, *arguments: str) -> Iterator[VllmServer]:
         command = [
             str(VLLM.python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder),
             "--served-model-name", name, "--host", "127.0.0.1", "--port", str(port),
-            "--enforce-eager", "--scheduling-policy", "priority", *arguments,
+            "--dtype", "float32", "--enforce-eager", "--scheduling-policy", "priority", *arguments,
         ]  # fmt: skip
         settings = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
         with log.open("w") as output:

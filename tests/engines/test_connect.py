@@ -1,0 +1,108 @@
+"""What `connect` takes, and what it says of what it does not."""
+
+from __future__ import annotations
+
+import pytest
+from support.fake_model import FakeModel
+from support.misbehaving_server import MisbehavingServer
+from support.scripted_engine import ScriptedEngine
+
+from ragguard import connect
+from ragguard.engines.connect import open_engine
+from ragguard.engines.http import HttpClient, key_from_environment, parse_address
+from ragguard.engines.layers import Cache
+from ragguard.errors import BudgetExceeded, InvalidInput, UnknownName
+
+
+@pytest.mark.parametrize(
+    "value", ["", "nanoo", "nano:", "localhost:8000", "ftp://x", "vllm:", "hf:", "openai"]
+)
+def test_an_unknown_scheme_is_refused_with_the_known_ones(value):
+    with pytest.raises(UnknownName, match="nano, http") as caught:
+        connect(value)
+    assert repr(value) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value", ["http://", "http:///v1", "http://host:port/v1", "http://host:99999/v1", "https://[::1/v1"]
+)
+def test_a_bad_address_is_refused(value):
+    with pytest.raises(InvalidInput, match=r"HOST\[:PORT\]"):
+        connect(value)
+
+
+@pytest.mark.parametrize("value", [None, 5, object()])
+def test_what_is_no_engine_is_refused(value):
+    with pytest.raises(InvalidInput):
+        connect(value)
+
+
+def test_a_model_is_named_after_its_scheme():
+    with pytest.raises(InvalidInput, match="model"):
+        open_engine("nano", model="x")
+
+
+async def test_an_engine_gets_the_layers_once():
+    bare = ScriptedEngine()
+    engine = connect(bare)
+    assert isinstance(engine, Cache)
+    assert connect(engine) is engine
+    probs = await engine.label_probs(["Who?", "Who?"], ["A"])
+    assert len(probs) == 2
+    assert len(bare.calls) == 1
+    await engine.aclose()
+
+
+async def test_a_budget_is_kept():
+    engine = connect(ScriptedEngine(), budget={"requests": 1})
+    await engine.label_probs(["Who?"], ["A"])
+    with pytest.raises(BudgetExceeded):
+        await engine.label_probs(["What?"], ["A"])
+    await engine.aclose()
+
+
+async def test_answers_outlive_the_process_in_a_file(tmp_path):
+    for _ in range(2):
+        async with MisbehavingServer(FakeModel().handle) as server:
+            engine = connect(server.url, cache=tmp_path / "answers.db")
+            await engine.info()
+            server.requests.clear()
+            probs = await engine.label_probs(["Who?"], ["A"])
+            await engine.aclose()
+            asked = len(server.requests)
+    assert asked == 0
+    assert probs.p[0, 0] == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize(
+    ("url", "base", "root", "model"),
+    [
+        ("http://h:8000/v1", "http://h:8000/v1", "http://h:8000", None),
+        ("http://h:8000", "http://h:8000/v1", "http://h:8000", None),
+        (" http://h/v1/#Qwen/Qwen3-8B ", "http://h/v1", "http://h", "Qwen/Qwen3-8B"),
+        ("https://h/v1?model=a%2Fb", "https://h/v1", "https://h", "a/b"),
+        ("https://h/v1beta/openai", "https://h/v1beta/openai", "https://h/v1beta/openai", None),
+        ("http://[::1]:9/v1", "http://[::1]:9/v1", "http://[::1]:9", None),
+    ],
+)
+def test_an_address_is_taken_apart(url, base, root, model):
+    address = parse_address(url)
+    assert (address.base, address.root, address.model) == (base, root, model)
+
+
+def test_which_key_goes_where(monkeypatch):
+    monkeypatch.delenv("RAGGUARD_API_KEY", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "general")
+    assert key_from_environment(parse_address("https://api.example/v1")) == "general"
+    assert key_from_environment(parse_address("http://localhost:8000/v1")) == "general"
+    # In clear text over a network only what was meant for it.
+    assert key_from_environment(parse_address("http://gpu-7:8000/v1")) is None
+    monkeypatch.setenv("RAGGUARD_API_KEY", "own")
+    assert key_from_environment(parse_address("http://gpu-7:8000/v1")) == "own"
+    assert key_from_environment(parse_address("https://api.example/v1")) == "own"
+
+
+@pytest.mark.parametrize("settings", [{"timeout_s": 0}, {"connections": 0}])
+def test_bad_settings_are_refused(settings):
+    with pytest.raises(InvalidInput, match=next(iter(settings))):
+        HttpClient("http://localhost/v1", **settings)

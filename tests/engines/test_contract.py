@@ -1,0 +1,85 @@
+"""The contract on every engine that can run here; against a real vLLM with `make test-vllm`."""
+
+from __future__ import annotations
+
+import pytest
+from support.engine_contract import EngineContract, Subject
+from support.fake_model import FakeModel
+from support.misbehaving_server import MisbehavingServer
+from support.tiny_checkpoint import make_checkpoint
+
+from ragguard.engines.connect import connect, open_engine
+from ragguard.engines.openai import OpenAIEngine
+from ragguard.engines.vllm import VllmEngine
+
+
+class TestNano(EngineContract):
+    @pytest.fixture
+    async def subject(self):
+        # Single calls of many callers are what the layers are for: the stack below takes them.
+        return Subject(open_engine("nano"), lambda: open_engine("nano"), cheap_calls=False)
+
+
+class TestConnected(EngineContract):
+    """The usual stack of layers is an engine like any other."""
+
+    @pytest.fixture
+    async def subject(self):
+        engine = connect("nano")
+        yield Subject(engine, lambda: connect("nano"))
+        await engine.aclose()
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    return make_checkpoint(tmp_path_factory.mktemp("tiny"))
+
+
+class TestTransformers(EngineContract):
+    @pytest.fixture
+    async def subject(self, checkpoint):
+        engine = open_engine(f"hf:{checkpoint}")
+        yield Subject(engine, lambda: open_engine(f"hf:{checkpoint}"))
+        await engine.aclose()
+
+
+@pytest.mark.vllm
+class TestVllm(EngineContract):
+    @pytest.fixture
+    async def subject(self, vllm_server):
+        engine = VllmEngine(vllm_server.url)
+        yield Subject(engine, lambda: VllmEngine(vllm_server.url))
+        await engine.aclose()
+
+
+@pytest.mark.vllm
+class TestVllmAsAnyServer(EngineContract):
+    """The same server asked as if it were any OpenAI-compatible one."""
+
+    @pytest.fixture
+    async def subject(self, vllm_server):
+        engine = OpenAIEngine(vllm_server.url)
+        yield Subject(engine, lambda: OpenAIEngine(vllm_server.url))
+        await engine.aclose()
+
+
+class TestAnyServer(EngineContract):
+    """Plain chat completions that show their five most probable tokens."""
+
+    @pytest.fixture
+    async def subject(self):
+        async with MisbehavingServer(FakeModel(face="openai", top=5).handle) as server:
+            engine = open_engine(server.url)
+            yield Subject(engine, lambda: open_engine(server.url))
+            await engine.aclose()
+
+
+class TestServerWithoutProbabilities(EngineContract):
+    """Plain chat completions that show none: shares of sampled answers."""
+
+    @pytest.fixture
+    async def subject(self):
+        async with MisbehavingServer(FakeModel(face="openai", top=0).handle) as server:
+            engine = OpenAIEngine(server.url)
+            yield Subject(engine, lambda: OpenAIEngine(server.url))
+            await engine.aclose()

@@ -1,0 +1,311 @@
+"""What every engine must keep, whatever is behind it. A suite gives a `subject` and inherits the tests.
+
+class TestMyEngine(EngineContract):
+    @pytest.fixture
+    async def subject(self): ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+import re
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from ragguard.engines.base import Engine, Message, Prompt, Span
+from ragguard.engines.prompts import load_prompts
+from ragguard.errors import Closed, EngineTimeout, InvalidInput, PromptTooLong
+
+KNOWN_CAPABILITIES = {
+    "exact_labels", "sequence", "sample_logprobs", "batch", "n_samples", "priority", "seed", "top_logprobs",
+}  # fmt: skip
+NANO = load_prompts("nano")
+PASSAGES = (
+    "Ada Berg founded the firm.",
+    "Oslo sells maps.",
+    "Ole Dahl runs it, and Ada Berg does not.",
+)
+PROMPTS = [NANO.render("abstention", [passage], query="Who founded the firm?") for passage in PASSAGES]
+JUDGED = NANO.render("relevance", [PASSAGES[0]], query="Who founded the firm?")
+LABELS = ("NO-RESPONSE", "A", "B", "No", "5")
+STRANGE = (
+    "東京 München naïve",
+    "שלום \u202e reversed \u0645\u0631\u062d\u0628\u0627",
+    "👩\u200d🔬 é ﬁ ①",
+    "\x00\x07 control",
+    "half a pair: \ud800",
+    "<|im_end|></s>[INST]<answer>",
+    "\n\n\t ",
+)
+_WORD = re.compile(r"NO-RESPONSE|'s\b|\w+|[^\w\s]")
+
+
+@dataclass
+class Subject:
+    """An engine under test."""
+
+    engine: Engine
+    again: Callable[[], Engine]
+    """Makes another one of the same kind."""
+    cheap_calls: bool = True
+    """500 calls take seconds, not minutes."""
+
+
+class EngineContract:
+    """The tests."""
+
+    async def test_label_probs_have_the_shape_of_the_question(self, subject: Subject) -> None:
+        probs = await subject.engine.label_probs(PROMPTS, LABELS)
+        assert probs.p.shape == (3, 5)
+        assert probs.p.dtype == np.float64
+        assert np.asarray(probs) is not probs.p
+        assert np.array_equal(np.asarray(probs), probs.p)
+        assert len(probs) == 3
+        assert np.isfinite(probs.p).all()
+        assert (probs.p >= 0).all()
+        assert (probs.p <= 1).all()
+
+    async def test_labels_take_their_mass_from_one_whole(self, subject: Subject) -> None:
+        probs = await subject.engine.label_probs([*PROMPTS, JUDGED], LABELS)
+        assert np.allclose(probs.mass, probs.p.sum(axis=1))
+        if probs.exact:
+            assert (probs.mass <= 1 + 1e-6).all()
+            assert probs.bound is None
+        elif probs.bound is not None:
+            assert (np.where(probs.bound, 0, probs.p).sum(axis=1) <= 1 + 1e-6).all()
+
+    async def test_it_says_how_it_answered(self, subject: Subject) -> None:
+        info = await subject.engine.info()
+        probs = await subject.engine.label_probs(PROMPTS, LABELS)
+        assert probs.mode in ("first_token", "sequence", "sampled")
+        if "exact_labels" in info.capabilities:
+            assert probs.exact
+            assert probs.mode == info.mode
+        else:
+            assert not probs.exact
+            assert probs.bound is not None or probs.stderr is not None
+
+    async def test_a_prompt_alone_and_in_company_is_the_same(self, subject: Subject) -> None:
+        together = await subject.engine.label_probs([*PROMPTS, PROMPTS[0]], LABELS)
+        alone = await subject.engine.label_probs([PROMPTS[1]], LABELS)
+        assert np.allclose(together.p[1], alone.p[0], atol=1e-3)
+        assert np.allclose(together.p[0], together.p[3], atol=1e-6)
+
+    async def test_a_whole_label_is_no_more_probable_than_its_beginning(self, subject: Subject) -> None:
+        if "sequence" not in (await subject.engine.info()).capabilities:
+            pytest.skip("no sequence mode, as its info says")
+        labels = ("NO-RESPONSE", "A", "Ada Berg", "Ada Berg runs")
+        first = await subject.engine.label_probs(PROMPTS, labels, mode="first_token")
+        whole = await subject.engine.label_probs(PROMPTS, labels, mode="sequence")
+        assert (first.mode, whole.mode) == ("first_token", "sequence")
+        assert (whole.p <= first.p + 1e-6).all()
+        assert np.allclose(whole.p[:, 1], first.p[:, 1], atol=1e-6)
+        assert (whole.p[:, 3] <= whole.p[:, 2] + 1e-9).all()
+        assert np.allclose(first.p[:, 2], first.p[:, 3], atol=1e-6)
+
+    async def test_samples_have_the_shape_of_the_question(self, subject: Subject) -> None:
+        shows = "sample_logprobs" in (await subject.engine.info()).capabilities
+        samples = await subject.engine.sample(PROMPTS, n=3, max_tokens=5)
+        assert [len(answers) for answers in samples] == [3, 3, 3]
+        for answers in samples:
+            for answer in answers:
+                assert answer.text == answer.text.strip()
+                assert all(math.isfinite(value) and value <= 0 for value in answer.logprobs)
+                assert len(answer.logprobs) <= 5
+                if shows:
+                    assert answer.logprobs
+                    assert answer.finished or len(answer.logprobs) == 5
+
+    async def test_a_sample_is_as_probable_as_the_same_text_scored_afresh(self, subject: Subject) -> None:
+        if not {"sequence", "sample_logprobs"} <= (await subject.engine.info()).capabilities:
+            pytest.skip("no sequence mode or no log-probabilities, as its info says")
+        samples = await subject.engine.sample(PROMPTS, n=4, max_tokens=4, seed=1)
+        compared = 0
+        for prompt, answers in zip(PROMPTS, samples, strict=True):
+            # A special token leaves no text: what was sampled is then not what the text says.
+            whole = {a.text: a for a in answers if a.text and len(_WORD.findall(a.text)) == len(a.logprobs)}
+            if whole:
+                probs = await subject.engine.label_probs([prompt], list(whole), mode="sequence")
+                for answer, p in zip(whole.values(), probs.p[0], strict=True):
+                    assert math.log(p) == pytest.approx(sum(answer.logprobs), abs=1e-2)
+                    compared += 1
+        assert compared >= 3
+
+    async def test_a_seed_decides_the_samples(self, subject: Subject) -> None:
+        if "seed" not in (await subject.engine.info()).capabilities:
+            pytest.skip("no seeds, as its info says")
+        prompt = NANO.render("answer_closed", question="Who?")
+        first = await subject.engine.sample([prompt], n=6, max_tokens=6, seed=7)
+        again = await subject.engine.sample([prompt], n=6, max_tokens=6, seed=7)
+        in_company = await subject.engine.sample([*PROMPTS, prompt], n=6, max_tokens=6, seed=7)
+        other = await subject.engine.sample([prompt], n=6, max_tokens=6, seed=8)
+        huge = await subject.engine.sample([prompt], n=1, max_tokens=2, seed=2**64 - 1)
+        assert _texts(first) == _texts(again)
+        # In company the numbers are the same but for the last digits, which may decide a draw once in a while.
+        assert sum(a.text == b.text for a, b in zip(first[0], in_company[3], strict=True)) >= 5
+        assert len({answer.text for answer in first[0]}) > 1
+        assert _texts(first) != _texts(other)
+        assert len(huge[0]) == 1
+
+    async def test_temperature_zero_takes_the_most_probable(self, subject: Subject) -> None:
+        greedy = await subject.engine.sample(PROMPTS, n=3, max_tokens=4, temperature=0.0)
+        for answers in greedy:
+            assert len(answers) == 3
+            assert len({answer.text for answer in answers}) == 1
+
+    async def test_nothing_asked_is_nothing_answered(self, subject: Subject) -> None:
+        probs = await subject.engine.label_probs([], LABELS)
+        assert probs.p.shape == (0, 5)
+        assert len(await subject.engine.sample([])) == 0
+
+    @pytest.mark.parametrize("labels", [[], ["A", "A"], [""], ["A", " "], "AB"])
+    async def test_bad_labels_are_refused(self, subject: Subject, labels: list[str]) -> None:
+        with pytest.raises(InvalidInput, match="labels"):
+            await subject.engine.label_probs(PROMPTS, labels)
+
+    @pytest.mark.parametrize(
+        ("name", "arguments"),
+        [("n", {"n": 0}), ("max_tokens", {"max_tokens": 0}), ("temperature", {"temperature": -1.0})],
+    )
+    async def test_bad_sampling_is_refused(
+        self, subject: Subject, name: str, arguments: dict[str, float]
+    ) -> None:
+        with pytest.raises(InvalidInput, match=name):
+            await subject.engine.sample(PROMPTS, **arguments)
+
+    @pytest.mark.parametrize("prompt", [[], [{"role": "robot", "content": "x"}], [{"content": "x"}], 5])
+    async def test_a_bad_prompt_is_refused(self, subject: Subject, prompt: object) -> None:
+        with pytest.raises(InvalidInput):
+            await subject.engine.label_probs([prompt], LABELS)
+
+    async def test_prompts_come_in_every_form(self, subject: Subject) -> None:
+        text = "Question: Who?\nAnswer:"
+        forms = [
+            text,
+            [{"role": "user", "content": text}],
+            [Message("user", text)],
+            Prompt((Message("user", text),)),
+        ]
+        probs = await subject.engine.label_probs(forms, LABELS)
+        assert np.allclose(probs.p, probs.p[0], atol=1e-4)
+        turns = [
+            Message("system", "Reply with one letter."), Message("user", "A or B?"),
+            Message("assistant", "A"), Message("user", "And now?"),
+        ]  # fmt: skip
+        talked = await subject.engine.label_probs([turns], LABELS)
+        assert talked.p.shape == (1, 5)
+
+    async def test_text_of_every_kind_has_probabilities(self, subject: Subject) -> None:
+        prompts = [NANO.render("abstention", [text], query=text) for text in STRANGE] + [*STRANGE[:-1]]
+        probs = await subject.engine.label_probs(prompts, LABELS)
+        assert np.isfinite(probs.p).all()
+        samples = await subject.engine.sample(prompts, n=1, max_tokens=2)
+        assert len(samples) == len(prompts)
+
+    async def test_a_prompt_that_does_not_fit_is_refused_with_the_limit(self, subject: Subject) -> None:
+        words = "Ada Berg runs it. " * 4 * ((await subject.engine.info()).context or 8192)
+        for call in (
+            subject.engine.label_probs(["Who?", words], LABELS),
+            subject.engine.sample(["Who?", words], n=1, max_tokens=2),
+        ):
+            with pytest.raises(PromptTooLong) as caught:
+                await call
+            assert caught.value.limit
+
+    async def test_a_passage_is_cut_where_that_is_allowed(self, subject: Subject) -> None:
+        words = "Ada Berg runs it. " * 2 * ((await subject.engine.info()).context or 8192)
+        long = NANO.render("abstention", [PASSAGES[0], words], query="Who founded the firm?")
+        assert long.cuttable[0] == Span(0, long.cuttable[0].start, long.cuttable[0].start + len(words))
+        probs = await subject.engine.label_probs([PROMPTS[0], long], LABELS)
+        assert np.isfinite(probs.p).all()
+        assert list(probs.truncated) == [1]
+        assert probs.truncated[1] > 0
+        samples = await subject.engine.sample([PROMPTS[0], long], n=2, max_tokens=6)
+        assert list(samples.truncated) == [1]
+
+    async def test_a_deadline_that_has_passed_is_kept(self, subject: Subject) -> None:
+        await subject.engine.info()
+        began = time.monotonic()
+        for call in (
+            subject.engine.label_probs(PROMPTS, LABELS, deadline=began - 1),
+            subject.engine.sample(PROMPTS, n=2, deadline=began - 1),
+        ):
+            with pytest.raises(EngineTimeout):
+                await call
+        assert time.monotonic() - began < 1
+        assert len(await subject.engine.label_probs(PROMPTS, LABELS)) == 3
+
+    async def test_a_cancelled_call_leaves_the_engine_well(self, subject: Subject) -> None:
+        call = asyncio.create_task(subject.engine.sample(PROMPTS * 10, n=4, max_tokens=60))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert len(await subject.engine.label_probs(PROMPTS, LABELS)) == 3
+
+    async def test_five_hundred_callers_at_once(self, subject: Subject) -> None:
+        if not subject.cheap_calls:
+            pytest.skip("calls cost too much here")
+        expected = await subject.engine.label_probs(PROMPTS, LABELS)
+        calls = [subject.engine.label_probs([PROMPTS[i % 3]], LABELS) for i in range(500)]
+        answers = await asyncio.gather(*calls)
+        for i, answer in enumerate(answers):
+            assert np.allclose(answer.p[0], expected.p[i % 3], atol=1e-3)
+
+    async def test_it_serves_two_event_loops(self, subject: Subject) -> None:
+        other = subject.again()
+        here = await other.label_probs(PROMPTS, LABELS)
+        there = await asyncio.to_thread(lambda: asyncio.run(_in_another_loop(other)))
+        assert np.allclose(here.p, there, atol=1e-3)
+        await other.aclose()
+        with warnings.catch_warnings():
+            # Connections of a loop that has ended cannot be closed in it any more; they go with their memory.
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
+
+    async def test_what_it_cost_is_counted(self, subject: Subject) -> None:
+        probs = await subject.engine.label_probs(PROMPTS, LABELS)
+        samples = await subject.engine.sample(PROMPTS, n=2, max_tokens=3)
+        assert probs.usage.prompts == samples.usage.prompts == 3
+        assert probs.usage.prompt_tokens > 3
+        assert samples.usage.output_tokens >= 6
+        assert probs.usage.seconds > 0
+
+    async def test_info_tells_what_it_is(self, subject: Subject) -> None:
+        info = await subject.engine.info()
+        assert info.model
+        assert info.kind
+        assert info.fingerprint
+        assert info.capabilities <= KNOWN_CAPABILITIES
+        other = subject.again()
+        try:
+            assert (await other.info()).fingerprint == info.fingerprint
+        finally:
+            await other.aclose()
+
+    async def test_after_closing_it_says_so(self, subject: Subject) -> None:
+        other = subject.again()
+        await other.label_probs(PROMPTS[:1], LABELS)
+        await other.aclose()
+        await other.aclose()
+        with pytest.raises(Closed):
+            await other.label_probs(PROMPTS[:1], LABELS)
+        with pytest.raises(Closed):
+            await other.sample(PROMPTS[:1])
+        assert len(await subject.engine.label_probs(PROMPTS, LABELS)) == 3
+
+
+def _texts(samples: object) -> list[list[str]]:
+    return [[answer.text for answer in answers] for answers in samples]
+
+
+async def _in_another_loop(engine: Engine) -> np.ndarray:
+    return (await engine.label_probs(PROMPTS, LABELS)).p
