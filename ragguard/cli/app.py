@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "ragguard.cli.metrics",
         "Print every metric: range, direction, unit, what it needs, its paper.",
     ),
+    "doctor": ("ragguard.cli.doctor", "Tell what an engine is, how exact and how fast, and what to change."),
     "score": ("ragguard.cli.score", "Score run files into a store; goes on where it was stopped."),
 }
 

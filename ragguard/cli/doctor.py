@@ -1,0 +1,168 @@
+"""`ragguard doctor`: what an engine is, how exact and how fast, and what to change to get more of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ragguard.engines.base import Engine, Prompt
+
+_MANY, _ROUNDS, _SAMPLES = 64, 5, 10
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What was found."""
+
+    model: str
+    kind: str
+    location: str
+    fingerprint: str
+    context: int | None
+    prompts: str
+    mode: str
+    """How labels are answered: first_token, sequence or sampled."""
+    exact: bool
+    label_mass: float
+    """What the labels of a relevance question have together: the model's willingness to answer by letter."""
+    mass_is_bound: bool
+    sample_logprobs: bool
+    capabilities: tuple[str, ...]
+    one_ms: float
+    """Round trip of one prompt, the median of five."""
+    many_ms: float
+    """Of 64 prompts in one call, the median of five."""
+    samples_ms: float
+    """Of ten samples of one prompt."""
+    notes: tuple[str, ...]
+
+    @property
+    def fit(self) -> bool:
+        """Whether judgements by label can be had of it."""
+        return self.label_mass >= 0.5
+
+    @property
+    def per_second(self) -> float:
+        """Prompts in a second when they come together."""
+        return _MANY / self.many_ms * 1000
+
+
+def run(
+    engine: Annotated[
+        str, typer.Argument(help="nano, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL or hf:MODEL_OR_FOLDER.")
+    ] = "nano",
+    model: Annotated[str | None, typer.Option("--model", help="Which of a server's models.")] = None,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for one answer.")] = 120.0,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Ask an engine what it is and time it. Exit code 1 if it cannot be reached or cannot judge by label."""
+    from ragguard.errors import RagguardError
+
+    try:
+        found = asyncio.run(_examine(engine, model, timeout))
+    except RagguardError as error:
+        typer.echo(f"{engine}: not well\n{type(error).__name__}: {error}", err=True)
+        raise typer.Exit(1) from error
+    typer.echo(json.dumps(_as_dict(found), indent=2, ensure_ascii=False) if as_json else _told(found))
+    if not found.fit:
+        raise typer.Exit(1)
+
+
+async def _examine(engine: str, model: str | None, patience: float) -> Examination:
+    from ragguard.engines.connect import open_engine
+
+    opened = open_engine(engine, model=model, timeout_s=patience)
+    try:
+        return await examine(opened)
+    finally:
+        await opened.aclose()
+
+
+async def examine(engine: Engine) -> Examination:
+    """Asks and times an engine without layers."""
+    from ragguard.engines.prompts import load_prompts
+
+    info = await engine.info()
+    prompts = load_prompts(info.prompts)
+    labels = prompts.labels("relevance")
+
+    def questions(number: int, round_: int) -> list[Prompt]:
+        # Each one new, so that nothing the server remembers makes it look faster.
+        return [
+            prompts.render(
+                "relevance", [f"Ada Berg founded firm {round_} {i}."], query=f"Who founded firm {round_} {i}?"
+            )
+            for i in range(number)
+        ]
+
+    first = await engine.label_probs(questions(1, 0), labels)
+    one = [await _milliseconds(engine.label_probs(questions(1, 1 + r), labels)) for r in range(_ROUNDS)]
+    many = [await _milliseconds(engine.label_probs(questions(_MANY, 10 + r), labels)) for r in range(_ROUNDS)]
+    asked = prompts.render("answer_closed", question="Who founded firm 1?")
+    began = time.perf_counter()
+    samples = await engine.sample([asked], n=_SAMPLES, max_tokens=8)
+    samples_ms = (time.perf_counter() - began) * 1000
+    return Examination(
+        model=info.model,
+        kind=info.kind,
+        location=info.location,
+        fingerprint=info.fingerprint,
+        context=info.context,
+        prompts=prompts.identity,
+        mode=first.mode,
+        exact=first.exact,
+        label_mass=min(1.0, float(first.mass[0])),
+        mass_is_bound=first.bound is not None,
+        sample_logprobs=any(answer.logprobs for answer in samples[0]),
+        capabilities=tuple(sorted(info.capabilities)),
+        one_ms=sorted(one)[_ROUNDS // 2],
+        many_ms=sorted(many)[_ROUNDS // 2],
+        samples_ms=samples_ms,
+        notes=info.notes,
+    )
+
+
+async def _milliseconds(call: Any) -> float:
+    began = time.perf_counter()
+    await call
+    return (time.perf_counter() - began) * 1000
+
+
+def _as_dict(found: Examination) -> dict[str, Any]:
+    return {**asdict(found), "per_second": found.per_second, "fit": found.fit}
+
+
+def _told(found: Examination) -> str:
+    how = {
+        "first_token": "the first token of each label",
+        "sequence": "each whole label",
+        "sampled": "shares of sampled answers",
+    }[found.mode]
+    exactness = "exact" if found.exact else "estimated" if found.mode == "sampled" else "partly upper bounds"
+    context = f"{found.context} tokens of context" if found.context else "context unknown"
+    mass = f"{'at most ' if found.mass_is_bound else ''}{found.label_mass:.1%}"
+    lines = [
+        ("engine", f"{found.location} ({found.kind})"),
+        ("model", f"{found.model}, {context}, prompts {found.prompts}"),
+        ("labels", f"{exactness}: {how}"),
+        ("label mass", f"{mass} on the labels of a relevance question"),
+        ("samples", f"{_SAMPLES} in {found.samples_ms:.0f} ms, "
+                    f"{'with' if found.sample_logprobs else 'without'} log-probabilities"),
+        ("1 prompt", f"{found.one_ms:.1f} ms"),
+        (f"{_MANY} prompts", f"{found.many_ms:.1f} ms, {found.per_second:.0f} a second"),
+        ("can", ", ".join(found.capabilities) or "nothing beyond plain answers"),
+    ]  # fmt: skip
+    told = [f"{name:<11} {value}" for name, value in lines]
+    told += [f"{'note':<11} {note}" for note in found.notes]
+    if not found.fit:
+        told.append(
+            f"{'not well':<11} the model puts too little on the labels it is asked for: relevance, grades and ratings "
+            "would be failures; use an instruction-tuned model"
+        )
+    return "\n".join(told)

@@ -1,0 +1,122 @@
+"""`ragguard doctor`, as a user calls it: against servers in another thread, since it runs a loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from contextlib import contextmanager
+
+import pytest
+from support.fake_model import FakeModel
+from support.misbehaving_server import MisbehavingServer
+from typer.testing import CliRunner
+
+from ragguard.cli.app import app
+
+
+@contextmanager
+def serving(model):
+    """The address of a server that runs in a thread."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    server = MisbehavingServer(model.handle)
+    asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
+    try:
+        yield server.url
+    finally:
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+def doctor(*arguments):
+    return CliRunner().invoke(app, ["doctor", *arguments])
+
+
+def test_a_vllm_server_is_well():
+    with serving(FakeModel()) as url:
+        result = doctor(url)
+    assert result.exit_code == 0, result.output
+    for part in (
+        url,
+        "(vllm)",
+        "fake",
+        "default/1",
+        "exact: the first token",
+        "80.0%",
+        "64 prompts",
+        "a second",
+    ):
+        assert part in result.stdout
+
+
+def test_what_a_plain_server_lacks_is_told_with_what_to_change():
+    with serving(FakeModel(face="openai", top=5)) as url:
+        result = doctor(url)
+    assert result.exit_code == 0, result.output
+    assert "(openai)" in result.stdout
+    assert "vLLM gives exact values" in result.stdout
+
+
+def test_as_json():
+    with serving(FakeModel(exact=False, top=3)) as url:
+        result = doctor(url, "--json")
+    found = json.loads(result.stdout)
+    assert found["model"] == "fake"
+    assert found["fit"] is True
+    assert found["label_mass"] == pytest.approx(1.0)
+    assert found["mass_is_bound"] is True
+    assert found["many_ms"] > 0
+    assert any("newer vLLM" in note for note in found["notes"])
+
+
+def test_a_model_that_chats_instead_is_not_well(monkeypatch):
+    monkeypatch.setattr("support.fake_model.ANSWERS", {"A": 0.1, "Sure": 0.85, "B": 0.05})
+    with serving(FakeModel()) as url:
+        result = doctor(url)
+    assert result.exit_code == 1
+    assert "not well" in result.stdout
+    assert "instruction-tuned" in result.stdout
+
+
+def test_a_server_that_is_not_there_is_not_well():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        result = doctor(url)
+    assert result.exit_code == 1
+    assert "EngineUnreachable" in result.stderr
+    assert url in result.stderr
+    assert "check the address" in result.stderr
+
+
+def test_a_model_that_is_not_there_is_not_well():
+    with serving(FakeModel(models=("one", "two"))) as url:
+        result = doctor(url, "--model", "three")
+    assert result.exit_code == 1
+    assert "it has: one, two" in result.stderr
+
+
+def test_an_unknown_scheme_is_not_well():
+    result = doctor("nonsense")
+    assert result.exit_code == 1
+    assert "nano, http" in result.stderr
+
+
+def test_nano_is_well():
+    result = doctor()
+    assert result.exit_code == 0, result.output
+    assert "(nano)" in result.stdout
+    assert "exact" in result.stdout
+
+
+@pytest.mark.vllm
+def test_a_real_vllm_server_is_well(vllm_server):
+    result = doctor(vllm_server.url)
+    assert result.exit_code == 0, result.output
+    assert "prompts nano/" in result.stdout
+    assert "exact: the first token" in result.stdout
