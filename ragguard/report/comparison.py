@@ -112,7 +112,7 @@ def _change(
 ) -> Change:
     gap = b - a
     spread = float(gap.std(ddof=1)) if len(gap) > 1 else 0.0
-    if spread == 0:
+    if spread < 1e-12:
         # Nothing to resample: every question changed by the same amount.
         low = high = float(gap.mean())
         p = 1.0 if low == 0 or len(gap) == 1 else 0.0

@@ -1,0 +1,43 @@
+"""A gate for a user's own test suite: the pytest fixture `ragguard_gate`. Only pytest loads this file.
+
+def test_the_new_retriever_is_no_worse(ragguard_gate):
+    ragguard_gate("main.db", "branch.db", fail_if=["udcg < -0.02", "coverage_total < 0"])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from ragguard.report.comparison import Change, Comparison, Condition, compare
+from ragguard.report.pairs import questions_of
+from ragguard.store.scorefile import read_scored
+
+Gate = Callable[..., Comparison]
+
+
+@pytest.fixture(scope="session")
+def ragguard_gate() -> Gate:
+    """Compares two stores or score files and fails the test where a condition holds."""
+
+    def gate(before: str | Path, after: str | Path, fail_if: str | Sequence[str] = ()) -> Comparison:
+        wanted = [fail_if] if isinstance(fail_if, str) else fail_if
+        conditions = [Condition.parse(text) for text in wanted]
+        found = compare(questions_of(read_scored(before)), questions_of(read_scored(after)))
+        broken = [condition for condition in conditions if condition.holds(found)]
+        if broken:
+            named = {condition.metric for condition in broken}
+            lines = [_line(change) for change in found.changes if change.metric in named]
+            pytest.fail("\n".join([f"{', '.join(map(str, broken))} holds", *lines]), pytrace=False)
+        return found
+
+    return gate
+
+
+def _line(change: Change) -> str:
+    return (
+        f"{change.metric}: {change.before:.3f} → {change.after:.3f}, difference {change.difference:+.3f} "
+        f"({change.low:+.3f} … {change.high:+.3f}) over {change.questions} questions, p {change.p_holm:.3f}"
+    )

@@ -1,0 +1,45 @@
+"""The pytest fixture, in a test suite of its own as a user would have it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from ragguard.records import RetrievalStep, Run, Score
+from ragguard.sinks.base import ScoredRun
+from ragguard.store.scorefile import write_scores
+
+ROOT = Path(__file__).parents[2]
+SUITE = """
+def test_holds(ragguard_gate):
+    assert ragguard_gate("a.jsonl", "b.jsonl", fail_if="udcg < -0.5").paired == 20
+
+def test_fails(ragguard_gate):
+    ragguard_gate("a.jsonl", "b.jsonl", fail_if=["udcg < -0.05"])
+"""
+
+
+def scored(number, udcg):
+    run = Run(f"r{number}", f"Who is number {number}?", steps=[RetrievalStep("s")])
+    return ScoredRun(run, [Score("udcg", udcg, "step", run.id, "s")])
+
+
+def test_the_gate_passes_and_fails(tmp_path):
+    for name, base in (("a", 0.6), ("b", 0.5)):
+        write_scores(
+            [scored(number, base + number / 1000) for number in range(20)], tmp_path / f"{name}.jsonl"
+        )
+    (tmp_path / "test_gate.py").write_text(SUITE)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "ragguard.report.gate", "-p", "no:cacheprovider", str(tmp_path)],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+    )  # fmt: skip
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "difference -0.100 (-0.100 … -0.100) over 20 questions" in done.stdout
+    assert "udcg < -0.05 holds" in done.stdout
+
+
+def test_it_is_installed_with_the_package():
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    assert 'ragguard_gate = "ragguard.report.gate"' in pyproject
