@@ -104,7 +104,6 @@ class PairMeter:
     entailer: EngineEntailer
     known: dict[tuple[str, str], bool] = field(default_factory=dict)
     pairs: int = 0
-    tokens: int = 0
 
     async def entail(
         self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
@@ -135,7 +134,7 @@ class Cost:
         return Cost(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
 
 
-def naive(run: Run, scores: Sequence[Score], meter: Meter, compared: PairMeter) -> Cost:
+def naive(run: Run, meter: Meter, compared: PairMeter) -> Cost:
     """The plan that shares nothing, with the answers that were really drawn."""
     contexts = [row for prompt, row in meter.answers.items() if len(row) == SAMPLES]
     sizes = [prompt_tokens(prompt) for prompt, row in meter.answers.items() if len(row) == SAMPLES]
@@ -176,9 +175,9 @@ async def count(runs: Sequence[Run]) -> dict[str, Any]:
         meter = Meter(open_engine("nano"))
         compared = PairMeter(EngineEntailer(meter))
         pipeline = ScoringPipeline(meter, entailer=compared)
-        scores = [result for result in await pipeline.score(run) if isinstance(result, Score)]
+        await pipeline.score(run)
         ours += Cost(sum(meter.requests.values()), sum(meter.prompts.values()), compared.pairs, meter.tokens)
-        alone += naive(run, scores, meter, compared)
+        alone += naive(run, meter, compared)
         plan = await pipeline.plan(run)
         foretold += Cost(plan.requests, plan.prompts, plan.pairs, plan.prompt_tokens)
     n = len(runs)
@@ -200,7 +199,7 @@ async def pace(engine: Engine, runs: Sequence[Run], together: int) -> dict[str, 
     """Steps scored in a second, several runs at a time as the service does it."""
     pipeline = ScoringPipeline(engine)
     await pipeline.score(runs[0])
-    left, failures, seconds = list(runs[1:]), 0, time.perf_counter()
+    left, started = list(runs[1:]), time.perf_counter()
 
     async def work() -> int:
         bad = 0
@@ -209,7 +208,7 @@ async def pace(engine: Engine, runs: Sequence[Run], together: int) -> dict[str, 
         return bad
 
     failures = sum(await asyncio.gather(*(work() for _ in range(together))))
-    seconds = time.perf_counter() - seconds
+    seconds = time.perf_counter() - started
     steps = sum(len(run.steps) for run in runs[1:])
     return {
         "engine": (await engine.info()).kind,
