@@ -152,12 +152,15 @@ class RagGuard:
         """Scores one run now; with `dry_run` says what that would ask, and asks nothing.
 
         What the same settings have said already is not asked again. A run that is still open is scored as
-        it stands, and nothing of that is stored.
+        it stands, and nothing of that is stored. Of a run that was not sampled nothing is known, so nothing is
+        said.
         """
         if dry_run:
             return await self._service.plan(run if isinstance(run, Run) else run.record())
         if isinstance(run, Run):
             scored = await self._service.score(run)
+        elif not run.sampled:
+            return Scores([])
         elif run.closed:
             scored = await self._service.score_captured(run.id, run.record)
         else:

@@ -35,22 +35,16 @@ class Line(NamedTuple):
 
 def read_lines(source: str | Path | IO[bytes]) -> Iterator[Line]:
     """Every line that is not blank, in order. `-` is the standard input; `.gz` is unpacked."""
-    try:
-        if isinstance(source, (str, Path)):
-            with opened(source) as (file, _):
-                yield from read_lines(file)
-            return
-        for number, raw in enumerate(_raw_lines(source), 1):
-            if len(raw) > LONGEST_LINE:
-                problem = RunFormatError(number, "length", f"over {LONGEST_LINE} bytes", "shorter lines")
-                yield Line(number, None, problem)
-            elif raw.strip():
-                yield parse_line(raw, number)
-    except (OSError, EOFError, zlib.error) as error:
-        name = getattr(source, "name", source)
-        raise StoreError(
-            f"{name} could not be read ({describe(error)}); check the path and the file"
-        ) from error
+    if isinstance(source, (str, Path)):
+        with opened(source) as (file, _):
+            yield from read_lines(file)
+        return
+    for number, raw in enumerate(_raw_lines(source), 1):
+        if len(raw) > LONGEST_LINE:
+            problem = RunFormatError(number, "length", f"over {LONGEST_LINE} bytes", "shorter lines")
+            yield Line(number, None, problem)
+        elif raw.strip():
+            yield parse_line(raw, number)
 
 
 def read_runs(source: str | Path | IO[bytes]) -> Iterator[Run]:
@@ -102,12 +96,17 @@ def opened(path: str | Path) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
     if str(path) == "-":
         yield sys.stdin.buffer, lambda: 0
         return
-    with open(path, "rb") as file:
-        if str(path).endswith(".gz"):
-            with gzip.open(file, "rb") as unpacked:
-                yield cast(IO[bytes], unpacked), file.tell
-        else:
-            yield file, file.tell
+    try:
+        with open(path, "rb") as file:
+            if str(path).endswith(".gz"):
+                with gzip.open(file, "rb") as unpacked:
+                    yield cast(IO[bytes], unpacked), file.tell
+            else:
+                yield file, file.tell
+    except (OSError, EOFError, zlib.error) as error:
+        raise StoreError(
+            f"{path} could not be read ({describe(error)}); check the path and the file"
+        ) from error
 
 
 def write_runs(runs: Iterable[Run], path: str | Path) -> int:

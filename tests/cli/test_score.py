@@ -1,0 +1,240 @@
+"""`ragguard score`: every line scored or told, resumed where it was stopped, exit codes that tell."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from ragguard.cli.app import app
+from ragguard.engines.base import EngineInfo
+from ragguard.errors import EngineUnreachable
+from ragguard.store.runfile import write_runs
+from ragguard.store.store import Store
+from tests.support.runs import a_run
+from tests.support.scripted_engine import ScriptedEngine
+
+RUNNER = CliRunner()
+UTILITY = ("--scorers", "utility")
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    """Answers instead of nano, and keeps what it was asked."""
+    scripted = ScriptedEngine(label=lambda text, label: 0.4)
+    monkeypatch.setattr("ragguard.engines.connect.open_engine", lambda *args, **more: scripted)
+    return scripted
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def score(*arguments):
+    return RUNNER.invoke(app, ["score", *map(str, arguments)], catch_exceptions=False)
+
+
+def runs_file(count=3, name="runs.jsonl"):
+    write_runs((a_run(f"r{number}") for number in range(count)), name)
+    return name
+
+
+def test_every_run_of_a_file_is_scored(engine):
+    done = score(runs_file(), *UTILITY)
+    assert done.exit_code == 0, done.output
+    assert "3 runs are in ragguard.db, 0 of them were scored before" in done.output
+    store = Store("ragguard.db", read_only=True)
+    assert [run.id for run in store.runs()] == ["r0", "r1", "r2"]
+    assert all(store.scores(f"r{number}") for number in range(3))
+
+
+def test_what_is_scored_is_not_asked_again(engine):
+    score(runs_file(3), *UTILITY)
+    asked = len(engine.calls)
+    done = score(runs_file(5), *UTILITY)
+    assert done.exit_code == 0
+    assert "5 runs are in ragguard.db, 3 of them were scored before" in done.output
+    fresh = {text for call in engine.calls[asked:] for text in call.texts}
+    assert fresh  # the texts of the runs are equal; the two new runs alone are asked about
+    store = Store("ragguard.db", read_only=True)
+    assert len(store.scores("r4")) == len(store.scores("r0"))
+
+
+def test_bad_lines_are_told_with_number_and_reason_and_the_rest_is_scored(engine, here):
+    runs_file(2)
+    huge = json.dumps({"question": "who?", "steps": [{"passages": ["x" * 10_000_000]}]})
+    bad = [
+        b"{broken", b'{"steps": []}', b'{"format": "ragguard.run/7", "question": "q", "steps": []}',
+        b'{"question": "", "steps": []}', huge.encode(), bytes(range(128, 256)),
+    ]  # fmt: skip
+    good = (here / "runs.jsonl").read_bytes().splitlines()
+    (here / "runs.jsonl").write_bytes(b"\n".join([good[0], *bad, good[1]]) + b"\n")
+    done = score("runs.jsonl", *UTILITY)
+    assert done.exit_code == 1
+    for number, reason in enumerate(("JSON", "question", "format", "question", "passages", "UTF-8"), 2):
+        assert f"runs.jsonl: line {number}, " in done.output
+        assert reason in done.output
+    assert "6 lines were rejected" in done.output
+    store = Store("ragguard.db", read_only=True)
+    assert all(store.scores(run) for run in ("r0", "r1"))
+
+
+def test_a_mended_file_is_gone_on_with(engine, here):
+    (here / "runs.jsonl").write_text('{"question": "who?", "steps": "none"}\n')
+    assert score("runs.jsonl", *UTILITY).exit_code == 1
+    (here / "runs.jsonl").write_text('{"question": "who?", "steps": [{"passages": ["Ada"]}]}\n')
+    assert score("runs.jsonl", *UTILITY).exit_code == 0
+
+
+def test_what_could_not_be_scored_is_told_and_counted(engine):
+    engine.label = lambda text, label: 0.1 if label in "AB" else 0.4
+    done = score(runs_file(), *UTILITY)
+    assert done.exit_code == 1
+    assert "LowLabelMass" in done.output
+
+
+def test_an_engine_that_is_not_there_is_said_once(here):
+    done = score(runs_file(), "--engine", "http://127.0.0.1:9/v1", *UTILITY)
+    assert done.exit_code == 2
+    assert "127.0.0.1:9" in done.output
+    assert done.output.count("\n") <= 3
+
+
+def test_an_engine_that_dies_on_the_way_stops_it_and_loses_nothing(engine, monkeypatch):
+    monkeypatch.setattr("ragguard.cli.score.GIVE_UP_AFTER", 3)
+    alive = 4
+
+    def fault(call):
+        return EngineUnreachable("it went away") if len(engine.calls) > alive else None
+
+    engine.fault = fault
+    runs = [a_run(f"r{number}", question=f"who founded number {number}?") for number in range(20)]
+    for run in runs:
+        run.steps = run.steps[:1]
+        run.steps[0].passages = run.steps[0].candidates = [type(run.steps[0].passages[0])(f"only {run.id}")]
+    write_runs(runs, "runs.jsonl")
+    done = score("runs.jsonl", "--concurrency", 1, *UTILITY)
+    assert done.exit_code == 1
+    assert "gave no answer for 3 runs in a row" in done.output
+    engine.fault = lambda call: None
+    done = score("runs.jsonl", *UTILITY)
+    assert done.exit_code == 0, done.output
+    store = Store("ragguard.db", read_only=True)
+    assert all(store.scores(run.id) for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["none.jsonl"], "could not be read"),
+        (["runs.jsonl", "--engine", "bogus"], "engine: got 'bogus'"),
+        (["runs.jsonl", "--scorers", "belief,magic"], "scorers: got 'magic'"),
+        (["runs.jsonl", "--prompts", "nowhere.toml"], "prompts: got 'nowhere.toml'"),
+        (["runs.jsonl", "--store", "nowhere/s.db"], "no folder nowhere"),
+        (["runs.jsonl", "--references", "none.jsonl"], "could not be read"),
+        (["runs.jsonl", "--concurrency", "0"], "--concurrency"),
+        ([], "RUNS"),
+    ],
+)
+def test_what_cannot_be_done_at_all_is_exit_code_two(arguments, says):
+    runs_file()
+    done = score(*arguments)
+    assert done.exit_code == 2, done.output
+    assert says in done.output
+
+
+def test_a_dry_run_says_what_it_would_cost_and_asks_nothing(engine, here):
+    done = score(runs_file(10), "--dry-run", "--price", 1.0, 2.0, *UTILITY)
+    assert done.exit_code == 0
+    assert "scoring 10 runs would take" in done.output
+    assert "that costs about" in done.output
+    assert engine.calls == []
+    assert not (here / "ragguard.db").exists()
+
+
+def test_references_come_from_a_file_of_their_own(engine, here):
+    run = a_run()
+    run.references = None
+    write_runs([run], "runs.jsonl")
+    (here / "gold.jsonl").write_text(
+        json.dumps({"question": run.question, "references": ["Ada Berg"]}) + "\n"
+    )
+    score("runs.jsonl", "--references", "gold.jsonl", *UTILITY)
+    assert Store("ragguard.db", read_only=True).run("r1").references == ["Ada Berg"]
+    (here / "gold.jsonl").write_text("{}\n")
+    done = score("runs.jsonl", "--references", "gold.jsonl", *UTILITY)
+    assert done.exit_code == 2
+    assert "gold.jsonl, line 1" in done.output
+
+
+def test_scores_are_written_out(engine, here):
+    done = score(runs_file(), "--out", "scores.jsonl", *UTILITY)
+    assert done.exit_code == 0
+    lines = [json.loads(line) for line in (here / "scores.jsonl").read_text().splitlines()]
+    assert {line["run_id"] for line in lines} == {"r0", "r1", "r2"}
+
+
+def test_a_store_can_be_scored_again_into_another(engine):
+    score(runs_file(), "--store", "first.db", *UTILITY)
+    done = score("first.db", "--store", "second.db", *UTILITY)
+    assert done.exit_code == 0
+    assert Store("second.db", read_only=True).run_count() == 3
+
+
+def test_a_budget_that_is_spent_is_a_reason_and_not_a_crash(engine):
+    done = score(runs_file(), "--max-tokens", 1, *UTILITY)
+    assert done.exit_code == 1
+    assert "BudgetExceeded" in done.output
+
+
+STOPPED = """
+import sys, asyncio
+import ragguard.engines.connect as connect
+from tests.support.scripted_engine import ScriptedEngine
+
+class Slow(ScriptedEngine):
+    async def _serve(self, call):
+        await super()._serve(call)
+        print("asked", flush=True)
+        await asyncio.sleep(0.2)
+
+connect.open_engine = lambda *args, **more: Slow(label=lambda text, label: 0.4)
+from ragguard.cli import main
+sys.argv = ["ragguard", "score", "runs.jsonl", "--scorers", "utility", "--concurrency", "1"]
+main()
+"""
+
+
+def test_an_interrupt_ends_it_and_the_same_command_goes_on(engine, here):
+    runs = [a_run(f"r{number}", question=f"number {number}?") for number in range(30)]
+    write_runs(runs, "runs.jsonl")
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    stopped = subprocess.Popen(
+        [sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": root},
+    )  # fmt: skip
+    assert stopped.stdout.readline() == "asked\n"
+    stopped.send_signal(signal.SIGINT)
+    _, said = stopped.communicate(timeout=60)
+    assert stopped.returncode == 130, said
+    assert "the same command goes on from there" in said
+    done = score("runs.jsonl", *UTILITY)
+    assert done.exit_code == 0, done.output
+    store = Store("ragguard.db", read_only=True)
+    assert all(store.scores(run.id) for run in runs)
+
+
+def test_an_engine_says_what_it_is_before_anything_is_read(engine, monkeypatch):
+    async def info():
+        raise EngineUnreachable("nobody is at home")
+
+    monkeypatch.setattr(engine, "info", info)
+    done = score(runs_file(), *UTILITY)
+    assert done.exit_code == 2
+    assert "nobody is at home" in done.output
+    assert isinstance(EngineInfo("m", "k", "f"), EngineInfo)

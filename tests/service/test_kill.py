@@ -1,0 +1,137 @@
+"""Kill -9 at any moment: what was acknowledged is there, and every durable step is scored exactly once."""
+
+import json
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+from ragguard.service.service import Service, Settings
+from ragguard.store.store import Store
+from tests.support.scripted_pipeline import ListSink, ScriptedPipeline
+
+ROOT = Path(__file__).parent.parent.parent
+
+# One process that is warm and never captures itself; each victim is a fork of it, so that fifty
+# kills take seconds. A victim writes down every step once it is acknowledged.
+NURSERY = """
+import asyncio, json, os, signal, sys, threading, time
+from ragguard.capture.events import RunStarted, StepEnded, RunEnded
+from ragguard.records import Run
+from ragguard.service.service import Service, Settings
+from ragguard.store.store import Store
+from tests.support.runs import a_run, as_events
+from tests.support.scripted_pipeline import ScriptedPipeline
+
+path, durability = sys.argv[1:]
+
+class Busy(ScriptedPipeline):
+    async def score(self, run, *, priority=10):
+        await asyncio.sleep(0.004)
+        return await super().score(run, priority=priority)
+
+def victim(number, acknowledged):
+    service = Service(
+        Store(path, durability=durability), Busy, settings=Settings(full=durability == "full", exit_timeout=0)
+    )
+    for index in range(10_000):
+        for event in as_events(a_run(f"v{number}-{index}", steps=3, passages=4)):
+            service.intake(event)
+            if isinstance(event, StepEnded):
+                os.write(acknowledged, (event.step.id + chr(10)).encode())
+
+for line in sys.stdin:
+    number, seconds = json.loads(line)
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        victim(number, write)
+        os._exit(0)
+    os.close(write)
+    killer = threading.Timer(seconds, os.kill, (pid, signal.SIGKILL))
+    with os.fdopen(read) as acknowledgements:
+        first = acknowledgements.readline()
+        killer.start()
+        steps = [first.strip(), *(step.strip() for step in acknowledgements)]
+    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    print(json.dumps([step for step in steps if step]), flush=True)
+"""
+
+
+def kill(path, durability, times, longest):
+    """Kills one victim after another; gives the steps that were acknowledged."""
+    rng = random.Random(7)
+    acknowledged = []
+    with subprocess.Popen(
+        [sys.executable, "-c", NURSERY, str(path), durability], cwd=ROOT, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as nursery:  # fmt: skip
+        for number in range(times):
+            nursery.stdin.write(json.dumps([number, rng.uniform(0, longest)]) + "\n")
+            nursery.stdin.flush()
+            acknowledged += json.loads(nursery.stdout.readline())
+        nursery.stdin.close()
+        assert nursery.wait(30) == 0
+    return acknowledged
+
+
+def resume(path):
+    service = Service(Store(path), ScriptedPipeline, settings=Settings(concurrency=32))
+    report = service.flush(120)
+    service.close(5)
+    return report
+
+
+def counts(path):
+    """How often each durable step was scored."""
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        steps = dict.fromkeys((row[0] for row in db.execute("SELECT id FROM steps")), 0)
+        for (step,) in db.execute("SELECT step_id FROM scores WHERE level = 'step'"):
+            steps[step] += 1
+        assert db.execute("SELECT count(*) FROM runs WHERE owner IS NOT NULL").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM failures").fetchone() == (0,)
+        texts = db.execute("SELECT count(*) FROM passages").fetchone()
+        assert texts == db.execute("SELECT count(*) FROM passage_uses WHERE uses > 0").fetchone()
+    return steps
+
+
+def test_fifty_kills_and_every_durable_step_is_scored_exactly_once(tmp_path):
+    acknowledged = kill(tmp_path / "s.db", "full", 50, 0.12)
+    assert resume(tmp_path / "s.db")
+    found = counts(tmp_path / "s.db")
+    assert len(acknowledged) > 50
+    assert set(acknowledged) <= set(found)
+    assert set(found.values()) == {1}
+
+
+def test_fast_durability_loses_nothing_but_the_last_moment(tmp_path):
+    acknowledged = kill(tmp_path / "s.db", "fast", 10, 0.3)
+    assert resume(tmp_path / "s.db")
+    found = counts(tmp_path / "s.db")
+    assert set(found.values()) == {1}
+    assert set(acknowledged) & found.keys()
+
+
+def test_a_kill_between_store_and_sink_sends_again(tmp_path):
+    code = (
+        "import os, sys; from ragguard.service.service import Service; from ragguard.store.store import Store\n"
+        "from tests.support.runs import *; from tests.support.scripted_pipeline import *\n"
+        "class Deadly(ListSink):\n"
+        "    async def submit(self, scored): os.kill(os.getpid(), 9)\n"
+        "service = Service(Store(sys.argv[1], durability='full'), ScriptedPipeline, [Deadly()])\n"
+        "for event in as_events(a_run()): service.intake(event)\n"
+        "service.flush(30)"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, str(tmp_path / "s.db")], cwd=ROOT, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    sink, pipeline = ListSink(), ScriptedPipeline()
+    service = Service(Store(tmp_path / "s.db"), lambda: pipeline, [sink])
+    assert service.flush(30)
+    service.close(5)
+    assert [scored.run.id for scored in sink.got] == ["r1"]
+    assert len(sink.got[0].scores) == 3
+    assert pipeline.seen == []

@@ -1,0 +1,429 @@
+"""RagGuard as its users call it: from scripts, event loops, notebooks, workers."""
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from ragguard import Passage, RagGuard, Run
+from ragguard.errors import EngineUnreachable, InvalidInput, SchemaMismatch, StoreError, UnknownName
+from ragguard.records import RetrievalStep
+from ragguard.scorers.plan import Plan
+from tests.support.child import in_child
+from tests.support.runs import a_run
+from tests.support.scripted_engine import ScriptedEngine
+from tests.support.scripted_pipeline import ListSink
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def make(tmp_path):
+    made = []
+
+    def guard(engine=None, **more):
+        engine = engine or ScriptedEngine(label=lambda text, label: 0.4)
+        options = {"store": tmp_path / "s.db", "scorers": ("utility",), "exit_timeout": 0.5, **more}
+        made.append(RagGuard(engine, **options))
+        return made[-1]
+
+    yield guard
+    for one in made:
+        one.close(2.0)
+
+
+def capture(rg, question="who founded the firm?", **more):
+    with rg.run(question, **more) as run:
+        run.retrieved("firm", [Passage("Nordvik is a firm", "p1"), Passage("bread", "p2")])
+        run.answered("Ada Berg")
+    return run
+
+
+def names(scores):
+    return {score.name for score in scores}
+
+
+def test_the_first_lines_a_user_writes(make):
+    rg = make()
+    with rg.run("who founded the firm based in Oslo?", references=["Ada Berg"]) as run:
+        run.retrieved("firm based in Oslo", [Passage("Nordvik is based in Oslo.")])
+        run.answered("Ada Berg")
+    report = rg.flush(timeout=10)
+    assert report
+    assert str(report).startswith("everything is scored and stored: 1 scored")
+    [captured] = rg.runs()
+    assert (captured.question, captured.answer) == ("who founded the firm based in Oslo?", "Ada Berg")
+    assert {"utility", "udcg", "udcg_context"} <= names(rg.scores(captured.id))
+    assert rg.failures(captured.id) == []
+
+
+async def test_the_same_in_async_code(make):
+    rg = make()
+    async with rg.run("who?") as run:
+        run.retrieved("who?", [Passage("Ada")])
+    assert await rg.aflush(10)
+    assert "udcg" in names(await rg.score(run))
+    assert await rg.aclose(5)
+
+
+def test_runs_are_a_sequence_read_page_by_page(make):
+    rg = make(sample_rate=1.0)
+    for number in range(7):
+        capture(rg, f"question {number}")
+    runs = rg.runs()
+    assert len(runs) == 7
+    assert runs[0].question == "question 0"
+    assert runs[-1].question == "question 6"
+    assert [run.question[-1] for run in runs[1:6:2]] == ["1", "3", "5"]
+    assert [run.question[-1] for run in runs[::-1]] == list("6543210")
+    assert [run.question[-1] for run in runs[5:2:-1]] == ["5", "4", "3"]
+    with pytest.raises(IndexError):
+        runs[7]
+    with pytest.raises(IndexError):
+        runs[-8]
+
+
+def test_without_a_store_everything_works_from_memory(make):
+    rg = make(store=None)
+    run = capture(rg)
+    assert rg.flush(10)
+    assert rg.scores(run.id)
+    assert rg.delete(run.id)
+    assert len(rg.runs()) == 0
+
+
+# Configuration
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"engine": "magic"}, UnknownName, "engine: got 'magic'"),
+        ({"engine": 5}, InvalidInput, "engine: got 5"),
+        ({"scorers": ("beleif",)}, UnknownName, "scorers: got 'beleif'"),
+        ({"prompts": "nowhere.toml"}, UnknownName, "prompts"),
+        ({"sample_rate": 1.5}, InvalidInput, "sample_rate: got 1.5"),
+        ({"durability": "some"}, InvalidInput, "durability: got 'some'"),
+        ({"on_overflow": "explode"}, InvalidInput, r"on_overflow: got 'explode'; allowed: .*block\(SECONDS\)"),
+        ({"queue_size": 0}, InvalidInput, "queue_size: got 0"),
+        ({"concurrency": 0}, InvalidInput, "concurrency: got 0"),
+        ({"retention": -1}, InvalidInput, "retention: got -1"),
+        ({"references": ["Ada"]}, InvalidInput, "references: .*a function of one text"),
+        ({"redact": "x"}, InvalidInput, "redact: .*a function of one text"),
+        ({"store": "nowhere/s.db"}, StoreError, "no folder nowhere"),
+        ({"budget": {"tokens": -1}}, InvalidInput, "tokens: got -1"),
+        ({"otlp": "localhost"}, InvalidInput, "otlp: got 'localhost'"),
+        ({"run_ttl": 0}, InvalidInput, "ttl"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_right_is_said_at_once(options, error, says):
+    with pytest.raises(error, match=says):
+        RagGuard(**{"engine": ScriptedEngine(), "store": None, **options})
+
+
+def test_a_store_of_a_newer_version_is_said_at_once(make, tmp_path):
+    import sqlite3
+
+    make().runs()
+    capture(make())
+    with sqlite3.connect(tmp_path / "s.db") as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(SchemaMismatch, match="newer ragguard"):
+        make()
+
+
+@pytest.mark.parametrize("policy", ["drop_oldest", "drop_newest", "block", "block(0.5)"])
+def test_overflow_policies_have_names(make, policy):
+    rg = make(store=None, on_overflow=policy)
+    capture(rg)
+    assert rg.flush(10)
+
+
+def test_retention_is_a_time(make):
+    assert make(retention=timedelta(days=30))
+    assert make(retention=3600.0)
+
+
+# Capture
+
+
+def test_what_is_not_sampled_is_not_kept_and_nothing_is_said_of_it(make):
+    rg = make(sample_rate=0.0)
+    run = capture(rg)
+    assert rg.flush(10)
+    assert len(rg.runs()) == 0
+    assert asyncio.run(rg.score(run)) == []
+
+
+def test_full_durability_is_on_the_disk_when_retrieved_returns(make, tmp_path):
+    from ragguard.store.store import Store
+
+    rg = make(durability="full")
+    with rg.run("who?") as run:
+        run.retrieved("who?", [Passage("Ada")])
+        assert len(Store(tmp_path / "s.db", read_only=True).run(run.id).steps) == 1
+
+
+def test_redaction_and_references_meet(make):
+    rg = make(references=lambda question: ["Ada Berg"], redact=lambda text: text.replace("Ada", "A."))
+    run = capture(rg)
+    assert rg.flush(10)
+    assert rg.runs()[0].references == ["A. Berg"]
+    assert rg.runs()[0].answer == "A. Berg"
+    assert rg.scores(run.id)
+
+
+def test_nothing_the_engine_does_reaches_the_application(make):
+    def fault(call):
+        raise RuntimeError("an engine of somebody's own")
+
+    rg = make(ScriptedEngine(fault=fault))
+    run = capture(rg)
+    assert rg.flush(30)
+    assert rg.scores(run.id) == []
+    assert rg.failures(run.id)
+
+
+def test_a_budget_that_is_spent_is_a_failure(make):
+    rg = make(budget={"tokens": 1})
+    run = capture(rg)
+    assert rg.flush(10)
+    assert {failure.error for failure in rg.failures(run.id)} == {"BudgetExceeded"}
+
+
+def test_a_budget_holds_for_an_engine_with_layers_of_its_own(make):
+    from ragguard import connect
+
+    rg = make(connect(ScriptedEngine()), budget={"tokens": 1})
+    run = capture(rg)
+    assert rg.flush(10)
+    assert {failure.error for failure in rg.failures(run.id)} == {"BudgetExceeded"}
+
+
+def test_a_users_engine_is_the_users_to_close(make):
+    engine = ScriptedEngine()
+    rg = make(engine)
+    capture(rg)
+    rg.close(5)
+    assert engine.closed == 0
+
+
+def test_sinks_hear_of_every_run(make):
+    sink = ListSink()
+    rg = make(sinks=[sink])
+    run = capture(rg)
+    assert rg.flush(10)
+    assert [scored.run.id for scored in sink.got] == [run.id]
+
+
+def test_a_closed_ragguard_takes_nothing_more_and_raises_nothing(make, caplog):
+    rg = make()
+    rg.close(1)
+    with caplog.at_level(logging.ERROR):
+        capture(rg)
+    assert "after close()" in caplog.text
+
+
+# Scores on demand
+
+
+async def test_a_run_of_ones_own_is_scored(make):
+    rg = make()
+    run = Run(question="who?", steps=[RetrievalStep(query="who?", passages=[Passage("Ada")])])
+    scores = await rg.score(run)
+    assert "udcg" in names(scores)
+    assert scores.failures == []
+    assert names(rg.scores(run.id)) == names(scores)
+
+
+async def test_an_open_run_is_scored_as_it_stands_and_nothing_is_stored(make):
+    rg = make()
+    with rg.run("who?") as run:
+        run.retrieved("who?", [Passage("Ada")])
+        early = await rg.score(run)
+        assert "udcg_context" in names(early)
+        assert rg.scores(run.id) == []
+        run.retrieved("who then?", [Passage("bread")])
+    late = await rg.score(run)
+    assert len(late) > len(early)
+    assert len(rg.scores(run.id)) == len(late)
+
+
+async def test_a_dry_run_asks_nothing(make):
+    engine = ScriptedEngine()
+    rg = make(engine)
+    plan = await rg.score(a_run(), dry_run=True)
+    assert isinstance(plan, Plan)
+    assert plan.prompts > 0
+    assert engine.calls == []
+    assert len(rg.runs()) == 0
+
+
+async def test_failures_come_with_the_scores(make):
+    rg = make(ScriptedEngine(fault=lambda call: EngineUnreachable("nobody")))
+    scores = await rg.score(a_run())
+    assert list(scores) == []
+    assert {failure.will_retry for failure in scores.failures} == {True}
+
+
+async def test_files_stream(make):
+    rg = make()
+    found = [scored async for scored in rg.score_runs((a_run(f"r{n}") for n in range(20)), concurrency=3)]
+    assert len(found) == 20
+    assert all(scored.scores for scored in found)
+    with pytest.raises(InvalidInput, match="concurrency"):
+        rg.score_runs([], concurrency=0)
+
+
+# Loops, threads, processes
+
+
+def test_any_number_of_loops_one_after_another(make):
+    rg = make()
+    for number in range(5):
+        assert asyncio.run(rg.score(a_run(f"r{number}")))
+
+
+def test_many_loops_at_once(make):
+    rg = make()
+    failed = []
+
+    def work(number):
+        try:
+            assert asyncio.run(rg.score(a_run(f"r{number}")))
+        except BaseException as error:  # noqa: BLE001 - told below, on the test's thread
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert len([thread for thread in threading.enumerate() if thread.name == "ragguard-scorer"]) == 1
+
+
+def test_under_uvloop(make):
+    uvloop = pytest.importorskip("uvloop")
+    rg = make()
+
+    async def work():
+        run = capture(rg)
+        assert await rg.aflush(10)
+        return await rg.score(run)
+
+    assert uvloop.run(work())
+
+
+def test_as_in_a_notebook_sync_calls_inside_a_running_loop(make):
+    rg = make()
+
+    async def cell():
+        run = capture(rg)
+        assert rg.flush(10)
+        return rg.scores(run.id)
+
+    assert asyncio.run(cell())
+
+
+def test_a_loop_that_is_closed_under_it_does_no_harm(make):
+    engine = ScriptedEngine(label=lambda text, label: 0.4)
+    rg = make(engine)
+    loop = asyncio.new_event_loop()
+    waiting = loop.create_task(rg.score(a_run("left")))
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    assert asyncio.run(rg.score(a_run("after")))
+    deadline = time.monotonic() + 10
+    while not rg.scores("left"):
+        assert time.monotonic() < deadline
+    waiting.get_coro().close()
+    waiting._log_destroy_pending = False
+
+
+def test_the_host_loop_is_not_held_up(make):
+    gate = threading.Event()
+
+    class Slow(ScriptedEngine):
+        async def _serve(self, call):
+            while not gate.is_set():
+                await asyncio.sleep(0.001)
+            await super()._serve(call)
+
+    rg = make(Slow(label=lambda text, label: 0.4))
+
+    async def host():
+        longest, last = 0.0, time.perf_counter()
+        for number in range(200):
+            capture(rg, f"question {number}")
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+        return longest
+
+    assert asyncio.run(host()) < 0.5
+    gate.set()
+    assert rg.flush(30)
+
+
+def test_in_a_forked_worker(make, tmp_path):
+    rg = make()
+    capture(rg, "in the parent")
+    assert rg.flush(10)
+
+    def worker():
+        run = capture(rg, "in the child")
+        return bool(rg.flush(20)) and bool(rg.scores(run.id)) and bool(rg.close(5))
+
+    in_child(worker)
+    capture(rg, "in the parent again")
+    assert rg.flush(10)
+    assert sorted(run.question for run in rg.runs()) == [
+        "in the child",
+        "in the parent",
+        "in the parent again",
+    ]
+
+
+def test_in_forked_workers_before_anything_was_started(make):
+    rg = make()
+    for number in range(3):
+        in_child(lambda number=number: capture(rg, f"child {number}") and bool(rg.flush(20)))
+    assert len(rg.runs()) == 3
+
+
+def test_after_a_fork_an_engine_by_name_is_made_anew(make):
+    rg = make("nano", scorers=("utility",))
+    mine = rg.engine
+    in_child(lambda: rg.engine is not mine)
+    assert rg.engine is mine
+
+
+# What it costs to have it
+
+
+def test_it_is_cheap_to_import_and_make():
+    code = (
+        "import time, sys, os; began = time.process_time()\n"
+        "import ragguard; bare = time.process_time() - began\n"
+        "ragguard.RagGuard('nano', store=None); made = time.process_time() - began\n"
+        "import json; print(json.dumps([bare, made, 'opentelemetry.sdk' in sys.modules, 'asyncio' in sys.modules]))"
+    )
+    runs = [
+        json.loads(
+            subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True).stdout
+        )
+        for _ in range(3)
+    ]
+    bare, made = min(run[0] for run in runs), min(run[1] for run in runs)
+    assert not runs[0][2]
+    assert bare < 0.06
+    assert made < 0.3 * (4 if os.environ.get("CI") else 2)
