@@ -26,7 +26,8 @@ from llama_index.core.tools import BaseTool
 from llama_index.core.workflow import Workflow
 
 from ragguard.capture.turns import TurnKey
-from ragguard.records import Passage, TraceContext
+from ragguard.records import TraceContext
+from ragguard_llamaindex.shares import Given
 from ragguard_llamaindex.streams import Heard
 
 PENDING_KEPT = 64
@@ -122,19 +123,14 @@ class Invocation:
     name: str = ""
     references: list[str] | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    said: bool = False
+    """Whether tags say something of it."""
     started_ns: int = 0
     trace: TraceContext | None = None
+    bare: Call | None = None
+    """The retriever that this run is, as long as nothing else happens in it."""
     begun: bool = False
     over: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class Given:
-    """A retrieval that has ended: what it found, and what the model is known to get of that so far."""
-
-    step_id: str
-    found: list[Passage]
-    passages: list[Passage]
 
 
 @dataclass(slots=True, eq=False)

@@ -1,43 +1,92 @@
-"""Passages from LlamaIndex nodes, copied at once: nodes change after they were given (fusion rescales scores).
+"""What is needed of LlamaIndex nodes, taken at once: nodes change after they were given (fusion rescales scores).
 
-Knows nodes only; nothing here raises for strange content, and nothing is changed or kept.
+Texts by reference, metadata copied; passages are made of it later, when somebody reads them. Knows nodes
+only; nothing here raises for strange content, and nothing is changed or kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from llama_index.core.schema import BaseNode, ImageNode, MetadataMode, NodeWithScore, TextNode
 
 from ragguard.capture.snapshot import KIND, metadata_of, passage, passage_of, score_of
 from ragguard.records import Passage
 
+Taken: TypeAlias = Sequence[Passage | tuple[str, str, float | None, Mapping[str, Any]]]
+"""Of each node its text, id, score and metadata; or a passage where it took more than a look."""
+
 _MEDIA = ("image", "audio", "video")
 
 
-def passages_of(nodes: object) -> list[Passage]:
-    """The passages in what a retriever gave: normally a list of NodeWithScore."""
-    if isinstance(nodes, (list, tuple)):
-        return [_passage(node) for node in nodes]
-    # Anything else that is iterable could be the application's own stream: only a look, no reading.
-    return [] if nodes is None else [_passage(nodes)]
+def taken(nodes: object) -> Taken:
+    """A snapshot of what a retriever gave: normally a list of NodeWithScore."""
+    if not isinstance(nodes, (list, tuple)):
+        # What else can be iterated may be the application's own stream: only a look, no reading.
+        return [] if nodes is None else [_passage(nodes)]
+    try:
+        return [
+            (node.text, node.id_, item.score, node.metadata.copy())
+            if type(node := item.node) is TextNode
+            else _passage(item)
+            for item in nodes
+        ]
+    except (AttributeError, TypeError):
+        return [_passage(item) for item in nodes]
+
+
+def unpacked(snapshot: Taken) -> list[Passage]:
+    """The passages of a snapshot."""
+    return [
+        one if isinstance(one, Passage) else passage(one[0], one[1], score_of(one[2], {}), one[3])
+        for one in snapshot
+    ]
 
 
 def same(passages: Sequence[Passage], nodes: Sequence[object]) -> bool:
     """True when the nodes are those passages, in that order."""
     return len(passages) == len(nodes) and all(
-        isinstance(node, NodeWithScore) and node.node.id_ == one.id and text_of(node.node)[0] == one.text
-        for one, node in zip(passages, nodes, strict=True)
+        (node := _node(item)) is not None and node.id_ == one.id and _text(node)[0] == one.text
+        for one, item in zip(passages, nodes, strict=True)
     )
 
 
 def node_id(item: object) -> str:
     """The id of a node with or without a score; '' for anything else."""
+    node = _node(item)
+    return "" if node is None else node.id_
+
+
+def ids_of(items: Iterable[object]) -> set[str]:
+    """The ids of nodes."""
+    return {node_id(item) for item in items}
+
+
+def are_nodes(value: object) -> bool:
+    """True for a list of nodes that holds some."""
+    return isinstance(value, list) and bool(value) and _node(value[0]) is not None
+
+
+def _node(item: object) -> BaseNode | None:
     node = item.node if isinstance(item, NodeWithScore) else item
-    return str(node.id_) if isinstance(node, BaseNode) else ""
+    return node if isinstance(node, BaseNode) else None
 
 
-def text_of(node: BaseNode) -> tuple[str, str]:
+def _passage(item: object) -> Passage:
+    if isinstance(item, (str, Passage)):
+        return passage_of(item)
+    node = _node(item)
+    if node is None:
+        return passage(item, None, None, None)
+    text, kind = _text(node)
+    metadata = metadata_of(node.metadata)
+    if kind:
+        metadata[KIND] = kind
+    return Passage(text, node.id_, score_of(getattr(item, "score", None), {}), metadata)
+
+
+def _text(node: BaseNode) -> tuple[str, str]:
     """A node's text, and what else it holds where it holds no text."""
     if isinstance(node, TextNode):
         text: object = node.text
@@ -53,26 +102,3 @@ def text_of(node: BaseNode) -> tuple[str, str]:
     if isinstance(node, ImageNode):
         return "", "image"
     return "", ", ".join(kind for kind in _MEDIA if getattr(node, f"{kind}_resource", None) is not None)
-
-
-def _passage(item: object) -> Passage:
-    if type(item) is NodeWithScore:
-        # The common case without isinstance, which costs pydantic's classes more than all the rest here.
-        plain = item.node
-        if type(plain) is TextNode and type(plain.text) is str and type(plain.metadata) is dict:
-            number = item.score
-            if number is None or type(number) is float:
-                return Passage(plain.text, plain.id_, number, plain.metadata.copy())
-    if isinstance(item, NodeWithScore):
-        node, score = item.node, item.score
-    elif isinstance(item, BaseNode):
-        node, score = item, None
-    elif isinstance(item, (str, Passage)):
-        return passage_of(item)
-    else:
-        return passage(item, None, None, None)
-    metadata = metadata_of(node.metadata)
-    text, kind = text_of(node)
-    if kind:
-        metadata[KIND] = kind
-    return Passage(text, node.id_, score_of(score, {}), metadata)

@@ -11,13 +11,11 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Mapping, Set
-from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
-from llama_index.core.schema import BaseNode, NodeWithScore
 from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool, ToolOutput
 from llama_index.core.workflow import StopEvent
 from llama_index_instrumentation.dispatcher import active_instrument_tags
@@ -28,21 +26,11 @@ from ragguard.capture.handle import RunHandle, references_of
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
 from ragguard.errors import InvalidInput
-from ragguard.records import Status, new_id
-from ragguard_llamaindex.calls import (
-    ANSWERING,
-    ASKING,
-    ROOTS,
-    Call,
-    Given,
-    Invocation,
-    Kind,
-    choosers_of,
-    kind_of,
-)
+from ragguard.records import Status
+from ragguard_llamaindex.calls import ANSWERING, ASKING, ROOTS, Call, Invocation, Kind, choosers_of, kind_of
 from ragguard_llamaindex.messages import RESPONSES, answer_of, question_of, question_of_event, tool_text
-from ragguard_llamaindex.nodes import node_id, passages_of
-from ragguard_llamaindex.shares import shares
+from ragguard_llamaindex.nodes import are_nodes, ids_of, taken, unpacked
+from ragguard_llamaindex.shares import Given, shares
 from ragguard_llamaindex.streams import Heard, OnEnd, status_of, watch, watch_chat
 
 OPEN_KEPT = 65_536
@@ -97,7 +85,7 @@ class Spans:
         if kind is Kind.RETRIEVER:
             self._retrieving(call, type(instance).__name__)
         elif kind is Kind.POSTPROCESSOR:
-            call.seen = {node_id(node) for node in _nodes_in(arguments)}
+            call.seen = ids_of(_nodes_in(arguments))
         elif kind is Kind.SYNTHESIS and around is not None:
             self._settle(around, _nodes_in(arguments), final=True)
         if len(self._open) >= OPEN_KEPT:
@@ -118,12 +106,12 @@ class Spans:
             if around is not None and isinstance(result, (list, tuple)):
                 self._settle(around, result, call.seen)
         elif kind is Kind.TOOL:
-            if isinstance(result, ToolOutput) and _are_nodes(result.raw_output):
+            if isinstance(result, ToolOutput) and are_nodes(result.raw_output):
                 self._settle(call, result.raw_output, final=True)
         elif call.given:
             sources: Any = getattr(result, "source_nodes", None)
-            if _are_nodes(sources):
-                self._settle(call, sources, {node_id(node) for node in sources}, final=True)
+            if are_nodes(sources):
+                self._settle(call, sources, ids_of(sources), final=True)
         if call.outermost and kind in ANSWERING:
             self._answered(call, result)
 
@@ -134,6 +122,7 @@ class Spans:
         if call is None:
             return
         if call.kind is Kind.RETRIEVER:
+            self._begin(call.run)
             self.recorder.step_failed(call.step_id, error or "", status_of(error))
         if call.outermost and call.kind in ANSWERING:
             self._end(call, None, status_of(error), error)
@@ -144,6 +133,8 @@ class Spans:
         calls = list(self._open.values())
         self._open.clear()
         for call in calls:
+            if call.run.bare is not None:
+                self._begin(call.run)
             self._finish(call.run, None, "interrupted", None)
 
     # Calls
@@ -175,10 +166,12 @@ class Spans:
         asked = _asked(kind, arguments)
         tags = active_instrument_tags.get()
         run = Invocation(
-            str(tags.get(RUN_ID) or new_id()), True, asked, str(tags.get(NAME) or type(instance).__name__),
+            _hexadecimal(span_id), True, asked, type(instance).__name__,
             started_ns=time.time_ns(), trace=trace_context(),
         )  # fmt: skip
         if tags:
+            run.said = True
+            run.run_id, run.name = str(tags.get(RUN_ID) or run.run_id), str(tags.get(NAME) or run.name)
             run.metadata = {
                 key: value
                 for key, value in tags.items()
@@ -195,40 +188,65 @@ class Spans:
     def _left(self, span_id: str) -> Call | None:
         call = self._open.pop(span_id, None)
         if call is not None and call.token is not None:
-            token, call.token = call.token, None
-            # A span may end in another context than it began in; the one it began in goes with its task.
-            with suppress(ValueError):
-                self._here.reset(token)
+            try:  # noqa: SIM105 - a context manager costs a microsecond
+                self._here.reset(call.token)
+            except ValueError:
+                pass  # it ended in another context than it began in; that one goes with its task
+            call.token = None
         return call
 
     # Retrievals
 
     def _retrieving(self, call: Call, name: str) -> None:
         run = call.run
-        if not run.begun:
-            run.begun = True
-            self.recorder.run_started(
-                run.run_id, run.question, name=run.name, references=run.references, metadata=run.metadata,
-                started_ns=run.started_ns, trace=run.trace,
-            )  # fmt: skip
-        within, call.step_id = call.step_id, call.id[-36:].replace("-", "")
+        within, call.step_id = call.step_id, _hexadecimal(call.id)
+        if call.parent is None and not run.said:
+            run.bare = call
+            return
+        self._begin(run)
         self.recorder.step_started(
             call.step_id, run.run_id, call.meant, within=within, tool=call.tool, name=name, turn=call.turn
         )
 
-    def _retrieved(self, call: Call, result: object) -> None:
-        if not self.recorder.wants(call.step_id):
+    def _begin(self, run: Invocation) -> None:
+        """Tells of a run once it retrieves; of one that is a bare retriever, only when something happens in it."""
+        if run.begun:
             return
-        passages = passages_of(result)
-        self.recorder.step_ended(call.step_id, passages)
-        if call.parent is not None and not call.parent.step_id:
-            call.parent.give(Given(call.step_id, passages, passages))
+        run.begun = True
+        bare, run.bare = run.bare, None
+        self.recorder.run_started(
+            run.run_id, run.question, name=run.name, references=run.references, metadata=run.metadata,
+            started_ns=run.started_ns, trace=run.trace,
+        )  # fmt: skip
+        if bare is not None:
+            self.recorder.step_started(
+                bare.step_id,
+                run.run_id,
+                bare.asked,
+                name=run.name,
+                started_ns=run.started_ns,
+                trace=run.trace,
+            )
+
+    def _retrieved(self, call: Call, result: object) -> None:
+        run = call.run
+        if run.bare is call:
+            run.bare = None
+            found = taken(result) if self.recorder.samples(run.run_id) else ()
+            self.recorder.run_made(
+                run.run_id, call.asked, found, unpack=unpacked, name=run.name,
+                started_ns=run.started_ns, trace=run.trace,
+            )  # fmt: skip
+        elif self.recorder.wants(call.step_id):
+            found = taken(result)
+            self.recorder.step_ended(call.step_id, found, unpack=unpacked)
+            if call.parent is not None and not call.parent.step_id:
+                call.parent.give(Given(call.step_id, found))
 
     def _settle(self, around: Call, nodes: Any, seen: Set[str] | None = None, *, final: bool = False) -> None:
         """Some of what was retrieved in `around` goes on; with `final`, to the model."""
         for one, passages in list(shares(around.given, nodes, seen)):
             if passages is not None:
-                one.passages = passages
                 self.recorder.step_amended(one.step_id, around.run.run_id, passages)
             if final:
                 around.given.remove(one)
@@ -301,19 +319,15 @@ def _inner(kind: Kind, span_id: str, around: Call, arguments: Mapping[str, Any],
         asked = meant = _asked(kind, arguments)
         if around.dresses or asked == around.asked:
             meant = around.meant
-    call = Call(
-        span_id,
-        kind,
-        around.run,
-        around,
-        around.step_id,
-        around.tool,
-        _turn(around, kind, span_id),
-        asked,
-        meant,
-    )
+    turn = _turn(around, kind, span_id)
+    call = Call(span_id, kind, around.run, around, around.step_id, around.tool, turn, asked, meant)
     _describe(call, instance)
     return call
+
+
+def _hexadecimal(span_id: str) -> str:
+    """The identifier in a span's id."""
+    return span_id[-36:].replace("-", "")
 
 
 def _describe(call: Call, instance: object) -> None:
@@ -358,7 +372,3 @@ def _nodes_in(arguments: Mapping[str, Any]) -> Any:
     if nodes is None:
         nodes = next((value for value in arguments.values() if isinstance(value, (list, tuple))), ())
     return nodes if isinstance(nodes, (list, tuple)) else ()
-
-
-def _are_nodes(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and isinstance(value[0], (NodeWithScore, BaseNode))

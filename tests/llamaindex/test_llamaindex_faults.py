@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from types import SimpleNamespace
@@ -139,21 +140,25 @@ def test_a_node_class_that_raises(recorder, captured):
     assert step.passages[0].metadata == {"ragguard.content": "Broken, unreadable: RuntimeError"}
 
 
-class Uncopyable(dict):
-    """A mapping whose contents nobody may see."""
+class Sealed(Mapping):
+    """Metadata whose contents nobody may see."""
+
+    def __getitem__(self, key):
+        raise RuntimeError("sealed")
 
     def __iter__(self):
         raise RuntimeError("sealed")
 
-    keys = __iter__
+    def __len__(self):
+        return 1
 
 
 def test_metadata_that_cannot_be_copied(recorder, captured):
-    node = TextNode.model_construct(id_="sealed", text="a text", metadata=Uncopyable(secret=1))
-    Overrides([scored(node)]).retrieve(QUESTION)
-    (passage,) = captured.run.steps[0].passages
-    assert passage.text == "a text"
-    assert passage.metadata == {"ragguard.metadata": "Uncopyable could not be copied: RuntimeError"}
+    node = TextNode.model_construct(id_="sealed", text="a text", metadata=Sealed())
+    Overrides([scored(node), scored(TextNode(text="fine", metadata={"page": 1}))]).retrieve(QUESTION)
+    sealed, fine = captured.run.steps[0].passages
+    assert (sealed.text, fine.metadata) == ("a text", {"page": 1})
+    assert sealed.metadata == {"ragguard.metadata": "Sealed could not be copied: RuntimeError"}
 
 
 def test_what_was_captured_does_not_change_with_the_nodes(recorder, captured):
