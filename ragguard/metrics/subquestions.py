@@ -353,9 +353,13 @@ def _greedy_block(answers: Booleans, keep: float, discounts: Floats) -> Floats:
         for other, value in zip(others, worth[BITS:], strict=True):
             gain += other * value[:, None]
         pick = gain.argmax(axis=1)
-        best += discount * gain[row, pick]
+        added = gain[row, pick]
+        if not added.any():
+            break
+        best += discount * added
         worth *= np.where(answers[row, pick].T, keep, 1.0)
         # A passage taken answers nothing more: the empty set's place, and no others.
         place[row, pick] = row
-        others[:, row, pick] = 0
+        if len(others):
+            others[:, row, pick] = 0
     return best
