@@ -25,7 +25,7 @@ from ragguard.engines.lazy import Lazy
 from ragguard.engines.parallel import in_parallel
 from ragguard.engines.served import served_model
 from ragguard.engines.truncation import fit
-from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput, PromptTooLong
+from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 from ragguard.records import Usage
 
 _PLAIN = (
@@ -39,6 +39,8 @@ _PLAIN = (
 """Two of each relation. What a model says of them is only used to see how it names its classes."""
 _SPECIAL = ("<s>", "</s>", "<pad>", "<mask>", "<unk>", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "[UNK]")
 _ROWS, _REQUESTS_AT_ONCE, _COUNTS_AT_ONCE = 256, 4, 32
+_FRAME = 8
+"""More tokens than any tokenizer puts around a pair; within a text, no token is shorter than a byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +91,8 @@ class ClassifyEntailer:
         async def ask(distinct: Sequence[Pair]) -> Entailments:
             began = time.monotonic()
             served = await self._served.get(deadline)
-            texts = [as_texts(pair) for pair in distinct]
-            cut: dict[int, int] = {}
-            try:
-                rows, tokens, requests = await self._classify(served, texts, deadline)
-            except PromptTooLong as error:
-                context = served.context or error.limit
-                if context is None:
-                    raise
-                count = partial(self._count, served, deadline=deadline)
-                texts, cut = await fit(texts, count, context)
-                rows, tokens, requests = await self._classify(served, texts, deadline)
+            texts, cut = await self._fitted(served, [as_texts(pair) for pair in distinct], deadline)
+            rows, tokens, requests = await self._classify(served, texts, deadline)
             usage = Usage(requests, len(distinct), tokens, 0, time.monotonic() - began)
             return Entailments(_probs(served, rows) @ served.columns, usage, truncated=cut)
 
@@ -172,6 +165,26 @@ class ClassifyEntailer:
                     f"{known!r} before: another model is served there"
                 )
         return rows, tokens, len(parts)
+
+    async def _fitted(
+        self, served: _Served, texts: Sequence[Prompt], deadline: float | None
+    ) -> tuple[list[Prompt], dict[int, int]]:
+        """The texts, cut where they must be. Counting costs a request each: only what may be too long is counted."""
+        fitting = list(texts)
+        cut: dict[int, int] = {}
+        if served.context is None:
+            return fitting, cut
+        # Families of RoBERTa lose two positions to their padding, which the server does not take off.
+        limit = served.context - 2
+        long = [i for i, text in enumerate(texts) if len(_joined(served, text).encode()) > limit - _FRAME]
+        shorter, gone = await fit(
+            [texts[i] for i in long], partial(self._count, served, deadline=deadline), limit
+        )
+        for place, index in enumerate(long):
+            fitting[index] = shorter[place]
+            if place in gone:
+                cut[index] = gone[place]
+        return fitting, cut
 
     async def _count(self, served: _Served, texts: Sequence[Prompt], deadline: float | None) -> list[int]:
         bodies = [{"model": served.model, "prompt": _joined(served, prompt)} for prompt in texts]

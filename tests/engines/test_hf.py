@@ -8,12 +8,12 @@ import time
 
 import numpy as np
 import pytest
+from support.tiny_checkpoint import TEMPLATE, make_checkpoint
 
 from ragguard.engines.base import Message, Prompt, Span
 from ragguard.engines.hf import HfEngine
 from ragguard.engines.thinking import SWITCH_OFF
 from ragguard.errors import Closed, EngineRejected, EngineTimeout, InvalidInput, PromptTooLong
-from support.tiny_checkpoint import TEMPLATE, make_checkpoint
 
 torch = pytest.importorskip("torch", reason="the extra hf is not installed")
 transformers = pytest.importorskip("transformers", reason="the extra hf is not installed")

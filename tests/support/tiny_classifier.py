@@ -49,8 +49,8 @@ def make_classifier(
     torch.manual_seed(0)
     named = dict(enumerate(labels))
     common = {
-        "vocab_size": len(vocabulary), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
-        "intermediate_size": 64, "max_position_embeddings": 130, "type_vocab_size": 1 if family == "roberta" else 0,
+        "vocab_size": len(vocabulary), "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "intermediate_size": 128, "max_position_embeddings": 130, "type_vocab_size": 1 if family == "roberta" else 0,
         "id2label": named, "label2id": {label: i for i, label in named.items()}, "initializer_range": spread,
         "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2,
     }  # fmt: skip
