@@ -1,0 +1,37 @@
+"""A recorder with every event in hand, and the callback that reports to it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from support.captured import Captured
+
+from ragguard.capture.recorder import Recorder
+from ragguard_langchain import RagGuardCallback
+from ragguard_langchain.call_tree import CallTree
+
+
+@pytest.fixture
+def captured() -> Captured:
+    return Captured()
+
+
+@pytest.fixture
+def recorder(captured):
+    """Whatever a test does, the recorder must see no fault and nothing may be left open."""
+    recorder = Recorder(captured)
+    yield recorder
+    assert recorder.faults.count == 0
+    assert (recorder.open_runs, recorder.open_steps, len(CallTree.of(recorder).places)) == (0, 0, 0)
+
+
+@pytest.fixture
+def rg(recorder):
+    return SimpleNamespace(recorder=recorder)
+
+
+@pytest.fixture
+def config(rg):
+    """The config of one call with the callback attached."""
+    return {"callbacks": [RagGuardCallback(rg)]}

@@ -1,0 +1,359 @@
+"""LCEL: chains, streams, batches, parallel branches, nested retrievers."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+
+import pytest
+from langchain_classic.retrievers import (
+    ContextualCompressionRetriever,
+    EnsembleRetriever,
+    MultiQueryRetriever,
+)
+from langchain_core.documents import Document
+from langchain_core.documents.compressor import BaseDocumentCompressor
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda, RunnableParallel, RunnablePassthrough
+from support.langchain_parts import Shelf, documents, says
+
+from ragguard.capture.handle import RunHandle
+from ragguard_langchain import instrument, uninstrument
+
+QUESTION = "Who founded the firm based in Oslo?"
+ANSWER = "Ada Berg of Oslo"
+
+
+def rag(retriever=None, answer=ANSWER):
+    prompt = ChatPromptTemplate.from_template("{context}\n\n{question}")
+    return (
+        {"context": retriever or Shelf(), "question": RunnablePassthrough()}
+        | prompt
+        | says(answer)
+        | StrOutputParser()
+    )
+
+
+def only_step(captured):
+    (step,) = captured.run.steps
+    return step
+
+
+def test_a_chain_is_a_run(captured, config):
+    assert rag().invoke(QUESTION, config) == ANSWER
+    run = captured.run
+    assert (run.question, run.answer, run.status, run.name) == (QUESTION, ANSWER, "ok", "RunnableSequence")
+    assert [p.id for p in only_step(captured).passages] == ["shelf-0", "shelf-1"]
+
+
+async def test_async_is_the_same(captured, config):
+    assert await rag().ainvoke(QUESTION, config) == ANSWER
+    assert (captured.run.question, captured.run.answer) == (QUESTION, ANSWER)
+    assert only_step(captured).query == QUESTION
+
+
+def test_a_streamed_chain_gives_every_token_and_its_question_at_the_end(captured, config):
+    assert [token for token in rag().stream(QUESTION, config) if token] == ["Ada", " Berg", " of", " Oslo"]
+    assert (captured.run.question, captured.run.answer, captured.run.status) == (QUESTION, ANSWER, "ok")
+    assert only_step(captured).query == QUESTION
+
+
+async def test_an_async_stream_is_the_same(captured, config):
+    tokens = [token async for token in rag().astream(QUESTION, config) if token]
+    assert tokens == ["Ada", " Berg", " of", " Oslo"]
+    assert (captured.run.question, captured.run.answer) == (QUESTION, ANSWER)
+
+
+async def test_a_stream_of_events_is_the_same(captured, config):
+    events = [event async for event in rag().astream_events(QUESTION, config, version="v2")]
+    tokens = [e["data"]["chunk"] for e in events if e["event"] == "on_parser_stream"]
+    assert "".join(tokens) == ANSWER
+    assert (captured.run.question, captured.run.answer) == (QUESTION, ANSWER)
+    assert only_step(captured).query == QUESTION
+
+
+def test_a_stream_that_is_left_early_ends_with_what_was_said(captured, config):
+    stream = rag().stream(QUESTION, config)
+    assert [next(stream), next(stream)] == ["Ada", " Berg"]
+    stream.close()
+    assert (captured.run.status, captured.run.answer) == ("ok", "Ada")  # as LangChain reports it
+    assert only_step(captured).status == "ok"
+
+
+async def test_an_async_stream_that_is_left_early_is_cancelled(captured, config):
+    stream = rag().astream(QUESTION, config)
+    assert await anext(stream) == "Ada"
+    await stream.aclose()
+    async with asyncio.timeout(10):
+        while captured.run.status == "open":  # LangChain reports it a moment later
+            await asyncio.sleep(0)
+    assert captured.run.status == "cancelled"
+
+
+def test_a_batch_is_one_run_a_question(captured, config):
+    questions = [f"question {n}" for n in range(6)]
+    rag().batch(questions, config)
+    assert sorted(run.question for run in captured.runs) == questions
+    for run in captured.runs:
+        assert [step.query for step in run.steps] == [run.question]
+        assert run.answer == ANSWER
+
+
+async def test_ten_concurrent_runs_never_mix(captured, config):
+    questions = [f"question {n}" for n in range(10)]
+    await asyncio.gather(*(rag(answer=f"answer to {q}").ainvoke(q, config) for q in questions))
+    assert sorted(run.question for run in captured.runs) == questions
+    for run in captured.runs:
+        assert run.answer == f"answer to {run.question}"
+        assert [step.query for step in run.steps] == [run.question]
+        assert all(run.question in p.text for step in run.steps for p in step.passages)
+
+
+def test_ten_threads_never_mix(captured, config):
+    questions = [f"question {n}" for n in range(10)]
+    with ThreadPoolExecutor(10) as pool:
+        list(pool.map(lambda q: rag(answer=f"answer to {q}").invoke(q, config), questions))
+    for run in captured.runs:
+        assert run.answer == f"answer to {run.question}"
+        assert [step.query for step in run.steps] == [run.question]
+    assert len(captured.runs) == 10
+
+
+def test_a_chain_that_retrieves_nothing_is_no_run(captured, config):
+    (ChatPromptTemplate.from_template("{q}") | says("hi")).invoke({"q": "hello"}, config)
+    assert captured.events == []
+
+
+def test_unless_its_metadata_asks_for_it(captured, config):
+    chain = ChatPromptTemplate.from_template("{question}") | says("hi")
+    chain.invoke({"question": QUESTION}, {**config, "metadata": {"ragguard_references": ["Ada"]}})
+    assert (captured.run.question, captured.run.answer, captured.run.steps) == (QUESTION, "hi", [])
+
+
+def test_a_chain_inside_a_run_gives_it_its_answer(captured, recorder, config):
+    with RunHandle(recorder, references=["Ada Berg"]):
+        rag().invoke(QUESTION, config)
+    assert (captured.run.question, captured.run.answer, captured.run.references) == (
+        QUESTION,
+        ANSWER,
+        ["Ada Berg"],
+    )
+    assert len(captured.run.steps) == 1
+
+
+def test_what_the_user_says_of_the_answer_comes_first(captured, recorder, config):
+    with RunHandle(recorder, QUESTION) as run:
+        rag().invoke("rephrased", config)
+        run.answered("my own")
+    assert (captured.run.question, captured.run.answer) == (QUESTION, "my own")
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+async def test_parallel_branches_share_a_turn(captured, config, mode):
+    chain = RunnableParallel(
+        left=Shelf(shelf="left"), right=Shelf(shelf="right"), question=RunnablePassthrough()
+    )
+    if mode == "invoke":
+        chain.invoke(QUESTION, config)
+    else:
+        await chain.ainvoke(QUESTION, config)
+    assert sorted((s.passages[0].id, s.turn) for s in captured.run.steps) == [("left-0", 0), ("right-0", 0)]
+
+
+def test_hops_one_after_the_other_have_turns_of_their_own(captured, config):
+    hop = RunnableLambda(lambda query: Shelf().invoke(query)[0].page_content)
+    (hop | hop).invoke(QUESTION, config)
+    assert [(step.index, step.turn) for step in captured.run.steps] == [(0, 0), (1, 1)]
+    assert captured.run.steps[1].query == f"shelf 0 about {QUESTION}"
+
+
+def test_an_exception_anywhere_ends_the_run(captured, config):
+    chain = rag(Shelf(fault=lambda query: KeyError("gone")))
+    with pytest.raises(KeyError):
+        chain.invoke(QUESTION, config)
+    assert (captured.run.status, captured.run.question) == ("error", QUESTION)
+    assert only_step(captured).status == "error"
+
+
+def test_a_fallback_is_a_step_like_the_one_that_failed(captured, config):
+    broken = Shelf(shelf="first", fault=lambda query: KeyError("gone"))
+    rag(broken.with_fallbacks([Shelf(shelf="second")])).invoke(QUESTION, config)
+    assert [(step.status, len(step.passages)) for step in captured.run.steps] == [("error", 0), ("ok", 2)]
+    assert captured.run.status == "ok"
+
+
+async def test_a_cancelled_chain_takes_its_retrieval_with_it(captured, config):
+    waiting = asyncio.Event()
+    chain = rag(Shelf(gate=asyncio.Event(), waiting=waiting.set))
+    task = asyncio.create_task(chain.ainvoke(QUESTION, config))
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (captured.run.status, only_step(captured).status) == ("cancelled", "cancelled")
+
+
+async def test_a_retrieval_that_timed_out_inside_a_run_that_went_on(captured, config):
+    async def impatient(query):
+        slow = asyncio.ensure_future(Shelf(gate=asyncio.Event()).ainvoke(query))
+        await asyncio.wait([slow], timeout=0.01)
+        slow.cancel()
+        return await Shelf(shelf="quick").ainvoke(query)
+
+    await (RunnableLambda(impatient) | RunnableLambda(lambda found: "Ada")).ainvoke(QUESTION, config)
+    assert [(step.status, len(step.passages)) for step in captured.run.steps] == [("ok", 2), ("cancelled", 0)]
+    assert (captured.run.status, captured.run.answer) == ("ok", "Ada")
+
+
+async def test_a_retry_after_a_timeout_in_the_same_task_is_not_lost(captured, config):
+    async def impatient(query):
+        try:
+            async with asyncio.timeout(0.01):
+                return await Shelf(gate=asyncio.Event()).ainvoke(query)
+        except TimeoutError:
+            return await Shelf(shelf="second").ainvoke(query)
+
+    await (RunnableLambda(impatient) | RunnableLambda(lambda found: "Ada")).ainvoke(QUESTION, config)
+    assert sorted((step.status, len(step.passages)) for step in captured.run.steps) == [
+        ("cancelled", 0),
+        ("ok", 2),
+    ]
+
+
+async def test_a_thousand_cancelled_chains_leave_nothing_behind(captured, recorder, config):
+    chain = rag(Shelf(gate=asyncio.Event()))
+    tasks = [asyncio.create_task(chain.ainvoke(f"question {n}", config)) for n in range(1000)]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert {run.status for run in captured.runs} <= {"cancelled"}
+    assert recorder.open_steps == 0
+
+
+class Cut(BaseDocumentCompressor):
+    """Keeps the first document."""
+
+    def compress_documents(self, documents, query, callbacks=None):
+        return documents[:1]
+
+
+class Forgetful(BaseRetriever):
+    """Calls its inner retriever without saying that it is inside, as many a wrapper does."""
+
+    inner: BaseRetriever
+
+    def _get_relevant_documents(self, query, *, run_manager):
+        return self.inner.invoke(query)[:1]
+
+    async def _aget_relevant_documents(self, query, *, run_manager):
+        return (await self.inner.ainvoke(query))[:1]
+
+
+NESTED = {
+    "compression": (
+        lambda: ContextualCompressionRetriever(base_compressor=Cut(), base_retriever=Shelf(count=3)),
+        1,
+        [3],
+    ),
+    "ensemble": (
+        lambda: EnsembleRetriever(retrievers=[Shelf(shelf="a"), Shelf(shelf="b")], weights=[0.5, 0.5]),
+        4,
+        [2, 2],
+    ),
+    "multi-query": (
+        lambda: MultiQueryRetriever.from_llm(Shelf(), says("one\ntwo\nthree")),
+        6,
+        [2, 2, 2],
+    ),
+    "compressed ensemble": (
+        lambda: ContextualCompressionRetriever(
+            base_compressor=Cut(),
+            base_retriever=EnsembleRetriever(
+                retrievers=[Shelf(shelf="a"), Shelf(shelf="b")], weights=[0.5, 0.5]
+            ),
+        ),
+        1,
+        [4, 2, 2],
+    ),
+    "forgetful": (lambda: Forgetful(inner=Shelf(count=3)), 1, [3]),
+}
+
+
+@pytest.mark.parametrize("around", ["bare", "chain", "run"])
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("kind", NESTED)
+async def test_nested_retrievers_are_one_step_with_parts(captured, recorder, rg, config, kind, mode, around):
+    make, found, parts = NESTED[kind]
+    retriever = make()
+    target = rag(retriever) if around == "chain" else retriever
+    if kind == "forgetful":
+        instrument(rg)  # else its inner retriever has no callbacks at all, outside of chains
+    with RunHandle(recorder, QUESTION) if around == "run" else nullcontext():
+        if mode == "invoke":
+            target.invoke(QUESTION, config)
+        else:
+            await target.ainvoke(QUESTION, config)
+    uninstrument()
+    step = only_step(captured)
+    assert (step.query, step.status, len(step.passages)) == (QUESTION, "ok", found)
+    assert sorted(len(sub.passages) for sub in step.sub_steps) == sorted(parts)
+    assert all(sub.status == "ok" for sub in step.sub_steps)
+
+
+def test_rewritten_queries_are_kept_with_the_parts(captured, config):
+    MultiQueryRetriever.from_llm(Shelf(), says("one\ntwo")).invoke(QUESTION, config)
+    assert [sub.query for sub in only_step(captured).sub_steps] == ["one", "two"]
+
+
+def test_a_part_that_fails_fails_its_step(captured, config):
+    broken = Shelf(fault=lambda query: KeyError("gone"))
+    ensemble = EnsembleRetriever(retrievers=[Shelf(), broken], weights=[0.5, 0.5])
+    with pytest.raises(KeyError):
+        ensemble.invoke(QUESTION, config)
+    step = only_step(captured)
+    assert step.status == "error"
+    assert sorted(sub.status for sub in step.sub_steps) == ["error", "ok"]
+
+
+async def test_the_same_query_at_the_same_time_is_two_steps(captured, config):
+    async def twice(query):
+        await asyncio.gather(Shelf(shelf="a").ainvoke(query), Shelf(shelf="b").ainvoke(query))
+        return "Ada"
+
+    await RunnableLambda(twice).ainvoke(QUESTION, config)
+    assert [(step.turn, len(step.sub_steps)) for step in captured.run.steps] == [(0, 0), (0, 0)]
+
+
+def test_a_callable_retriever_cannot_be_seen_and_is_no_step(captured, config):
+    rag(RunnableLambda(lambda query: documents("hidden", 2, query))).invoke(QUESTION, config)
+    assert captured.events == []
+
+
+@pytest.mark.parametrize(
+    ("inputs", "question"),
+    [
+        ({"question": QUESTION}, QUESTION),
+        ({"input": QUESTION, "chat_history": []}, QUESTION),
+        ({"topic": QUESTION}, QUESTION),
+        ({"a": "x", "b": "y"}, "x"),
+    ],
+)
+def test_the_question_is_found_in_the_input(captured, config, inputs, question):
+    chain = RunnableLambda(lambda given: Shelf().invoke(next(iter(given.values())))) | (
+        lambda found: found[0].page_content
+    )
+    chain.invoke(inputs, config)
+    assert captured.run.question == question
+    assert captured.run.metadata.get("question_source") == ("query" if "a" in inputs else None)
+
+
+def test_documents_as_the_output_are_no_answer(captured, config):
+    (RunnablePassthrough() | Shelf()).invoke(QUESTION, config)
+    assert captured.run.answer is None
+    assert [type(p).__name__ for p in only_step(captured).passages] == ["Passage", "Passage"]
+    assert isinstance(Shelf().invoke(QUESTION)[0], Document)

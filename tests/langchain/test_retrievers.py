@@ -1,0 +1,183 @@
+"""Bare retrievers: one call, one run, one step."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from uuid import uuid4
+
+import pytest
+from support.captured import Captured
+from support.langchain_parts import Shelf
+
+from ragguard.capture.handle import RunHandle
+from ragguard.capture.recorder import Recorder
+from ragguard_langchain import RagGuardCallback
+from ragguard_langchain.call_tree import CallTree
+
+QUESTION = "Who founded the firm based in Oslo?"
+
+
+def only_step(captured):
+    (step,) = captured.run.steps
+    return step
+
+
+def test_a_retrieval_is_a_run_with_one_step(captured, config):
+    given = Shelf(count=3).invoke(QUESTION, config)
+    run, step = captured.run, only_step(captured)
+    assert (run.question, run.name, run.status, run.answer) == (QUESTION, "Shelf", "ok", None)
+    assert run.metadata["framework"] == "langchain"
+    assert (step.query, step.status, step.tool, step.sub_steps) == (QUESTION, "ok", "", [])
+    assert step.metadata["retriever"] == "Shelf"
+    assert [(p.text, p.id, p.score) for p in step.passages] == [
+        (d.page_content, d.id, d.metadata["score"]) for d in given
+    ]
+    assert [p.metadata for p in step.passages] == [d.metadata for d in given]
+    assert 0 < run.started_ns <= step.started_ns <= step.ended_ns
+
+
+async def test_async_is_the_same(captured, config):
+    await Shelf().ainvoke(QUESTION, config)
+    assert (captured.run.question, len(only_step(captured).passages)) == (QUESTION, 2)
+
+
+def test_the_callers_list_is_neither_kept_nor_changed(captured, config):
+    given = Shelf().invoke(QUESTION, config)
+    assert len(given) == 2
+    given[0].metadata["source"] = "changed"
+    given[0].page_content = "changed"
+    del given[1:]
+    step = only_step(captured)
+    assert [p.metadata["source"] for p in step.passages] == ["shelf", "shelf"]
+    assert "changed" not in [p.text for p in step.passages]
+
+
+def test_the_runs_id_is_the_calls_own(captured, config):
+    run_id = uuid4()
+    Shelf().invoke(QUESTION, config, run_id=run_id)
+    assert captured.run.id == str(run_id)
+
+
+def test_an_exception_goes_to_the_caller_and_into_the_record(captured, config):
+    shelf = Shelf(fault=lambda query: KeyError("index gone"))
+    with pytest.raises(KeyError, match="index gone"):
+        shelf.invoke(QUESTION, config)
+    run, step = captured.run, only_step(captured)
+    assert (run.status, run.metadata["error"]) == ("error", "KeyError: 'index gone'")
+    assert (step.status, step.error, step.passages) == ("error", "KeyError: 'index gone'", [])
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_a_handler_that_is_attached_several_times_counts_once(captured, rg, times):
+    handler = RagGuardCallback(rg)
+    Shelf().with_config(callbacks=[handler]).invoke(QUESTION, {"callbacks": [handler] * times})
+    assert len(only_step(captured).passages) == 2
+
+
+def test_several_handlers_of_one_guard_count_once(captured, rg):
+    Shelf().invoke(QUESTION, {"callbacks": [RagGuardCallback(rg), RagGuardCallback(rg)]})
+    assert only_step(captured).status == "ok"
+
+
+def test_handlers_of_two_guards_both_see_it(captured, rg):
+    theirs = Captured()
+    other = SimpleNamespace(recorder=Recorder(theirs))
+    Shelf().invoke(QUESTION, {"callbacks": [RagGuardCallback(rg), RagGuardCallback(other)]})
+    assert len(captured.runs) == len(theirs.runs) == 1
+
+
+def test_metadata_says_what_the_run_is(captured, config):
+    Shelf().invoke(
+        QUESTION,
+        {
+            **config,
+            "metadata": {
+                "ragguard_references": "Ada Berg",
+                "ragguard_name": "nightly",
+                "ragguard_run_id": "run-7",
+                "user": "u1",
+            },
+        },
+    )
+    run = captured.run
+    assert (run.id, run.name, run.references) == ("run-7", "nightly", ["Ada Berg"])
+    assert run.metadata == {"user": "u1", "framework": "langchain"}
+
+
+def test_calls_with_the_id_of_an_open_run_join_it(captured, recorder, config):
+    with RunHandle(recorder, QUESTION, id="run-7") as run:
+        pass
+    recorder.run_started("run-8", QUESTION)
+    named = {**config, "metadata": {"ragguard_run_id": "run-8"}}
+    Shelf().invoke("first hop", named)
+    Shelf().invoke("second hop", named)
+    recorder.run_ended("run-8", "Ada Berg")
+    joined = next(run for run in captured.runs if run.id == "run-8")
+    assert [step.query for step in joined.steps] == ["first hop", "second hop"]
+    assert (joined.question, joined.answer) == (QUESTION, "Ada Berg")
+    assert run.steps == []
+
+
+def test_a_call_inside_a_run_joins_it(captured, recorder, config):
+    with RunHandle(recorder, QUESTION, references=["Ada Berg"], name="mine") as run:
+        Shelf().invoke("firm based in Oslo", config)
+        Shelf().invoke("founder of Fjord Works", config)
+        run.answered("Ada Berg")
+    done = captured.run
+    assert (done.id, done.question, done.references, done.name) == (run.id, QUESTION, ["Ada Berg"], "mine")
+    assert [(s.query, s.index, s.turn) for s in done.steps] == [
+        ("firm based in Oslo", 0, 0),
+        ("founder of Fjord Works", 1, 1),
+    ]
+    assert len({step.id for step in done.steps}) == 2
+    assert [step.query for step in run.steps] == [step.query for step in done.steps]
+
+
+def test_unsampled_calls_leave_no_trace(captured):
+    recorder = Recorder(captured, sample_rate=0.0)
+    config = {"callbacks": [RagGuardCallback(SimpleNamespace(recorder=recorder))]}
+    Shelf().invoke(QUESTION, config)
+    with pytest.raises(ValueError, match="gone"):
+        Shelf(fault=lambda query: ValueError("gone")).invoke(QUESTION, config)
+    assert captured.events == []
+    assert recorder.counts.unsampled == 2
+    assert (recorder.open_runs, len(CallTree.of(recorder).places)) == (0, 0)
+
+
+def test_batches_are_runs_of_their_own(captured, config):
+    Shelf().batch([f"question {n}" for n in range(8)], config)
+    assert sorted(run.question for run in captured.runs) == [f"question {n}" for n in range(8)]
+    for run in captured.runs:
+        assert [step.query for step in run.steps] == [run.question]
+
+
+async def test_a_cancelled_retriever_says_nothing_and_is_found_out(captured, recorder, config, monkeypatch):
+    monkeypatch.setattr("ragguard_langchain.call_tree.GONE_SECONDS", 0.0)
+    waiting = asyncio.Event()
+    shelf = Shelf(gate=asyncio.Event(), waiting=waiting.set)
+    task = asyncio.create_task(shelf.ainvoke(QUESTION, config))
+    await waiting.wait()
+    recorder.sweep()
+    assert captured.events == []
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    recorder.sweep()
+    run, step = captured.run, only_step(captured)
+    assert (run.question, run.status) == (QUESTION, "cancelled")
+    assert (step.query, step.status) == (QUESTION, "cancelled")
+
+
+async def test_a_thousand_cancelled_retrievals_leave_nothing_behind(captured, recorder, config, monkeypatch):
+    monkeypatch.setattr("ragguard_langchain.call_tree.GONE_SECONDS", 0.0)
+    shelf = Shelf(gate=asyncio.Event())
+    tasks = [asyncio.create_task(shelf.ainvoke(f"question {n}", config)) for n in range(1000)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    recorder.sweep()
+    assert {run.status for run in captured.runs} == {"cancelled"}
+    assert len(captured.runs) == 1000
