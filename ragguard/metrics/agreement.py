@@ -139,7 +139,7 @@ def _members(groups: ArrayLike, values: Floats) -> list[Integers]:
 
 def _correlation(xs: Floats, ys: Floats, kind: Kind) -> tuple[float, float]:
     """The coefficient and its p; nan where there is nothing to go together."""
-    if len(xs) < 2 or np.ptp(xs) == 0 or np.ptp(ys) == 0:
+    if not (_varies(xs) and _varies(ys)):
         return math.nan, math.nan
     stats = _scipy_stats()
     found = {
@@ -149,6 +149,11 @@ def _correlation(xs: Floats, ys: Floats, kind: Kind) -> tuple[float, float]:
         "kendall_c": lambda: stats.kendalltau(xs, ys, variant="c"),
     }[kind]()
     return float(found.statistic), float(found.pvalue)
+
+
+def _varies(values: Floats) -> bool:
+    """Whether the values differ by more than rounding."""
+    return len(values) > 1 and bool(np.ptp(values) > 1e-12 * np.abs(values).max())
 
 
 def _scipy_stats() -> Any:

@@ -132,7 +132,9 @@ def best_alpha(measure: Callable[[float], ArrayLike], outcomes: ArrayLike) -> Be
         there = ~np.isnan(values)
         correlation = _spearman(arrays.read("measure", values[there]), known[there])
         # Equal but for rounding is equal: the first such α stands.
-        if correlation > best.correlation + arrays.EXCESS or (np.isnan(best.correlation) and correlation >= -1):
+        if correlation > best.correlation + arrays.EXCESS or (
+            np.isnan(best.correlation) and correlation >= -1
+        ):
             best = BestAlpha(float(alpha), correlation)
     return best
 

@@ -46,7 +46,7 @@ def test_what_is_undefined_is_left_out_and_counted():
     assert found.value == m.correlate(metric[8:], outcome[8:]).value
 
 
-@pytest.mark.parametrize("metric", [[1.0, 1.0, 1.0], [1.0, np.nan, np.nan]])
+@pytest.mark.parametrize("metric", [[1.0, 1.0, 1.0], [1.0, np.nan, np.nan], [1.0, 1.0 + 1e-15, 1.0]])
 def test_what_does_not_vary_has_no_correlation(metric):
     found = m.correlate(metric, [1, 2, 3])
     assert np.isnan(found.value)
@@ -80,6 +80,12 @@ def test_groups_may_be_named_and_lie_scattered():
     assert m.correlate(metric[order], outcome[order], groups=named).value == pytest.approx(
         m.correlate(metric, outcome, groups=groups).value
     )
+
+
+@pytest.mark.parametrize("kind", ["spearman", "pearson", "kendall_b", "kendall_c"])
+def test_two_pairs_are_enough_for_a_coefficient(kind):
+    assert m.correlate([1, 2], [3, 5], kind).value == pytest.approx(1)
+    assert m.correlate([1, 2], [5, 3], kind).value == pytest.approx(-1)
 
 
 def test_groups_with_nothing_to_say():
