@@ -1,0 +1,28 @@
+"""`connect_entailer`: from a word or an address to a judge of entailment."""
+
+from __future__ import annotations
+
+from ragguard.engines.entailment import Entailer
+from ragguard.errors import InvalidInput, UnknownName
+
+SCHEMES = (
+    "http(s)://HOST:PORT/v1[#MODEL] (vLLM's /classify), hf:MODEL_OR_FOLDER (a cross-encoder), or an Entailer"
+)
+
+
+def connect_entailer(entailer: str | Entailer) -> Entailer:
+    """An NLI model to compare answers with. Nothing is asked or loaded yet: that happens at first use."""
+    if not isinstance(entailer, str):
+        if not isinstance(entailer, Entailer):
+            raise InvalidInput("entailer", entailer, SCHEMES)
+        return entailer
+    scheme, _, rest = entailer.strip().partition(":")
+    if scheme in ("http", "https"):
+        from ragguard.engines.entailment_classify import ClassifyEntailer
+
+        return ClassifyEntailer(entailer)
+    if scheme == "hf" and rest:
+        from ragguard.engines.entailment_hf import CrossEncoder
+
+        return CrossEncoder(rest)
+    raise UnknownName("entailer", entailer, SCHEMES)
