@@ -100,7 +100,7 @@ declare(
     Metric(
         name="answer_correct",
         title="Correct answer",
-        description="Whether the answer means a reference; less where no passage supports it. Its label says which.",
+        description="1 correct, 0.5 correct but unsupported by the passages, 0 wrong or abstained; the label says which.",
         range=(0, 1),
         direction="higher",
         needs="the answer, references, entailment",
