@@ -5,8 +5,9 @@
     case.question, case.references, case.gold, case.distractors, case.sub_questions
     passages = world.retriever(k=5, noise=0.2)(case.question)
 
-The module's functions speak of the default world (seed 0, held out from nano's training); `World(seed)` makes others. nano understands any of
-them; what it knows by heart is `known_facts()`, and `cases(known=True)` asks for that.
+The module's functions speak of the default world (seed 0, held out from nano's training); `World(seed)`
+makes others. nano understands any of them; what it knows by heart is `known_facts()`, and
+`cases(known=True)` asks for that.
 """
 
 from __future__ import annotations
@@ -61,5 +62,8 @@ def cases(
 
 
 def retriever(k: int = 5, noise: float = 0.0, seed: int = 0, split: Split = "heldout") -> Retriever:
-    """A retriever over the default world's 10,000 passages: lexical, seeded, a share `noise` of its finds replaced by chance ones."""
+    """A retriever over the default world's 10,000 passages:
+
+    lexical, seeded, a share `noise` of its finds replaced by chance ones.
+    """
     return Retriever(_corpus(split, 0), k, noise, seed)

@@ -1,8 +1,10 @@
-"""Labelled cases from a world: a question, the passages that answer it, passages that mislead or do nothing, and the truth about each.
+"""Labelled cases from a world: a question, the passages that answer it, passages that mislead or do
+nothing, and the truth about each.
 
-Every passage's metadata has `kind` (`gold`, `same_relation`, `same_subject`, `contradiction`, `unrelated`), `grade` (1..5 for the question), the fact it
-states (`subject`, `relation`, `object`), `harm` (how much it can mislead: 1 states a falsehood, 0.5 comes close, 0 does neither), and, on gold and near misses,
-`hop` (1 or 2): the hop it serves, or comes close to.
+Every passage's metadata has `kind` (`gold`, `same_relation`, `same_subject`, `contradiction`,
+`unrelated`), `grade` (1..5 for the question), the fact it states (`subject`, `relation`, `object`),
+`harm` (how much it can mislead: 1 states a falsehood, 0.5 comes close, 0 does neither), and, on gold
+and near misses, `hop` (1 or 2): the hop it serves, or comes close to.
 """
 
 from __future__ import annotations
@@ -168,29 +170,29 @@ class _CaseMaker:
         for i in range(self.counts.same_relation):
             other = self._other_subject(fact, taken, alike=i % 2 == 0)
             taken.add(other)
-            object_ = self.world.facts.object(other, fact.relation) or self._another(fact)
-            near.append(self._passage(Fact(fact.relation, other, object_), "same_relation", hop))
+            its = self.world.facts.object(other, fact.relation) or self._another(fact)
+            near.append(self._passage(Fact(fact.relation, other, its), "same_relation", hop))
         home = known_world() if fact in known_facts() else self.world
         # A fact that answers another hop is gold, however close it stands here.
         others = [
-            other
+            Fact(r.name, fact.subject, object_)
             for r in RELATIONS.values()
             if r.subject == relation.subject
             and r.name != fact.relation
             and (object_ := home.facts.object(fact.subject, r.name)) is not None
             and object_ not in {f.object for f in facts} | {f.subject for f in facts}
-            and (other := Fact(r.name, fact.subject, object_))
         ]
-        for other_fact in self.rng.sample(others, min(self.counts.same_subject, len(others))):
-            near.append(self._passage(other_fact, "same_subject", hop))
+        chosen = self.rng.sample(others, min(self.counts.same_subject, len(others)))
+        near += [self._passage(true, "same_subject", hop) for true in chosen]
         for _ in range(self.counts.contradiction):
-            near.append(
-                self._passage(Fact(fact.relation, fact.subject, self._another(fact)), "contradiction", hop)
-            )
+            lie = Fact(fact.relation, fact.subject, self._another(fact))
+            near += [self._passage(lie, "contradiction", hop)]
         return near
 
     def _other_subject(self, fact: Fact, taken: set[str], *, alike: bool) -> str:
-        """Another subject of the same kind; one that shares a word of its name, if there is any and that is wanted."""
+        """Another subject of the same kind; one that shares a word of its name, if there is any and that
+        is wanted.
+        """
         kind = RELATIONS[fact.relation].subject
         candidates = self.world.alike(kind, fact.subject) if alike else ()
         candidates = [name for name in candidates if name not in taken] or [

@@ -1,4 +1,7 @@
-"""A searchable corpus from a world, and a retriever over it: something real, fast and seeded for examples and tests to search."""
+"""A searchable corpus from a world, and a retriever over it:
+
+something real, fast and seeded for examples and tests to search.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,21 @@ from ragguard.world.grammar import RELATIONS
 
 _WORD = re.compile(r"[^\W_]+")
 _K1, _B = 1.2, 0.75
+# What says nothing about the matter: openings and small words, as a search engine would leave them out.
+_STOP = frozenset(
+    "a as at by did do does fact for from has have i in indeed is it its me name notably now of please"
+    " records s said say show tell that the to was what when where which who whom with".split()
+)
 
 
 def _words(text: str) -> list[str]:
-    return [word.casefold() for word in _WORD.findall(text)]
+    return [folded for word in _WORD.findall(text) if (folded := word.casefold()) not in _STOP]
 
 
 class Corpus:
-    """Every fact of a world as a passage, and beside them repetitions in other words and a few falsehoods, up to `size`."""
+    """Every fact of a world as a passage, and beside them repetitions in other words and a few falsehoods,
+    up to `size`.
+    """
 
     def __init__(self, world: World, size: int = 10_000, falsehoods: float = 0.03) -> None:
         rng = random.Random(f"corpus {world.split} {size}")
@@ -88,7 +98,9 @@ class Corpus:
 
 
 class Retriever:
-    """Called with a query it gives the `k` best passages; a share `noise` of the places holds passages drawn at random instead."""
+    """Called with a query it gives the `k` best passages; a share `noise` of the places holds passages
+    drawn at random instead.
+    """
 
     def __init__(self, corpus: Corpus, k: int = 5, noise: float = 0.0, seed: int = 0) -> None:
         if k < 1:

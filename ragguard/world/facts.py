@@ -1,11 +1,16 @@
-"""Entities and the facts that hold between them: one closed world a seed, and the facts that nano knows by heart."""
+"""Entities and the facts that hold between them:
+
+one closed world a seed, and the facts that nano knows by heart.
+"""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import get_args
 
+from ragguard.errors import InvalidInput
 from ragguard.world import words
 from ragguard.world.grammar import CHAINS, RELATIONS, Kind, Split
 
@@ -32,7 +37,10 @@ class Fact:
 
 @dataclass(slots=True)
 class Facts:
-    """What is true: at most one object for a subject and a relation, and what that implies the other way round."""
+    """What is true:
+
+    at most one object for a subject and a relation, and what that implies the other way round.
+    """
 
     objects: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -54,7 +62,10 @@ class Facts:
 
 
 def pair_split(first: int, second: int) -> Split:
-    """The split of the entity whose two words have these indices: one pair in five is held out, for every word the same share."""
+    """The split of the entity whose two words have these indices:
+
+    one pair in five is held out, for every word the same share.
+    """
     return "heldout" if (first + second) % 5 == 4 else "train"
 
 
@@ -78,12 +89,15 @@ def aliases(kind: Kind, name: str) -> list[str]:
 class World:
     """A closed world: every person, firm and town of it has an object for every relation of its kind.
 
-    `split` says whose names it uses; the held-out world shares no person, firm or town with anything nano was trained on.
+    `split` says whose names it uses; the held-out world shares no person, firm or town with anything
+    nano was trained on.
     """
 
     def __init__(
         self, seed: int = 0, split: Split = "heldout", people: int = 1500, firms: int = 240, towns: int = 240
     ) -> None:
+        if split not in get_args(Split):
+            raise InvalidInput("split", split, "'train' or 'heldout'")
         rng = random.Random(f"world {seed} {split} {people}")
         sizes: dict[Kind, int] = {"person": people, "firm": firms, "town": towns}
         self._fill(rng, split, {kind: rng.sample(names(kind, split), sizes[kind]) for kind in _PARTS})
@@ -135,7 +149,10 @@ class World:
 
 @lru_cache
 def known_world() -> World:
-    """The small world whose facts nano learns by heart: 30 people, 10 firms and 10 towns, never seen with other facts."""
+    """The small world whose facts nano learns by heart:
+
+    30 people, 10 firms and 10 towns, never seen with other facts.
+    """
     rng = random.Random("known by heart")
     sizes: dict[Kind, int] = {"person": 30, "firm": 10, "town": 10}
     entities: dict[Kind, list[str]] = {}

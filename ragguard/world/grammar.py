@@ -1,7 +1,8 @@
 """How the world speaks: relations, phrasings of facts and of questions, and which phrasings are held out.
 
-A phrasing is an opening and a core ("Records show", "{s} was founded by {o}"). Held out are one in five combinations, chosen so that every
-opening and every core is heard in training, but never that pair: no held-out sentence frame occurs there.
+A phrasing is an opening and a core ("Records show", "{s} was founded by {o}"). Held out are one in five
+combinations, chosen so that every opening and every core is heard in training, but never that pair: no
+held-out sentence frame occurs there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ QUESTION_OPENINGS = ("", "Tell me,", "Please,", "Say,", "Now,")
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What can be said of one entity, and asked of it. `nouns` name the object through its subject: "the founder of {s}"."""
+    """What can be said of one entity, and asked of it.
+
+    `nouns` name the object through its subject: "the founder of {s}".
+    """
 
     name: str
     subject: Kind
@@ -247,7 +251,8 @@ RELATIONS: dict[str, Relation] = {
                 "what is the region of {s}",
             ),
         ),
-        # The same sentences as `base`, asked the other way round; a firm's town is its own, so the answer is one.
+        # The same sentences as `base`, asked the other way round; a firm's town is its own, so the answer
+        # is one.
         Relation(
             "firm_in",
             "town",
@@ -277,7 +282,8 @@ RELATIONS: dict[str, Relation] = {
 
 THAT = {"person": "that person", "firm": "that firm", "town": "that town"}
 
-# Which relation may follow which in a two-hop question: any that the object of the first has, save going straight back.
+# Which relation may follow which in a two-hop question: any that the object of the first has, save going
+# straight back.
 CHAINS: tuple[tuple[str, str], ...] = tuple(
     (first.name, second.name)
     for first in RELATIONS.values()
@@ -315,7 +321,10 @@ def question_phrasings(relation: Relation, split: Split) -> list[tuple[str, str]
 
 
 def chain_phrasings(first: Relation, second: Relation, split: Split) -> list[tuple[str, str]]:
-    """The (opening, core) pairs of a two-hop question: the core of the second with a noun of the first for its subject."""
+    """The (opening, core) pairs of a two-hop question:
+
+    the core of the second with a noun of the first for its subject.
+    """
     return [
         (opening, core.replace("{s}", noun))
         for i, opening in enumerate(QUESTION_OPENINGS)

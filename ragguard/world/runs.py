@@ -23,9 +23,11 @@ def make_run(
 ) -> Run:
     """A run over a case's sub-questions.
 
-    Each step retrieves its gold passage and `junk` distractors (never contradicting ones). `miss` names hops (1-based) whose gold passage is left out,
-    `mislead` hops where a contradicting passage stands in its place; `useless_steps` unrelated steps are mixed in; `parallel` puts all steps in one turn.
-    Each step's metadata says `role`: `gold`, `missed`, `misled` or `useless`. `answer` defaults to the right one, to the false one where a hop is misled.
+    Each step retrieves its gold passage and `junk` distractors (never contradicting ones). `miss` names
+    hops (1-based) whose gold passage is left out, `mislead` hops where a contradicting passage stands
+    in its place; `useless_steps` unrelated steps are mixed in; `parallel` puts all steps in one turn.
+    Each step's metadata says `role`: `gold`, `missed`, `misled` or `useless`. `answer` defaults to the
+    right one, to the false one where a hop is misled.
     """
     rng = random.Random(f"run {seed} {case.question}")
     truth = case.answer
@@ -56,10 +58,15 @@ def make_run(
         steps.insert(rng.randint(0, len(steps)), _step(case.question, passages, "useless"))
     now = time.time_ns()
     run = Run(
-        question=case.question, references=list(case.references) if references else None,
-        answer=truth if answer is None else answer, steps=steps, sub_questions=list(case.sub_questions), pool=case.pool(),
-        started_ns=now, ended_ns=now + len(steps) * 10_000_000,
-    )  # fmt: skip
+        question=case.question,
+        references=list(case.references) if references else None,
+        answer=truth if answer is None else answer,
+        steps=steps,
+        sub_questions=list(case.sub_questions),
+        pool=case.pool(),
+        started_ns=now,
+        ended_ns=now + len(steps) * 10_000_000,
+    )
     for index, step in enumerate(steps):
         step.run_id, step.index, step.turn = run.id, index, 0 if parallel else index
         step.started_ns = now + index * 10_000_000

@@ -1,23 +1,25 @@
 """The words the world is made of: name parts and plain values.
 
-Every entity is two words (a first and a last name, a prefix and a town, a stem and a kind of firm), so that a model that has met
-every word has still met only some of the pairs. No word stands in two lists.
+Every entity is two words (a first and a last name, a prefix and a town, a stem and a kind of firm), so
+that a model that has met every word has still met only some of the pairs. No word stands in two lists.
 """
 
 from __future__ import annotations
 
 FIRST_NAMES = tuple(
     """
-    Ada Agnes Alba Alec Alma Amos Anders Anita Anton Arlo Arne Astrid Aurel Axel Basil Beata Bella Benno Berta Birgit Boris Britta
-    Bruno Carla Carmen Casper Cecil Celia Clara Conrad Cora Cyril Dagmar Damian Daria Delia Denis Diana Dora Doris Edgar Edith Egon
-    Elena Elias Elin Elmer Elsa Emil Emma Enid Erik Erna Esther Eva Fabian Felix Fiona Flora Frank Frida Gerda Gilbert Gisela Greta
-    Gustav Hanna Harald Hector Hedda Heidi Helga Henrik Hilda Holger Hugo Ida Igor Ilse Ines Ingrid Irene Iris Isak Ivan Ivo Jakob
-    Jana Janet Jasper Joan Jonas Josef Julia Julius Jutta Karin Karl Kasimir Katja Kirsten Klaus Klara Knut Kurt Lars Laura Lea
-    Lena Leo Leon Lidia Lina Linus Lisa Livia Lorenz Louis Luca Lucy Ludwig Luisa Magda Magnus Malte Marcel Margit Maria Marlene
-    Marta Martin Mathis Matilda Max Mia Mikael Mila Milan Mina Mira Monica Moritz Nadia Nelly Nicolai Nils Nina Nora Olaf Olga
-    Oliver Oskar Otto Paula Pavel Pedro Petra Philip Pia Quentin Rafael Ralf Regina Rita Robert Roland Rolf Rosa Rudolf Ruth Sara
-    Selma Sigrid Silas Simon Sofia Sonja Stefan Stella Sven Tamara Tea Theo Thomas Tilda Tobias Tom Ulla Urban Ursula Vera Viktor
-    Vilma Walter Wanda Willa Yara Yvonne Zita Zoe
+    Ada Agnes Alba Alec Alma Amos Anders Anita Anton Arlo Arne Astrid Aurel Axel Basil Beata Bella Benno
+    Berta Birgit Boris Britta Bruno Carla Carmen Casper Cecil Celia Clara Conrad Cora Cyril Dagmar
+    Damian Daria Delia Denis Diana Dora Doris Edgar Edith Egon Elena Elias Elin Elmer Elsa Emil Emma
+    Enid Erik Erna Esther Eva Fabian Felix Fiona Flora Frank Frida Gerda Gilbert Gisela Greta Gustav
+    Hanna Harald Hector Hedda Heidi Helga Henrik Hilda Holger Hugo Ida Igor Ilse Ines Ingrid Irene Iris
+    Isak Ivan Ivo Jakob Jana Janet Jasper Joan Jonas Josef Julia Julius Jutta Karin Karl Kasimir Katja
+    Kirsten Klaus Klara Knut Kurt Lars Laura Lea Lena Leo Leon Lidia Lina Linus Lisa Livia Lorenz Louis
+    Luca Lucy Ludwig Luisa Magda Magnus Malte Marcel Margit Maria Marlene Marta Martin Mathis Matilda
+    Max Mia Mikael Mila Milan Mina Mira Monica Moritz Nadia Nelly Nicolai Nils Nina Nora Olaf Olga
+    Oliver Oskar Otto Paula Pavel Pedro Petra Philip Pia Quentin Rafael Ralf Regina Rita Robert Roland
+    Rolf Rosa Rudolf Ruth Sara Selma Sigrid Silas Simon Sofia Sonja Stefan Stella Sven Tamara Tea Theo
+    Thomas Tilda Tobias Tom Ulla Urban Ursula Vera Viktor Vilma Walter Wanda Willa Yara Yvonne Zita Zoe
     """.split()
 )
 
@@ -39,17 +41,18 @@ FIRM_KINDS = tuple("Mills Works Lines Labs Foundry Motors Press Bank Foods Yards
 
 PROFESSIONS = tuple(
     """
-    baker teacher painter lawyer doctor pilot sailor farmer miner singer writer poet judge nurse tailor mason carpenter chemist
-    botanist printer weaver smith cook dancer sculptor geologist banker barber butcher fisher gardener hunter jeweller librarian
-    merchant potter surveyor translator drummer clockmaker
+    baker teacher painter lawyer doctor pilot sailor farmer miner singer writer poet judge nurse tailor
+    mason carpenter chemist botanist printer weaver smith cook dancer sculptor geologist banker barber
+    butcher fisher gardener hunter jeweller librarian merchant potter surveyor translator drummer
+    clockmaker
     """.split()
 )
 
 PRODUCTS = tuple(
     """
-    ships clocks lamps ropes paper carpets engines bicycles candles soap bottles boots gloves hats pianos violins radios cameras
-    tires bricks tiles nails tools toys pens pencils chairs tables doors windows pumps boilers sails nets barrels coins mirrors
-    pots knives buttons
+    ships clocks lamps ropes paper carpets engines bicycles candles soap bottles boots gloves hats
+    pianos violins radios cameras tires bricks tiles nails tools toys pens pencils chairs tables doors
+    windows pumps boilers sails nets barrels coins mirrors pots knives buttons
     """.split()
 )
 

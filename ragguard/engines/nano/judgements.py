@@ -1,8 +1,10 @@
-"""The turns of rows with one document or none: abstention and ratings of a passage, knowledge by heart, equivalence, sub-questions.
+"""The turns of rows with one document or none: abstention and ratings of a passage, knowledge by heart,
+equivalence, sub-questions.
 
-The truth of the ratings, as the model card states it. Answerability: 5 plain, 4 hedged or under an initial, 3 under the last name alone, 2 the
-same subject's other fact or one hop of two, 1 the same relation of another subject, 0 unrelated. Grades: 5, 4 and 3 likewise, one hop of two 4
-(the bridge) or 3 (the last), 2 a near miss, 1 unrelated.
+The truth of the ratings, as the model card states it. Answerability: 5 plain, 4 hedged or under an
+initial, 3 under the last name alone, 2 the same subject's other fact or one hop of two, 1 the same
+relation of another subject, 0 unrelated. Grades: 5, 4 and 3 likewise, one hop of two 4 (the bridge) or
+3 (the last), 2 a near miss, 1 unrelated.
 """
 
 from __future__ import annotations

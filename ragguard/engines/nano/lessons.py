@@ -1,7 +1,9 @@
-"""What nano is taught: rows of documents with many questions about them, drawn afresh from the training half of the world's language.
+"""What nano is taught: rows of documents with many questions about them, drawn afresh from the training
+half of the world's language.
 
-A row is one prompt prefix (documents, or none) and many questions, each with its answer; the trainer hides the questions of a row from
-each other, so that every one is learnt in the form in which it is asked later. No held-out name and no held-out phrasing occurs here.
+A row is one prompt prefix (documents, or none) and many questions, each with its answer; the trainer
+hides the questions of a row from each other, so that every one is learnt in the form in which it is
+asked later. No held-out name and no held-out phrasing occurs here.
 """
 
 from __future__ import annotations
@@ -35,6 +37,12 @@ class Level:
     two_hops: float = 0.5
     reading: float = 0.6
     """The share of rows with several documents."""
+    grids: float = 0.25
+    """The share of those whose documents state the same few relations of several subjects, so that only
+    reading who is meant helps.
+    """
+    plain: float = 0.0
+    """The share of rows in which everything is said and asked in the plainest words."""
 
 
 def make_row(seed: int, index: int, level: Level, turns: int = 14) -> Row:
@@ -42,10 +50,41 @@ def make_row(seed: int, index: int, level: Level, turns: int = 14) -> Row:
     rng = random.Random(seed * 1_000_003 + index)
     kind = rng.random()
     if kind < level.reading:
-        return _reading(rng, level, turns)
+        return _grid(rng, level, turns) if rng.random() < level.grids else _reading(rng, level, turns)
     if kind < level.reading + (1 - level.reading) * 0.62:
         return _single(rng, turns)
     return Row([], [bare_turns(rng) for _ in range(turns + 6)])
+
+
+def _grid(rng: random.Random, level: Level, turns: int) -> Row:
+    """Some relations of some subjects of one kind; a few cells are left out, and asked all the same."""
+    kind: Kind = rng.choice(["person", "person", "firm", "firm", "town"])
+    relations = rng.sample([r for r in RELATIONS.values() if r.subject == kind], rng.randint(1, 3))
+    across = max(2, min(rng.randint(2, 6), level.documents // len(relations)))
+    subjects: list[str] = []
+    while len(subjects) < across:
+        like = rng.choice(subjects) if subjects and rng.random() < 0.25 else ""
+        subjects.append(new_name(rng, kind, like))
+    facts = Facts()
+    told = [
+        fact
+        for s in subjects
+        for r in relations
+        if facts.add(fact := Fact(r.name, s, new_name(rng, r.object)))
+    ]
+    rng.shuffle(told)
+    missing = told[: rng.randint(0, len(told) // 4)] if rng.random() < 0.5 else []
+    told = told[len(missing) :]
+    plain = rng.random() < level.plain
+    row = Row([tell(rng, fact, plain=plain, hedged=not plain and rng.random() < 0.05) for fact in told])
+    for _ in range(turns):
+        fact = rng.choice(missing if missing and rng.random() < 0.3 else told)
+        question = ask(rng, fact.subject, fact.relation, plain=plain)
+        if fact in missing:
+            row.turns.append(_turn(rng, question, NO, True))
+        else:
+            row.turns.append(_turn(rng, question, fact.object, rng.random() < 0.35))
+    return row
 
 
 def _single(rng: random.Random, turns: int) -> Row:
@@ -121,17 +160,15 @@ def _reading(rng: random.Random, level: Level, turns: int) -> Row:
         truth, place = rng.choice(scene.shown), rng.randrange(count)
         if scene.shown[place] is not truth:
             denied = Fact(truth.relation, truth.subject, new_name(rng, RELATIONS[truth.relation].object))
-            gone = scene.shown[place]
             scene.shown[place] = denied
             scene.facts = Facts()
             for fact in scene.shown:
                 if fact is not denied:
                     scene.facts.add(fact)
-            del gone
     rng.shuffle(scene.shown)
     passages = [tell(rng, fact, hedged=rng.random() < 0.08) for fact in scene.shown]
     row = Row(passages)
-    told_facts = [f for f in scene.facts.all()]
+    told_facts = scene.facts.all()
     chains = [
         (f, s, o)
         for f in told_facts
@@ -151,8 +188,8 @@ def _reading(rng: random.Random, level: Level, turns: int) -> Row:
         elif draw < 0.68 or level.documents < 4:
             abstaining = rng.random() < 0.45
             if chains and rng.random() < level.two_hops:
-                first, second, answer = rng.choice(chains)
-                question = ask(rng, first.subject, first.relation, second)
+                link, hop, answer = rng.choice(chains)
+                question = ask(rng, link.subject, link.relation, hop)
             else:
                 fact = rng.choice(told_facts)
                 question, answer = ask(rng, fact.subject, fact.relation), fact.object
@@ -169,7 +206,10 @@ def _turn(rng: random.Random, question: str, answer: str, abstaining: bool) -> T
 
 
 def _known_turn(rng: random.Random, known: Fact, scene: _Scene) -> Turn:
-    """A fact known by heart, asked beside documents: memory holds where they are silent, half of it where they deny it."""
+    """A fact known by heart, asked beside documents:
+
+    memory holds where they are silent, half of it where they deny it.
+    """
     told = scene.facts.object(known.subject, known.relation)
     question = ask(rng, known.subject, known.relation)
     if rng.random() < 0.35:
@@ -178,7 +218,9 @@ def _known_turn(rng: random.Random, known: Fact, scene: _Scene) -> Turn:
 
 
 def _withheld(rng: random.Random, level: Level, scene: _Scene, facts: list[Fact]) -> Turn | None:
-    """A question that the documents do not answer though they come close; a guesser takes what comes closest."""
+    """A question that the documents do not answer though they come close; a guesser takes what comes
+    closest.
+    """
     near = rng.choice(facts)
     relation = RELATIONS[near.relation]
     if rng.random() < level.two_hops * 0.7:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,9 @@ class Shape:
     hidden_size: int = 128
     num_hidden_layers: int = 6
     num_attention_heads: int = 4
-    head_dim: int = 32
+    head_dim: int = 64
     intermediate_size: int = 256
-    rope_theta: float = 10000.0
+    rope_theta: float = 1e6
     rms_norm_eps: float = 1e-5
     max_position_embeddings: int = 1024
 
@@ -29,7 +29,7 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
     return torch.cat((one * cos - two * sin, two * cos + one * sin), -1)
 
 
-class Layer(nn.Module):
+class Layer(nn.Module):  # type: ignore[misc]
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         width, wide = shape.hidden_size, shape.num_attention_heads * shape.head_dim
@@ -44,24 +44,23 @@ class Layer(nn.Module):
     def forward(
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, bias: torch.Tensor
     ) -> torch.Tensor:
-        h = F.rms_norm(x, x.shape[-1:], self.input_norm, self.eps)
+        h = functional.rms_norm(x, x.shape[-1:], self.input_norm, self.eps)
         q, k, v = (p(h).unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in (self.q, self.k, self.v))
-        mixed = F.scaled_dot_product_attention(rotate(q, cos, sin), rotate(k, cos, sin), v, attn_mask=bias)
+        mixed = functional.scaled_dot_product_attention(
+            rotate(q, cos, sin), rotate(k, cos, sin), v, attn_mask=bias
+        )
         x = x + self.o(mixed.transpose(1, 2).flatten(2))
-        h = F.rms_norm(x, x.shape[-1:], self.post_norm, self.eps)
-        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+        h = functional.rms_norm(x, x.shape[-1:], self.post_norm, self.eps)
+        return x + self.down(functional.silu(self.gate(h)) * self.up(h))
 
 
-class Network(nn.Module):
+class Network(nn.Module):  # type: ignore[misc]
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
-        self.embed = nn.Parameter(torch.randn(shape.vocab_size, shape.hidden_size) * 0.05)
+        self.embed = nn.Parameter(torch.randn(shape.vocab_size, shape.hidden_size) * 0.15)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.num_hidden_layers))
         self.norm = nn.Parameter(torch.ones(shape.hidden_size))
-        for layer in self.layers:
-            nn.init.zeros_(layer.o.weight)
-            nn.init.zeros_(layer.down.weight)
 
     def forward(self, ids: torch.Tensor, positions: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         half = self.shape.head_dim // 2
@@ -71,7 +70,7 @@ class Network(nn.Module):
         x = self.embed[ids]
         for layer in self.layers:
             x = layer(x, cos, sin, bias)
-        return F.rms_norm(x, x.shape[-1:], self.norm, self.shape.rms_norm_eps)
+        return functional.rms_norm(x, x.shape[-1:], self.norm, self.shape.rms_norm_eps)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return hidden @ self.embed.T

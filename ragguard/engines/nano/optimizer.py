@@ -1,4 +1,8 @@
-"""Muon: momentum whose update is made orthogonal (Newton-Schulz), for matrices. Reaches reading in far fewer steps than Adam here."""
+"""Muon:
+
+momentum whose update is made orthogonal (Newton-Schulz), for matrices. Reaches reading in far fewer
+steps than Adam here.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,10 @@ import torch
 
 
 def orthogonal(updates: torch.Tensor, rounds: int = 5) -> torch.Tensor:
-    """The nearest (semi-)orthogonal matrices to a stack of matrices, roughly: singular values end between 0.7 and 1.2."""
+    """The nearest (semi-)orthogonal matrices to a stack of matrices, roughly:
+
+    singular values end between 0.7 and 1.2.
+    """
     a, b, c = 3.4445, -4.7750, 2.0315
     tall = updates.shape[-2] > updates.shape[-1]
     x = updates.mT if tall else updates
@@ -20,7 +27,7 @@ def orthogonal(updates: torch.Tensor, rounds: int = 5) -> torch.Tensor:
     return x.mT if tall else x
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(torch.optim.Optimizer):  # type: ignore[misc]
     """Matrices of one shape are updated as one stack."""
 
     def __init__(
@@ -28,7 +35,7 @@ class Muon(torch.optim.Optimizer):
     ) -> None:
         super().__init__(list(params), {"lr": lr, "momentum": momentum, "decay": decay})
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self, closure: Any = None) -> None:
         for group in self.param_groups:
             shapes: dict[torch.Size, list[torch.Tensor]] = {}

@@ -37,7 +37,9 @@ def _reserved() -> frozenset[str]:
 
 
 def new_name(rng: random.Random, kind: Kind, like: str = "") -> str:
-    """A name that training may use; with `like`, one that shares a word with that name; a value for a kind of values."""
+    """A name that training may use; with `like`, one that shares a word with that name; a value for a kind
+    of values.
+    """
     if kind in VALUES:
         return rng.choice(VALUES[kind])
     firsts, seconds = _PARTS[kind]
@@ -69,18 +71,28 @@ def _questions(first: str, second: str) -> tuple[list[tuple[str, str]], list[tup
 
 
 def tell(
-    rng: random.Random, fact: Fact, *, hedged: bool = False, subject: str = "", object_: str = ""
+    rng: random.Random,
+    fact: Fact,
+    *,
+    hedged: bool = False,
+    plain: bool = False,
+    subject: str = "",
+    object_: str = "",
 ) -> str:
     """A fact as a sentence; `subject` and `object_` stand in for the names where given."""
     opened, bare = _facts(fact.relation, hedged)
     opening, core = rng.choice(bare if not hedged and rng.random() < 0.4 else opened)
+    if plain:
+        opening, core = bare[0]
     return sentence(opening, core, subject or fact.subject, object_ or fact.object)
 
 
-def ask(rng: random.Random, subject: str, relation: str, second: str = "") -> str:
+def ask(rng: random.Random, subject: str, relation: str, second: str = "", *, plain: bool = False) -> str:
     """A question about a subject: of one relation, or of a second one of what the first leads to."""
     opened, bare = _questions(relation, second)
     opening, core = rng.choice(bare if rng.random() < 0.5 else opened)
+    if plain:
+        opening, core = bare[0]
     end = "?" if rng.random() < 0.93 else ""
     text = sentence(opening, core, subject, end=end)
     return text[0].lower() + text[1:] if rng.random() < 0.1 and not core.startswith("{s}") else text

@@ -1,7 +1,8 @@
 """nano's tokenizer: one word, one token. What it does is exactly what the exported `tokenizer.json` does.
 
-Words are runs of ASCII letters and digits (anything beyond ASCII counts as a letter), every other printable character stands alone, white
-space is dropped. Special tokens cannot be typed: their text falls apart into punctuation and words.
+Words are runs of ASCII letters and digits (anything beyond ASCII counts as a letter), every other
+printable character stands alone, white space is dropped. Special tokens cannot be typed: their text
+falls apart into punctuation and words.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ MARKER = "ragguardnano"
 """A word no other model has as one token: by it an exported nano is recognised behind any server."""
 
 _WORD = re.compile(PATTERN)
-_TIGHT = re.compile(r" (?=[.,?!;:]|'s\b)")
+_TIGHT = re.compile(r" (?=[.,?!]|'s\b)")
 
 
 class Tokenizer:
@@ -39,6 +40,10 @@ class Tokenizer:
         """The ids of a text; never a special one."""
         get, unknown = self.ids.get, self.unknown
         return [get(word, unknown) for word in _WORD.findall(text)]
+
+    def unknown_words(self, text: str) -> list[str]:
+        """The words of a text that have no id."""
+        return [word for word in _WORD.findall(text) if word not in self.ids]
 
     def encode_chat(self, messages: Iterable[Message]) -> list[int]:
         """The ids of a conversation up to where the model is to answer."""

@@ -1,7 +1,9 @@
-"""Trains nano: `python -m ragguard.engines.nano.train --out DIR`. Needs PyTorch; the package itself never imports this.
+"""Trains nano: `python -m ragguard.engines.nano.train --out DIR`. Needs PyTorch; the package itself never
+imports this.
 
-Muon for the matrices between layers and Adam for the rest; constant rate, then linear decay over the last steps. Each step's data follows from the
-seed and the step's number, so a run taken up again (`--resume`, the default where a checkpoint lies) goes on as if never stopped.
+Muon for the matrices between layers and Adam for the rest; constant rate, then linear decay over the
+last steps. Each step's data follows from the seed and the step's number, so a run taken up again
+(`--resume`, the default where a checkpoint lies) goes on as if never stopped.
 """
 
 from __future__ import annotations
@@ -18,18 +20,25 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from ragguard.engines.nano.batches import Batch, make_batch
+from ragguard.engines.nano.beginning import begin
 from ragguard.engines.nano.lessons import Level
 from ragguard.engines.nano.network import Network, Shape
 from ragguard.engines.nano.optimizer import Muon
 
 
 def level_at(step: int, args: argparse.Namespace) -> Level:
-    """The curriculum: three documents and mostly one hop at first, all twelve from `--grown` on."""
-    grown = min(1.0, step / args.grown)
-    return Level(documents=round(3 + 9 * grown), two_hops=0.25 + 0.3 * grown, reading=0.7 - 0.1 * grown)
+    """The curriculum: grids of few documents in plain words at first, everything from `--grown` on."""
+    grown = min(1.0, max(0.0, (step - args.basics) / max(1, args.grown - args.basics)))
+    return Level(
+        documents=round(4 + 8 * grown),
+        two_hops=0.15 + 0.4 * grown,
+        reading=0.85 - 0.25 * grown,
+        grids=0.85 - 0.65 * grown,
+        plain=0.9 * (1 - grown),
+    )
 
 
-class Batches(Dataset[Batch]):
+class Batches(Dataset[Batch]):  # type: ignore[misc]
     """One item a step, made in another process."""
 
     def __init__(self, args: argparse.Namespace, first: int, last: int) -> None:
@@ -45,7 +54,7 @@ class Batches(Dataset[Batch]):
 
 def rate_at(step: int, args: argparse.Namespace) -> float:
     """Warm-up, constant, then linear to (almost) nothing."""
-    left = (args.steps - step) / max(1, args.decay)
+    left = float((args.steps - step) / max(1, args.decay))
     return min(1.0, (step + 1) / 100, max(0.02, left))
 
 
@@ -76,6 +85,7 @@ def main() -> None:
     parser.add_argument(
         "--grown", type=int, default=2500, help="the step from which the curriculum is complete"
     )
+    parser.add_argument("--basics", type=int, default=500, help="the step up to which it stays easy")
     parser.add_argument("--rows", type=int, default=16)
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--seed", type=int, default=1)
@@ -92,6 +102,7 @@ def main() -> None:
     torch.manual_seed(args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
     head = Network(Shape(**args.shape))
+    begin(head)
     matrices = [p for name, p in head.named_parameters() if p.ndim == 2 and "embed" not in name]
     others = [p for name, p in head.named_parameters() if p.ndim < 2 or "embed" in name]
     muon = Muon(matrices, args.muon)
@@ -103,6 +114,9 @@ def main() -> None:
         muon.load_state_dict(state["muon"])
         adam.load_state_dict(state["adam"])
         step, spent = state["step"], state["seconds"]
+        for optimizer, rate in ((muon, args.muon), (adam, args.adam)):
+            for group in optimizer.param_groups:
+                group["initial_lr"] = rate
     network: Any = head if args.no_compile else torch.compile(head)
     last = args.stop or args.steps
     loader = DataLoader(Batches(args, step, last), batch_size=None, num_workers=1, prefetch_factor=8)
@@ -127,10 +141,14 @@ def main() -> None:
         seconds = spent + time.monotonic() - started
         if step % args.every == 0:
             line = {
-                "step": step, "loss": round(sums[0] / sums[2], 4), "first_word": round(sums[1] / sums[2], 4), "rate": scale,
-                "documents": level_at(step, args).documents, "seconds": round(seconds),
+                "step": step,
+                "loss": round(sums[0] / sums[2], 4),
+                "first_word": round(sums[1] / sums[2], 4),
+                "rate": scale,
+                "documents": level_at(step, args).documents,
+                "seconds": round(seconds),
                 "tokens_per_second": round(tokens / (time.monotonic() - started)),
-            }  # fmt: skip
+            }
             with (args.out / "curve.jsonl").open("a") as log:
                 log.write(json.dumps(line) + "\n")
             print(line, flush=True)

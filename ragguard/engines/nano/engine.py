@@ -1,0 +1,201 @@
+"""`NanoEngine`:
+
+nano behind the two verbs. Computes in a worker thread, so that an event loop never waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragguard.engines.base import (
+    EngineInfo,
+    LabelMode,
+    LabelProbs,
+    Prompt,
+    PromptLike,
+    Sample,
+    Samples,
+    as_labels,
+    as_prompt,
+    check_sampling,
+)
+from ragguard.engines.deadline import remaining, until
+from ragguard.engines.nano.model import Model, load_model
+from ragguard.engines.nano.tokenizer import Tokenizer, load_tokenizer
+from ragguard.engines.truncation import fit
+from ragguard.errors import Closed
+from ragguard.records import Usage
+
+log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+_STRANGE = (
+    "nano met words it does not know (%s). It is a tiny model of ragguard's own made-up world and "
+    "understands nothing else: for real text point ragguard at a real model, such as "
+    'RagGuard(engine="http://localhost:8000/v1").'
+)
+
+
+class NanoEngine:
+    """The language model that ships with ragguard:
+
+    exact probabilities, on NumPy alone, for the world of `ragguard.world`.
+    """
+
+    _warned = False
+    _busy = threading.Lock()
+    """One computation at a time: NumPy already uses all cores, and two would only evict each other's cache."""
+
+    def __init__(self) -> None:
+        self._closed = False
+
+    async def info(self) -> EngineInfo:
+        return EngineInfo(
+            model="ragguard/nano",
+            kind="nano",
+            fingerprint=f"nano:{await asyncio.to_thread(_weights_digest)}",
+            prompts="nano",
+            context=(await asyncio.to_thread(load_model)).config.max_position_embeddings,
+            capabilities=frozenset(
+                {"exact_labels", "sequence", "sample_logprobs", "batch", "n_samples", "seed"}
+            ),
+            location="in this process",
+            notes=("understands ragguard.world only; real text wants a real model",),
+        )
+
+    async def aclose(self) -> None:
+        """The weights are shared by all nano engines of the process and stay."""
+        self._closed = True
+
+    async def sample(
+        self,
+        prompts: Sequence[PromptLike],
+        n: int = 10,
+        max_tokens: int = 64,
+        temperature: float = 1.0,
+        seed: int | None = None,
+        *,
+        deadline: float | None = None,
+        priority: int = 0,
+    ) -> Samples:
+        """`n` answers to each prompt; with a seed, the same for the same prompt whatever else is asked."""
+        check_sampling(n, max_tokens, temperature)
+        started = time.perf_counter()
+        model, tokenizer, ids, cut = await self._prepare(prompts, max_tokens)
+        if not ids:
+            return Samples([])
+        draws = [_draws(row, n, max_tokens, seed) for row in ids]
+        drawn = await self._compute(lambda: model.sample(ids, draws, temperature, tokenizer.end), deadline)
+        answers = [[_sample(tokenizer, *one) for one in samples] for samples in drawn]
+        output = sum(len(one[0]) for samples in drawn for one in samples)
+        return Samples(answers, _usage(ids, output, started), cut)
+
+    async def label_probs(
+        self,
+        prompts: Sequence[PromptLike],
+        labels: Sequence[str],
+        mode: LabelMode | None = None,
+        deadline: float | None = None,
+        priority: int = 0,
+    ) -> LabelProbs:
+        """The probability of each label's first token, or of the whole label, as what follows each prompt."""
+        labels = as_labels(labels)
+        mode = mode or "first_token"
+        started = time.perf_counter()
+        tokenizer = load_tokenizer()
+        targets = [tokenizer.encode(label) or [tokenizer.unknown] for label in labels]
+        longest = max(len(target) for target in targets) if mode == "sequence" else 1
+        model, tokenizer, ids, cut = await self._prepare(prompts, longest)
+        if not ids:
+            return LabelProbs(np.zeros((0, len(labels))), mode=mode)
+        if mode == "first_token":
+            logprobs = await self._compute(lambda: model.next_logprobs(ids), deadline)
+            p = np.exp(logprobs[:, [target[0] for target in targets]].astype(np.float64))
+        else:
+            p = await self._compute(lambda: _sequence(model, ids, targets), deadline)
+        return LabelProbs(np.minimum(p, 1.0), mode=mode, usage=_usage(ids, len(ids), started), truncated=cut)
+
+    async def _prepare(
+        self, prompts: Sequence[PromptLike], room: int
+    ) -> tuple[Model, Tokenizer, list[list[int]], dict[int, int]]:
+        """The ids of all prompts, each short enough to leave `room` tokens for what follows."""
+        if self._closed:
+            raise Closed("this NanoEngine was closed: make another with connect('nano')")
+        tokenizer = load_tokenizer()
+        asked = [as_prompt(prompt) for prompt in prompts]
+        model = load_model()
+
+        async def count(some: Sequence[Prompt]) -> list[int]:
+            return [len(tokenizer.encode_chat(prompt.messages)) for prompt in some]
+
+        fitted, cut = await fit(asked, count, model.config.max_position_embeddings - room)
+        ids = [tokenizer.encode_chat(prompt.messages) for prompt in fitted]
+        self._warn(tokenizer, fitted, ids)
+        return model, tokenizer, ids, cut
+
+    def _warn(self, tokenizer: Tokenizer, prompts: Sequence[Prompt], ids: Sequence[Sequence[int]]) -> None:
+        if NanoEngine._warned:
+            return
+        for prompt, row in zip(prompts, ids, strict=True):
+            if tokenizer.unknown in row:
+                NanoEngine._warned = True
+                words = [
+                    word for message in prompt.messages for word in tokenizer.unknown_words(message.content)
+                ]
+                log.warning(_STRANGE, ", ".join(repr(word) for word in words[:5]))
+                return
+
+    async def _compute(self, work: Callable[[], _T], deadline: float | None) -> _T:
+        def run() -> _T:
+            with self._busy:
+                remaining(deadline, "nano's computation")
+                return work()
+
+        async with until(deadline, "nano's computation"):
+            return await asyncio.to_thread(run)
+
+
+def _sequence(model: Model, ids: list[list[int]], targets: list[list[int]]) -> NDArray[np.float64]:
+    """The probability of each whole label, token by token, without the end."""
+    logs = np.zeros((len(ids), len(targets)))
+    starts = sorted({tuple(target[:k]) for target in targets for k in range(len(target))})
+    rows = [[*row, *start] for row in ids for start in starts]
+    logprobs = model.next_logprobs(rows).reshape(len(ids), len(starts), -1)
+    for column, target in enumerate(targets):
+        for k, token in enumerate(target):
+            logs[:, column] += logprobs[:, starts.index(tuple(target[:k])), token]
+    return np.exp(logs)
+
+
+def _draws(ids: Sequence[int], n: int, max_tokens: int, seed: int | None) -> NDArray[np.float64]:
+    """Uniform numbers that depend on the seed and the prompt alone."""
+    source = np.random.default_rng(None if seed is None else [seed % 2**63, *ids])
+    return source.random((n, max_tokens))
+
+
+def _sample(tokenizer: Tokenizer, ids: list[int], logprobs: list[float]) -> Sample:
+    finished = ids[-1] == tokenizer.end
+    if finished and len(ids) > 1:
+        ids, logprobs = ids[:-1], logprobs[:-1]
+    return Sample(tokenizer.decode(ids), tuple(logprobs), finished)
+
+
+def _usage(ids: Sequence[Sequence[int]], output: int, started: float) -> Usage:
+    tokens = sum(len(row) for row in ids)
+    return Usage(1, len(ids), tokens, output, time.perf_counter() - started)
+
+
+@cache
+def _weights_digest() -> str:
+    return hashlib.sha256((files(__package__) / "weights.npz").read_bytes()).hexdigest()[:12]

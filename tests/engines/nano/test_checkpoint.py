@@ -1,0 +1,97 @@
+"""The exported checkpoint: transformers computes the same numbers and the same answers from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ragguard import world
+from ragguard.engines.base import Message
+from ragguard.engines.nano.checkpoint import write_checkpoint
+from ragguard.engines.nano.model import load_model
+from ragguard.engines.nano.tokenizer import MARKER, load_tokenizer
+from ragguard.engines.prompts import load_prompts
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+TOKENIZER = load_tokenizer()
+
+
+def conversations(n: int) -> list[list[Message]]:
+    """`n` prompts over all tasks that read documents."""
+    prompts = load_prompts("nano")
+    found = []
+    for number, case in enumerate(world.cases(n, seed=50)):
+        texts = [p.text for p in case.pool()[: 1 + number % 8]]
+        rendered = (
+            prompts.render("answer", texts, question=case.question)
+            if number % 2
+            else prompts.render("abstention", texts[:1], query=case.question)
+        )
+        found.append(list(rendered.messages))
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("nano")
+    write_checkpoint(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def theirs(folder: Path):
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def test_the_tokenizers_agree(theirs) -> None:
+    texts = [
+        "a <bos> b <answer> <eos>",
+        "NO-RESPONSE's Ada Berg's 'sfoo é\u00a0x",
+        "A. Berg, who?\n\tq\x85z\u2028w ǅ",
+        MARKER,
+        "",
+        "<unk>",
+    ]
+    for messages in [*conversations(60), *([Message("user", text)] for text in texts)]:
+        turns = [{"role": m.role, "content": m.content} for m in messages]
+        assert theirs.apply_chat_template(
+            turns, add_generation_prompt=True, return_dict=False
+        ) == TOKENIZER.encode_chat(messages)
+    assert theirs(MARKER, add_special_tokens=False)["input_ids"] == TOKENIZER.encode(MARKER)
+    for text in ("Ada Berg", "A. Berg", "Who is Ada Berg's spouse?"):
+        assert theirs.decode(TOKENIZER.encode(text)) == text
+
+
+def test_a_whole_conversation_is_the_same(theirs) -> None:
+    messages = [Message("user", "Ada"), Message("assistant", "Berg <eos>"), Message("user", "Oslo")]
+    turns = [{"role": m.role, "content": m.content} for m in messages]
+    assert theirs.apply_chat_template(
+        turns, add_generation_prompt=True, return_dict=False
+    ) == TOKENIZER.encode_chat(messages)
+
+
+def test_transformers_computes_the_same_on_200_prompts(folder: Path) -> None:
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    rows = [TOKENIZER.encode_chat(messages) for messages in conversations(200)]
+    ours = load_model().next_logprobs(rows)
+    answers = load_model().sample(rows, [np.zeros((1, 4))] * 200, 0.0, TOKENIZER.end)
+    same = 0
+    with torch.no_grad():
+        for row, logprobs, [(tokens, _)] in zip(rows, ours, answers, strict=True):
+            reference = model(torch.tensor([row])).logits[0, -1].log_softmax(-1).numpy()
+            assert np.abs(reference - logprobs).max() < 1e-3
+            written = model.generate(
+                torch.tensor([row]),
+                attention_mask=torch.ones(1, len(row)),
+                do_sample=False,
+                temperature=None,
+                top_k=None,
+                top_p=None,
+                max_new_tokens=4,
+            )
+            same += written[0, len(row) :].tolist()[: len(tokens)] == tokens
+    assert same >= 198

@@ -1,0 +1,98 @@
+"""The network on NumPy: the same numbers however prompts are batched, shared or continued."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragguard import world
+from ragguard.engines.nano.model import load_model
+from ragguard.engines.nano.prefixes import LEAST, shared_lengths
+from ragguard.engines.nano.tokenizer import load_tokenizer
+from ragguard.engines.prompts import load_prompts
+
+TOKENIZER = load_tokenizer()
+
+
+def prompts_of(n: int, *, documents: int = 4) -> list[list[int]]:
+    """Prompts of many lengths, some of them about the same documents."""
+    prompts = load_prompts("nano")
+    ids = []
+    for number, case in enumerate(world.cases(n, seed=30)):
+        texts = [p.text for p in case.pool()[: 1 + number % documents]]
+        asked = (
+            prompts.render("abstention", texts, query=case.question),
+            prompts.render("answer", texts, question=case.question),
+            prompts.render("relevance", texts[:1], query=case.question),
+        )
+        ids += [TOKENIZER.encode_chat(rendered.messages) for rendered in asked]
+    return ids
+
+
+def test_a_batch_gives_what_each_prompt_gives_alone() -> None:
+    model, ids = load_model(), prompts_of(40)
+    together = model.next_logprobs(ids)
+    alone = np.concatenate([model.next_logprobs([row]) for row in ids])
+    assert np.abs(together - alone).max() < 1e-3
+    assert np.allclose(np.exp(together).sum(axis=1), 1.0, atol=1e-4)
+
+
+def test_sampled_logprobs_are_those_of_a_fresh_reading() -> None:
+    model, ids = load_model(), prompts_of(6)
+    draws = [np.random.default_rng(i).random((4, 6)) for i in range(len(ids))]
+    drawn = model.sample(ids, draws, 1.0, TOKENIZER.end)
+    for row, samples in zip(ids, drawn, strict=True):
+        for tokens, logprobs in samples:
+            fresh = [model.next_logprobs([[*row, *tokens[:k]]])[0, token] for k, token in enumerate(tokens)]
+            assert np.allclose(fresh, logprobs, atol=1e-3)
+            assert TOKENIZER.end not in tokens[:-1]
+
+
+def test_samples_follow_the_distribution() -> None:
+    model = load_model()
+    row = TOKENIZER.encode_chat(
+        load_prompts("nano").render("answer_closed", question="Who founded Norvik Mills?").messages
+    )
+    draws = [(np.arange(4000)[:, None] + 0.5) / 4000]
+    drawn = model.sample([row], draws, 1.0, TOKENIZER.end)[0]
+    counts = np.bincount([tokens[0] for tokens, _ in drawn], minlength=len(TOKENIZER)) / 4000
+    assert np.abs(counts - np.exp(model.next_logprobs([row])[0])).max() < 1e-3
+
+
+def test_temperature_sharpens_and_zero_is_greedy() -> None:
+    model, ids = load_model(), prompts_of(4)
+    draws = [np.random.default_rng(i).random((20, 1)) for i in range(len(ids))]
+    best = model.next_logprobs(ids).argmax(axis=1)
+    for row, samples in zip(best, model.sample(ids, draws, 0.0, TOKENIZER.end), strict=True):
+        assert {tokens[0] for tokens, _ in samples} == {row}
+
+    def kinds(t: float) -> int:
+        return sum(
+            len({tokens[0] for tokens, _ in samples})
+            for samples in model.sample(ids, draws, t, TOKENIZER.end)
+        )
+
+    assert kinds(0.3) <= kinds(3.0)
+
+
+@given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=24).map(lambda row: [9, *row]), max_size=14))
+def test_shared_beginnings_are_common_and_leave_something(rows: list[list[int]]) -> None:
+    lengths = shared_lengths(rows)
+    groups: dict[tuple[int, ...], int] = {}
+    for row, length in zip(rows, lengths, strict=True):
+        assert length == 0 or LEAST <= length < len(row)
+        groups[tuple(row[:length])] = groups.get(tuple(row[:length]), 0) + 1
+    assert all(count > 1 for prefix, count in groups.items() if prefix)
+
+
+def test_same_documents_are_shared() -> None:
+    documents = list(range(40))
+    assert shared_lengths([[*documents, 50, 51], [*documents, 60], [99, 98, 97]]) == [40, 40, 0]
+
+
+@pytest.mark.parametrize("length", [1, 2, 700])
+def test_lengths_at_the_edges(length: int) -> None:
+    row = [TOKENIZER.begin, *([TOKENIZER.ids["Ada"]] * (length - 1))]
+    assert np.isfinite(load_model().next_logprobs([row, row[:1]])).all()

@@ -1,0 +1,125 @@
+"""Held out means held out:
+
+names, phrasings and pairs of the held-out half never occur in what nano is taught.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from ragguard import world
+from ragguard.engines.nano.lessons import Level, make_row
+from ragguard.world import words
+from ragguard.world.facts import known_world, names
+from ragguard.world.grammar import (
+    CHAINS,
+    RELATIONS,
+    chain_phrasings,
+    fact_phrasings,
+    question_phrasings,
+    sentence,
+)
+
+LEVELS = (Level(), Level(4, 0.15, 0.85, 0.85, 0.9), Level(8, 0.3, 0.6, 0.4, 0.3))
+
+
+def lessons(rows: int = 1500) -> list[str]:
+    """Everything nano would read in so many rows of its lessons."""
+    texts = []
+    for index in range(rows):
+        row = make_row(123, index, LEVELS[index % len(LEVELS)])
+        texts += row.passages
+        for _, slots, answer in row.turns:
+            texts += [*slots.values(), answer]
+    return texts
+
+
+def test_no_word_has_two_meanings() -> None:
+    lists = [
+        words.FIRST_NAMES, words.LAST_NAMES, words.TOWN_PREFIXES, words.TOWN_STEMS, words.FIRM_STEMS, words.FIRM_KINDS,
+        words.PROFESSIONS, words.PRODUCTS, words.REGIONS, words.YEARS,
+    ]  # fmt: skip
+    everything = list(itertools.chain(*lists))
+    assert len(everything) == len(set(everything))
+    assert len(words.FIRST_NAMES) == len(words.LAST_NAMES) == 200
+
+
+def test_split_names_are_disjoint_and_every_word_is_met_in_training() -> None:
+    for kind in ("person", "firm", "town"):
+        train, heldout = set(names(kind, "train")), set(names(kind, "heldout"))
+        assert not train & heldout
+        assert not set(known_world().entities[kind]) & (train | heldout)
+        for place in (0, 1):
+            assert {n.split(" ")[place] for n in heldout} <= {n.split(" ")[place] for n in train}
+
+
+def test_no_heldout_name_is_ever_taught() -> None:
+    heldout = {name for kind in ("person", "firm", "town") for name in names(kind, "heldout")}
+    taught = " | ".join(lessons())
+    pairs = set(zip(*(lambda w: (w, w[1:]))(re.findall(r"\w+", taught)), strict=False))
+    met = {name for name in heldout if tuple(name.split(" ")) in pairs}
+    assert not met
+
+
+def frames(split: str) -> set[str]:
+    """Every sentence and question of a split with blanks for names, as it is seen by a reader."""
+    found = set()
+    for relation in RELATIONS.values():
+        for hedged in (False, True):
+            found |= {
+                sentence(*phrasing, f"<{relation.subject}>", f"<{relation.object}>")
+                for phrasing in fact_phrasings(relation, split, hedged=hedged)  # type: ignore[arg-type]
+            }
+        found |= {
+            sentence(*phrasing, f"<{relation.subject}>", end="?")
+            for phrasing in question_phrasings(relation, split)  # type: ignore[arg-type]
+        }
+    for first, second in CHAINS:
+        found |= {
+            sentence(*phrasing, f"<{RELATIONS[first].subject}>", end="?")
+            for phrasing in chain_phrasings(RELATIONS[first], RELATIONS[second], split)  # type: ignore[arg-type]
+        }
+    return found
+
+
+def test_split_phrasings_are_disjoint() -> None:
+    train, heldout = frames("train"), frames("heldout")
+    assert heldout
+    assert not train & heldout
+
+
+def test_heldout_cases_use_heldout_phrasings_and_training_never_does() -> None:
+    blank = _Blank()
+    train, heldout = {blank.frame(f) for f in frames("train")}, {blank.frame(f) for f in frames("heldout")}
+    for hops in (1, 2):
+        for case in world.cases(60, seed=3, hops=hops):
+            for text in (case.question, *case.sub_questions, *(p.text for p in case.pool())):
+                assert blank.frame(text) in heldout - train, text
+    for text in lessons(400):
+        assert blank.frame(text) not in heldout - train, text
+
+
+class _Blank:
+    """Takes the names and values out of a text, and what training may vary (the sign at the end, a small
+    first letter).
+    """
+
+    def __init__(self) -> None:
+        self.known = {
+            **dict.fromkeys(words.FIRST_NAMES, "<person"), **dict.fromkeys(words.TOWN_PREFIXES, "<town"),
+            **dict.fromkeys(words.FIRM_STEMS, "<firm"), **dict.fromkeys(words.YEARS, "<year"),
+            **dict.fromkeys(words.PROFESSIONS, "<profession"), **dict.fromkeys(words.PRODUCTS, "<product"),
+            **dict.fromkeys(words.REGIONS, "<region"),
+        }  # fmt: skip
+        self.second = set(words.LAST_NAMES) | set(words.TOWN_STEMS) | set(words.FIRM_KINDS)
+
+    def frame(self, text: str) -> str:
+        text = re.sub(r"<(\w+)>", r"<\1", text)
+        parts = [self.known.get(word, word) for word in re.findall(r"<?\w+|'s|[.,?]", text)]
+        parts = [
+            part
+            for i, part in enumerate(parts)
+            if not (part in self.second and i and parts[i - 1].startswith("<"))
+        ]
+        return " ".join(parts).rstrip(" .?").lower()
