@@ -100,7 +100,7 @@ declare(
     Metric(
         name="answer_correct",
         title="Correct answer",
-        description="1 correct, 0.5 correct but unsupported by the passages, 0 wrong or abstained; the label says which.",
+        description="1 correct, 0.5 correct but unsupported, 0 wrong or abstained; the label says which.",
         range=(0, 1),
         direction="higher",
         needs="the answer, references, entailment",
