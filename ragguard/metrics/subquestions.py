@@ -225,10 +225,10 @@ def density(
         oracle_tokens=shortest.shape,
     )
     power = arrays.parameter("w", w, 0)
-    here = np.asarray(arrays.ratio(covered, length))
-    there = np.asarray(arrays.ratio(best, shortest))
-    value = np.asarray(arrays.ratio(here, there))
     with np.errstate(over="ignore"):
+        here = np.asarray(arrays.ratio(covered, length))
+        there = np.asarray(arrays.ratio(best, shortest))
+        value = np.asarray(arrays.ratio(here, there))
         # nan ** 0 would be 1.
         return arrays.plain(np.where(np.isnan(value), np.nan, value**power))
 
