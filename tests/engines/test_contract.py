@@ -16,8 +16,7 @@ from ragguard.engines.vllm import VllmEngine
 class TestNano(EngineContract):
     @pytest.fixture
     async def subject(self):
-        # Single calls of many callers are what the layers are for: the stack below takes them.
-        return Subject(open_engine("nano"), lambda: open_engine("nano"), cheap_calls=False)
+        return Subject(open_engine("nano"), lambda: open_engine("nano"))
 
 
 class TestConnected(EngineContract):
