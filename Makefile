@@ -47,7 +47,7 @@ test-install: .venv/.dev
 	$(BIN)/python -m pytest tests/packaging -m install
 
 test-phoenix: .venv/.dev
-	$(BIN)/python tests/phoenix/phoenix_env.py
+	$(BIN)/python tests/support/phoenix_env.py
 	$(BIN)/python -m pytest tests/phoenix -m phoenix
 
 clean:

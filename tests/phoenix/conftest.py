@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from phoenix_env import PHOENIX
+from support.phoenix_env import PHOENIX
 
 
 def _free_port() -> int:
