@@ -123,6 +123,7 @@ def test_the_interval_of_a_mean_equals_that_of_scipy():
     gap = random.normal(0.2, 1, 80)
     ours = m.paired_bootstrap(gap, np.zeros(80), draws=10_000)
     theirs = scipy.stats.bootstrap((gap,), np.mean, n_resamples=10_000, method="percentile", random_state=0)
+    assert ours.p == pytest.approx(scipy.stats.ttest_1samp(gap, 0).pvalue, abs=0.02)
     assert ours.low == pytest.approx(theirs.confidence_interval.low, abs=0.02)
     assert ours.high == pytest.approx(theirs.confidence_interval.high, abs=0.02)
 
