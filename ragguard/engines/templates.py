@@ -66,7 +66,12 @@ class Templates:
     async def learn(self, deadline: float | None = None) -> None:
         """Finds out whether there is a template and whether it takes a system turn."""
         try:
-            await self._templated((Message("user", _MARKS[0]),), deadline)
+            try:
+                await self._templated((Message("user", _MARKS[0]),), deadline)
+            except EngineRejected:
+                # An older server may know no arguments for templates.
+                self._arguments = {}
+                await self._templated((Message("user", _MARKS[0]),), deadline)
         except EngineRejected as error:
             if "template" not in str(error).lower():
                 raise
@@ -217,7 +222,9 @@ class Templates:
 
     async def _templated(self, messages: Sequence[Message], deadline: float | None) -> list[int]:
         turns = [{"role": message.role, "content": message.content} for message in messages]
-        body = {"messages": turns, "add_generation_prompt": True, "chat_template_kwargs": self._arguments}
+        body: dict[str, Any] = {"messages": turns, "add_generation_prompt": True}
+        if self._arguments:
+            body["chat_template_kwargs"] = self._arguments
         return _ids(await self._post("/tokenize", body, deadline))
 
     async def _post(self, path: str, body: Mapping[str, Any], deadline: float | None) -> Mapping[str, Any]:

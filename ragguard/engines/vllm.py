@@ -34,6 +34,7 @@ from ragguard.engines.vllm_server import VllmServer, look_at
 from ragguard.errors import EngineRejected, EngineUnreachable, PromptTooLong
 
 T = TypeVar("T")
+_MOST_PLANS = 256
 
 
 class _Planned(NamedTuple):
@@ -81,15 +82,18 @@ class VllmEngine:
             return Samples([])
         began = time.monotonic()
 
-        async def ask(server: VllmServer, fitting: Sequence[Prompt]) -> Samples:
-            rendered = await server.templates.render(fitting, deadline)
-            answers, usage = await server.completions.samples(
-                rendered, n, max_tokens, temperature, seed, deadline=deadline, priority=priority
-            )
-            return Samples(answers, replace(usage, seconds=time.monotonic() - began))
+        async def work(server: VllmServer) -> Samples:
+            async def ask(fitting: Sequence[Prompt]) -> Samples:
+                rendered = await server.templates.render(fitting, deadline)
+                answers, usage = await server.completions.samples(
+                    rendered, n, max_tokens, temperature, seed, deadline=deadline, priority=priority
+                )
+                return Samples(answers, replace(usage, seconds=time.monotonic() - began))
 
-        samples, cut = await self._fitted(asked, max_tokens, ask, deadline)
-        return replace(samples, truncated=cut)
+            samples, cut = await _fitted(server, asked, max_tokens, ask, deadline)
+            return replace(samples, truncated=cut)
+
+        return await self._with_server(work, deadline)
 
     async def label_probs(
         self,
@@ -106,33 +110,18 @@ class VllmEngine:
             return LabelProbs(np.zeros((0, len(names))), mode=mode or "first_token")
         began = time.monotonic()
 
-        async def ask(server: VllmServer, fitting: Sequence[Prompt]) -> LabelProbs:
+        async def work(server: VllmServer) -> LabelProbs:
             planned = await self._planned(server, names, mode, deadline)
-            plan = planned.plan
-            rendered = await server.templates.render(fitting, deadline, as_ids=planned.beginnings is None)
-            texts = [
-                _continued(prompt, planned, index) for index in range(len(plan.asks)) for prompt in rendered
-            ]
-            tokens = sorted({token for ask in plan.asks for token in ask.tokens})
-            logprobs, bounds, usage = await server.completions.label_logprobs(
-                texts, tokens, deadline=deadline, priority=priority
-            )
-            column = {token: index for index, token in enumerate(tokens)}
-            picks = [[column[token] for token in ask.tokens] for ask in plan.asks]
-            size = len(rendered)
-            blocks = [slice(index * size, (index + 1) * size) for index in range(len(plan.asks))]
-            p = plan.combine([logprobs[block][:, pick] for block, pick in zip(blocks, picks, strict=True)])
-            bound = plan.any_of([bounds[block][:, pick] for block, pick in zip(blocks, picks, strict=True)])
-            return LabelProbs(
-                p,
-                exact=not bound.any(),
-                mode=planned.mode,
-                usage=replace(usage, prompts=size, seconds=time.monotonic() - began),
-                bound=bound if bound.any() else None,
-            )
 
-        probs, cut = await self._fitted(asked, 1, ask, deadline)
-        return replace(probs, truncated=cut)
+            async def ask(fitting: Sequence[Prompt]) -> LabelProbs:
+                probs = await _ask_labels(server, planned, fitting, deadline, priority)
+                return replace(probs, usage=replace(probs.usage, seconds=time.monotonic() - began))
+
+            room = 1 + max(len(ask.after) for ask in planned.plan.asks)
+            probs, cut = await _fitted(server, asked, room, ask, deadline)
+            return replace(probs, truncated=cut)
+
+        return await self._with_server(work, deadline)
 
     async def info(self) -> EngineInfo:
         """What the server serves; asks it the first time."""
@@ -149,14 +138,7 @@ class VllmEngine:
     async def _look(self) -> VllmServer:
         return await look_at(self._client, self._wanted)
 
-    async def _fitted(
-        self,
-        asked: Sequence[Prompt],
-        room: int,
-        ask: Callable[[VllmServer, Sequence[Prompt]], Awaitable[T]],
-        deadline: float | None,
-    ) -> tuple[T, dict[int, int]]:
-        """The answer, and what was cut. Counting costs a request a prompt, so the server speaks first."""
+    async def _with_server(self, work: Callable[[VllmServer], Awaitable[T]], deadline: float | None) -> T:
         server = await self._server.get(deadline)
         if server.thinks:
             raise EngineRejected(
@@ -164,17 +146,7 @@ class VllmEngine:
                 "use connect(), which samples its answers instead"
             )
         try:
-            try:
-                return await ask(server, asked), {}
-            except PromptTooLong as error:
-                context = server.info.context or error.limit
-                if context is None or context <= room:
-                    raise
-                count = partial(server.templates.count, deadline=deadline)
-                fitting, cut = await fit(asked, count, context - room)
-                if not cut:
-                    raise
-                return await ask(server, fitting), cut
+            return await work(server)
         except EngineUnreachable:
             # It may come back as another one.
             self._server.forget()
@@ -185,12 +157,59 @@ class VllmEngine:
     ) -> _Planned:
         key = (server.info.fingerprint, names, mode)
         if key not in self._plans:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
             ids = await server.templates.continuations([server.lead + name for name in names], deadline)
             chosen = mode or ("sequence" if colliding(ids) else server.info.mode)
             plan = plan_labels(ids, chosen)
             beginnings = await server.templates.beginnings([ask.after for ask in plan.asks], deadline)
             self._plans[key] = _Planned(plan, chosen, beginnings)
         return self._plans[key]
+
+
+async def _fitted(
+    server: VllmServer,
+    asked: Sequence[Prompt],
+    room: int,
+    ask: Callable[[Sequence[Prompt]], Awaitable[T]],
+    deadline: float | None,
+) -> tuple[T, dict[int, int]]:
+    """The answer, and what was cut. Counting costs a request a prompt, so the server speaks first."""
+    try:
+        return await ask(asked), {}
+    except PromptTooLong as error:
+        context = server.info.context or error.limit
+        if context is None or context <= room:
+            raise
+        fitting, cut = await fit(asked, partial(server.templates.count, deadline=deadline), context - room)
+        if not cut:
+            raise
+        return await ask(fitting), cut
+
+
+async def _ask_labels(
+    server: VllmServer, planned: _Planned, prompts: Sequence[Prompt], deadline: float | None, priority: int
+) -> LabelProbs:
+    """All prompts, each with all beginnings of labels, in one go."""
+    asks, size = planned.plan.asks, len(prompts)
+    rendered = await server.templates.render(prompts, deadline, as_ids=planned.beginnings is None)
+    continued = [_continued(prompt, planned, index) for index in range(len(asks)) for prompt in rendered]
+    tokens = sorted({token for ask in asks for token in ask.tokens})
+    logprobs, bounds, usage = await server.completions.label_logprobs(
+        continued, tokens, deadline=deadline, priority=priority
+    )
+    parts = []
+    for index, ask in enumerate(asks):
+        rows, columns = slice(index * size, (index + 1) * size), np.searchsorted(tokens, ask.tokens)
+        parts.append((logprobs[rows][:, columns], bounds[rows][:, columns]))
+    bound = planned.plan.any_of([flags for _, flags in parts])
+    return LabelProbs(
+        planned.plan.combine([values for values, _ in parts]),
+        exact=not bound.any(),
+        mode=planned.mode,
+        usage=replace(usage, prompts=size),
+        bound=bound if bound.any() else None,
+    )
 
 
 def _continued(prompt: Rendered, planned: _Planned, ask: int) -> Rendered:

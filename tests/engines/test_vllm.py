@@ -202,6 +202,12 @@ async def test_a_model_without_a_template_gets_plain_text():
     assert len(probs) == 1
 
 
+async def test_a_server_that_knows_no_arguments_for_templates_is_asked_without():
+    info, probs, _ = await asked(FakeModel(refuses=frozenset({"chat_template_kwargs"})))
+    assert np.allclose(probs.p, [0.1, 0.6, 0.2])
+    assert info.notes == ("vLLM 0.0-fake",)
+
+
 async def test_the_model_is_told_by_its_name_and_numbers():
     async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
         info = await engine.info()

@@ -127,6 +127,8 @@ class FakeModel:
 
     def _tokenize(self, body: dict[str, Any]) -> Reply:
         if "messages" in body:
+            if "chat_template_kwargs" in self.refuses & body.keys():
+                return _refusal("Extra inputs are not permitted: chat_template_kwargs")
             if self.template == "none":
                 return _refusal("As of transformers v4.44, a chat template must be given")
             try:
