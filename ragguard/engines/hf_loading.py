@@ -75,7 +75,7 @@ def load(source: Source, kind: str) -> Pretrained:
             dtype=dtype if dtype == "auto" else getattr(torch, dtype),
         )
         model = model.to(device).eval()
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, ImportError) as error:
         raise EngineRejected(
             f"transformers could not load {source.name} as {kind}: {_first_line(error)}; check the name, and that "
             "the weights are in this machine's cache or can be downloaded"

@@ -105,7 +105,7 @@ class _VllmModel:
         self._thread: threading.Thread | None = None
         self._vllm: Any = None
         self._loaded: Loaded | None = None
-        self._closed = False
+        self._closed = threading.Event()
         self._ids = itertools.count()
 
     async def load(self) -> Loaded:
@@ -138,16 +138,16 @@ class _VllmModel:
 
     async def aclose(self) -> None:
         with self._lock:
-            first, self._closed = not self._closed, True
+            self._closed.set()
             loop, thread, self._loop = self._loop, self._thread, None
-        if first and loop is not None and thread is not None:
+        if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             await asyncio.to_thread(thread.join, _PATIENCE_S)
 
     async def _there(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs it on vLLM's own loop. Cancelled here, it is cancelled there, and vLLM drops its requests."""
         with self._lock:
-            if self._closed:
+            if self._closed.is_set():
                 work.close()
                 raise Closed(f"vLLM with {self._name} was closed: connect again")
             if self._loop is None:
@@ -157,7 +157,13 @@ class _VllmModel:
                 )
                 self._thread.start()
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return await asyncio.wrap_future(future)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if self._closed.is_set() and caller is not None and not caller.cancelling():
+                raise Closed(f"vLLM with {self._name} was closed while it was asked") from None
+            raise
 
     def _live(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)

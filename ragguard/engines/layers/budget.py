@@ -188,9 +188,8 @@ class Budget:
             ):
                 if limit is not None and used > limit:
                     raise BudgetExceeded(
-                        f"not sent: this call needs up to {need:,.6g} {name}, and of a budget of "
-                        f"{limit:,.6g} {used - need:,.6g} are spent or under way. "
-                        f"Raise the budget's `{name}`, or ask for less"
+                        f"not sent: up to {need:,.6g} {name} are needed, and {used - need:,.6g} of {limit:,.6g} are "
+                        f"spent or under way: raise the budget's `{name}`, or ask for less"
                     )
             self._reserved = self._reserved.plus(want)
             return want

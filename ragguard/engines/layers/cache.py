@@ -27,6 +27,7 @@ from ragguard.engines.base import (
     as_labels,
     as_prompt,
 )
+from ragguard.engines.deadline import until
 from ragguard.engines.layers.kept import Drawn, Kept, Labelled
 from ragguard.engines.layers.shelf import Shelf
 from ragguard.errors import Closed, InvalidInput
@@ -73,7 +74,7 @@ class Cache:
             return await self._engine.sample(
                 asked, n, max_tokens, temperature, seed, deadline=deadline, priority=priority
             )
-        stem = f"{(await self._engine.info()).fingerprint} sample {n} {max_tokens} {temperature!r} {seed}"
+        stem = f"{(await self._known(deadline)).fingerprint} sample {n} {max_tokens} {temperature!r} {seed}"
         keys = [_digest(stem, prompt).digest() for prompt in asked]
         prompt_of = dict(zip(keys, asked, strict=True))
         cost = _Cost()
@@ -107,7 +108,7 @@ class Cache:
         labels = as_labels(labels)
         if not asked:
             return await self._engine.label_probs(asked, labels, mode, deadline, priority)
-        info = await self._engine.info()
+        info = await self._known(deadline)
         keys: dict[Prompt, list[bytes]] = {}
         place_of: dict[bytes, tuple[Prompt, str]] = {}
         for prompt in dict.fromkeys(asked):
@@ -158,6 +159,11 @@ class Cache:
             if self._shelf is not None:
                 await self._shelf.close()
         await self._engine.aclose()
+
+    async def _known(self, deadline: float | None) -> EngineInfo:
+        """Whose answers these are. The first time, a server must be found for that."""
+        async with until(deadline, "looking at the engine"):
+            return await self._engine.info()
 
     def _begin(self, prompts: Sequence[PromptLike]) -> list[Prompt]:
         if self._closed:

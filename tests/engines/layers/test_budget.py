@@ -27,7 +27,7 @@ async def test_requests_run_out_before_they_are_sent():
     assert len(engine.calls) == 3
     assert (budget.spent.requests, budget.left.requests) == (3, 0)
     with pytest.raises(
-        BudgetExceeded, match=r"up to 1 requests, and of a budget of 3 3 are spent.*`requests`"
+        BudgetExceeded, match=r"up to 1 requests are needed, and 3 of 3 are spent.*`requests`"
     ):
         await budget.sample(["a"])
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import sqlite3
 import sys
 import threading
@@ -181,6 +182,19 @@ async def test_a_follower_keeps_its_own_deadline():
     await leader
 
 
+async def test_a_deadline_holds_while_the_engine_is_looked_at():
+    class Unreachable(ScriptedEngine):
+        async def info(self):
+            await asyncio.Event().wait()
+
+    for ask in (
+        lambda cache, deadline: cache.label_probs(["a"], ["X"], deadline=deadline),
+        lambda cache, deadline: cache.sample(["a"], seed=1, deadline=deadline),
+    ):
+        with pytest.raises(EngineTimeout, match="looking at the engine"):
+            await ask(Cache(Unreachable()), time.monotonic() + 0.02)
+
+
 async def test_memory_is_bounded_and_forgets_the_least_used():
     engine = ScriptedEngine()
     cache = Cache(engine, max_items=10)
@@ -232,8 +246,9 @@ async def test_the_file_outlives_the_process_and_is_shared(tmp_path):
         "    await cache.aclose()\n"
         "asyncio.run(main())\n"
     )
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = asyncio.create_subprocess_exec
-    writers = [await run(sys.executable, "-c", script, path, name) for name in ("one", "two")]
+    writers = [await run(sys.executable, "-c", script, path, name, env=paths) for name in ("one", "two")]
     assert [await writer.wait() for writer in writers] == [0, 0]
     engine = ScriptedEngine()
     cache = Cache(engine, path)
