@@ -9,7 +9,9 @@ core's cache. It knows ids and arrays, no text.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
@@ -18,6 +20,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ragguard.engines.nano.blas import one_thread
 from ragguard.engines.nano.prefixes import shared_lengths
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -97,7 +100,8 @@ class Model:
         prefixes = sorted(groups, key=len)
         for chunk in _chunks([len(prefix) for prefix in prefixes]):
             held = [prefixes[i] for i in chunk]
-            _, memory = self._run(held, None)
+            with one_thread():
+                _, memory = self._run(held, None)
             members = [(index, row) for row, prefix in enumerate(held) for index in groups[prefix]]
             self._finish(out, prompts, members, memory)
         return out
@@ -108,10 +112,13 @@ class Model:
         """Runs what stands after the shared beginnings: `members` are prompts and their rows in `memory`."""
         done = memory.lengths if memory else np.zeros(1, np.intp)
         suffixes = [prompts[index][done[row] :] for index, row in members]
-        for chunk in _chunks([len(suffix) for suffix in suffixes]):
+
+        def finish(chunk: list[int]) -> None:
             rows = np.array([members[i][1] for i in chunk])
             hidden, _ = self._run([suffixes[i] for i in chunk], memory.take(rows) if memory else None)
             out[[members[i][0] for i in chunk]] = self._logprobs(hidden)
+
+        _spread(finish, _chunks([len(suffix) for suffix in suffixes]))
 
     def sample(
         self, prompts: Sequence[Tokens], draws: Sequence[NDArray[np.float64]], temperature: float, end: int
@@ -121,8 +128,10 @@ class Model:
         The end token is among them where it was drawn. Samples of a prompt that began alike are computed once.
         """
         drawn: list[list[tuple[list[int], list[float]]]] = [[([], []) for _ in rows] for rows in draws]
-        for chunk in _chunks([len(prompt) for prompt in prompts]):
-            self._sample(chunk, [prompts[i] for i in chunk], draws, temperature, end, drawn)
+        _spread(
+            lambda chunk: self._sample(chunk, [prompts[i] for i in chunk], draws, temperature, end, drawn),
+            _chunks([len(prompt) for prompt in prompts]),
+        )
         return drawn
 
     def _sample(
@@ -271,6 +280,26 @@ def _chunks(lengths: Sequence[int]) -> Iterator[list[int]]:
         chunk.append(i)
     if chunk:
         yield chunk
+
+
+def _spread(work: Callable[[list[int]], None], chunks: Iterable[list[int]]) -> None:
+    """Does the chunks, several at a time where there are several; each writes to places of its own."""
+    with one_thread():
+        todo = list(chunks)
+        if len(todo) == 1:
+            work(todo[0])
+        else:
+            list(_threads().map(work, todo))
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(4, os.cpu_count() or 1), thread_name_prefix="nano")
+
+
+# A forked process has none of its parent's threads.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 @cache

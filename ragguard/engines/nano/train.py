@@ -30,10 +30,10 @@ def level_at(step: int, args: argparse.Namespace) -> Level:
     """The curriculum: grids of few documents in plain words at first, everything from `--grown` on."""
     grown = min(1.0, max(0.0, (step - args.basics) / max(1, args.grown - args.basics)))
     return Level(
-        documents=round(4 + 8 * grown),
-        two_hops=0.15 + 0.4 * grown,
-        reading=0.85 - 0.25 * grown,
-        grids=0.85 - 0.65 * grown,
+        documents=round(4 + (args.documents - 4) * grown),
+        two_hops=0.15 + (args.two_hops - 0.15) * grown,
+        reading=0.85 + (args.reading - 0.85) * grown,
+        grids=0.85 + (args.grids - 0.85) * grown,
         plain=0.9 * (1 - grown),
     )
 
@@ -86,6 +86,12 @@ def main() -> None:
         "--grown", type=int, default=2500, help="the step from which the curriculum is complete"
     )
     parser.add_argument("--basics", type=int, default=500, help="the step up to which it stays easy")
+    parser.add_argument("--documents", type=int, default=12, help="the most in a row, once grown")
+    parser.add_argument(
+        "--two-hops", type=float, default=0.55, help="their share among what is read, once grown"
+    )
+    parser.add_argument("--reading", type=float, default=0.6, help="the share of rows with several documents")
+    parser.add_argument("--grids", type=float, default=0.2, help="the share of grids among those, once grown")
     parser.add_argument("--rows", type=int, default=16)
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--seed", type=int, default=1)
