@@ -1,32 +1,17 @@
-"""What a span of LlamaIndex is to us, and what the spans inside it have to know of it."""
+"""One open span that matters, and the run it belongs to: what the spans inside it have to know of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Mapping, Set
 from contextvars import Token
-from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import Any
 
-from llama_index.core.agent.workflow import AgentWorkflow
-from llama_index.core.agent.workflow.base_agent import BaseWorkflowAgent
-from llama_index.core.base.base_query_engine import BaseQueryEngine
-from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.chat_engine.types import BaseChatEngine, StreamingAgentChatResponse
-from llama_index.core.llms import LLM
-from llama_index.core.objects import ObjectRetriever
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.query_engine import (
-    RouterQueryEngine,
-    SubQuestionQueryEngine,
-    ToolRetrieverRouterQueryEngine,
-)
-from llama_index.core.response_synthesizers import BaseSynthesizer
-from llama_index.core.tools import BaseTool
-from llama_index.core.workflow import Workflow
+from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool
 
 from ragguard.capture.turns import TurnKey
 from ragguard.records import TraceContext
+from ragguard_llamaindex.kinds import ASKING, Kind, choosers_of
+from ragguard_llamaindex.messages import question_of, question_of_event, tool_text
 from ragguard_llamaindex.shares import Given
 from ragguard_llamaindex.streams import Heard
 
@@ -34,134 +19,59 @@ PENDING_KEPT = 64
 """How many retrievals of one call are remembered until it is known what the model gets of them."""
 
 
-class Kind(Enum):
-    """The spans that matter; all others are passed over."""
-
-    RETRIEVER = auto()
-    CHOICE = auto()
-    """A retrieval of tools or engines, not of passages: nothing in it is captured."""
-    ENGINE = auto()
-    FANOUT = auto()
-    """An engine that asks several others, none of which sees another's answer."""
-    WORKFLOW = auto()
-    AGENT_STEP = auto()
-    """One turn of an agent's model: the tool calls it asks for run in parallel."""
-    TOOL = auto()
-    POSTPROCESSOR = auto()
-    SYNTHESIS = auto()
-    CHAT_WRITER = auto()
-    """What fills a streamed chat response, in the background."""
-    HANDLE = auto()
-    """No span: `with rg.run(...)` around LlamaIndex."""
-
-
-ROOTS = frozenset((Kind.RETRIEVER, Kind.ENGINE, Kind.FANOUT, Kind.WORKFLOW, Kind.TOOL))
-"""What may be a run when nothing is around it."""
-ASKING = ROOTS - {Kind.TOOL}
-"""What takes a query on its way to a retriever."""
-ANSWERING = ROOTS | {Kind.SYNTHESIS}
-"""What may give a run its answer, or its end."""
-
-_SPANS: tuple[tuple[frozenset[str], type, Kind], ...] = (
-    (frozenset(("retrieve", "aretrieve")), BaseRetriever, Kind.RETRIEVER),
-    (frozenset(("query", "aquery")), SubQuestionQueryEngine, Kind.FANOUT),
-    (frozenset(("query", "aquery")), RouterQueryEngine, Kind.FANOUT),
-    (frozenset(("query", "aquery")), ToolRetrieverRouterQueryEngine, Kind.FANOUT),
-    (frozenset(("query", "aquery")), BaseQueryEngine, Kind.ENGINE),
-    (frozenset(("chat", "achat", "stream_chat", "astream_chat")), BaseChatEngine, Kind.ENGINE),
-    (frozenset(("predict_and_call", "apredict_and_call")), LLM, Kind.FANOUT),
-    (frozenset(("run",)), Workflow, Kind.WORKFLOW),
-    (frozenset(("__call__", "call", "acall")), BaseTool, Kind.TOOL),
-    (frozenset(("_postprocess_nodes", "_apostprocess_nodes")), BaseNodePostprocessor, Kind.POSTPROCESSOR),
-    (frozenset(("synthesize", "asynthesize")), BaseSynthesizer, Kind.SYNTHESIS),
-    (
-        frozenset(("write_response_to_history", "awrite_response_to_history")),
-        StreamingAgentChatResponse,
-        Kind.CHAT_WRITER,
-    ),
-)
-
-
-def kind_of(name: str, instance: object) -> Kind | None:
-    """The kind of the span `Class.method` of that instance; None for what does not matter here."""
-    method = name.rpartition(".")[2]
-    if instance is None:
-        return Kind.AGENT_STEP if method == "run_agent_step" else None
-    for methods, owner, kind in _SPANS:
-        if method in methods and isinstance(instance, owner):
-            return kind
-    return None
-
-
-def choosers_of(instance: object) -> Set[int]:
-    """The identities of the retrievers by which an agent or a router finds its tools."""
-    return {id(found.retriever) for found in _object_retrievers(instance)}
-
-
-def _object_retrievers(instance: object) -> Iterator[ObjectRetriever[Any]]:
-    if isinstance(instance, AgentWorkflow):
-        for agent in instance.agents.values():
-            yield from _object_retrievers(agent)
-        return
-    found = None
-    if isinstance(instance, BaseWorkflowAgent):
-        found = instance.tool_retriever
-    elif isinstance(instance, ToolRetrieverRouterQueryEngine):
-        found = instance._retriever
-    if isinstance(found, ObjectRetriever):
-        yield found
-
-
-@dataclass(slots=True, eq=False)
 class Invocation:
-    """One run as LlamaIndex sees it; the recorder hears of it when its first retrieval begins."""
+    """One run as LlamaIndex sees it; the recorder hears of it when its first retrieval begins.
 
-    run_id: str
-    owned: bool
-    """False where it is the user's own, made by `rg.run(...)`."""
-    question: str = ""
-    name: str = ""
+    Like a call it is made in a hook, where a dataclass that fills all its fields costs microseconds.
+    """
+
+    question = ""
+    name = ""
     references: list[str] | None = None
-    metadata: dict[str, Any] = field(default_factory=dict)
-    said: bool = False
+    metadata: Mapping[str, Any] | None = None
+    said = False
     """Whether tags say something of it."""
-    started_ns: int = 0
+    started_ns = 0
     trace: TraceContext | None = None
     bare: Call | None = None
     """The retriever that this run is, as long as nothing else happens in it."""
-    begun: bool = False
-    over: bool = False
+    begun = False
+    over = False
+
+    def __init__(self, run_id: str, owned: bool) -> None:
+        self.run_id = run_id
+        self.owned = owned
+        """False where it is the user's own, made by `rg.run(...)`."""
 
 
-@dataclass(slots=True, eq=False)
 class Call:
     """One open span that matters. Holds no object of the application's."""
 
-    id: str
-    kind: Kind
-    run: Invocation
     parent: Call | None = None
-    step_id: str = ""
+    step_id = ""
     """The retrieval that this is, or is a part of."""
-    tool: str = ""
+    tool = ""
     turn: TurnKey | None = None
-    asked: str = ""
+    asked = ""
     """The query as this call got it."""
-    meant: str = ""
+    meant = ""
     """The query as its author wrote it, before a tool dressed it up."""
-    dresses: bool = False
+    dresses = False
     """Of a tool: that it does so."""
     choosers: Set[int] = frozenset()
     """Of an agent or a router: the retrievers that find its tools."""
-    turns: int = 0
+    turns = 0
     """Of an agent: how many turns its model has had."""
-    given: list[Given] = field(default_factory=list)
+    given: list[Given] | None = None
     """The retrievals made directly in it of which the model's share may still become known."""
     seen: Set[str] = frozenset()
     """Of a postprocessor: the ids of the nodes it got."""
     heard: Heard | None = None
     """Of a chat: what it has said so far, where it streams."""
     token: Token[Call | None] | None = None
+
+    def __init__(self, id: str, kind: Kind, run: Invocation) -> None:
+        self.id, self.kind, self.run = id, kind, run
 
     @property
     def outermost(self) -> bool:
@@ -170,6 +80,69 @@ class Call:
 
     def give(self, given: Given) -> None:
         """Remembers a retrieval."""
+        if self.given is None:
+            self.given = []
         self.given.append(given)
         if len(self.given) > PENDING_KEPT:
             del self.given[0]
+
+
+def inner_call(
+    kind: Kind, span_id: str, around: Call, arguments: Mapping[str, Any], instance: object
+) -> Call:
+    """A call inside another: it inherits where that one stands."""
+    call = Call(span_id, kind, around.run)
+    call.parent = around
+    call.step_id, call.tool = around.step_id, around.tool
+    call.turn = _turn(around, kind, span_id)
+    if kind in ASKING or kind is Kind.TOOL:
+        call.asked = asked_in(kind, arguments)
+        call.meant = around.meant if around.dresses or call.asked == around.asked else call.asked
+    else:
+        call.asked, call.meant = around.asked, around.meant
+    describe_call(call, instance)
+    return call
+
+
+def describe_call(call: Call, instance: object) -> None:
+    """What the calls inside have to know of this one's object."""
+    if call.kind is Kind.TOOL and isinstance(instance, BaseTool):
+        call.dresses = isinstance(instance, (RetrieverTool, QueryEngineTool))
+        call.tool = instance.metadata.name or ""
+    elif call.kind is Kind.WORKFLOW or call.kind is Kind.FANOUT:
+        call.choosers = choosers_of(instance)
+
+
+def asked_in(kind: Kind, arguments: Mapping[str, Any]) -> str:
+    if kind is Kind.TOOL:
+        return tool_text(arguments)
+    if kind is Kind.WORKFLOW:
+        return question_of_event(arguments.get("start_event"))
+    return question_of(arguments)
+
+
+def _turn(around: Call, kind: Kind, span_id: str) -> tuple[Any, Any] | None:
+    """The outermost fork decides who runs in parallel with whom."""
+    if around.turn is not None:
+        group, branch = around.turn
+        return (group, (branch, span_id)) if around.kind is Kind.FANOUT else around.turn
+    if around.kind is Kind.FANOUT:
+        return around.id, span_id
+    if around.kind is Kind.WORKFLOW and around.turns and kind is Kind.TOOL:
+        return (around.id, around.turns), span_id
+    return None
+
+
+def next_turn(around: Call | None) -> None:
+    while around is not None and around.kind is not Kind.WORKFLOW:
+        around = around.parent
+    if around is not None:
+        around.turns += 1
+
+
+def nodes_in(arguments: Mapping[str, Any]) -> Any:
+    """The nodes in a call's arguments, whatever a class of the user's calls them."""
+    nodes = arguments.get("nodes")
+    if nodes is None:
+        nodes = next((value for value in arguments.values() if isinstance(value, (list, tuple))), ())
+    return nodes if isinstance(nodes, (list, tuple)) else ()

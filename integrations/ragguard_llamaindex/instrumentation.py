@@ -31,19 +31,19 @@ class SpanHandler(BaseSpanHandler[BaseSpan]):
         """LlamaIndex's name for this handler."""
         return "RagGuardSpanHandler"
 
-    def new_span(
+    def span_enter(
         self,
         id_: str,
         bound_args: BoundArguments,
         instance: Any | None = None,
-        parent_span_id: str | None = None,
+        parent_id: str | None = None,
         tags: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """A span begins."""
+        """A span begins. In place of what the base class does with spans that it keeps."""
         self.spans.entered(id_, bound_args.arguments, instance)
 
-    def prepare_to_exit_span(
+    def span_exit(
         self,
         id_: str,
         bound_args: BoundArguments,
@@ -54,7 +54,7 @@ class SpanHandler(BaseSpanHandler[BaseSpan]):
         """A span ends well."""
         self.spans.exited(id_, instance, result)
 
-    def prepare_to_drop_span(
+    def span_drop(
         self,
         id_: str,
         bound_args: BoundArguments,
@@ -64,6 +64,15 @@ class SpanHandler(BaseSpanHandler[BaseSpan]):
     ) -> None:
         """A span fails or is cancelled."""
         self.spans.dropped(id_, instance, err)
+
+    def new_span(self, *args: Any, **kwargs: Any) -> None:
+        """None is made."""
+
+    def prepare_to_exit_span(self, *args: Any, **kwargs: Any) -> None:
+        """None is kept."""
+
+    def prepare_to_drop_span(self, *args: Any, **kwargs: Any) -> None:
+        """None is kept."""
 
 
 _lock = threading.Lock()

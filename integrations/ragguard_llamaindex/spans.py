@@ -16,19 +16,28 @@ from typing import Any
 
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
-from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool, ToolOutput
+from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import StopEvent
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
 from ragguard.capture.context import current_run
-from ragguard.capture.faults import Faults, describe, never_raises
+from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
 from ragguard.capture.handle import RunHandle, references_of
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
 from ragguard.errors import InvalidInput
 from ragguard.records import Status
-from ragguard_llamaindex.calls import ANSWERING, ASKING, ROOTS, Call, Invocation, Kind, choosers_of, kind_of
-from ragguard_llamaindex.messages import RESPONSES, answer_of, question_of, question_of_event, tool_text
+from ragguard_llamaindex.calls import (
+    Call,
+    Invocation,
+    asked_in,
+    describe_call,
+    inner_call,
+    next_turn,
+    nodes_in,
+)
+from ragguard_llamaindex.kinds import ANSWERING, ASKING, ENDING, ROOTS, Kind, kind_of
+from ragguard_llamaindex.messages import RESPONSES, answer_of
 from ragguard_llamaindex.nodes import are_nodes, ids_of, taken, unpacked
 from ragguard_llamaindex.shares import Given, shares
 from ragguard_llamaindex.streams import Heard, OnEnd, status_of, watch, watch_chat
@@ -61,70 +70,40 @@ class Spans:
 
     # What the dispatcher tells
 
-    @never_raises
     def entered(self, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
         """A span begins, in the context of its caller."""
-        kind = self._kind(span_id, instance)
-        if kind is None:
-            return
-        around = self._around()
-        if around is None and kind not in ROOTS:
-            return
-        if kind is Kind.AGENT_STEP:
-            _next_turn(around)
-            return
-        if kind is Kind.CHAT_WRITER and around is not None:
-            self._hear(around, instance)
-            return
-        if around is None:
-            call = self._root(kind, span_id, arguments, instance)
-        else:
-            if around.kind is Kind.CHOICE or (kind is Kind.RETRIEVER and id(instance) in around.choosers):
-                kind = Kind.CHOICE
-            call = _inner(kind, span_id, around, arguments, instance)
-        if kind is Kind.RETRIEVER:
-            self._retrieving(call, type(instance).__name__)
-        elif kind is Kind.POSTPROCESSOR:
-            call.seen = ids_of(_nodes_in(arguments))
-        elif kind is Kind.SYNTHESIS and around is not None:
-            self._settle(around, _nodes_in(arguments), final=True)
-        if len(self._open) >= OPEN_KEPT:
-            self._open.pop(next(iter(self._open)), None)
-        self._open[span_id] = call
-        call.token = self._here.set(call)
+        try:
+            name = span_id[:-37]
+            try:
+                kind = self._kinds[type(instance), name]
+            except KeyError:
+                kind = self._kinds[type(instance), name] = kind_of(name, instance)
+            if kind is not None:
+                self._enter(kind, span_id, arguments, instance)
+        except FAULTS as error:
+            self.faults.note("span_enter", error)
 
-    @never_raises
     def exited(self, span_id: str, instance: object, result: object) -> None:
         """A span ends well."""
-        call = self._left(span_id)
-        if call is None:
-            return
-        kind, around = call.kind, call.parent
-        if kind is Kind.RETRIEVER:
-            self._retrieved(call, result)
-        elif kind is Kind.POSTPROCESSOR:
-            if around is not None and isinstance(result, (list, tuple)):
-                self._settle(around, result, call.seen)
-        elif kind is Kind.TOOL:
-            if isinstance(result, ToolOutput) and are_nodes(result.raw_output):
-                self._settle(call, result.raw_output, final=True)
-        elif call.given:
-            sources: Any = getattr(result, "source_nodes", None)
-            if are_nodes(sources):
-                self._settle(call, sources, ids_of(sources), final=True)
-        if call.outermost and kind in ANSWERING:
-            self._answered(call, result)
+        try:
+            call = self._open.pop(span_id, None)
+            if call is not None:
+                self._leave(call)
+                self._exit(call, result)
+        except FAULTS as error:
+            self.faults.note("span_exit", error)
 
     @never_raises
     def dropped(self, span_id: str, instance: object, error: BaseException | None) -> None:
         """A span fails or is cancelled."""
-        call = self._left(span_id)
+        call = self._open.pop(span_id, None)
         if call is None:
             return
+        self._leave(call)
         if call.kind is Kind.RETRIEVER:
             self._begin(call.run)
             self.recorder.step_failed(call.step_id, error or "", status_of(error))
-        if call.outermost and call.kind in ANSWERING:
+        if call.kind in ENDING and call.outermost:
             self._end(call, None, status_of(error), error)
 
     @never_raises
@@ -139,14 +118,60 @@ class Spans:
 
     # Calls
 
-    def _kind(self, span_id: str, instance: object) -> Kind | None:
-        name = span_id[:-37]
-        key = (type(instance), name)
-        try:
-            return self._kinds[key]
-        except KeyError:
-            kind = self._kinds[key] = kind_of(name, instance)
-            return kind
+    def _enter(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
+        around = self._around()
+        if around is None:
+            if kind not in ROOTS:
+                return
+            call = self._root(kind, span_id, arguments, instance)
+        elif kind is Kind.AGENT_STEP:
+            next_turn(around)
+            return
+        elif kind is Kind.CHAT_WRITER:
+            self._hear(around, instance)
+            return
+        else:
+            if around.kind is Kind.CHOICE or (kind is Kind.RETRIEVER and id(instance) in around.choosers):
+                kind = Kind.CHOICE
+            call = inner_call(kind, span_id, around, arguments, instance)
+        if kind is Kind.RETRIEVER:
+            self._retrieving(call, type(instance).__name__)
+        elif kind is Kind.POSTPROCESSOR:
+            call.seen = ids_of(nodes_in(arguments))
+        elif kind is Kind.SYNTHESIS and around is not None:
+            self._settle(around, nodes_in(arguments), final=True)
+        if len(self._open) >= OPEN_KEPT:
+            self._open.pop(next(iter(self._open)), None)
+        self._open[span_id] = call
+        call.token = self._here.set(call)
+
+    def _leave(self, call: Call) -> None:
+        if call.token is not None:
+            try:  # noqa: SIM105 - a context manager costs a microsecond
+                self._here.reset(call.token)
+            except ValueError:
+                pass  # it ended in another context than it began in; that one goes with its task
+            call.token = None
+
+    def _exit(self, call: Call, result: Any) -> None:
+        kind, around = call.kind, call.parent
+        if kind is Kind.RETRIEVER:
+            self._retrieved(call, result)
+            if around is None and not call.run.over:
+                self._end(call, None)
+            return
+        if kind is Kind.POSTPROCESSOR:
+            if around is not None and isinstance(result, (list, tuple)):
+                self._settle(around, result, call.seen)
+        elif kind is Kind.TOOL:
+            if isinstance(result, ToolOutput) and are_nodes(result.raw_output):
+                self._settle(call, result.raw_output, final=True)
+        elif call.given:
+            sources: Any = getattr(result, "source_nodes", None)
+            if are_nodes(sources):
+                self._settle(call, sources, ids_of(sources), final=True)
+        if kind in ANSWERING and call.outermost:
+            self._answered(call, result)
 
     def _around(self) -> Call | None:
         """The innermost open call around the caller, or the one that stands for its `rg.run(...)`."""
@@ -158,51 +183,47 @@ class Spans:
             return None
         call = self._handles.get(handle)
         if call is None:
-            run = Invocation(handle.id, False, begun=True)
+            run = Invocation(handle.id, owned=False)
+            run.begun = True
             call = self._handles.setdefault(handle, Call(handle.id, Kind.HANDLE, run))
         return call
 
     def _root(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> Call:
-        asked = _asked(kind, arguments)
+        run = Invocation(hexadecimal(span_id), owned=True)
+        run.question = asked_in(kind, arguments)
+        run.name = type(instance).__name__
+        run.started_ns = time.time_ns()
+        run.trace = trace_context()
         tags = active_instrument_tags.get()
-        run = Invocation(
-            _hexadecimal(span_id), True, asked, type(instance).__name__,
-            started_ns=time.time_ns(), trace=trace_context(),
-        )  # fmt: skip
         if tags:
-            run.said = True
-            run.run_id, run.name = str(tags.get(RUN_ID) or run.run_id), str(tags.get(NAME) or run.name)
-            run.metadata = {
-                key: value
-                for key, value in tags.items()
-                if isinstance(value, (str, int, float)) and not key.startswith(_NOT_KEPT)
-            }
-            try:
-                run.references = references_of(tags.get(REFERENCES))
-            except InvalidInput as error:
-                self.faults.note("instrument_tags", error)
-        call = Call(span_id, kind, run, asked=asked, meant=asked)
-        _describe(call, instance)
+            self._read_tags(run, tags)
+        call = Call(span_id, kind, run)
+        call.asked = call.meant = run.question
+        if kind is not Kind.RETRIEVER:
+            describe_call(call, instance)
         return call
 
-    def _left(self, span_id: str) -> Call | None:
-        call = self._open.pop(span_id, None)
-        if call is not None and call.token is not None:
-            try:  # noqa: SIM105 - a context manager costs a microsecond
-                self._here.reset(call.token)
-            except ValueError:
-                pass  # it ended in another context than it began in; that one goes with its task
-            call.token = None
-        return call
+    def _read_tags(self, run: Invocation, tags: Mapping[str, Any]) -> None:
+        run.said = True
+        run.run_id, run.name = str(tags.get(RUN_ID) or run.run_id), str(tags.get(NAME) or run.name)
+        run.metadata = {
+            key: value
+            for key, value in tags.items()
+            if isinstance(value, (str, int, float)) and not key.startswith(_NOT_KEPT)
+        }
+        try:
+            run.references = references_of(tags.get(REFERENCES))
+        except InvalidInput as error:
+            self.faults.note("instrument_tags", error)
 
     # Retrievals
 
     def _retrieving(self, call: Call, name: str) -> None:
         run = call.run
-        within, call.step_id = call.step_id, _hexadecimal(call.id)
         if call.parent is None and not run.said:
-            run.bare = call
+            call.step_id, run.bare = run.run_id, call
             return
+        within, call.step_id = call.step_id, hexadecimal(call.id)
         self._begin(run)
         self.recorder.step_started(
             call.step_id, run.run_id, call.meant, within=within, tool=call.tool, name=name, turn=call.turn
@@ -231,7 +252,7 @@ class Spans:
     def _retrieved(self, call: Call, result: object) -> None:
         run = call.run
         if run.bare is call:
-            run.bare = None
+            run.bare, run.over = None, True
             found = taken(result) if self.recorder.samples(run.run_id) else ()
             self.recorder.run_made(
                 run.run_id, call.asked, found, unpack=unpacked, name=run.name,
@@ -245,11 +266,14 @@ class Spans:
 
     def _settle(self, around: Call, nodes: Any, seen: Set[str] | None = None, *, final: bool = False) -> None:
         """Some of what was retrieved in `around` goes on; with `final`, to the model."""
-        for one, passages in list(shares(around.given, nodes, seen)):
+        given = around.given
+        if not given:
+            return
+        for one, passages in list(shares(given, nodes, seen)):
             if passages is not None:
                 self.recorder.step_amended(one.step_id, around.run.run_id, passages)
             if final:
-                around.given.remove(one)
+                given.remove(one)
 
     # Answers
 
@@ -264,7 +288,7 @@ class Spans:
         elif call.kind is Kind.TOOL:
             output = result.raw_output if isinstance(result, ToolOutput) else None
             said = output if isinstance(output, RESPONSES) else None
-        elif call.kind is not Kind.RETRIEVER:
+        else:
             said = result
         if not call.run.begun:
             call.run.over = True
@@ -312,63 +336,6 @@ class Spans:
         self.recorder.run_ended(run.run_id, answer, status, metadata=metadata)
 
 
-def _inner(kind: Kind, span_id: str, around: Call, arguments: Mapping[str, Any], instance: object) -> Call:
-    """A call inside another: it inherits where that one stands."""
-    asked = meant = around.asked
-    if kind in ASKING or kind is Kind.TOOL:
-        asked = meant = _asked(kind, arguments)
-        if around.dresses or asked == around.asked:
-            meant = around.meant
-    turn = _turn(around, kind, span_id)
-    call = Call(span_id, kind, around.run, around, around.step_id, around.tool, turn, asked, meant)
-    _describe(call, instance)
-    return call
-
-
-def _hexadecimal(span_id: str) -> str:
+def hexadecimal(span_id: str) -> str:
     """The identifier in a span's id."""
     return span_id[-36:].replace("-", "")
-
-
-def _describe(call: Call, instance: object) -> None:
-    """What the calls inside have to know of this one's object."""
-    if call.kind is Kind.TOOL and isinstance(instance, BaseTool):
-        call.dresses = isinstance(instance, (RetrieverTool, QueryEngineTool))
-        call.tool = instance.metadata.name or ""
-    elif call.kind is Kind.WORKFLOW or call.kind is Kind.FANOUT:
-        call.choosers = choosers_of(instance)
-
-
-def _asked(kind: Kind, arguments: Mapping[str, Any]) -> str:
-    if kind is Kind.TOOL:
-        return tool_text(arguments)
-    if kind is Kind.WORKFLOW:
-        return question_of_event(arguments.get("start_event"))
-    return question_of(arguments)
-
-
-def _turn(around: Call, kind: Kind, span_id: str) -> tuple[Any, Any] | None:
-    """The outermost fork decides who runs in parallel with whom."""
-    if around.turn is not None:
-        group, branch = around.turn
-        return (group, (branch, span_id)) if around.kind is Kind.FANOUT else around.turn
-    if around.kind is Kind.FANOUT:
-        return around.id, span_id
-    if around.kind is Kind.WORKFLOW and around.turns and kind is Kind.TOOL:
-        return (around.id, around.turns), span_id
-    return None
-
-
-def _next_turn(around: Call | None) -> None:
-    while around is not None and around.kind is not Kind.WORKFLOW:
-        around = around.parent
-    if around is not None:
-        around.turns += 1
-
-
-def _nodes_in(arguments: Mapping[str, Any]) -> Any:
-    """The nodes in a call's arguments, whatever a class of the user's calls them."""
-    nodes = arguments.get("nodes")
-    if nodes is None:
-        nodes = next((value for value in arguments.values() if isinstance(value, (list, tuple))), ())
-    return nodes if isinstance(nodes, (list, tuple)) else ()

@@ -1,0 +1,111 @@
+"""What watching costs a retrieval of 20 passages of 2 KB: ragguard beside OpenInference and Langfuse.
+
+    python benchmarks/capture.py                  all peers; Langfuse in a cached environment of its own
+    python benchmarks/capture.py --no-langfuse    without it
+
+Added is the difference of the medians to the same retrieval with nothing attached, in the same process and run.
+ragguard writes to its store on disk; what the peers would send goes nowhere, which costs them nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from rich.console import Console
+from rich.table import Table
+from support.cached_venv import CachedVenv, UnavailableError
+
+from benchmarks.machine import record
+
+ROOT = Path(__file__).parents[1]
+LANGFUSE = CachedVenv(
+    "langfuse",
+    (
+        "langfuse>=5,<6",
+        "langchain-core>=1.7.2,<2",
+        "openinference-instrumentation-langchain>=0.1.60",
+        "httpx>=0.27,<1",
+        "numpy>=1.26",
+        "opentelemetry-sdk>=1.30,<2",
+        "rich>=13.7",
+        "typer>=0.15",
+    ),
+    "import langfuse.langchain, openinference.instrumentation.langchain, numpy, httpx, rich, typer",
+)
+TARGETS = {"sync": 30.0, "async": 60.0}
+"""Microseconds added at the median."""
+LESS, LONGEST = 10.0, 5.0
+"""So many times less than each peer; so many milliseconds at most is the event loop late."""
+
+
+def main() -> None:
+    """Measures, prints, keeps."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--no-langfuse", action="store_true", help="without Langfuse")
+    python = Path(sys.executable)
+    if not parser.parse_args().no_langfuse:
+        try:
+            python = LANGFUSE.install()
+        except UnavailableError as error:
+            print(f"without Langfuse: {error}", file=sys.stderr)
+    figures = {
+        "langchain": _measured(python, "langchain"),
+        "llama_index": _measured(Path(sys.executable), "llama_index"),
+    }
+    for by_name in figures.values():
+        _compare(by_name)
+    _show(figures)
+    path = record(
+        "capture", {"targets": {"added_us": TARGETS, "times_less": LESS, "late_ms": LONGEST}, **figures}
+    )
+    print(path.relative_to(ROOT))
+
+
+def _measured(python: Path, framework: str) -> dict[str, Any]:
+    worker = ROOT / "benchmarks" / "capture_worker.py"
+    done = subprocess.run([python, worker, framework], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{framework}: {done.stderr.strip()[-2000:]}")
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def _compare(by_name: dict[str, Any]) -> None:
+    """Says what each adds, and how many times that is what ragguard adds."""
+    bare = by_name["bare"]
+    for mode in TARGETS:
+        for figures in by_name.values():
+            figures[mode]["added_p50"] = round(figures[mode]["p50"] - bare[mode]["p50"], 2)
+            figures[mode]["added_p99"] = round(figures[mode]["p99"] - bare[mode]["p99"], 2)
+        ours = by_name["ragguard"][mode]["added_p50"]
+        for name, figures in by_name.items():
+            if name not in ("bare", "ragguard"):
+                figures[mode]["times_ragguard"] = round(figures[mode]["added_p50"] / ours, 1)
+
+
+def _show(figures: dict[str, dict[str, Any]]) -> None:
+    for framework, by_name in figures.items():
+        table = Table(
+            title=f"{framework}: 20 passages of 2 KB, µs a retrieval; the event loop under 64 at once, ms"
+        )
+        for column in ("", "sync p50", "added", "p99", "async p50", "added", "p99", "late p99", "longest"):
+            table.add_column(column, justify="right" if column else "left")
+        for name, of in by_name.items():
+            cells = [f"{of[mode][key]:,.1f}" for mode in TARGETS for key in ("p50", "added_p50", "p99")]
+            late = [f"{of['loop_late_ms'][key]:.1f}" for key in ("p99", "longest")]
+            table.add_row(name, *cells, *late)
+        Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

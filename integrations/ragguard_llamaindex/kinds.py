@@ -1,0 +1,104 @@
+"""Which of LlamaIndex's spans matter here, and what they are to us."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from enum import Enum, auto
+from typing import Any
+
+from llama_index.core.agent.workflow import AgentWorkflow
+from llama_index.core.agent.workflow.base_agent import BaseWorkflowAgent
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.chat_engine.types import BaseChatEngine, StreamingAgentChatResponse
+from llama_index.core.llms import LLM
+from llama_index.core.objects import ObjectRetriever
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.query_engine import (
+    RouterQueryEngine,
+    SubQuestionQueryEngine,
+    ToolRetrieverRouterQueryEngine,
+)
+from llama_index.core.response_synthesizers import BaseSynthesizer
+from llama_index.core.tools import BaseTool
+from llama_index.core.workflow import Workflow
+
+
+class Kind(Enum):
+    """The spans that matter; all others are passed over."""
+
+    RETRIEVER = auto()
+    CHOICE = auto()
+    """A retrieval of tools or engines, not of passages: nothing in it is captured."""
+    ENGINE = auto()
+    FANOUT = auto()
+    """An engine that asks several others, none of which sees another's answer."""
+    WORKFLOW = auto()
+    AGENT_STEP = auto()
+    """One turn of an agent's model: the tool calls it asks for run in parallel."""
+    TOOL = auto()
+    POSTPROCESSOR = auto()
+    SYNTHESIS = auto()
+    CHAT_WRITER = auto()
+    """What fills a streamed chat response, in the background."""
+    HANDLE = auto()
+    """No span: `with rg.run(...)` around LlamaIndex."""
+
+
+ROOTS = frozenset((Kind.RETRIEVER, Kind.ENGINE, Kind.FANOUT, Kind.WORKFLOW, Kind.TOOL))
+"""What may be a run when nothing is around it."""
+ASKING = ROOTS - {Kind.TOOL}
+"""What takes a query on its way to a retriever."""
+ENDING = ROOTS | {Kind.SYNTHESIS}
+"""With the outermost of these a run ends."""
+ANSWERING = ENDING - {Kind.RETRIEVER}
+"""And these have an answer."""
+
+_SPANS: tuple[tuple[frozenset[str], type, Kind], ...] = (
+    (frozenset(("retrieve", "aretrieve")), BaseRetriever, Kind.RETRIEVER),
+    (frozenset(("query", "aquery")), SubQuestionQueryEngine, Kind.FANOUT),
+    (frozenset(("query", "aquery")), RouterQueryEngine, Kind.FANOUT),
+    (frozenset(("query", "aquery")), ToolRetrieverRouterQueryEngine, Kind.FANOUT),
+    (frozenset(("query", "aquery")), BaseQueryEngine, Kind.ENGINE),
+    (frozenset(("chat", "achat", "stream_chat", "astream_chat")), BaseChatEngine, Kind.ENGINE),
+    (frozenset(("predict_and_call", "apredict_and_call")), LLM, Kind.FANOUT),
+    (frozenset(("run",)), Workflow, Kind.WORKFLOW),
+    (frozenset(("__call__", "call", "acall")), BaseTool, Kind.TOOL),
+    (frozenset(("_postprocess_nodes", "_apostprocess_nodes")), BaseNodePostprocessor, Kind.POSTPROCESSOR),
+    (frozenset(("synthesize", "asynthesize")), BaseSynthesizer, Kind.SYNTHESIS),
+    (
+        frozenset(("write_response_to_history", "awrite_response_to_history")),
+        StreamingAgentChatResponse,
+        Kind.CHAT_WRITER,
+    ),
+)
+
+
+def kind_of(name: str, instance: object) -> Kind | None:
+    """The kind of the span `Class.method` of that instance; None for what does not matter here."""
+    method = name.rpartition(".")[2]
+    if instance is None:
+        return Kind.AGENT_STEP if method == "run_agent_step" else None
+    for methods, owner, kind in _SPANS:
+        if method in methods and isinstance(instance, owner):
+            return kind
+    return None
+
+
+def choosers_of(instance: object) -> Set[int]:
+    """The identities of the retrievers by which an agent or a router finds its tools."""
+    return {id(found.retriever) for found in _object_retrievers(instance)}
+
+
+def _object_retrievers(instance: object) -> Iterator[ObjectRetriever[Any]]:
+    if isinstance(instance, AgentWorkflow):
+        for agent in instance.agents.values():
+            yield from _object_retrievers(agent)
+        return
+    found = None
+    if isinstance(instance, BaseWorkflowAgent):
+        found = instance.tool_retriever
+    elif isinstance(instance, ToolRetrieverRouterQueryEngine):
+        found = instance._retriever
+    if isinstance(found, ObjectRetriever):
+        yield found
