@@ -12,7 +12,7 @@ from ragguard.engines.entailment_classify import ClassifyEntailer
 from ragguard.engines.entailment_hf import CrossEncoder
 from ragguard.errors import EngineRejected, PromptTooLong
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(900)]
 QUESTION = "Who founded the firm in Oslo ?"
 PAIRS = [
     Pair(QUESTION, "Ada Berg", "Ole Dahl"),

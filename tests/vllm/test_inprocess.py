@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.vllm
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_the_contract_inside_vllms_own_environment():
     if not VLLM.ready():
         pytest.skip("no vLLM here: run `make test-vllm`")
