@@ -31,7 +31,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from ragguard import RagGuard
 
 PASSAGES, SIZE = 20, 2048
-ROUNDS, CALLS = 10, 50
+ROUNDS, CALLS = 60, 50
 TASKS, STALL_SECONDS = 64, 3.0
 TEXTS = [f"{number} " + "retrieval " * (SIZE // 10) for number in range(PASSAGES)]
 

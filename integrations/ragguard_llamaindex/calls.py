@@ -114,6 +114,7 @@ def describe_call(call: Call, instance: object) -> None:
 
 
 def asked_in(kind: Kind, arguments: Mapping[str, Any]) -> str:
+    """The query in a call's arguments."""
     if kind is Kind.TOOL:
         return tool_text(arguments)
     if kind is Kind.WORKFLOW:
@@ -134,6 +135,7 @@ def _turn(around: Call, kind: Kind, span_id: str) -> tuple[Any, Any] | None:
 
 
 def next_turn(around: Call | None) -> None:
+    """Counts a turn of the agent around."""
     while around is not None and around.kind is not Kind.WORKFLOW:
         around = around.parent
     if around is not None:
