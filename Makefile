@@ -6,13 +6,15 @@ CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ragguard
 BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint types check test-install test-phoenix clean
+.PHONY: help demo test lint types check test-install test-vllm test-phoenix test-floors clean
 
 help:
 	@echo "make demo          install what the demonstration needs and run it"
 	@echo "make test          install what the tests need and run all of them"
 	@echo "make check         lint, format and types"
 	@echo "make test-install  the package alone in a clean environment: size, imports"
+	@echo "make test-vllm     engines and scores against a real vLLM, in an environment of its own (3.5 GB)"
+	@echo "make test-floors   LlamaIndex at the lowest supported versions, in an environment of its own"
 	@echo "make test-phoenix  telemetry against a real Phoenix, in an environment of its own"
 	@echo "make clean         remove .venv and caches of this folder"
 
@@ -32,7 +34,7 @@ demo: .venv/.demo
 	$(BIN)/ragguard demo
 
 test: .venv/.dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not vllm and not phoenix and not install"
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
@@ -46,8 +48,16 @@ check: lint types
 test-install: .venv/.dev
 	$(BIN)/python -m pytest tests/packaging -m install
 
+test-vllm: .venv/.dev
+	-$(BIN)/python tests/support/vllm_server.py
+	$(BIN)/python -m pytest tests -m vllm
+
+test-floors: .venv/.dev
+	$(BIN)/python tests/llamaindex/floor_env.py
+	PYTHONPATH=.:integrations:tests $(CACHE)/venv-llamaindex-floor/bin/python -m pytest tests/llamaindex --ignore tests/llamaindex/test_llamaindex_examples.py
+
 test-phoenix: .venv/.dev
-	$(BIN)/python tests/support/phoenix_env.py
+	-$(BIN)/python tests/support/phoenix_env.py
 	$(BIN)/python -m pytest tests/phoenix -m phoenix
 
 clean:
