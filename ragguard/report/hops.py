@@ -52,13 +52,13 @@ def _hop(step: RetrievalStep, scores: Sequence[Score]) -> Table:
     ]
     numbers = "   ".join(f"{name} {value}" for name, value in facts if not value.startswith("–"))
     table = Table(
-        box=box.SIMPLE_HEAD, expand=False, title_justify="left",
+        box=box.SIMPLE_HEAD, expand=True, pad_edge=False, title_justify="left",
         title=f"hop {step.index + 1}: [bold]{escape(step.query)}[/bold]\n{numbers or step.status}",
     )  # fmt: skip
     table.add_column("#", justify="right", min_width=2)
-    table.add_column("passage", max_width=56, overflow="ellipsis", no_wrap=True)
+    table.add_column("passage", ratio=1, overflow="ellipsis", no_wrap=True)
     table.add_column("utility", no_wrap=True, min_width=2 * WIDTH + 7)
-    table.add_column("verdict", no_wrap=True)
+    table.add_column("verdict", min_width=11)
     utilities = {s.position: s.value for s in scores if s.name == "utility" and s.position is not None}
     dropped = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}
     for position, passage in enumerate(step.candidates or step.passages, 1):
