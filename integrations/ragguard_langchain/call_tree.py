@@ -48,6 +48,8 @@ class RunNotes:
     trace: TraceContext | None = None
     thread: str = ""
     """Under which the run is resumed, once it was interrupted."""
+    resumed: bool = False
+    """True when it goes on with a run that was interrupted."""
     interrupted: bool = False
     first_query: str = ""
 
@@ -236,8 +238,10 @@ class CallTree:
             return
         about: dict[str, Any] = {}
         question = question or run.question
-        if not question and run.first_query:
-            question, about["question_source"] = run.first_query, "query"
+        if not question and not run.resumed:
+            question = run.first_query
+            if question and run.owner:
+                about["question_source"] = "query"
         if answer.kind:
             about["answer_content"] = answer.kind
         if not run.owner:
@@ -267,7 +271,7 @@ class CallTree:
             run.thread = f"langgraph:{thread}"
             waiting = self.recorder.run_resumed(run.thread)
             if waiting and resumes:
-                run.opened = True
+                run.opened = run.resumed = True
                 return waiting, True
             if waiting:  # nobody answered: the thread goes on with something else
                 self.recorder.run_ended(waiting, status="interrupted")

@@ -1,0 +1,138 @@
+"""Agents: sequential and parallel tool calls, streams, crowds, cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from support.langchain_agents import ANSWER, PARALLEL, QUESTION, SEQUENTIAL, agent, asked, hops, search_tool
+from support.langchain_parts import Shelf, call
+
+from ragguard_langchain import RagGuardCallback
+
+
+def only_step(captured):
+    (step,) = captured.run.steps
+    return step
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream", "astream"])
+@pytest.mark.parametrize(
+    ("turns", "expected"),
+    [
+        (SEQUENTIAL, [("1 firm in Oslo", 0, "ok"), ("2 founder of Fjord", 1, "ok")]),
+        (PARALLEL, [("1a", 0, "ok"), ("1b", 0, "ok"), ("2", 1, "ok")]),
+    ],
+)
+async def test_an_agents_hops_with_their_turns(captured, config, mode, turns, expected):
+    built = agent(*turns)
+    if mode == "invoke":
+        built.invoke(asked(), config)
+    elif mode == "ainvoke":
+        await built.ainvoke(asked(), config)
+    elif mode == "stream":
+        list(built.stream(asked(), config))
+    else:
+        [update async for update in built.astream(asked(), config)]
+    run = captured.run
+    assert (run.question, run.answer, run.status, run.name) == (QUESTION, ANSWER, "ok", "LangGraph")
+    assert hops(run) == expected
+    assert sorted(step.index for step in run.steps) == list(range(len(expected)))
+    for step in run.steps:
+        assert (step.tool, step.sub_steps, len(step.passages)) == ("search", [], 2)
+        assert step.metadata["tool_call_id"] == f"call-search-{step.query}"
+        assert all(step.query in passage.text for passage in step.passages)
+
+
+async def test_the_user_gets_every_token_of_a_streaming_agent(captured, config):
+    tokens = [
+        message.content
+        async for message, _ in agent(*SEQUENTIAL[:2], "Ada Berg of Oslo").astream(
+            asked(), config, stream_mode="messages"
+        )
+        if isinstance(message, AIMessage) and message.content
+    ]
+    assert "".join(tokens) == "Ada Berg of Oslo"
+    assert len(tokens) == 4
+    assert captured.run.answer == "Ada Berg of Oslo"
+    assert len(captured.run.steps) == 2
+
+
+@pytest.mark.parametrize(
+    "question", [("user", QUESTION), {"role": "user", "content": QUESTION}, HumanMessage(QUESTION)]
+)
+def test_questions_come_in_many_shapes(captured, config, question):
+    agent(*SEQUENTIAL).invoke({"messages": [question]}, config)
+    assert captured.run.question == QUESTION
+
+
+def test_the_question_is_the_last_human_message(captured, config):
+    history = [("user", "earlier"), ("assistant", "yes?"), ("user", QUESTION)]
+    agent(*SEQUENTIAL).invoke({"messages": history}, config)
+    assert (captured.run.question, captured.run.answer) == (QUESTION, ANSWER)
+
+
+async def test_ten_concurrent_agents_never_mix(captured, config):
+    async def ask(n):
+        built = agent(
+            call("search", query=f"hop a of {n};"), call("search", query=f"hop b of {n};"), f"answer {n};"
+        )
+        await built.ainvoke(asked(f"question {n};"), config)
+
+    await asyncio.gather(*(ask(n) for n in range(10)))
+    assert len(captured.runs) == 10
+    for run in captured.runs:
+        word = run.question.split(" ")[1]
+        assert run.answer == f"answer {word}"
+        assert hops(run) == [(f"hop a of {word}", 0, "ok"), (f"hop b of {word}", 1, "ok")]
+        assert all(word in p.text for step in run.steps for p in step.passages)
+
+
+def test_ten_threads_of_agents_never_mix(captured, rg):
+    def ask(n):
+        built = agent(call("search", query=f"hop of {n};"), f"answer {n};")
+        built.invoke(asked(f"question {n};"), {"callbacks": [RagGuardCallback(rg)]})
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(captured.runs) == 10
+    for run in captured.runs:
+        word = run.question.split(" ")[1]
+        assert (run.answer, [step.query for step in run.steps]) == (f"answer {word}", [f"hop of {word}"])
+
+
+def test_a_failing_retriever_in_an_agent(captured, config):
+    broken = search_tool(Shelf(fault=lambda query: KeyError("gone")))
+    with pytest.raises(KeyError):
+        agent(*SEQUENTIAL, tools=[broken]).invoke(asked(), config)
+    assert (captured.run.status, only_step(captured).status) == ("error", "error")
+
+
+async def test_a_cancelled_agent(captured, config):
+    waiting = asyncio.Event()
+    shelf = Shelf(gate=asyncio.Event(), waiting=waiting.set)
+    task = asyncio.create_task(agent(*SEQUENTIAL, tools=[search_tool(shelf)]).ainvoke(asked(), config))
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (captured.run.status, captured.run.question) == ("cancelled", QUESTION)
+    assert only_step(captured).status == "cancelled"
+
+
+async def test_an_agent_that_is_left_while_it_streams(captured, recorder, config):
+    stream = agent(*SEQUENTIAL).astream(asked(), config)
+    async for update in stream:
+        if "tools" in update:
+            break
+    await stream.aclose()
+    async with asyncio.timeout(10):
+        while captured.run.status == "open":
+            await asyncio.sleep(0)
+    assert captured.run.status in ("cancelled", "ok")
+    assert [step.query for step in captured.run.steps] == ["1 firm in Oslo"]

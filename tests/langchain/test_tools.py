@@ -1,0 +1,209 @@
+"""Tools that retrieve: declared or with documents as artifacts, and those that do not."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import StructuredTool, ToolException, tool
+from langgraph.types import Command
+from support.langchain_agents import ANSWER, agent, asked
+from support.langchain_parts import Shelf, call, documents
+
+from ragguard.capture.splitters import json_items, paragraphs
+from ragguard.errors import InvalidInput
+from ragguard_langchain import RagGuardCallback
+
+
+def only_step(captured):
+    (step,) = captured.run.steps
+    return step
+
+
+@tool
+def as_text(query: str) -> str:
+    """Searches; gives one string."""
+    return "\n\n".join(d.page_content for d in documents("text", 3, query))
+
+
+@tool(response_format="content_and_artifact")
+def as_artifact(query: str, top: int = 2) -> tuple[str, list]:
+    """Searches without a retriever; gives documents beside its text."""
+    found = documents("artifact", top, query)
+    return "see artifact", found
+
+
+@tool(response_format="content_and_artifact")
+def reranked(query: str) -> tuple[str, list]:
+    """Retrieves three and keeps the best one."""
+    found = Shelf(count=3).invoke(query)[:1]
+    return found[0].page_content, found
+
+
+@tool
+def in_state(query: str) -> Command:
+    """Searches, and writes to the graph's state."""
+    found = documents("state", 2, query)
+    message = ToolMessage("found", tool_call_id=f"call-in_state-{query}", artifact=found)
+    return Command(update={"messages": [message]})
+
+
+@tool
+def twice(query: str) -> str:
+    """Retrieves two times."""
+    return (
+        Shelf(shelf="a").invoke(query + " a")[0].page_content
+        + Shelf(shelf="b").invoke(query + " b")[0].page_content
+    )
+
+
+@tool
+def calculator(expression: str) -> str:
+    """Retrieves nothing."""
+    return "4"
+
+
+@tool
+def broken(query: str) -> str:
+    """Fails."""
+    raise RuntimeError("index gone")
+
+
+def with_tool(one, rg, tools=None, **arguments):
+    built = agent(call(one.name, **(arguments or {"query": "hop"})), ANSWER, tools=[one])
+    return built.invoke(asked(), {"callbacks": [RagGuardCallback(rg, tools=tools)]})
+
+
+def test_a_declared_tool_that_gives_one_string_is_a_step(captured, rg):
+    with_tool(as_text, rg, {"as_text": paragraphs})
+    step = only_step(captured)
+    assert (step.query, step.tool, step.status) == ("hop", "as_text", "ok")
+    assert [p.text for p in step.passages] == [f"text {n} about hop" for n in range(3)]
+    assert step.candidates == step.passages
+
+
+def test_an_undeclared_one_is_none(captured, rg):
+    with_tool(as_text, rg)
+    assert captured.events == []
+
+
+def test_a_splitter_of_ones_own_runs_later_and_may_fail(captured, rg):
+    calls = []
+
+    def split(text):
+        calls.append(threading.current_thread())
+        raise ValueError("odd text")
+
+    with_tool(as_text, rg, {"as_text": split})
+    assert calls == []
+    step = only_step(captured)
+    assert len(calls) == 1
+    assert (len(step.passages), step.metadata["ragguard.split_error"]) == (1, "ValueError: odd text")
+
+
+def test_documents_as_an_artifact_are_a_step(captured, rg):
+    with_tool(as_artifact, rg)
+    step = only_step(captured)
+    assert (step.query, step.tool, [p.id for p in step.passages]) == (
+        "hop",
+        "as_artifact",
+        ["artifact-0", "artifact-1"],
+    )
+    assert step.metadata["tool_call_id"] == "call-as_artifact-hop"
+
+
+def test_so_they_are_in_a_command(captured, rg):
+    with_tool(in_state, rg)
+    assert (only_step(captured).tool, len(only_step(captured).passages)) == ("in_state", 2)
+
+
+def test_a_declared_tool_with_artifacts_needs_no_splitter_to_run(captured, rg):
+    with_tool(as_artifact, rg, {"as_artifact": lambda text: 1 / 0})
+    assert [p.id for p in only_step(captured).passages] == ["artifact-0", "artifact-1"]
+
+
+def test_what_the_tool_passed_on_is_what_the_model_got(captured, rg):
+    with_tool(reranked, rg)
+    step = only_step(captured)
+    assert (len(step.passages), len(step.candidates), step.tool) == (1, 3, "reranked")
+
+
+def test_a_retriever_in_a_declared_tool_is_a_part(captured, rg):
+    with_tool(reranked, rg, {"reranked": paragraphs})
+    step = only_step(captured)
+    assert (step.query, len(step.passages)) == ("hop", 1)
+    assert [len(sub.passages) for sub in step.sub_steps] == [3]
+
+
+def test_a_tool_that_retrieves_twice_is_two_steps(captured, rg):
+    with_tool(twice, rg)
+    assert [(s.query, s.tool, s.turn) for s in captured.run.steps] == [
+        ("hop a", "twice", 0),
+        ("hop b", "twice", 1),
+    ]
+
+
+def test_a_tool_that_retrieves_nothing_is_no_step(captured, rg):
+    with_tool(calculator, rg, expression="2 + 2")
+    assert captured.events == []
+
+
+def test_a_declared_tool_that_fails(captured, rg):
+    with pytest.raises(RuntimeError):
+        with_tool(broken, rg, {"broken": paragraphs})
+    assert (only_step(captured).status, only_step(captured).error) == ("error", "RuntimeError: index gone")
+
+
+def test_a_declared_tool_whose_error_the_agent_is_told(captured, rg):
+    @tool
+    def refuses(query: str) -> str:
+        """Gives an error as its message."""
+        raise ToolException("no such index")
+
+    refuses.handle_tool_error = True
+    with_tool(refuses, rg, {"refuses": paragraphs})
+    assert (only_step(captured).status, only_step(captured).error) == ("error", "no such index")
+
+
+def test_a_tool_by_hand_is_a_run(captured, rg):
+    as_text.invoke({"query": "hop"}, {"callbacks": [RagGuardCallback(rg, tools={"as_text": paragraphs})]})
+    assert (captured.run.question, captured.run.status, len(only_step(captured).passages)) == ("hop", "ok", 3)
+
+
+def test_results_in_json(captured, rg):
+    @tool
+    def web(query: str) -> dict:
+        """Gives what search services give."""
+        return {"results": [{"url": "u1", "content": "one", "score": 0.9}, {"url": "u2", "content": "two"}]}
+
+    with_tool(web, rg, {"web": json_items})
+    assert [(p.text, p.id, p.score) for p in only_step(captured).passages] == [
+        ("one", "u1", 0.9),
+        ("two", "u2", None),
+    ]
+
+
+@pytest.mark.parametrize("splitter", [None, "paragraphs", 3])
+def test_a_splitter_must_be_a_function(rg, splitter):
+    with pytest.raises(InvalidInput, match="tools"):
+        RagGuardCallback(rg, tools={"search": splitter})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "query"),
+    [
+        ({"query": "q", "top": 3}, "q"),
+        ({"search_terms": "q", "top": 3}, "q"),
+        ({"subject": "s", "relation": "r"}, "{'subject': 's', 'relation': 'r'}"),
+    ],
+)
+def test_the_query_is_what_the_agent_wrote(captured, rg, arguments, query):
+    types = {
+        key: {"type": "string" if isinstance(value, str) else "integer"} for key, value in arguments.items()
+    }
+    built = StructuredTool.from_function(
+        lambda **given: "a", name="odd", description="x", args_schema={"type": "object", "properties": types}
+    )
+    built.invoke(arguments, {"callbacks": [RagGuardCallback(rg, tools={"odd": paragraphs})]})
+    assert only_step(captured).query == query
