@@ -335,7 +335,8 @@ def chain_phrasings(first: Relation, second: Relation, split: Split) -> list[tup
 
 
 def sentence(opening: str, core: str, subject: str, object_: str = "", end: str = ".") -> str:
-    """One sentence, with a capital in front."""
+    """One sentence, with a capital in front; but a plain value keeps its small letter: to nano it is one word."""
+    bare = not opening and core.startswith("{")
     text = core.replace("{s}", subject).replace("{o}", object_)
     text = f"{opening} {text}" if opening else text
-    return text[:1].upper() + text[1:] + end
+    return (text if bare else text[:1].upper() + text[1:]) + end

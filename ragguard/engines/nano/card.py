@@ -31,6 +31,7 @@ class Report:
     """Everything that one evaluation measured."""
 
     cases: int
+    reading_cases: int
     model: str = ""
     figures: list[Figure] = field(default_factory=list)
     reading: dict[int, list[float]] = field(default_factory=dict)
@@ -44,12 +45,15 @@ class Report:
 
 def render(report: Report, curve: Path) -> str:
     """The measured part of the card."""
-    lines = [f"Weights `{report.model}`, {report.cases:,} held-out cases for each line.", ""]
+    lines = [
+        f"Weights `{report.model}`, {report.cases:,} held-out cases for each line (reading: {report.reading_cases:,}).",
+        "",
+    ]
     lines += ["| figure | measured | target | |", "|---|---|---|---|"]
     for figure in report.figures:
         target = "" if figure.target is None else f"≥ {figure.target:.2f}"
         lines.append(f"| {figure.name} | {figure.value:.3f} | {target} | {figure.verdict} |")
-    lines += ["", "Reading by number of passages (exact match):", ""]
+    lines += ["", f"Reading by number of passages (exact match, {report.reading_cases:,} cases each):", ""]
     lines += ["| passages | " + " | ".join(str(k) for k in range(1, 13)) + " |", "|---" * 13 + "|"]
     for hops, shares in sorted(report.reading.items()):
         cells = ["", *[""] * (hops - 1), *[f"{share:.3f}" for share in shares]]

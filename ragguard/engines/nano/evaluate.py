@@ -269,13 +269,13 @@ def _steps(case: Case) -> str:
     return f"{one[0].upper()}{one[1:]}?\n{two[0].upper()}{two[1:]}?"
 
 
-async def evaluate(n: int) -> Report:
-    report = Report(cases=n)
+async def evaluate(n: int, reading_cases: int) -> Report:
+    report = Report(cases=n, reading_cases=reading_cases)
     engine = NanoEngine()
     report.model = (await engine.info()).fingerprint
     started = time.monotonic()
     for part in (abstention, judging, comparing, memory, reading):
-        await part(_Asker(engine), n, report)
+        await part(_Asker(engine), reading_cases if part is reading else n, report)
         print(f"{part.__name__}: {time.monotonic() - started:.0f} s", flush=True)
     return report
 
@@ -283,7 +283,14 @@ async def evaluate(n: int) -> Report:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument(
+        "--reading", type=int, default=0, help="cases for each number of passages; as --cases if 0"
+    )
     parser.add_argument("--card", type=Path, default=Path(__file__).with_name("CARD.md"))
     parser.add_argument("--curve", type=Path, default=Path(__file__).with_name("curve.jsonl"))
     arguments = parser.parse_args()
-    write_card(asyncio.run(evaluate(arguments.cases)), arguments.card, arguments.curve)
+    write_card(
+        asyncio.run(evaluate(arguments.cases, arguments.reading or arguments.cases)),
+        arguments.card,
+        arguments.curve,
+    )

@@ -1,0 +1,92 @@
+"""How fast nano is: `python benchmarks/nano.py` writes benchmarks/results/nano.json. Wants two idle cores."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from ragguard import world
+from ragguard.engines.base import Prompt
+from ragguard.engines.nano.engine import NanoEngine
+from ragguard.engines.nano.tokenizer import load_tokenizer
+from ragguard.engines.prompts import load_prompts
+from ragguard.world import Counts
+
+TARGETS = {"label_probs_100x100_s": 1.0, "sample_20x10_s": 0.5, "load_s": 0.2}
+_LOAD = (
+    "import time; t = time.perf_counter();"
+    "from ragguard.engines.nano.model import load_model; from ragguard.engines.nano.tokenizer import load_tokenizer;"
+    "import numpy; t = time.perf_counter(); load_model(); load_tokenizer(); print(time.perf_counter() - t)"
+)
+
+
+def prompts_of_100_tokens(n: int) -> list[Prompt]:
+    """Prompts about different documents, about a hundred tokens each: nothing to share."""
+    prompts, length = load_prompts("nano"), load_tokenizer().encode_chat
+    found = []
+    for case in world.cases(n, seed=70, distractors=Counts(3, 3, 0, 6)):
+        texts = [case.gold[0].text]
+        for passage in case.distractors:
+            texts.append(passage.text)
+            prompt = prompts.render("abstention", texts, query=case.question)
+            if len(length(prompt.messages)) >= 100:
+                break
+        found.append(prompt)
+    return found
+
+
+async def best(work: Callable[[], Awaitable[object]], rounds: int = 7) -> list[float]:
+    """Seconds of each round, after one that does not count."""
+    await work()
+    seconds = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        await work()
+        seconds.append(time.perf_counter() - started)
+    return seconds
+
+
+async def measure(loads: list[float]) -> dict[str, object]:
+    engine, prompts = NanoEngine(), load_prompts("nano")
+    asked = prompts_of_100_tokens(100)
+    tokens = sum(len(load_tokenizer().encode_chat(p.messages)) for p in asked)
+    answers = [
+        prompts.render("answer", [c.gold[0].text], question=c.question) for c in world.cases(20, seed=71)
+    ]
+    labels = await best(lambda: engine.label_probs(asked, ["NO-RESPONSE"]))
+    samples = await best(lambda: engine.sample(answers, n=10, max_tokens=4, seed=1))
+    found = {
+        "label_probs_100x100_s": (min(labels), statistics.median(labels)),
+        "sample_20x10_s": (min(samples), statistics.median(samples)),
+        "load_s": (min(loads), statistics.median(loads)),
+    }
+    return {
+        "machine": {"cores": os.cpu_count(), "system": platform.platform(), "load": os.getloadavg()},
+        "prompt_tokens": tokens,
+        "measured": {
+            name: {
+                "best": best_,
+                "median": median,
+                "target": TARGETS[name],
+                "reached": best_ <= TARGETS[name],
+            }
+            for name, (best_, median) in found.items()
+        },
+    }
+
+
+if __name__ == "__main__":
+    spent = [float(subprocess.check_output([sys.executable, "-c", _LOAD])) for _ in range(5)]
+    result = asyncio.run(measure(spent))
+    path = Path(__file__).parent / "results" / "nano.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
