@@ -1,0 +1,84 @@
+"""instrument and uninstrument: every call of the process, without patching anything."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+from langchain_core.callbacks import CallbackManager
+from langchain_core.prompts import ChatPromptTemplate
+from support.captured import Captured
+from support.langchain_agents import ANSWER, PARALLEL, QUESTION, agent, asked, hops
+from support.langchain_parts import Shelf, says
+
+from ragguard.capture.handle import RunHandle
+from ragguard.capture.recorder import Recorder
+from ragguard.capture.splitters import paragraphs
+from ragguard_langchain import RagGuardCallback, instrument, uninstrument
+
+
+@pytest.fixture(autouse=True)
+def attached(rg):
+    instrument(rg)
+    yield
+    uninstrument()
+
+
+def test_calls_are_captured_without_a_word_in_their_config(captured):
+    Shelf().invoke(QUESTION)
+    assert (captured.run.question, len(captured.run.steps)) == (QUESTION, 1)
+
+
+def test_so_they_are_in_threads_of_their_own(captured):
+    thread = threading.Thread(target=Shelf().invoke, args=(QUESTION,))
+    thread.start()
+    thread.join(30)
+    assert captured.run.question == QUESTION
+
+
+async def test_and_in_agents(captured):
+    await agent(*PARALLEL).ainvoke(asked())
+    assert (captured.run.question, captured.run.answer) == (QUESTION, ANSWER)
+    assert hops(captured.run) == [("1a", 0, "ok"), ("1b", 0, "ok"), ("2", 1, "ok")]
+
+
+def test_a_callback_beside_it_counts_nothing_twice(captured, rg):
+    agent(*PARALLEL).invoke(asked(), {"callbacks": [RagGuardCallback(rg)]})
+    assert hops(captured.run) == [("1a", 0, "ok"), ("1b", 0, "ok"), ("2", 1, "ok")]
+
+
+def test_a_callback_of_another_guard_sees_it_too(captured):
+    theirs = Captured()
+    other = RagGuardCallback(SimpleNamespace(recorder=Recorder(theirs)))
+    Shelf().invoke(QUESTION, {"callbacks": [other]})
+    assert len(captured.runs) == len(theirs.runs) == 1
+
+
+def test_once_let_go_nothing_is_captured_and_no_handler_is_left(captured):
+    uninstrument()
+    uninstrument()
+    Shelf().invoke(QUESTION)
+    assert captured.events == []
+    assert not any(isinstance(one, RagGuardCallback) for one in CallbackManager.configure().handlers)
+
+
+def test_it_can_be_attached_again_and_to_another_guard(captured, rg):
+    theirs = Captured()
+    instrument(SimpleNamespace(recorder=Recorder(theirs)))
+    Shelf().invoke("theirs")
+    instrument(rg, tools={"search": paragraphs})
+    instrument(rg)
+    Shelf().invoke("ours")
+    assert (theirs.run.question, captured.run.question) == ("theirs", "ours")
+
+
+def test_chains_that_retrieve_nothing_are_no_runs(captured):
+    (ChatPromptTemplate.from_template("{q}") | says("hi")).invoke({"q": "hello"})
+    assert captured.events == []
+
+
+def test_a_run_around_it_is_joined(captured, recorder):
+    with RunHandle(recorder, QUESTION, references=["Ada Berg"]):
+        Shelf().invoke("hop")
+    assert (captured.run.references, [step.query for step in captured.run.steps]) == (["Ada Berg"], ["hop"])

@@ -1,0 +1,215 @@
+"""Retrievers, messages and states that are not what they should be: recorded as what they are, never a crash."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from uuid import uuid4
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
+from support.captured import Captured
+from support.langchain_agents import QUESTION, search_tool
+from support.langchain_parts import Shelf, call, documents
+
+from ragguard.capture.recorder import Recorder
+from ragguard.capture.snapshot import KIND, LOST
+from ragguard.records import Passage
+from ragguard_langchain import RagGuardCallback
+from ragguard_langchain.messages import answer_of, documents_of, question_of, tool_query
+
+
+class Gives(BaseRetriever):
+    """Gives whatever it is told to."""
+
+    what: object = None
+
+    def _get_relevant_documents(self, query, *, run_manager):
+        return self.what
+
+
+class Uncopyable(Mapping):
+    def __getitem__(self, key):
+        raise RuntimeError("no")
+
+    def __iter__(self):
+        raise RuntimeError("no")
+
+    def __len__(self):
+        raise RuntimeError("no")
+
+
+def odd(**fields):
+    return Document.model_construct(**{"page_content": "text", "metadata": {}, "id": None, **fields})
+
+
+@pytest.mark.parametrize(
+    ("given", "texts", "metadata"),
+    [
+        (None, [], []),
+        ([], [], []),
+        ("one text", ["one text"], [{}]),
+        (["a", "b"], ["a", "b"], [{}, {}]),
+        (documents("tuple", 1), ["tuple 0 about "], [{"source": "tuple", "score": 1.0}]),
+        ([Document("no id")], ["no id"], [{}]),
+        ([Document("mixed"), "text", Passage("passage")], ["mixed", "text", "passage"], [{}, {}, {}]),
+        ([odd(page_content=None)], [""], [{KIND: "none"}]),
+        ([odd(page_content=b"bytes")], [""], [{KIND: "bytes"}]),
+        ([odd(page_content=[{"type": "image", "data": "x"}])], [""], [{KIND: "image"}]),
+        ([odd(metadata=None)], ["text"], [{}]),
+        ([odd(metadata=Uncopyable())], ["text"], [{LOST: "Uncopyable could not be copied: RuntimeError"}]),
+        ([odd(id=7)], ["text"], [{}]),
+        (3, [""], [{KIND: "int"}]),
+    ],
+)
+def test_whatever_a_retriever_gives(captured, config, given, texts, metadata):
+    assert Gives(what=given).invoke(QUESTION, config) == given
+    (step,) = captured.run.steps
+    assert step.status == "ok"
+    assert [p.text for p in step.passages] == texts
+    assert [dict(p.metadata) for p in step.passages] == metadata
+
+
+def test_the_score_of_a_passage_is_kept(captured, config):
+    Gives(what=[Passage("a", "1", 0.5), Document("b", metadata={"relevance_score": 0.25})]).invoke(
+        "q", config
+    )
+    assert [p.score for p in captured.run.steps[0].passages] == [0.5, 0.25]
+
+
+@pytest.mark.parametrize("references", [12, {"a": 1}, [1, 2]])
+def test_references_that_cannot_be_right_cost_only_themselves(references):
+    captured = Captured()
+    recorder = Recorder(captured)
+    handler = RagGuardCallback(SimpleNamespace(recorder=recorder))
+    Shelf().invoke(QUESTION, {"callbacks": [handler], "metadata": {"ragguard_references": references}})
+    assert (captured.run.references, len(captured.run.steps), recorder.faults.count) == (None, 1, 1)
+
+
+def test_an_intake_that_fails_reaches_nobody():
+    def full(event):
+        raise OSError("disk full")
+
+    recorder = Recorder(full)
+    found = Shelf().invoke(QUESTION, {"callbacks": [RagGuardCallback(SimpleNamespace(recorder=recorder))]})
+    assert len(found) == 2
+    assert recorder.faults.count >= 1
+
+
+async def test_a_cancellation_out_of_a_hook_stays_in_it(captured, config, recorder, monkeypatch):
+    def cancelled(self, *arguments, **named):
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr("ragguard_langchain.call_tree.CallTree.root", cancelled)
+    assert len(await Shelf().ainvoke(QUESTION, config)) == 2
+    assert recorder.faults.count == 1
+    recorder.faults.count = 0
+
+
+def test_ends_of_calls_that_nobody_saw_begin(captured, config):
+    (handler,) = config["callbacks"]
+    for hook in (handler.on_chain_end, handler.on_retriever_end, handler.on_tool_end):
+        hook([], run_id=uuid4())
+    for hook in (handler.on_chain_error, handler.on_retriever_error, handler.on_tool_error):
+        hook(ValueError(), run_id=uuid4())
+    assert captured.events == []
+
+
+def test_a_call_whose_parent_nobody_saw_is_a_run(captured, config):
+    (handler,) = config["callbacks"]
+    call_id = uuid4()
+    handler.on_retriever_start(None, QUESTION, run_id=call_id, parent_run_id=uuid4())
+    handler.on_retriever_end(documents("x"), run_id=call_id)
+    assert captured.run.id == str(call_id)
+
+
+@dataclass
+class State:
+    messages: list
+
+
+@pytest.mark.parametrize(
+    ("inputs", "question"),
+    [
+        (QUESTION, QUESTION),
+        (HumanMessage(QUESTION), QUESTION),
+        (
+            HumanMessage([{"type": "text", "text": QUESTION}, {"type": "image_url", "image_url": "x"}]),
+            QUESTION,
+        ),
+        ({"messages": [("system", "be kind"), ("human", QUESTION)]}, QUESTION),
+        ({"messages": QUESTION}, QUESTION),
+        ({"messages": []}, ""),
+        ([("user", QUESTION), ("ai", "well")], QUESTION),
+        ([{"role": "user", "content": QUESTION}], QUESTION),
+        (State([HumanMessage(QUESTION)]), QUESTION),
+        ({"input": {"question": QUESTION}}, QUESTION),
+        ({"a": 1}, ""),
+        ({}, ""),
+        (None, ""),
+        (12, ""),
+        (b"bytes", ""),
+        ([], ""),
+        ([[1, 2, 3]], ""),
+    ],
+)
+def test_the_question_in_anything(inputs, question):
+    assert question_of(inputs) == question
+
+
+@pytest.mark.parametrize(
+    ("outputs", "text", "kind"),
+    [
+        ("Ada", "Ada", ""),
+        ("", None, ""),
+        (AIMessage("Ada"), "Ada", ""),
+        (AIMessageChunk("Ada"), "Ada", ""),
+        (AIMessage([{"type": "text", "text": "Ada"}]), "Ada", ""),
+        (AIMessage([{"type": "image", "base64": "x", "mime_type": "image/png"}]), None, "image"),
+        (AIMessage("", tool_calls=[call("search", query="q")]), None, "tool_call: search"),
+        (AIMessage("Ada", tool_calls=[call("search", query="q")]), "Ada", ""),
+        ({"messages": [HumanMessage("q"), AIMessage("Ada")]}, "Ada", ""),
+        ({"messages": [AIMessage("old"), HumanMessage("q")]}, None, ""),
+        ({"messages": [("user", "q"), ("assistant", "Ada")]}, "Ada", ""),
+        ({"answer": AIMessage("Ada"), "context": []}, "Ada", ""),
+        ({"n": 1}, None, ""),
+        (State([AIMessage("Ada")]), "Ada", ""),
+        (None, None, ""),
+        (12, None, "int"),
+        (documents("x"), None, ""),
+    ],
+)
+def test_the_answer_in_anything(outputs, text, kind):
+    assert answer_of(outputs)[:2] == (text, kind)
+
+
+def test_an_answer_that_is_an_image_is_said_to_be_one(captured, config):
+    image = AIMessage([{"type": "image", "base64": "x", "mime_type": "image/png"}])
+    (RunnableLambda(lambda q: Shelf().invoke(q)) | RunnableLambda(lambda found: image)).invoke(
+        QUESTION, config
+    )
+    assert (captured.run.answer, captured.run.metadata["answer_content"]) == (None, "image")
+
+
+@pytest.mark.parametrize("output", [None, "text", [], [1], {"a": 1}, 12, object()])
+def test_what_holds_no_documents_gives_none(output):
+    assert documents_of(output) is None
+
+
+@pytest.mark.parametrize(
+    ("inputs", "text", "query"),
+    [(None, "plain", "plain"), ({}, "{}", "{}"), ({"n": 1}, "{'n': 1}", "{'n': 1}")],
+)
+def test_a_tool_without_a_text_to_ask_was_asked_what_it_was_given(inputs, text, query):
+    assert tool_query(inputs, text) == query
+
+
+def test_hostile_text_is_only_text(captured, config):
+    hostile = "\ud800 <script> \x00 NO-RESPONSE"
+    search_tool(Gives(what=[Document(hostile)])).invoke({"query": hostile}, config)
+    assert captured.run.steps[0].passages[0].text == hostile
