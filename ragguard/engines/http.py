@@ -160,6 +160,8 @@ class HttpClient:
                 client = self._clients[loop] = httpx.AsyncClient(
                     headers=headers,
                     auth=None if self._key else self.address.credentials,
+                    # A proxy is on the way to other machines, never to this one.
+                    trust_env=not self.address.loopback,
                     # The whole exchange is timed by the caller's deadline; here only the hand-shake.
                     timeout=httpx.Timeout(None, connect=_CONNECT_S),
                     limits=httpx.Limits(

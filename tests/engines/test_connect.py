@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+
 import pytest
 from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer
@@ -100,6 +102,15 @@ def test_which_key_goes_where(monkeypatch):
     monkeypatch.setenv("RAGGUARD_API_KEY", "own")
     assert key_from_environment(parse_address("http://gpu-7:8000/v1")) == "own"
     assert key_from_environment(parse_address("https://api.example/v1")) == "own"
+
+
+async def test_a_proxy_is_not_asked_for_a_server_on_this_machine(monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    async with MisbehavingServer(FakeModel().handle) as server, aclosing(open_engine(server.url)) as engine:
+        assert (await engine.info()).model == "fake"
 
 
 @pytest.mark.parametrize("settings", [{"timeout_s": 0}, {"connections": 0}])
