@@ -54,7 +54,7 @@ test-vllm: .venv/.dev
 
 test-floors: .venv/.dev
 	$(BIN)/python tests/llamaindex/floor_env.py
-	PYTHONPATH=.:integrations:tests $(CACHE)/venv-llamaindex-floor/bin/python -m pytest tests/llamaindex --ignore tests/llamaindex/test_llamaindex_examples.py
+	$(CACHE)/venv-llamaindex-floor/bin/python -m pytest tests/llamaindex
 
 test-phoenix: .venv/.dev
 	-$(BIN)/python tests/support/phoenix_env.py
