@@ -4,25 +4,21 @@ import asyncio
 import json
 import logging
 import os
-import subprocess
-import sys
 import threading
 import time
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
+from support.child import in_child
+from support.program import run_program
+from support.runs import a_run
+from support.scripted_engine import ScriptedEngine
+from support.scripted_pipeline import ListSink
 
 from ragguard import Passage, RagGuard, Run
 from ragguard.errors import EngineUnreachable, InvalidInput, SchemaMismatch, StoreError, UnknownName
 from ragguard.records import RetrievalStep
 from ragguard.scorers.plan import Plan
-from tests.support.child import in_child
-from tests.support.runs import a_run
-from tests.support.scripted_engine import ScriptedEngine
-from tests.support.scripted_pipeline import ListSink
-
-ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture
@@ -417,12 +413,7 @@ def test_it_is_cheap_to_import_and_make():
         "ragguard.RagGuard('nano', store=None); made = time.process_time() - began\n"
         "import json; print(json.dumps([bare, made, 'opentelemetry.sdk' in sys.modules, 'asyncio' in sys.modules]))"
     )
-    runs = [
-        json.loads(
-            subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True).stdout
-        )
-        for _ in range(3)
-    ]
+    runs = [json.loads(run_program(code).stdout) for _ in range(3)]
     bare, made = min(run[0] for run in runs), min(run[1] for run in runs)
     assert not runs[0][2]
     assert bare < 0.06

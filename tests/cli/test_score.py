@@ -1,12 +1,13 @@
 """`ragguard score`: every line scored or told, resumed where it was stopped, exit codes that tell."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 
 import pytest
+from support.program import command, environment
+from support.runs import a_run
+from support.scripted_engine import ScriptedEngine
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
@@ -14,8 +15,6 @@ from ragguard.engines.base import EngineInfo
 from ragguard.errors import EngineUnreachable
 from ragguard.store.runfile import write_runs
 from ragguard.store.store import Store
-from tests.support.runs import a_run
-from tests.support.scripted_engine import ScriptedEngine
 
 RUNNER = CliRunner()
 UTILITY = ("--scorers", "utility")
@@ -195,7 +194,7 @@ def test_a_budget_that_is_spent_is_a_reason_and_not_a_crash(engine):
 STOPPED = """
 import sys, asyncio
 import ragguard.engines.connect as connect
-from tests.support.scripted_engine import ScriptedEngine
+from support.scripted_engine import ScriptedEngine
 
 class Slow(ScriptedEngine):
     async def _serve(self, call):
@@ -213,10 +212,8 @@ main()
 def test_an_interrupt_ends_it_and_the_same_command_goes_on(engine, here):
     runs = [a_run(f"r{number}", question=f"number {number}?") for number in range(30)]
     write_runs(runs, "runs.jsonl")
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     stopped = subprocess.Popen(
-        [sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": root},
+        command(STOPPED), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
     )  # fmt: skip
     assert stopped.stdout.readline() == "asked\n"
     stopped.send_signal(signal.SIGINT)

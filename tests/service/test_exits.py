@@ -1,17 +1,14 @@
 """The end of a process: what was captured is scored and sent before OpenTelemetry shuts down."""
 
-import subprocess
-import sys
-from pathlib import Path
+import time
 
 import pytest
+from support.program import run_program
+from support.runs import a_run
+from support.scripted_pipeline import ScriptedPipeline
 
 from ragguard.service.service import Service
 from ragguard.store.store import Store
-from tests.support.runs import a_run
-from tests.support.scripted_pipeline import ScriptedPipeline
-
-ROOT = Path(__file__).parent.parent.parent
 
 PROGRAM = """
 import sys
@@ -19,7 +16,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from ragguard import Passage, RagGuard
-from tests.support.scripted_engine import ScriptedEngine
+from support.scripted_engine import ScriptedEngine
 
 class Told(SpanExporter):
     def export(self, spans):
@@ -43,20 +40,12 @@ print("end of main", flush=True)
 """
 
 
-def run_program(*arguments):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM, *arguments], cwd=ROOT, capture_output=True, text=True,
-        timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout.splitlines()
-
-
 @pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize("kept", [True, False])
 def test_spans_leave_before_the_provider_shuts_down(tmp_path, order, kept):
-    lines = run_program(order, str(tmp_path / "s.db") if kept else "")
+    done = run_program(PROGRAM, order, tmp_path / "s.db" if kept else "")
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
     assert "span evaluate retrieval" in lines
     assert lines.index("end of main") < lines.index("shutdown")
     assert lines[-1] == "shutdown"
@@ -69,12 +58,7 @@ def test_a_dead_engine_does_not_hold_up_the_end(tmp_path):
         "with rg.run('who?') as run: run.retrieved('who?', [Passage('Ada')])\n"
         "print(time.time())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "s.db")], cwd=ROOT, capture_output=True, text=True,
-        timeout=60, check=True,
-    )  # fmt: skip
-    import time
-
+    done = run_program(code, tmp_path / "s.db")
     assert time.time() - float(done.stdout) < 20
     store = Store(tmp_path / "s.db")
     store.housekeep()

@@ -1,12 +1,11 @@
 """The queue between hooks and store: microseconds in a hook, nothing lost, flat memory."""
 
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
+from support.program import run_program
+from support.runs import a_run, as_events
 
 from ragguard.capture.events import RunStarted, StepEnded
 from ragguard.capture.faults import Faults
@@ -15,7 +14,6 @@ from ragguard.records import RetrievalStep, Run
 from ragguard.service import intake as module
 from ragguard.service.intake import Intake
 from ragguard.store.store import Store
-from tests.support.runs import a_run, as_events
 
 
 class SlowStore(Store):
@@ -232,10 +230,7 @@ print(after - before, store.counts["steps_captured"], store.counts["events_lost"
 
 
 def test_a_hundred_thousand_steps_go_through_with_flat_memory(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", HUNDRED_THOUSAND, str(tmp_path / "s.db")],
-        capture_output=True, text=True, check=True, cwd=Path(__file__).parent.parent.parent,
-    )  # fmt: skip
+    done = run_program(HUNDRED_THOUSAND, tmp_path / "s.db")
     grown_kib, steps, lost = map(int, done.stdout.split())
     assert (steps, lost) == (100_000, 0)
     assert grown_kib < 16 * 1024

@@ -5,14 +5,12 @@ import random
 import signal
 import sqlite3
 import subprocess
-import sys
-from pathlib import Path
+
+from support.program import command, environment, run_program
+from support.scripted_pipeline import ListSink, ScriptedPipeline
 
 from ragguard.service.service import Service, Settings
 from ragguard.store.store import Store
-from tests.support.scripted_pipeline import ListSink, ScriptedPipeline
-
-ROOT = Path(__file__).parent.parent.parent
 
 # One process that is warm and never captures itself; each victim is a fork of it, so that fifty
 # kills take seconds. A victim writes down every step once it is acknowledged.
@@ -22,8 +20,8 @@ from ragguard.capture.events import RunStarted, StepEnded, RunEnded
 from ragguard.records import Run
 from ragguard.service.service import Service, Settings
 from ragguard.store.store import Store
-from tests.support.runs import a_run, as_events
-from tests.support.scripted_pipeline import ScriptedPipeline
+from support.runs import a_run, as_events
+from support.scripted_pipeline import ScriptedPipeline
 
 path, durability = sys.argv[1:]
 
@@ -66,7 +64,7 @@ def kill(path, durability, times, longest):
     rng = random.Random(7)
     acknowledged = []
     with subprocess.Popen(
-        [sys.executable, "-c", NURSERY, str(path), durability], cwd=ROOT, text=True,
+        command(NURSERY, path, durability), env=environment(), text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     ) as nursery:  # fmt: skip
         for number in range(times):
@@ -119,14 +117,14 @@ def test_fast_durability_loses_nothing_but_the_last_moment(tmp_path):
 def test_a_kill_between_store_and_sink_sends_again(tmp_path):
     code = (
         "import os, sys; from ragguard.service.service import Service; from ragguard.store.store import Store\n"
-        "from tests.support.runs import *; from tests.support.scripted_pipeline import *\n"
+        "from support.runs import *; from support.scripted_pipeline import *\n"
         "class Deadly(ListSink):\n"
         "    async def submit(self, scored): os.kill(os.getpid(), 9)\n"
         "service = Service(Store(sys.argv[1], durability='full'), ScriptedPipeline, [Deadly()])\n"
         "for event in as_events(a_run()): service.intake(event)\n"
         "service.flush(30)"
     )
-    killed = subprocess.run([sys.executable, "-c", code, str(tmp_path / "s.db")], cwd=ROOT, check=False)
+    killed = run_program(code, tmp_path / "s.db", check=False)
     assert killed.returncode == -signal.SIGKILL
     sink, pipeline = ListSink(), ScriptedPipeline()
     service = Service(Store(tmp_path / "s.db"), lambda: pipeline, [sink])

@@ -4,10 +4,10 @@ import asyncio
 import threading
 
 import pytest
+from support.child import in_child
 
 from ragguard.service.loop import BackgroundLoop
 from ragguard.service.stream import bounded
-from tests.support.child import in_child
 
 
 async def where():

@@ -6,6 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
+from support.child import in_child
+from support.runs import a_run, as_events, scores_of
+from support.scripted_pipeline import ListSink, ScriptedPipeline
 
 from ragguard.capture.events import RunEnded
 from ragguard.capture.faults import Faults
@@ -16,9 +19,6 @@ from ragguard.service.report import Report
 from ragguard.service.scoring import Retry
 from ragguard.service.service import Service, Settings
 from ragguard.store.store import Bound, Store
-from tests.support.child import in_child
-from tests.support.runs import a_run, as_events, scores_of
-from tests.support.scripted_pipeline import ListSink, ScriptedPipeline
 
 QUICK = Retry(attempts=3, first=0.01, longest=0.05)
 

@@ -6,14 +6,14 @@ import sqlite3
 from contextlib import suppress
 
 import pytest
+from support.child import in_child
+from support.runs import a_run, a_step, as_events, scores_of
+from support.stored import captured, settle
 
 from ragguard.capture.events import StepEnded
 from ragguard.errors import SchemaMismatch, StoreError
 from ragguard.store import schema
 from ragguard.store.store import Store
-from tests.store.test_store import captured, settle
-from tests.support.child import in_child
-from tests.support.runs import a_run, a_step, as_events, scores_of
 
 
 class FailingDisk:

@@ -7,12 +7,12 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.runs import a_run
 
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, SubStep, TraceContext
 from ragguard.store import runfile, runformat
 from ragguard.store.runfile import parse_line, read_lines, read_runs, write_runs
-from tests.support.runs import a_run
 
 LEAST = {"question": "who?", "steps": [{"passages": ["a text"]}]}
 

@@ -4,11 +4,11 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from support.runs import a_run, scores_of
 
 from ragguard.errors import SchemaMismatch
 from ragguard.store import schema
 from ragguard.store.store import Store
-from tests.support.runs import a_run, scores_of
 
 PAST = sorted((Path(__file__).parent / "data").glob("v*.sql"), key=lambda path: int(path.stem[1:]))
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from support.runs import a_run, scores_of
 
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.records import Failure, Score, Usage
@@ -11,7 +12,6 @@ from ragguard.sinks.jsonl import JsonlSink
 from ragguard.store.ledger import Outcome
 from ragguard.store.scorefile import read_scored, write_scores
 from ragguard.store.store import Store
-from tests.support.runs import a_run, scores_of
 
 RICH = Score(
     "answerability", 4.0, "passage", "r1", "r1-s1", "p1", 2, 0.25, "4", "why", "gold", "m/seq", "nano/1",

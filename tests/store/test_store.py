@@ -2,10 +2,12 @@
 
 import sqlite3
 import subprocess
-import sys
 import time
 
 import pytest
+from support.program import command, environment, run_program
+from support.runs import a_run, a_step, as_events, scores_of
+from support.stored import captured, settle
 
 from ragguard.capture.events import RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.errors import Closed, InvalidInput, StoreError
@@ -21,9 +23,7 @@ from ragguard.records import (
     TraceContext,
 )
 from ragguard.sinks.base import ScoredRun
-from ragguard.store.ledger import Outcome
 from ragguard.store.store import Bound, Store
-from tests.support.runs import a_run, a_step, as_events, scores_of
 
 
 @pytest.fixture(params=["disk", "memory"])
@@ -31,15 +31,6 @@ def store(request, tmp_path):
     opened = Store(tmp_path / "s.db" if request.param == "disk" else None)
     yield opened
     opened.close()
-
-
-def captured(store, *runs):
-    for run in runs:
-        store.record(as_events(run))
-
-
-def settle(store, run, scores=(), failures=(), *, retry_ns=None, identity="x", revision=1, emit=False):
-    return store.settle(Outcome(run.id, identity, revision, list(scores), list(failures), retry_ns, emit))
 
 
 def test_a_captured_run_is_read_back_as_it_was(store):
@@ -306,12 +297,12 @@ def test_memory_lets_the_oldest_settled_runs_go(monkeypatch):
 
 def test_runs_of_a_dead_process_are_taken_over(tmp_path):
     code = (
-        "import os, sys; from ragguard.store.store import Store; from tests.support.runs import *\n"
+        "import os, sys; from ragguard.store.store import Store; from support.runs import *\n"
         "store = Store(sys.argv[1])\n"
         "store.record(as_events(a_run('ended')) + as_events(a_run('open'))[:-1])\n"
         "os._exit(9)"
     )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "s.db")], check=False)
+    run_program(code, tmp_path / "s.db", check=False)
     store = Store(tmp_path / "s.db")
     assert store.left().pending == 0
     store.housekeep()
@@ -360,13 +351,13 @@ def test_a_run_that_nobody_ends_is_abandoned_after_its_time(store):
 
 def test_two_processes_write_at_once(tmp_path):
     code = (
-        "import sys; from ragguard.store.store import Store; from tests.support.runs import *\n"
+        "import sys; from ragguard.store.store import Store; from support.runs import *\n"
         "store = Store(sys.argv[1])\n"
         "for n in range(100): store.record(as_events(a_run(f'{sys.argv[2]}-{n}')))\n"
         "store.close()"
     )
     path = str(tmp_path / "s.db")
-    running = [subprocess.Popen([sys.executable, "-c", code, path, name]) for name in "abc"]
+    running = [subprocess.Popen(command(code, path, name), env=environment()) for name in "abc"]
     assert [one.wait(timeout=60) for one in running] == [0, 0, 0]
     store = Store(path)
     assert store.run_count() == 300

@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from support.runs import scores_of
+
 from ragguard.records import Failure, Run, Score
 from ragguard.scorers.pipeline import Identity, ScorerIdentity
 from ragguard.scorers.plan import Plan
-from tests.support.runs import scores_of
 
 
 @dataclass

@@ -1,0 +1,39 @@
+"""Programs of a test's own, in a Python that finds the package and the tests' support."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def command(code: str, *arguments: object) -> list[str]:
+    """What runs `code` with these arguments."""
+    return [sys.executable, "-c", code, *map(str, arguments)]
+
+
+def environment() -> dict[str, str]:
+    """This one's, and where the package and the support are."""
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "integrations"))),
+    }
+
+
+def run_program(code: str, *arguments: object, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Runs it to its end; its failure is the test's, unless `check=False`."""
+    options = {
+        "capture_output": True,
+        "text": True,
+        "timeout": 120,
+        "check": True,
+        "env": environment(),
+        **more,
+    }
+    done = subprocess.run(command(code, *arguments), **{**options, "check": False})
+    assert not options["check"] or done.returncode == 0, done.stderr
+    return done
