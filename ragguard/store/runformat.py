@@ -38,7 +38,7 @@ Check: TypeAlias = Callable[[Any, str], Any]
 _LARGEST = 2**63 - 1
 
 
-class Wrong(Exception):  # noqa: N818 - whoever reads a line makes an error with its number of it
+class Wrong(Exception):
     """A field that cannot be right."""
 
     def __init__(self, where: str, value: object, allowed: str) -> None:

@@ -90,7 +90,9 @@ def main() -> None:
     parser.add_argument(
         "--two-hops", type=float, default=0.45, help="their share among what is read, once grown"
     )
-    parser.add_argument("--reading", type=float, default=0.55, help="the share of rows with several documents")
+    parser.add_argument(
+        "--reading", type=float, default=0.55, help="the share of rows with several documents"
+    )
     parser.add_argument("--grids", type=float, default=0.3, help="the share of grids among those, once grown")
     parser.add_argument("--rows", type=int, default=16)
     parser.add_argument("--length", type=int, default=256)
