@@ -350,7 +350,7 @@ def _real(weight: Floats, mask: ArrayLike | None) -> Booleans:
 
 
 def _clusters(clusters: ArrayLike, weight: Floats, mask: ArrayLike | None) -> Integers:
-    read = arrays.read("clusters", clusters, low=0, mask=mask)
+    read = arrays.read("clusters", clusters, low=0, high=1 << 31, mask=mask)
     arrays.same(weights=weight, clusters=read)
     return arrays.whole("clusters", read, "cluster ids: 0, 1, 2 …")
 

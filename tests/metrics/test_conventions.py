@@ -323,6 +323,7 @@ BAD = {
     "entailment over 1": (lambda: m.seper_soft([1.0], [[1.5]]), r"entailment\[0, 0\]", "1.5"),
     "an unknown cluster": (lambda: m.seper_hard([1.0], [1], [[True]]), "clusters", "1"),
     "half a cluster": (lambda: m.semantic_entropy([1.0], [0.5]), "clusters", "0.5"),
+    "a cluster too far": (lambda: m.semantic_entropy([1.0], [1e20]), r"clusters\[0\]", "1e[+]20"),
     "matches of numbers": (lambda: m.seper_hard([1.0], [0], [[1]]), "matches", r"\[\[1\]\]"),
     "matches of another shape": (lambda: m.seper_hard([1.0], [0], [True]), "matches", r"\(1,\)"),
     "equivalence not square": (lambda: m.cluster([[True, False]]), "equivalent", r"\(1, 2\)"),
