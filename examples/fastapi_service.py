@@ -1,0 +1,68 @@
+"""An async service under load: answers go out at once, scores are made behind them.
+
+    pip install ragguard fastapi
+    python examples/fastapi_service.py              # puts 24 questions to itself and prints what was measured
+
+With `pip install uvicorn`: uvicorn --app-dir examples fastapi_service:app
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from statistics import median
+
+import httpx
+from fastapi import FastAPI
+
+from ragguard import RagGuard, world
+from ragguard.report.hops import print_hops
+
+SEARCH = world.retriever(k=3, noise=0.2)
+rg = RagGuard(engine="nano", store=None, sample_rate=0.25)  # a quarter of the runs is scored
+
+
+@asynccontextmanager
+async def life(app: FastAPI) -> AsyncIterator[None]:
+    """The index is there before the first question; what is captured is scored before the service goes."""
+    SEARCH("warm up")
+    yield
+    await rg.aclose(timeout=300)
+
+
+app = FastAPI(lifespan=life)
+
+
+@app.get("/ask")
+async def ask(question: str) -> dict[str, str]:
+    """Retrieves, and answers with the best passage."""
+    async with rg.run(question, name="/ask") as run:
+        await asyncio.sleep(0.02)  # as long as a search over the network takes
+        found = SEARCH(question)
+        run.retrieved(question, found)
+        run.answered(found[0].text if found else "")
+    return {"answer": run.answer or ""}
+
+
+async def timed(client: httpx.AsyncClient, question: str) -> float:
+    began = time.perf_counter()
+    (await client.get("/ask", params={"question": question})).raise_for_status()
+    return (time.perf_counter() - began) * 1000
+
+
+async def main() -> None:
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://x") as client,
+    ):
+        times = await asyncio.gather(*(timed(client, case.question) for case in world.cases(24)))
+        print(f"{len(times)} questions at once, {median(times):.0f} ms at the median, before any was scored")
+        print(await rg.aflush(timeout=300))
+        print_hops(rg)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

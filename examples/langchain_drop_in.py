@@ -1,0 +1,53 @@
+"""A LangChain chain, watched: one callback is all that is ragguard's about it.
+
+    pip install 'ragguard[langchain]'
+    python examples/langchain_drop_in.py
+
+Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+
+from ragguard import RagGuard, connect, world
+from ragguard.report.hops import print_hops
+from ragguard_langchain import RagGuardCallback
+
+NANO = connect("nano")
+SEARCH = world.retriever(k=4, noise=0.2)
+
+
+class WorldRetriever(BaseRetriever):
+    """Searches that world; a fifth of its finds are chance ones, as in life."""
+
+    def _get_relevant_documents(self, query: str, **kwargs: Any) -> list[Document]:
+        return [Document(p.text, id=p.id, metadata={"score": p.score}) for p in SEARCH(query)]
+
+
+async def read(given: dict[str, Any]) -> str:
+    """The small model that lives there answers from what was found."""
+    found = "\n".join(f"- {document.page_content}" for document in given["context"])
+    prompt = f"{found}\nQuestion: {given['question']}\nAnswer:"
+    return (await NANO.sample([prompt], n=1, max_tokens=8, temperature=0))[0][0].text
+
+
+async def main() -> None:
+    cases = world.cases(3)
+    rg = RagGuard(engine=NANO, store=None, references={case.question: case.references for case in cases}.get)
+    chain = {"context": WorldRetriever(), "question": RunnablePassthrough()} | RunnableLambda(read)
+    config = {"callbacks": [RagGuardCallback(rg)]}
+    for answer in await chain.abatch([case.question for case in cases], config):
+        print(answer)
+    await rg.aflush(timeout=300)
+    print_hops(rg)
+    rg.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,71 @@
+"""A LangGraph agent that hops twice, watched: which hop paid, and which passage misled it?
+
+    pip install 'ragguard[langchain]' langchain langgraph
+    python examples/langgraph_multi_hop_agent.py
+
+Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from langchain.agents import create_agent
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+
+from ragguard import RagGuard, connect, world
+from ragguard.report.hops import print_hops
+from ragguard_langchain import instrument, uninstrument
+
+NANO, CASE, SEARCH = connect("nano"), world.cases(1, hops=2)[0], world.retriever(k=4, noise=0.2)
+
+
+@tool(response_format="content_and_artifact")
+def search(query: str) -> tuple[str, list[Document]]:
+    """Finds passages; those beside the text are what ragguard sees."""
+    found = [Document(p.text, id=p.id, metadata={"score": p.score}) for p in SEARCH(query)]
+    return "\n".join(f"- {document.page_content}" for document in found), found
+
+
+class Nano(BaseChatModel):
+    """Plans by the book, one search a hop, and reads what it found with the small model that lives there."""
+
+    _llm_type = "nano"
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        found = [str(message.content) for message in messages if isinstance(message, ToolMessage)]
+        if len(found) < CASE.hops:
+            hop = ToolCall(
+                name="search", args={"query": CASE.sub_questions[len(found)]}, id=f"hop {len(found)}"
+            )
+            message = AIMessage("", tool_calls=[hop])
+        else:
+            prompt = "\n".join([*found, f"Question: {CASE.question}", "Answer:"])
+            message = AIMessage(
+                asyncio.run(NANO.sample([prompt], n=1, max_tokens=8, temperature=0))[0][0].text
+            )
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+async def main() -> None:
+    rg = RagGuard(engine=NANO, store=None)
+    instrument(rg)
+    async with rg.run(CASE.question, references=CASE.references):
+        done = await create_agent(Nano(), [search]).ainvoke({"messages": [("user", CASE.question)]})
+    print(CASE.question, "→", done["messages"][-1].content)
+    uninstrument()
+    await rg.aflush(timeout=300)
+    print_hops(rg)
+    rg.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

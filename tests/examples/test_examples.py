@@ -1,0 +1,74 @@
+"""The examples run as a user would run them, and print the table of their hops."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
+HOPS = {
+    "fastapi_service": 4,
+    "langchain_drop_in": 3,
+    "langgraph_multi_hop_agent": 2,
+    "llamaindex_agent": 2,
+    "llamaindex_drop_in": 3,
+    "manual_capture": 4,
+}
+"""At least so many hops are shown by the examples that need nothing else."""
+
+
+def run(name: str, *arguments: str, timeout: float = 240) -> str:
+    path = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / f"{name}.py"), *arguments],
+        env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=timeout,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+def assert_shows_hops(printed: str, least: int) -> None:
+    hops = [line for line in printed.splitlines() if line.startswith("hop ")]
+    assert len(hops) >= least
+    for what in ("ΔSePer", "±", "UDCG", "coverage", "passage", "utility"):
+        assert what in printed
+
+
+@pytest.mark.parametrize("name", HOPS)
+def test_an_example_prints_the_table_of_its_hops(name):
+    assert_shows_hops(run(name), HOPS[name])
+
+
+@pytest.mark.vllm
+def test_the_same_against_a_real_vllm(vllm_server):
+    assert_shows_hops(run("vllm_server", f"{vllm_server.url}#{vllm_server.model}"), 4)
+
+
+def test_without_an_address_the_vllm_example_says_how_to_call_it():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "vllm_server.py")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert "vllm serve" in done.stderr
+
+
+def test_none_is_forgotten():
+    assert set(EXAMPLES) == {*HOPS, "vllm_server"}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_read_in_one_go(name):
+    assert len((ROOT / "examples" / f"{name}.py").read_text("utf-8").splitlines()) <= 72
