@@ -16,6 +16,7 @@ help:
 	@echo "make test-vllm     engines and scores against a real vLLM, in an environment of its own (3.5 GB)"
 	@echo "make test-floors   LlamaIndex at the lowest supported versions, in an environment of its own"
 	@echo "make test-phoenix  telemetry against a real Phoenix, in an environment of its own"
+	@echo "make bench-NAME    a benchmark of benchmarks/, such as bench-metrics"
 	@echo "make clean         remove .venv and caches of this folder"
 
 .venv/bin/python:
@@ -59,6 +60,9 @@ test-floors: .venv/.dev
 test-phoenix: .venv/.dev
 	-$(BIN)/python tests/support/phoenix_env.py
 	$(BIN)/python -m pytest tests/phoenix -m phoenix
+
+bench-%: .venv/.dev
+	$(BIN)/python benchmarks/$*.py
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
