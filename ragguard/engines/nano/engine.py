@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -164,6 +165,14 @@ class NanoEngine:
 
         async with until(deadline, "nano's computation"):
             return await asyncio.to_thread(run)
+
+
+def _free_in_child() -> None:
+    """A fork may happen while a thread computes; in the child that thread is not there to let go."""
+    NanoEngine._busy = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_free_in_child)
 
 
 def _sequence(model: Model, ids: list[list[int]], targets: list[list[int]]) -> NDArray[np.float64]:
