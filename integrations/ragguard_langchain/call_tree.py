@@ -25,6 +25,7 @@ from ragguard.errors import InvalidInput
 from ragguard.records import Status, TraceContext
 from ragguard_langchain.messages import NOTHING, Answer, Taken
 from ragguard_langchain.places import Place, Places
+from ragguard_langchain.spans import span_of
 
 REFERENCES, NAME, RUN_ID = "ragguard_references", "ragguard_name", "ragguard_run_id"
 """Metadata keys by which a call's config says what its run is."""
@@ -128,6 +129,7 @@ class CallTree:
         since a run that is one retrieval is told in one go."""
         place.task = current_task()
         run = place.notes.run
+        run.trace = span_of(place.id, retrieval=True) or run.trace
         if run.opened:
             self.begin_step(place, query, name, run.metadata)
             return
@@ -140,7 +142,7 @@ class CallTree:
         self.places.fell(place)
         self.recorder.run_made(
             place.run_id, place.query, taken, unpack=unpack, name=place.name, metadata=_kept(run.metadata),
-            started_ns=place.started_ns, trace=run.trace,
+            started_ns=place.started_ns, trace=span_of(place.id, retrieval=True) or run.trace,
         )  # fmt: skip
 
     def pass_over(self, place: Place[Scope]) -> None:
@@ -196,7 +198,7 @@ class CallTree:
         *,
         started_ns: int = 0,
     ) -> None:
-        """Opens the step that a call is; a part where it is inside another one."""
+        """Opens the step that a call is; a part where it is inside another one. A tool call has no `name` here."""
         scope = place.notes
         run = scope.run
         whole = place.root is None and run.owner and not run.opened
@@ -213,7 +215,7 @@ class CallTree:
         self.recorder.step_started(
             step_id, place.run_id, query, within=place.step_id, perhaps_within=around.step_id if around else "",
             tool=place.tool, name=name, turn=place.turn, metadata=about, started_ns=started_ns,
-            trace=run.trace if whole else "here",
+            trace=span_of(place.id, retrieval=bool(name)) or (run.trace if whole else "here"),
         )  # fmt: skip
         place.step_id, place.is_step = step_id, True
         place.query, place.around = query, around
@@ -289,7 +291,7 @@ class CallTree:
                 self.recorder.faults.note(f"metadata[{REFERENCES!r}]", error)
         self.recorder.run_started(
             root.run_id, run.question, name=str(run.metadata.get(NAME) or run.name), references=references,
-            metadata=_kept(run.metadata), started_ns=root.started_ns, trace=run.trace,
+            metadata=_kept(run.metadata), started_ns=root.started_ns, trace=span_of(root.id) or run.trace,
         )  # fmt: skip
 
     def run_closed(self, run_id: str) -> None:

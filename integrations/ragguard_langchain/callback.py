@@ -34,6 +34,7 @@ from ragguard_langchain.messages import (
     unpacked,
 )
 from ragguard_langchain.places import Place
+from ragguard_langchain.spans import span_of
 
 if TYPE_CHECKING:
     from ragguard import RagGuard
@@ -158,7 +159,9 @@ class RagGuardCallback(BaseCallbackHandler):
                 taken = snapshot(documents)
                 if place.notes.tool is not None:
                     place.notes.tool.add(place.step_id, taken)
-                self._recorder.step_ended(place.step_id, taken, unpack=unpacked)
+                self._recorder.step_ended(
+                    place.step_id, taken, unpack=unpacked, trace=span_of(run_id, retrieval=True)
+                )
             if place.root is None:
                 self._tree.end_root(place)
         except FAULTS as error:

@@ -317,8 +317,9 @@ class Recorder:
         candidates: list[Passage] | None = None,
         decision: Decision | None = None,
         metadata: Mapping[str, Any] | None = None,
+        trace: TraceContext | None = None,
     ) -> None:
-        """Closes a retrieval with what it gave.
+        """Closes a retrieval with what it gave; `trace` is for a span that was not known at its start.
 
         That is a list of passages, taken as it is since the caller made the snapshot; or with
         `unpack` whatever that takes, a tool's one string or the parts of documents: it is called
@@ -331,6 +332,7 @@ class Recorder:
             if metadata:
                 one.metadata = {**(one.metadata or {}), **metadata}
             one.candidates, one.decision = candidates, decision
+            one.trace = trace or one.trace
             self._finish(one, "ok", passages, unpack)
         except FAULTS as error:
             self.faults.note("step_ended", error)

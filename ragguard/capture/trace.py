@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from ragguard.records import TraceContext
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
 
 
 def trace_context() -> TraceContext | None:
@@ -12,7 +16,11 @@ def trace_context() -> TraceContext | None:
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return None
-    span = trace.get_current_span()
+    return context_of(trace.get_current_span())
+
+
+def context_of(span: Span) -> TraceContext | None:
+    """The ids of a span; None for one that is nowhere. Says whether it is the span of a retrieval."""
     context = span.get_span_context()
     if not context.trace_id or not context.span_id:
         return None
