@@ -160,13 +160,18 @@ class Scoring:
             run.id, _mark(identity), due.revision, scores, failures,
             None if wait is None else ended + int(wait * 1e9), bool(self._delivery), attempts, found,
         )  # fmt: skip
-        new = await self._done(lambda: self._store.settle(outcome))
-        if wait is None:
-            self._store.count("runs_failed" if failures else "runs_scored")
+        new = await self._done(lambda: self._settle(outcome))
         if self._delivery and (new or failures):
             await self._deliver(ScoredRun(run, new, failures, started, ended))
         answered = bool(scores) or not failures or not all(one.will_retry for one in failures)
         return ScoredRun(run, scores, failures, started, ended), answered
+
+    def _settle(self, outcome: Outcome) -> list[Score]:
+        """On the writer's thread, where `flush` looks as well: it never sees a run settled that is not counted."""
+        new = self._store.settle(outcome)
+        if outcome.retry_ns is None:
+            self._store.count("runs_failed" if outcome.failures else "runs_scored")
+        return new
 
     async def _ask(self, run: Run, priority: int) -> tuple[list[Score], list[Failure]]:
         try:

@@ -1,0 +1,167 @@
+"""How fast the store takes steps, reads runs back, and what a hook waits for it.
+
+    python benchmarks/store.py
+
+Writing is through the queue, as capture does it, until everything is committed; medians of five rounds in one run.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.machine import record
+from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
+from ragguard.capture.faults import Faults
+from ragguard.records import Passage, RetrievalStep, Run, Score
+from ragguard.service.intake import Intake
+from ragguard.store.ledger import Outcome
+from ragguard.store.store import Store
+
+TARGET = 5_000
+"""Steps a second."""
+ROUNDS = 5
+# Name → passages a step, characters a passage, how many different passages the corpus has (None: all are new).
+LOADS: dict[str, tuple[int, int, int | None]] = {
+    "5 passages of 500 characters, all new": (5, 500, None),
+    "5 passages of 500 characters, a corpus of 10,000": (5, 500, 10_000),
+    "20 passages of 2,000 characters, a corpus of 10,000": (20, 2_000, 10_000),
+    "20 passages of 2,000 characters, all new": (20, 2_000, None),
+}
+
+
+def events(steps: int, passages: int, length: int, corpus: int | None, seed: int) -> list[Event]:
+    """Runs of four steps, as capture reports them."""
+    rng = random.Random(seed)
+    filler = "word and word again " * (length // 20 + 1)
+
+    def passage() -> Passage:
+        number = rng.getrandbits(60) if corpus is None else rng.randrange(corpus)
+        return Passage(f"{number} {filler}"[:length], f"p{number}", 0.5, {"source": "wiki", "page": 3})
+
+    found: list[Event] = []
+    for index in range(steps):
+        run, place = f"r{seed}-{index // 4}", index % 4
+        if place == 0:
+            found.append(RunStarted(Run(run, f"question {index}?", status="open")))
+        got = [passage() for _ in range(passages)]
+        found.append(StepEnded(RetrievalStep(f"{run}-{place}", run, place, place, "a query", got, got, 1, 2)))
+        if place == 3:
+            found.append(RunEnded(run, answer="an answer", ended_ns=3))
+    return found
+
+
+def pace(load: tuple[int, int, int | None], steps: int) -> dict[str, Any]:
+    """Steps a second through the queue to the disk; the file's size."""
+    paces, hooks = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "s.db"
+        store = Store(path)
+        intake = Intake(store, Faults())
+        intake.do(lambda: None).result()
+        for seed in range(ROUNDS):
+            batch = events(steps, *load, seed)
+            began = time.perf_counter()
+            for event in batch:
+                intake(event)
+            intake.do(lambda: None).result()
+            paces.append(steps / (time.perf_counter() - began))
+        for event in events(400, *load, ROUNDS):
+            began = time.perf_counter()
+            intake(event)
+            hooks.append(time.perf_counter() - began)
+            time.sleep(0.001)
+        intake.close(30)
+        store.close()
+        size = path.stat().st_size
+    return {
+        "steps_per_second": round(statistics.median(paces)),
+        "rounds": [round(one) for one in paces],
+        "bytes_per_step": round(size / (steps * ROUNDS)),
+        "hook_us_median": round(statistics.median(hooks) * 1e6, 1),
+        "hook_us_p99": round(statistics.quantiles(hooks, n=100)[98] * 1e6, 1),
+    }
+
+
+def full(steps: int) -> dict[str, Any]:
+    """What `durability="full"` costs a hook: it waits for the disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "s.db", durability="full")
+        intake = Intake(store, Faults(), full=True)
+        waits = []
+        for event in events(steps, 5, 500, None, 0):
+            began = time.perf_counter()
+            intake(event)
+            if isinstance(event, StepEnded):
+                waits.append(time.perf_counter() - began)
+        intake.close(30)
+        store.close()
+    return {"hook_ms_median": round(statistics.median(waits) * 1e3, 2), "steps": steps}
+
+
+def scored(number: int, load: tuple[int, int, int | None]) -> Iterator[tuple[Run, list[Score]]]:
+    """Runs with about as many scores as the default scorers give."""
+    for run in range(number):
+        found = [event.step for event in events(4, *load, run) if isinstance(event, StepEnded)]
+        id = f"q{run}"
+        about: dict[str, Any] = {
+            "engine": "m",
+            "prompts": "default/1",
+            "scorer": "utility",
+            "version": "1-abc",
+        }
+        scores = [
+            Score("utility", 0.1, "passage", id, step.id, passage.id, place, **about)
+            for step in found for place, passage in enumerate(step.passages, 1)
+        ]  # fmt: skip
+        scores += [
+            Score(name, 0.5, "step", id, step.id, **about) for step in found for name in ("udcg", "seper")
+        ]
+        yield Run(id, f"question {run}?", ["gold"], "answer", found, started_ns=1, ended_ns=2), scores
+
+
+def reading(runs: int) -> dict[str, Any]:
+    """Seconds to walk over all runs with their scores."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "s.db")
+        count = 0
+        began = time.perf_counter()
+        for run, scores in scored(runs, (5, 500, 10_000)):
+            store.put(run)
+            store.settle(Outcome(run.id, "x", 1, scores))
+            count += len(scores)
+        wrote = time.perf_counter() - began
+        seconds = {}
+        for name, texts in (("with_texts", True), ("numbers_only", False)):
+            began = time.perf_counter()
+            assert sum(len(one.scores) for one in store.scored_runs(texts=texts)) == count
+            seconds[f"seconds_{name}"] = round(time.perf_counter() - began, 2)
+        store.close()
+    return {"runs": runs, "scores": count, "scores_settled_per_second": round(count / wrote), **seconds}
+
+
+def main() -> None:
+    """Measures and tells."""
+    written = {name: pace(load, 4_000 if load[0] == 5 else 1_600) for name, load in LOADS.items()}
+    figures = {
+        "target_steps_per_second": TARGET,
+        "writing": written,
+        "full_durability": full(400),
+        "reading": reading(10_000),
+    }
+    path = record("store", figures)
+    for name, one in written.items():
+        print(f"{one['steps_per_second']:>8,} steps/s  {one['bytes_per_step']:>7,} bytes  {name}")
+    print(figures["full_durability"], figures["reading"], path, sep="\n")
+
+
+if __name__ == "__main__":
+    main()
