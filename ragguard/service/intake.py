@@ -29,10 +29,12 @@ _log = logging.getLogger("ragguard")
 
 LINGER = 0.02
 """How long the writer gathers company for the first event of a batch."""
-BATCH = 1024
-MOST_WAIT = 1.0
-"""How long a hook waits for room before events are lost; how long for the disk is up to `durability`."""
+BATCH = 256
+"""Events of one transaction: small enough that even large ones are on the disk in a moment."""
+MOST_WAIT = 5.0
+"""How long a hook waits for room, once; a disk that has done nothing for so long is taken for dead."""
 DISK_WAIT = 30.0
+"""How long a hook waits for its step to be on the disk, with `durability="full"`."""
 
 
 @dataclass(slots=True)

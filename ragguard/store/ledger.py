@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ragguard.records import Failure, Score
 from ragguard.store.rows import dump, key_of, storable, usage_text
@@ -108,9 +108,10 @@ def settle(connection: sqlite3.Connection, outcome: Outcome) -> list[Score]:
     ).fetchone()
     if scored is not None and scored["revision"] < outcome.revision:
         # The run has changed since: what the same settings said of it then no longer holds.
+        origins: dict[tuple[str, ...], int] = {}
         connection.executemany(
             "DELETE FROM scores WHERE run = ? AND origin = ?",
-            {(run, _origin(connection, score)) for score in outcome.scores},
+            {(run, _origin(connection, score, origins)) for score in outcome.scores},
         )
     new = insert_scores(connection, run, outcome.scores)
     connection.execute("DELETE FROM failures WHERE run = ? AND identity IN (?, '')", (run, outcome.identity))
@@ -191,45 +192,57 @@ def _let_go(connection: sqlite3.Connection, run: int) -> None:
     )
 
 
-def _origin(connection: sqlite3.Connection, score: Score) -> int:
-    values = tuple(
-        storable(text)
-        for text in (
-            score.scorer, score.version, score.engine, score.prompts, score.references_hash,
-            score.reference_source,
-        )
+def insert_scores(connection: sqlite3.Connection, run: int, scores: Sequence[Score]) -> list[Score]:
+    """Writes the scores that are not there yet; gives those."""
+    origins: dict[tuple[str, ...], int] = {}
+    rows = [_score_row(connection, run, score, origins) for score in scores]
+    if connection.execute("SELECT 1 FROM scores WHERE run = ? LIMIT 1", (run,)).fetchone() is None:
+        connection.executemany(_INSERT_SCORE, rows)
+        return list({row[1]: score for row, score in zip(rows, scores, strict=True)}.values())
+    return [
+        score
+        for row, score in zip(rows, scores, strict=True)
+        if connection.execute(_INSERT_SCORE, row).rowcount > 0
+    ]
+
+
+_INSERT_SCORE = (
+    "INSERT INTO scores (run, key, name, value, level, step_id, passage_id, position, stage, sub_question, "
+    "stderr, expectation, label, explanation, origin, usage, metadata) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING"
+)
+
+
+def _score_row(
+    connection: sqlite3.Connection, run: int, score: Score, origins: dict[tuple[str, ...], int]
+) -> tuple[Any, ...]:
+    return (
+        run, key_of(score), score.name, float(score.value), score.level, storable(score.step_id),
+        storable(score.passage_id), score.position, score.stage, score.sub_question, score.stderr,
+        score.expectation, storable(score.label), storable(score.explanation),
+        _origin(connection, score, origins), usage_text(score.usage),
+        dump(dict(score.metadata)) if score.metadata else "",
     )  # fmt: skip
+
+
+def _origin(connection: sqlite3.Connection, score: Score, known: dict[tuple[str, ...], int]) -> int:
+    """Who gave a score, with which prompts, against which references: one row for all scores that share it."""
+    values = (
+        score.scorer, score.version, score.engine, score.prompts, score.references_hash,
+        score.reference_source,
+    )  # fmt: skip
+    if values in known:
+        return known[values]
+    stored = tuple(map(storable, values))
+    connection.execute(
+        "INSERT OR IGNORE INTO origins (scorer, version, engine, prompts, references_hash, reference_source) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        stored,
+    )
     row = connection.execute(
         "SELECT id FROM origins WHERE scorer = ? AND version = ? AND engine = ? AND prompts = ? "
         "AND references_hash = ? AND reference_source = ?",
-        values,
+        stored,
     ).fetchone()
-    if row is not None:
-        return int(row[0])
-    added = connection.execute(
-        "INSERT INTO origins (scorer, version, engine, prompts, references_hash, reference_source) "
-        "VALUES (?, ?, ?, ?, ?, ?)",
-        values,
-    ).lastrowid
-    assert added is not None
-    return added
-
-
-def insert_scores(connection: sqlite3.Connection, run: int, scores: Sequence[Score]) -> list[Score]:
-    """Writes the scores that are not there yet; gives those."""
-    return [score for score in scores if _insert_score(connection, run, score, _origin(connection, score))]
-
-
-def _insert_score(connection: sqlite3.Connection, run: int, score: Score, origin: int) -> bool:
-    added = connection.execute(
-        "INSERT INTO scores (run, key, name, value, level, step_id, passage_id, position, stage, sub_question, "
-        "stderr, expectation, label, explanation, origin, usage, metadata) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING",
-        (
-            run, key_of(score), score.name, float(score.value), score.level, storable(score.step_id),
-            storable(score.passage_id), score.position, score.stage, score.sub_question, score.stderr,
-            score.expectation, storable(score.label), storable(score.explanation), origin,
-            usage_text(score.usage), dump(dict(score.metadata)) if score.metadata else "",
-        ),
-    )  # fmt: skip
-    return added.rowcount > 0
+    known[values] = row[0]
+    return known[values]

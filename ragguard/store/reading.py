@@ -16,9 +16,11 @@ from ragguard.store.rows import Data, digests_in, failure_of, run_of, score_of, 
 PAGE = 200
 _MOST_PARAMETERS = 500
 
+# `score_of` reads the columns in this order.
 _SCORES = (
-    "SELECT scores.*, scorer, version, engine, prompts, references_hash, reference_source "
-    "FROM scores JOIN origins ON origins.id = scores.origin WHERE {} ORDER BY scores.seq"
+    "SELECT scores.seq, scores.run, name, value, level, step_id, passage_id, position, stderr, label, explanation, "
+    "reference_source, engine, prompts, usage, scorer, version, references_hash, sub_question, expectation, "
+    "metadata, stage FROM scores JOIN origins ON origins.id = scores.origin WHERE {} ORDER BY scores.seq"
 )
 
 
@@ -61,7 +63,7 @@ def scores_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int,
     """What was said of the runs (place → id), of each in the order in which it was stored."""
     scores: dict[int, list[Score]] = {place: [] for place in runs}
     for row in _chunks(connection, _SCORES.format("run IN ({})"), list(runs)):
-        scores[row["run"]].append(score_of(row, runs[row["run"]]))
+        scores[row[1]].append(score_of(row, runs[row[1]]))
     return scores
 
 
@@ -89,13 +91,13 @@ def failures_of_settings(
 
 def page_of_scores(connection: sqlite3.Connection, after: int) -> list[tuple[int, Score]]:
     """The next scores behind the place `after`, in the order in which they were stored, with their places."""
-    rows = connection.execute(
-        "SELECT scores.*, runs.id AS run_id, scorer, version, engine, prompts, references_hash, reference_source "
-        "FROM scores JOIN origins ON origins.id = scores.origin JOIN runs ON runs.seq = scores.run "
-        "WHERE scores.seq > ? ORDER BY scores.seq LIMIT ?",
-        (after, PAGE * 5),
-    )
-    return [(row["seq"], score_of(row, row["run_id"])) for row in rows]
+    rows = connection.execute(_SCORES.format("scores.seq > ?") + " LIMIT ?", (after, PAGE * 5)).fetchall()
+    runs = list({row["run"] for row in rows})
+    ids = {
+        row["seq"]: row["id"]
+        for row in _chunks(connection, "SELECT seq, id FROM runs WHERE seq IN ({})", runs)
+    }
+    return [(row["seq"], score_of(row, ids[row["run"]])) for row in rows]
 
 
 def _with_bodies(
@@ -104,10 +106,10 @@ def _with_bodies(
     return [(row, json.loads(row["body"])) for row in _chunks(connection, statement, places)]
 
 
-def _texts(connection: sqlite3.Connection, bodies: Sequence[Data]) -> dict[bytes, str]:
+def _texts(connection: sqlite3.Connection, bodies: Sequence[Data]) -> dict[str, str]:
     wanted = list({digest for body in bodies for digest in digests_in(body)})
     rows = _chunks(connection, "SELECT digest, text FROM passages WHERE digest IN ({})", wanted)
-    return {row["digest"]: row["text"] for row in rows}
+    return {row["digest"].hex(): row["text"] for row in rows}
 
 
 def _chunks(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> Iterator[sqlite3.Row]:

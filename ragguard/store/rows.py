@@ -32,8 +32,8 @@ DIGEST_BYTES = 16
 _DEEPEST = 20
 
 Data: TypeAlias = dict[str, Any]
-Texts: TypeAlias = Mapping[bytes, str]
-"""Digest → text."""
+Texts: TypeAlias = Mapping[str, str]
+"""Digest, in hexadecimal digits → text."""
 
 
 class Shelf:
@@ -229,13 +229,13 @@ def step_of(row: Row, body: Data, run_id: str, texts: Texts) -> RetrievalStep:
 
 
 def digests_in(body: Data) -> list[bytes]:
-    """The texts a body needs, one for each use."""
+    """The texts a body needs, one for each distinct passage."""
     return [bytes.fromhex(item[0]) for item in body.get("items", ())]
 
 
 def _items(body: Data, texts: Texts) -> list[Passage]:
     return [
-        Passage(texts.get(bytes.fromhex(digest), ""), id, score, metadata or {}, grade)
+        Passage(texts.get(digest, ""), id, score, metadata or {}, grade)
         for digest, id, score, metadata, grade in body.get("items", ())
     ]
 
@@ -305,31 +305,17 @@ def usage_text(usage: Usage) -> str:
     return dump(counts) if any(counts) else ""
 
 
-def score_of(row: Row, run_id: str) -> Score:
-    """The score of a row, joined with its origin."""
+def score_of(row: Sequence[Any], run_id: str) -> Score:
+    """The score of a row, joined with its origin; see `reading` for the order of the columns."""
+    (
+        _, _, name, value, level, step_id, passage_id, position, stderr, label, explanation, reference_source,
+        engine, prompts, usage, scorer, version, references_hash, sub_question, expectation, metadata, stage,
+    ) = row  # fmt: skip
     return Score(
-        row["name"],
-        row["value"],
-        row["level"],
-        run_id,
-        row["step_id"],
-        row["passage_id"],
-        row["position"],
-        row["stderr"],
-        row["label"],
-        row["explanation"],
-        row["reference_source"],
-        row["engine"],
-        row["prompts"],
-        Usage(*json.loads(row["usage"])) if row["usage"] else _NO_USAGE,
-        row["scorer"],
-        row["version"],
-        row["references_hash"],
-        row["sub_question"],
-        row["expectation"],
-        json.loads(row["metadata"]) if row["metadata"] else {},
-        row["stage"],
-    )
+        name, value, level, run_id, step_id, passage_id, position, stderr, label, explanation, reference_source,
+        engine, prompts, Usage(*json.loads(usage)) if usage else _NO_USAGE, scorer, version, references_hash,
+        sub_question, expectation, json.loads(metadata) if metadata else {}, stage,
+    )  # fmt: skip
 
 
 _NO_USAGE = Usage()
