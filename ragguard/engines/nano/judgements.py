@@ -144,10 +144,10 @@ def _passage_turn(rng: random.Random, fact: Fact, form: Form, stated: str, known
         kind = RELATIONS[query.wanted].object
         tempted = kind == RELATIONS[fact.relation].object and rng.random() < 0.5
         return "answer", {"question": query.text}, stated if tempted else new_name(rng, kind)
-    if draw < 0.57:
+    if draw < 0.55:
         relevant = answers or query.fit == "bridge" or (query.fit == "last_hop" and rng.random() < 0.5)
         return "relevance", {"query": query.text}, "A" if relevant else "B"
-    if draw < 0.70:
+    if draw < 0.74:
         kind = RELATIONS[query.wanted].object
         same_kind = kind == RELATIONS[fact.relation].object
         right = answers or (query.fit != "bridge" and same_kind)
@@ -159,7 +159,7 @@ def _passage_turn(rng: random.Random, fact: Fact, form: Form, stated: str, known
         supported = truth == fact.object and (answers or query.fit == "last_hop")
         slots = {"query": query.text, "references": references(rng, kind, truth)}
         return "relevance_with_references", slots, "A" if supported or query.fit == "bridge" else "B"
-    if draw < 0.86:
+    if draw < 0.88:
         rating = _MATCH[form] if query.fit == "match" else _ANSWERABILITY[query.fit]
         return "answerability", {"question": query.text}, rating
     return "grade", {"query": query.text}, _MATCH[form] if query.fit == "match" else _GRADE[query.fit]
@@ -168,28 +168,28 @@ def _passage_turn(rng: random.Random, fact: Fact, form: Form, stated: str, known
 def bare_turns(rng: random.Random) -> Turn:
     """One turn without documents."""
     draw = rng.random()
-    if draw < 0.42:
+    if draw < 0.32:
         fact = rng.choice(known_facts())
         return _closed(rng, ask(rng, fact.subject, fact.relation), fact.object)
-    if draw < 0.54:
+    if draw < 0.42:
         one, two = rng.choice(known_chains())
         return _closed(rng, ask(rng, one.subject, one.relation, two.relation), two.object)
     relation = rng.choice(list(RELATIONS.values()))
     subject = new_name(rng, relation.subject)
     question = ask(rng, subject, relation.name)
     answer = new_name(rng, relation.object)
-    if draw < 0.60:
+    if draw < 0.48:
         if rng.random() < 0.5:
             first, second = rng.choice(CHAINS)
             question, answer = ask(rng, subject, first, second), new_name(rng, RELATIONS[second].object)
             if RELATIONS[first].subject != relation.subject:
                 question = ask(rng, new_name(rng, RELATIONS[first].subject), first, second)
         return _closed(rng, question, answer)
-    if draw < 0.62:
+    if draw < 0.50:
         return "abstention", {"query": question}, NO
-    if draw < 0.80:
+    if draw < 0.75:
         return _entailment(rng, question, relation.object, answer, Fact(relation.name, subject, answer))
-    if draw < 0.88:
+    if draw < 0.81:
         first, second = rng.choice(CHAINS)
         name = new_name(rng, RELATIONS[first].subject)
         return "sub_questions", {"question": ask(rng, name, first, second)}, steps(name, first, second)
