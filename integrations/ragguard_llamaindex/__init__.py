@@ -1,10 +1,14 @@
 """ragguard for LlamaIndex.
 
-instrument(rg)      # every query engine, chat engine, agent and workflow of this process
+instrument(rg)                                                  # every engine, chat, agent, workflow of this process
+index.as_query_engine(node_postprocessors=[DistractorPostprocessor(guard)])         # the guard, before the model reads
+GuardedRetriever(index.as_retriever(), guard)                   # the same for what takes a retriever only
 """
 
 from __future__ import annotations
 
 from ragguard_llamaindex.instrumentation import instrument, uninstrument
+from ragguard_llamaindex.postprocessor import DistractorPostprocessor
+from ragguard_llamaindex.retriever import GuardedRetriever
 
-__all__ = ["instrument", "uninstrument"]
+__all__ = ["DistractorPostprocessor", "GuardedRetriever", "instrument", "uninstrument"]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from contextvars import Token
+from dataclasses import replace
 from typing import Any
 
 from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool
 
 from ragguard.capture.turns import TurnKey
 from ragguard.records import TraceContext
+from ragguard_llamaindex.decisions import Verdict
 from ragguard_llamaindex.kinds import ASKING, Kind, choosers_of
 from ragguard_llamaindex.messages import question_of, question_of_event, tool_text
 from ragguard_llamaindex.shares import Given
@@ -66,6 +68,8 @@ class Call:
     """The retrievals made directly in it of which the model's share may still become known."""
     seen: Set[str] = frozenset()
     """Of a postprocessor: the ids of the nodes it got."""
+    verdicts: Sequence[Verdict] = ()
+    """Of a postprocessor or a retrieval: what guards decided in it."""
     heard: Heard | None = None
     """Of a chat: what it has said so far, where it streams."""
     token: Token[Call | None] | None = None
@@ -140,6 +144,15 @@ def next_turn(around: Call | None) -> None:
         around = around.parent
     if around is not None:
         around.turns += 1
+
+
+def tell(around: Call, verdicts: Sequence[Verdict], *, parts: bool = False) -> None:
+    """Leaves what guards decided to the retrieval or postprocessor around, which tells of it when it ends."""
+    holder: Call | None = around
+    while holder is not None and holder.kind is not Kind.RETRIEVER and holder.kind is not Kind.POSTPROCESSOR:
+        holder, parts = holder.parent, True
+    if holder is not None:
+        holder.verdicts = [*holder.verdicts, *(replace(one, part=one.part or parts) for one in verdicts)]
 
 
 def nodes_in(arguments: Mapping[str, Any]) -> Any:

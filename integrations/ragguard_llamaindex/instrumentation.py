@@ -86,20 +86,21 @@ def instrument(rg: RagGuard) -> None:
     inside `with rg.run(...)` it joins that run.
     """
     with _lock:
-        attached = _attached()
-        if any(handler.spans.recorder is rg.recorder for handler in attached):
+        found = attached()
+        if any(handler.spans.recorder is rg.recorder for handler in found):
             return
-        _detach(attached)
+        _detach(found)
         get_dispatcher("root").add_span_handler(SpanHandler(Spans(rg.recorder)))
 
 
 def uninstrument() -> None:
     """Stops capturing; runs under way end here, as interrupted."""
     with _lock:
-        _detach(_attached())
+        _detach(attached())
 
 
-def _attached() -> list[SpanHandler]:
+def attached() -> list[SpanHandler]:
+    """Who captures: nobody, or one."""
     return [one for one in get_dispatcher("root").span_handlers if isinstance(one, SpanHandler)]
 
 

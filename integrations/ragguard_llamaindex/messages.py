@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,6 +41,7 @@ _ASKED = (
 """Names under which engines, chats and workflows take their question."""
 _SAID = ("response", "answer", "output", "result", "text", "content")
 """Names under which workflows of the user's own give their answer."""
+_DRESSED = re.compile(r"\n\w+ is (.*)\n", re.DOTALL)
 
 
 def question_of(arguments: Mapping[str, Any]) -> str:
@@ -89,6 +91,12 @@ def tool_text(arguments: Mapping[str, Any]) -> str:
         if isinstance(given.get(name), str):
             return str(given[name])
     return ", ".join(f"{name}: {value}" for name, value in given.items())
+
+
+def undressed(asked: str) -> str:
+    """A query without what a RetrieverTool puts around the one argument that the agent wrote."""
+    found = _DRESSED.fullmatch(asked)
+    return (asked if found is None else found[1]).strip()
 
 
 def answer_of(said: object) -> tuple[str | None, str]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
-from ragguard.records import Passage
+from ragguard.records import Decision, Passage
+from ragguard_llamaindex.decisions import Verdict, about, merged
 from ragguard_llamaindex.nodes import Taken, ids_of, node_id, same, taken, unpacked
 
 
@@ -21,6 +22,9 @@ class Given:
     step_id: str
     found: Taken
     passages: list[Passage] | None = None
+    candidates: list[Passage] | None = None
+    """What it had retrieved, where a guard inside it took something out."""
+    decision: Decision | None = None
 
     @property
     def ids(self) -> Set[str]:
@@ -33,6 +37,13 @@ class Given:
             return None
         self.passages = unpacked(taken(list(nodes)))
         return self.passages
+
+    def decided(self, verdict: Verdict, *, alone: bool) -> Decision:
+        """Takes note of a guard's decision; gives what all guards decided about it so far."""
+        if self.candidates is None:
+            self.candidates = unpacked(self.found)
+        self.decision = merged(self.decision, about(verdict, self.candidates, alone=alone))
+        return self.decision
 
 
 def shares(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from contextvars import ContextVar
 from typing import Any
 
@@ -35,9 +35,11 @@ from ragguard_llamaindex.calls import (
     inner_call,
     next_turn,
     nodes_in,
+    tell,
 )
+from ragguard_llamaindex.decisions import Verdict, joined
 from ragguard_llamaindex.kinds import ANSWERING, ASKING, ENDING, ROOTS, Kind, kind_of
-from ragguard_llamaindex.messages import RESPONSES, answer_of
+from ragguard_llamaindex.messages import RESPONSES, answer_of, undressed
 from ragguard_llamaindex.nodes import are_nodes, ids_of, taken, unpacked
 from ragguard_llamaindex.shares import Given, shares
 from ragguard_llamaindex.streams import Heard, OnEnd, status_of, watch, watch_chat
@@ -162,7 +164,7 @@ class Spans:
             return
         if kind is Kind.POSTPROCESSOR:
             if around is not None and isinstance(result, (list, tuple)):
-                self._settle(around, result, call.seen)
+                self._postprocessed(call, around, result)
         elif kind is Kind.TOOL:
             if isinstance(result, ToolOutput) and are_nodes(result.raw_output):
                 self._settle(call, result.raw_output, final=True)
@@ -260,18 +262,63 @@ class Spans:
             )  # fmt: skip
         elif self.recorder.wants(call.step_id):
             found = taken(result)
-            self.recorder.step_ended(call.step_id, found, unpack=unpacked)
-            if call.parent is not None and not call.parent.step_id:
-                call.parent.give(Given(call.step_id, found))
+            candidates = decision = None
+            if call.verdicts:
+                candidates, decision = joined(call.verdicts, unpacked(found))
+            self.recorder.step_ended(
+                call.step_id, found, unpack=unpacked, candidates=candidates, decision=decision
+            )
+            if call.parent is None:
+                return
+            if not call.parent.step_id:
+                call.parent.give(Given(call.step_id, found, None, candidates, decision))
+            elif call.verdicts:
+                tell(call.parent, call.verdicts, parts=True)
 
-    def _settle(self, around: Call, nodes: Any, seen: Set[str] | None = None, *, final: bool = False) -> None:
+    # Guards
+
+    def meant(self, asked: str) -> str:
+        """The query of the postprocessor at work, as its author wrote it."""
+        call = self._here.get()
+        around = None if call is None or call.kind is not Kind.POSTPROCESSOR else call.parent
+        if around is None:
+            return undressed(asked)
+        return around.meant if around.dresses or asked == around.asked else undressed(asked)
+
+    @never_raises
+    def decided(self, verdict: Verdict) -> None:
+        """What a guard made of the nodes that the postprocessor at work was given."""
+        call = self._here.get()
+        if call is not None and call.kind is Kind.POSTPROCESSOR:
+            call.verdicts = [*call.verdicts, verdict]
+
+    def _postprocessed(self, call: Call, around: Call, nodes: Any) -> None:
+        if around.kind is not Kind.POSTPROCESSOR and not around.step_id:
+            self._settle(around, nodes, call.seen, call.verdicts)
+        elif call.verdicts:
+            self._begin(call.run)
+            tell(around, call.verdicts)
+
+    def _settle(
+        self,
+        around: Call,
+        nodes: Any,
+        seen: Set[str] | None = None,
+        verdicts: Sequence[Verdict] = (),
+        *,
+        final: bool = False,
+    ) -> None:
         """Some of what was retrieved in `around` goes on; with `final`, to the model."""
         given = around.given
         if not given:
             return
+        alone = len(given) == 1
         for one, passages in list(shares(given, nodes, seen)):
-            if passages is not None:
-                self.recorder.step_amended(one.step_id, around.run.run_id, passages)
+            decision = None
+            for verdict in verdicts:
+                decision = one.decided(verdict, alone=alone)
+            if passages is not None or decision is not None:
+                self.recorder.step_amended(one.step_id, around.run.run_id, passages, decision)
             if final:
                 given.remove(one)
 
