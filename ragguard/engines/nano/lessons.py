@@ -131,16 +131,19 @@ def _reading(rng: random.Random, level: Level, turns: int) -> Row:
     for kind in scene.pool:
         for _ in range(size):
             scene.fresh(kind)
+    chain = rng.choice(CHAINS)
     for _ in range(rng.randint(0, max(1, count // 3))):
         if len(scene.shown) + 2 <= count:
-            first, second = (RELATIONS[name] for name in rng.choice(CHAINS))
+            # Often of the same kind as the last one: then only reading who is meant tells them apart.
+            chain = chain if rng.random() < 0.4 else rng.choice(CHAINS)
+            first, second = (RELATIONS[name] for name in chain)
             middle = scene.pick(first.object)
             one = Fact(first.name, scene.pick(first.subject), middle)
             if scene.show(one):
                 scene.show(Fact(second.name, middle, scene.pick(second.object)))
     while len(scene.shown) < count:
         relation = rng.choice(_RELATIONS)
-        if scene.shown and rng.random() < 0.25:
+        if scene.shown and rng.random() < 0.45:
             relation = RELATIONS[rng.choice(scene.shown).relation]
         scene.show(Fact(relation.name, scene.pick(relation.subject), scene.pick(relation.object)))
     known = rng.choice(known_facts()) if rng.random() < 0.2 else None
