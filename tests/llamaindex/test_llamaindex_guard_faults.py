@@ -1,0 +1,247 @@
+"""The guard fails open in LlamaIndex too: late, dead, cancelled, on a running loop, fed with strange things."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
+from llama_index_instrumentation import get_dispatcher
+from support.llamaindex_parts import Says, Shelf, guarding, judging, nodes
+from support.scripted_engine import ScriptedEngine
+
+from ragguard import DistractorGuard, connect
+from ragguard.errors import EngineRejected, InvalidInput
+from ragguard.guard import UtilityThreshold
+from ragguard_llamaindex import DistractorPostprocessor, GuardedRetriever
+from ragguard_llamaindex.instrumentation import SpanHandler
+
+QUESTION = "Who founded the firm based in Oslo?"
+MODES = pytest.mark.parametrize("mode", ["sync", "async"])
+
+
+def engine(guard, retriever=None):
+    return RetrieverQueryEngine.from_args(
+        retriever or Shelf(), llm=Says(), node_postprocessors=[DistractorPostprocessor(guard)]
+    )
+
+
+def open_calls():
+    (handler,) = (one for one in get_dispatcher("root").span_handlers if isinstance(one, SpanHandler))
+    return len(handler.spans)
+
+
+async def until(true):
+    async with asyncio.timeout(10):
+        while not true():
+            await asyncio.sleep(0.001)
+
+
+@MODES
+async def test_a_late_engine_keeps_everything_on_time(recorder, captured, mode):
+    guard = guarding(ScriptedEngine(label=judging, gate=asyncio.Event()), budget_ms=50)
+    clock = time.perf_counter()
+    response = engine(guard).query(QUESTION) if mode == "sync" else await engine(guard).aquery(QUESTION)
+    assert time.perf_counter() - clock < 5
+    assert len(response.source_nodes) == 2
+    (step,) = captured.run.steps
+    assert (step.decision.status, step.decision.dropped) == ("timeout", [])
+    assert step.passages == step.candidates
+    assert captured.run.status == "ok"
+
+
+@MODES
+async def test_a_dead_engine_keeps_everything(recorder, captured, mode):
+    dead = ScriptedEngine(label=judging, fault=lambda call: EngineRejected("500 from the server"))
+    guarded = GuardedRetriever(Shelf(), guarding(dead))
+    found = guarded.retrieve(QUESTION) if mode == "sync" else await guarded.aretrieve(QUESTION)
+    assert [node.node_id for node in found] == ["shelf-0", "shelf-1"]
+    (step,) = captured.run.steps
+    assert step.decision.status == "error"
+    assert "EngineRejected" in step.decision.reason
+    assert (step.status, captured.run.status) == ("ok", "ok")
+
+
+class Crashes(DistractorGuard):
+    """A guard of the user's own that does what it must not."""
+
+    async def aprune(self, query, passages):
+        raise RuntimeError("not today")
+
+
+@MODES
+async def test_a_guard_that_raises_keeps_everything(recorder, captured, mode):
+    guard = Crashes(ScriptedEngine())
+    response = engine(guard).query(QUESTION) if mode == "sync" else await engine(guard).aquery(QUESTION)
+    assert len(response.source_nodes) == 2
+    decision = captured.run.steps[0].decision
+    assert (decision.status, decision.reason) == ("error", "RuntimeError: not today")
+
+
+async def test_a_cancelled_query_is_cancelled(recorder, captured):
+    model = ScriptedEngine(label=judging, gate=asyncio.Event())
+    task = asyncio.create_task(engine(guarding(model)).aquery(QUESTION))
+    await model.until_running(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await model.until_running(0)
+    run = captured.run
+    assert (run.status, run.steps[0].status, run.steps[0].decision) == ("cancelled", "ok", None)
+    assert open_calls() == 0
+
+
+async def test_a_cancelled_guarded_retrieval(recorder, captured):
+    model = ScriptedEngine(label=judging, gate=asyncio.Event())
+    task = asyncio.create_task(GuardedRetriever(Shelf(), guarding(model)).aretrieve(QUESTION))
+    await model.until_running(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    (step,) = captured.run.steps
+    assert (step.status, [part.status for part in step.sub_steps]) == ("cancelled", ["ok"])
+    assert open_calls() == 0
+
+
+async def test_the_sync_hook_on_a_running_loop_waits_and_does_not_hang(recorder, captured):
+    """An engine that this very loop has used, and a loop that stands still until the guard is done."""
+    nano = connect("nano")
+    await nano.label_probs(["warm up"], ["A"])
+    guard = DistractorPostprocessor(DistractorGuard(nano, threshold=-1, budget_ms=20_000))
+    async with asyncio.timeout(30):
+        kept = guard.postprocess_nodes(nodes("shelf", 4), query_str=QUESTION)
+        again = await guard.apostprocess_nodes(nodes("shelf", 4), query_str=QUESTION)
+    assert len(kept) == len(again) == 4
+
+
+async def test_one_guard_for_many_loops_and_threads():
+    guard = DistractorPostprocessor(guarding())
+
+    def sync():
+        return len(guard.postprocess_nodes(nodes("shelf", 4), query_str=QUESTION))
+
+    def other_loop():
+        return len(asyncio.run(guard.apostprocess_nodes(nodes("shelf", 4), query_str=QUESTION)))
+
+    with ThreadPoolExecutor(8) as pool:
+        loop = asyncio.get_running_loop()
+        work = [loop.run_in_executor(pool, what) for what in (sync, other_loop) for _ in range(16)]
+        assert set(await asyncio.gather(*work)) == {2}
+
+
+@MODES
+@pytest.mark.parametrize("asked", [None, QueryBundle(""), QueryBundle(" \n")], ids=["none", "empty", "blank"])
+async def test_without_a_query_nothing_is_judged(mode, asked):
+    model = ScriptedEngine(label=judging)
+    guard, given = DistractorPostprocessor(guarding(model)), nodes("shelf", 4)
+    kept = (
+        guard.postprocess_nodes(given, asked)
+        if mode == "sync"
+        else await guard.apostprocess_nodes(given, asked)
+    )
+    assert (kept, model.calls) == (given, [])
+
+
+def test_no_nodes_and_one():
+    guard = DistractorPostprocessor(guarding())
+    assert guard.postprocess_nodes([], query_str=QUESTION) == []
+    assert len(guard.postprocess_nodes(nodes("shelf", 2)[1:], query_str=QUESTION)) == 1
+
+
+def test_everything_under_the_threshold_leaves_min_keep(recorder, captured):
+    all_bad = ScriptedEngine(label=lambda text, label: {"NO-RESPONSE": 0.1, "A": 0.1, "B": 0.9}.get(label))
+    response = engine(guarding(all_bad, min_keep=1)).query(QUESTION)
+    assert len(response.source_nodes) == 1
+    assert response.response == "Ada Berg"
+    assert len(captured.run.steps[0].decision.dropped) == 1
+    assert engine(guarding(all_bad, min_keep=0)).query(QUESTION).response == "Empty Response"
+    assert captured.runs[1].steps[0].passages == []
+
+
+def test_what_has_no_text_is_kept_and_the_ranks_stay_true(recorder, captured):
+    mixed = [
+        NodeWithScore(node=ImageNode(id_="image", image_url="http://127.0.0.1/x.png")),
+        *nodes("w", 2),
+        NodeWithScore(node=TextNode(id_="blank", text="  ")),
+        *nodes("v", 2),
+    ]
+    model = ScriptedEngine(label=judging)
+
+    class Mixed(Shelf):
+        def _retrieve(self, query_bundle):
+            return mixed
+
+    response = engine(guarding(model), Mixed()).query(QUESTION)
+    assert [node.node_id for node in response.source_nodes] == ["image", "w-0", "blank", "v-0"]
+    assert len(model.calls[0].prompts) == 8
+    (step,) = captured.run.steps
+    assert [(drop.position, drop.passage.id) for drop in step.decision.dropped] == [(3, "w-1"), (6, "v-1")]
+    assert [passage.id for passage in step.decision.kept] == ["image", "w-0", "blank", "v-0"]
+
+
+def test_strange_nodes_pass_through():
+    given = ["a text", TextNode(text="w 1 about it"), None, NodeWithScore(node=TextNode(text="w 0 about it"))]
+    kept = DistractorPostprocessor(guarding()).postprocess_nodes(given, query_str="who?")
+    assert [id(node) for node in kept] == [id(given[0]), id(given[2]), id(given[3])]
+
+
+def test_what_is_no_guard_is_refused_where_it_is_made():
+    with pytest.raises(InvalidInput, match="DistractorGuard"):
+        DistractorPostprocessor("nano")
+    with pytest.raises(InvalidInput, match="DistractorGuard"):
+        GuardedRetriever(Shelf(), None)
+    with pytest.raises(InvalidInput, match="as_retriever"):
+        GuardedRetriever([TextNode(text="x")], guarding())
+
+
+def test_what_was_captured_does_not_change_with_the_nodes(recorder, captured):
+    given = nodes("shelf", 2)
+
+    class Same(Shelf):
+        def _retrieve(self, query_bundle):
+            return given
+
+    engine(guarding(), Same()).query(QUESTION)
+    for item in given:
+        item.score, item.node.text = 0.0, "changed"
+        item.node.metadata["rank"] = "changed"
+    (step,) = captured.run.steps
+    for passage in (*step.candidates, *step.passages, *step.decision.kept, step.decision.dropped[0].passage):
+        assert passage.text.startswith("shelf ")
+        assert passage.metadata["rank"] in (0, 1)
+        assert passage.score > 0.5
+
+
+class Raises:
+    """A policy of the user's own that fails."""
+
+    needs_utility = False
+
+    def drop(self, judged):
+        raise KeyError("no such thing")
+
+
+def test_a_policy_that_raises_keeps_everything(recorder, captured):
+    engine(guarding(policies=[Raises(), UtilityThreshold()])).query(QUESTION)
+    (step,) = captured.run.steps
+    assert step.decision.status == "error"
+    assert len(step.passages) == 2
+
+
+async def test_a_thousand_cancelled_guarded_queries_leave_nothing_behind(recorder, captured):
+    gate = asyncio.Event()
+    model = ScriptedEngine(label=judging, gate=gate)
+    slow = engine(guarding(model))
+    for _ in range(200):
+        tasks = [asyncio.create_task(slow.aquery(QUESTION)) for _ in range(5)]
+        for _ in range(4):
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    await until(lambda: model.running == 0)
+    assert [run.status for run in captured.runs] == ["cancelled"] * 1_000
+    assert (open_calls(), recorder.open_runs, recorder.open_steps) == (0, 0, 0)
