@@ -6,11 +6,14 @@ import pytest
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.tools import QueryEngineTool
-from support.llamaindex_parts import Says, Shelf, call, scripted
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from support.llamaindex_parts import Says, Shelf, call, guarding, judging, scripted
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import RagGuard
-from ragguard_llamaindex import instrument, uninstrument
+from ragguard_llamaindex import DistractorPostprocessor, GuardedRetriever, instrument, uninstrument
 
 # LlamaIndex's agents use what pydantic calls deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
@@ -52,3 +55,92 @@ def test_bare_retrievals_are_scored_too(rg):
     assert rg.flush(timeout=30)
     assert [run.question for run in rg.runs()] == ["question 0", "question 1", "question 2"]
     assert all(any(score.name == "udcg" for score in rg.scores(run.id)) for run in rg.runs())
+
+
+def guarded_engine(guard):
+    return RetrieverQueryEngine.from_args(
+        Shelf(count=4), llm=Says(), node_postprocessors=[DistractorPostprocessor(guard)]
+    )
+
+
+def spans_of(tmp_path, work):
+    """The telemetry of what `work` does, and the run as the store has it."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    rg = RagGuard(
+        engine=ScriptedEngine(label=judging), scorers=("utility",), store=tmp_path / "runs.db",
+        tracer_provider=provider,
+    )  # fmt: skip
+    instrument(rg)
+    try:
+        work()
+        assert rg.flush(timeout=30)
+        (run,) = rg.runs()
+        return exporter.get_finished_spans(), run, rg.scores(run.id)
+    finally:
+        uninstrument()
+        rg.close()
+
+
+@pytest.mark.parametrize("how", ["postprocessor", "retriever"])
+def test_the_store_and_telemetry_tell_what_was_dropped_and_why(tmp_path, how):
+    guarded = GuardedRetriever(Shelf(count=4), guarding())
+    work = {"postprocessor": guarded_engine(guarding()).query, "retriever": guarded.retrieve}[how]
+    spans, run, _ = spans_of(tmp_path, lambda: work("Who founded it?"))
+    (step,) = run.steps
+    assert [passage.id for passage in step.candidates] == ["shelf-0", "shelf-1", "shelf-2", "shelf-3"]
+    assert [passage.id for passage in step.passages] == ["shelf-0", "shelf-2"]
+    assert [(drop.position, drop.passage.id) for drop in step.decision.dropped] == [
+        (2, "shelf-1"),
+        (4, "shelf-3"),
+    ]
+    (retrieval,) = (span for span in spans if span.name.startswith("retrieval"))
+    (guard,) = (span for span in spans if span.name == "guard")
+    assert guard.parent.span_id == retrieval.context.span_id
+    told = dict(guard.attributes)
+    assert told["openinference.span.kind"] == "GUARDRAIL"
+    assert (told["ragguard.guard.status"], told["ragguard.guard.kept"], told["ragguard.guard.dropped"]) == (
+        "pruned", 2, 2,
+    )  # fmt: skip
+    assert told["ragguard.guard.dropped.positions"] == (2, 4)
+    assert told["ragguard.guard.dropped.utility"] == pytest.approx((-0.72, -0.72))
+    assert all("utility -0.72" in reason for reason in told["ragguard.guard.dropped.reasons"])
+
+
+def test_a_guarded_step_is_scored_before_and_after(tmp_path):
+    _, _, scores = spans_of(tmp_path, lambda: guarded_engine(guarding()).query("Who founded it?"))
+    udcg = {score.stage: score.value for score in scores if score.name == "udcg"}
+    assert set(udcg) == {"candidates", "passages"}
+    assert udcg["passages"] > udcg["candidates"]
+    judged = {score.position for score in scores if score.name == "utility"}
+    assert judged == {1, 2, 3, 4}
+
+
+def test_guard_and_scorer_ask_the_model_once(tmp_path):
+    """Both go through the engine's cache, and the guard judges by the step's own query."""
+    model = ScriptedEngine(label=judging)
+    rg = RagGuard(engine=model, scorers=("utility",), store=tmp_path / "runs.db")
+    instrument(rg)
+    try:
+        guarded_engine(guarding(rg.engine)).query("Who founded it?")
+        asked = sum(len(one.prompts) for one in model.calls)
+        assert rg.flush(timeout=30)
+        assert sum(len(one.prompts) for one in model.calls) == asked == 8
+    finally:
+        uninstrument()
+        rg.close()
+
+
+def test_other_instrumentations_take_the_guard_for_a_reranker():
+    llama_index = pytest.importorskip("openinference.instrumentation.llama_index")
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    peer = llama_index.LlamaIndexInstrumentor()
+    peer.instrument(tracer_provider=provider, skip_dep_check=True)
+    try:
+        guarded_engine(guarding()).query("Who founded it?")
+    finally:
+        peer.uninstrument()
+    kinds = {span.name: span.attributes["openinference.span.kind"] for span in exporter.get_finished_spans()}
+    assert kinds["DistractorPostprocessor._postprocess_nodes"] == "RERANKER"
+    assert kinds["RetrieverQueryEngine.query"] == "CHAIN"
