@@ -1,12 +1,9 @@
 """An async service under load: answers go out at once, scores are made behind them.
 
-    pip install ragguard fastapi
-    python examples/fastapi_service.py              # puts 24 questions to itself and prints what was measured
-
-With `pip install uvicorn`: uvicorn --app-dir examples fastapi_service:app
+pip install ragguard fastapi
+python examples/fastapi_service.py                 # puts 24 questions to itself and prints what was measured
+uvicorn --app-dir examples fastapi_service:app     # serves, after `pip install uvicorn`
 """
-
-from __future__ import annotations
 
 import asyncio
 import time
@@ -46,19 +43,15 @@ async def ask(question: str) -> dict[str, str]:
     return {"answer": run.answer or ""}
 
 
-async def timed(client: httpx.AsyncClient, question: str) -> float:
+async def timed(web: httpx.AsyncClient, question: str) -> float:
     began = time.perf_counter()
-    (await client.get("/ask", params={"question": question})).raise_for_status()
+    (await web.get("/ask", params={"question": question})).raise_for_status()
     return (time.perf_counter() - began) * 1000
 
 
 async def main() -> None:
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://x") as client,
-    ):
-        times = await asyncio.gather(*(timed(client, case.question) for case in world.cases(24)))
+    async with life(app), httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as web:
+        times = await asyncio.gather(*(timed(web, case.question) for case in world.cases(24)))
         print(f"{len(times)} questions at once, {median(times):.0f} ms at the median, before any was scored")
         print(await rg.aflush(timeout=300))
         print_hops(rg)

@@ -7,7 +7,7 @@ Reader and passages come from the small made-up world that ships with ragguard: 
 """
 
 import asyncio
-from typing import Any
+from typing import Any, ClassVar
 
 from llama_index.core import PromptTemplate
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -17,50 +17,39 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from ragguard import RagGuard, connect, world
 from ragguard.report.hops import print_hops
-from ragguard_llamaindex import instrument, uninstrument
+from ragguard_llamaindex import instrument
+
+NANO, CASES, SEARCH = connect("nano"), world.cases(3), world.retriever(k=4, noise=0.2)
 
 
 class WorldRetriever(BaseRetriever):
     """Searches that world; a fifth of its finds are chance ones, as in life."""
 
-    search = world.retriever(k=4, noise=0.2)
-
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = self.search(query_bundle.query_str)
+        found = SEARCH(query_bundle.query_str)
         return [NodeWithScore(node=TextNode(id_=p.id, text=p.text), score=p.score) for p in found]
 
 
 class Nano(CustomLLM):
     """The small model that lives there, as LlamaIndex calls a model."""
 
-    @property
-    def metadata(self) -> LLMMetadata:
-        return LLMMetadata(model_name="nano")
+    metadata: ClassVar[LLMMetadata] = LLMMetadata(model_name="nano")
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         bulleted = prompt.replace("\n\n", "\n- ")  # its passages are a list
-        samples = asyncio.run(connect("nano").sample([bulleted], n=1, max_tokens=8, temperature=0))
+        samples = asyncio.run(NANO.sample([bulleted], n=1, max_tokens=8, temperature=0))
         return CompletionResponse(text=samples[0][0].text)
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
         yield self.complete(prompt)
 
 
-def main() -> None:
-    cases = world.cases(3)
-    rg = RagGuard(
-        engine="nano", store=None, references={case.question: case.references for case in cases}.get
-    )
-    instrument(rg)
-    template = PromptTemplate("- {context_str}\nQuestion: {query_str}\nAnswer:")
-    engine = RetrieverQueryEngine.from_args(WorldRetriever(), llm=Nano(), text_qa_template=template)
-    for case in cases:
-        print(case.question, "→", engine.query(case.question))
-    uninstrument()
-    rg.flush(timeout=300)
-    print_hops(rg)
-    rg.close()
-
-
-if __name__ == "__main__":
-    main()
+rg = RagGuard(engine=NANO, store=None, references={case.question: case.references for case in CASES}.get)
+instrument(rg)
+template = PromptTemplate("- {context_str}\nQuestion: {query_str}\nAnswer:")
+engine = RetrieverQueryEngine.from_args(WorldRetriever(), Nano(), text_qa_template=template)
+for case in CASES:
+    print(case.question, "→", engine.query(case.question))
+rg.flush(timeout=300)
+print_hops(rg)
+rg.close()

@@ -56,11 +56,13 @@ def _hop(step: RetrievalStep, scores: Sequence[Score]) -> Table:
         title=f"hop {step.index + 1}: [bold]{escape(step.query)}[/bold]\n{numbers or step.status}",
     )  # fmt: skip
     table.add_column("#", justify="right", min_width=2)
-    table.add_column("passage", ratio=1, overflow="ellipsis", no_wrap=True)
-    table.add_column("utility", no_wrap=True, min_width=2 * WIDTH + 7)
-    table.add_column("verdict", min_width=11)
-    utilities = {s.position: s.value for s in scores if s.name == "utility" and s.position is not None}
     dropped = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}
+    table.add_column("passage", ratio=3, overflow="ellipsis", no_wrap=True)
+    table.add_column("utility", no_wrap=True, min_width=2 * WIDTH + 7)
+    table.add_column(
+        "verdict", min_width=11, ratio=2 if dropped else None
+    )  # reasons must leave room for texts
+    utilities = {s.position: s.value for s in scores if s.name == "utility" and s.position is not None}
     for position, passage in enumerate(step.candidates or step.passages, 1):
         drop = dropped.get(position)
         utility = utilities.get(position, drop.utility if drop else None)

@@ -17,6 +17,7 @@ HOPS = {
     "langgraph_multi_hop_agent": 2,
     "llamaindex_agent": 2,
     "llamaindex_drop_in": 3,
+    "llamaindex_guard": 3,
     "manual_capture": 4,
 }
 """At least so many hops are shown by the examples that need nothing else."""
@@ -72,3 +73,8 @@ def test_none_is_forgotten():
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_is_read_in_one_go(name):
     assert len((ROOT / "examples" / f"{name}.py").read_text("utf-8").splitlines()) <= 72
+
+
+@pytest.mark.parametrize("name", [name for name in HOPS if name.endswith("_guard")])
+def test_a_guarded_example_shows_what_was_dropped(name):
+    assert "dropped:" in " ".join(run(name).split())

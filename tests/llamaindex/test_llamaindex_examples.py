@@ -14,7 +14,11 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize(
     ("name", "hops"),
-    [("llamaindex_drop_in", ["hop 1", "hop 1", "hop 1"]), ("llamaindex_agent", ["hop 1", "hop 2"])],
+    [
+        ("llamaindex_drop_in", ["hop 1", "hop 1", "hop 1"]),
+        ("llamaindex_guard", ["hop 1", "hop 1", "hop 1"]),
+        ("llamaindex_agent", ["hop 1", "hop 2"]),
+    ],
 )
 def test_an_example_prints_its_hops(name, hops, tmp_path):
     path = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))

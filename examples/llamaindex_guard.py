@@ -1,0 +1,59 @@
+"""A LlamaIndex query engine with a guard: what would mislead the model is dropped before the model reads it.
+
+    pip install 'ragguard[llama-index]'
+    python examples/llamaindex_guard.py
+
+Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.
+"""
+
+import asyncio
+from typing import Any, ClassVar
+
+from llama_index.core import PromptTemplate
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.llms import CompletionResponse, CompletionResponseGen, CustomLLM, LLMMetadata
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+from ragguard import DistractorGuard, RagGuard, connect, world
+from ragguard.guard import TopUtility, UtilityThreshold
+from ragguard.report.hops import print_hops
+from ragguard_llamaindex import DistractorPostprocessor, instrument
+
+NANO, CASES, SEARCH = connect("nano"), world.cases(3), world.retriever(k=6, noise=0.2)
+
+
+class WorldRetriever(BaseRetriever):
+    """Searches that world; a fifth of its finds are chance ones, as in life."""
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        found = SEARCH(query_bundle.query_str)
+        return [NodeWithScore(node=TextNode(id_=p.id, text=p.text), score=p.score) for p in found]
+
+
+class Nano(CustomLLM):
+    """The small model that lives there, as LlamaIndex calls a model."""
+
+    metadata: ClassVar[LLMMetadata] = LLMMetadata(model_name="nano")
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        bulleted = prompt.replace("\n\n", "\n- ")  # its passages are a list
+        samples = asyncio.run(NANO.sample([bulleted], n=1, max_tokens=8, temperature=0))
+        return CompletionResponse(text=samples[0][0].text)
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
+        yield self.complete(prompt)
+
+
+rg = RagGuard(engine=NANO, store=None, references={case.question: case.references for case in CASES}.get)
+instrument(rg)
+guard = DistractorGuard(rg.engine, policies=[UtilityThreshold(-0.2), TopUtility(4)], budget_ms=2_000)
+template = PromptTemplate("- {context_str}\nQuestion: {query_str}\nAnswer:")
+engine = RetrieverQueryEngine.from_args(
+    WorldRetriever(), Nano(), node_postprocessors=[DistractorPostprocessor(guard)], text_qa_template=template
+)
+for case in CASES:
+    print(case.question, "→", engine.query(case.question))
+rg.flush(timeout=300)
+print_hops(rg)
+rg.close()
