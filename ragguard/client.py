@@ -39,7 +39,7 @@ from ragguard.service.redaction import Redact, Redactor
 from ragguard.service.report import Report
 from ragguard.service.scoring import References
 from ragguard.service.service import Service, Settings
-from ragguard.sinks.base import ScoredRun, Sink
+from ragguard.sinks.base import ScoredRun, Sink, SpanSink
 from ragguard.store.runs import Runs
 from ragguard.store.store import Bound, Durability, Store
 
@@ -103,12 +103,15 @@ class RagGuard:
         self._engines: list[Engine] = []
         self._telemetry = (tracer_provider, otlp, capture_content)
         asked = tracer_provider is not None or otlp is not None
+        writing = [sink for sink in sinks if isinstance(sink, SpanSink)]
+        for sink in writing:
+            sink.watch(self._depth, self._service_counts)
         faults = Faults()
         self._service = Service(
             Store(store, durability=durability, bound=Bound(queue_size, drop)),
             self._pipeline,
             [*sinks, self._otel_sink()] if asked else sinks,
-            late_sink=None if asked else self._applications_own,
+            late_sink=None if asked or writing else self._applications_own,
             settings=Settings(
                 full=durability == "full", queue_size=queue_size, block=block if store is None else None,
                 concurrency=concurrency, run_ttl=run_ttl, retention=_seconds(retention),
@@ -269,8 +272,9 @@ class RagGuard:
         from ragguard.sinks.otel import OtelSink
 
         provider, otlp, content = self._telemetry
-        counts = self._service_counts
-        return OtelSink(provider, otlp=otlp, capture_content=content, queue_depth=self._depth, dropped=counts)
+        sink = OtelSink(provider, otlp=otlp, capture_content=content)
+        sink.watch(self._depth, self._service_counts)
+        return sink
 
     def _applications_own(self) -> Sink | None:
         """A sink to the provider that the application has set; none where it has none (yet)."""
@@ -285,7 +289,9 @@ class RagGuard:
 
     def _service_counts(self) -> Mapping[str, int]:
         counts = self._service.store.counts
-        return {name: counts[name] for name in ("runs_dropped", "events_lost", "events_refused")}
+        return {
+            name: counts[name] for name in ("runs_dropped", "events_lost", "events_refused", "sink_failures")
+        }
 
 
 def _overflow(policy: str) -> tuple[Literal["oldest", "newest"], float | None]:

@@ -20,7 +20,7 @@ from ragguard.capture.context import current_task
 from ragguard.capture.faults import FAULTS
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
-from ragguard.records import Status
+from ragguard.records import Status, TraceContext
 from ragguard_langchain.call_tree import CallTree, Scope, ToolCall
 from ragguard_langchain.messages import (
     NOTHING,
@@ -170,7 +170,7 @@ class RagGuardCallback(BaseCallbackHandler):
     def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """A retriever failed."""
         try:
-            self._fail(run_id, error)
+            self._fail(run_id, error, trace=span_of(run_id, retrieval=True))
         except FAULTS as fault:
             self._recorder.faults.note("on_retriever_error", fault)
 
@@ -242,7 +242,9 @@ class RagGuardCallback(BaseCallbackHandler):
         place = self._places.take(run_id)
         return place if place is not None and place.id == run_id else None
 
-    def _fail(self, run_id: UUID, error: BaseException, question: str = "") -> None:
+    def _fail(
+        self, run_id: UUID, error: BaseException, question: str = "", trace: TraceContext | None = None
+    ) -> None:
         place = self._pop(run_id)
         if place is None:
             return
@@ -251,7 +253,7 @@ class RagGuardCallback(BaseCallbackHandler):
         if status == "interrupted":
             place.notes.run.interrupted = True
         if place.is_step:
-            self._recorder.step_failed(place.step_id, error, status)
+            self._recorder.step_failed(place.step_id, error, status, trace)
         if place.root is None:
             self._tree.end_root(place, NOTHING, question, status, error)
 

@@ -1,31 +1,53 @@
-"""The spans that OpenInference makes of LangChain's calls: scores belong on them, and no second ones are made.
+"""The spans that other instrumentations make of LangChain's calls: scores belong on them, and no second ones are made.
 
-It keeps them by the call's id and attaches none to the context, so they are asked for. Depending on
-who was attached first, a call's span is there at our start hook, at our end hook, or at both.
+OpenInference and OpenLLMetry keep theirs by the call's id, and neither is to be relied on for the
+context, so they are asked for. Depending on who was attached first, a call's span is there at our
+start hook, at our end hook, or at both.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackManager
 
 from ragguard.capture.trace import context_of
 from ragguard.records import TraceContext
 
+_OPENINFERENCE = "openinference.instrumentation.langchain"
+_OPENLLMETRY = "opentelemetry.instrumentation.langchain"
+
 
 def span_of(call: UUID, *, retrieval: bool = False) -> TraceContext | None:
-    """Where OpenInference's span of that call is; None where it is not in use, or has none (yet, or any more).
+    """Where another's span of that call is; None where there is none (yet, or any more).
 
     That a span is one of a `retrieval` is written on it at its end only, so the caller says so.
     """
-    module = sys.modules.get("openinference.instrumentation.langchain")
-    if module is None:
-        return None
-    instrumentor = module.LangChainInstrumentor()
-    if not instrumentor.is_instrumented_by_opentelemetry:
-        return None
-    span = instrumentor.get_span(call)
+    span = _openinference(call) if _OPENINFERENCE in sys.modules else None
+    if span is None and _OPENLLMETRY in sys.modules:
+        span = _openllmetry(call)
     context = None if span is None else context_of(span)
     if context is not None:
         context.foreign = retrieval
     return context
+
+
+def _openinference(call: UUID) -> Any:
+    instrumentor = sys.modules[_OPENINFERENCE].LangChainInstrumentor()
+    return instrumentor.get_span(call) if instrumentor.is_instrumented_by_opentelemetry else None
+
+
+def _openllmetry(call: UUID) -> Any:
+    """It keeps its one handler to itself, in what it has wrapped around every callback manager's making."""
+    if not sys.modules[_OPENLLMETRY].LangchainInstrumentor().is_instrumented_by_opentelemetry:
+        return None
+    wrapped: Any = BaseCallbackManager.__init__
+    while wrapped is not None:
+        handler = getattr(getattr(wrapped, "_self_wrapper", None), "_callback_handler", None)
+        kept = getattr(handler, "spans", {}).get(call)
+        if kept is not None:
+            return kept.span
+        wrapped = getattr(wrapped, "__wrapped__", None)
+    return None

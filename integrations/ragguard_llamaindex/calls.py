@@ -34,6 +34,8 @@ class Invocation:
     said = False
     """Whether tags say something of it."""
     started_ns = 0
+    span_id = ""
+    """LlamaIndex's id of the call that this is."""
     trace: TraceContext | None = None
     bare: Call | None = None
     """The retriever that this run is, as long as nothing else happens in it."""

@@ -38,6 +38,7 @@ from ragguard_llamaindex.calls import (
     tell,
 )
 from ragguard_llamaindex.decisions import Verdict, joined
+from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import ANSWERING, ASKING, ENDING, ROOTS, Kind, kind_of
 from ragguard_llamaindex.messages import RESPONSES, answer_of, undressed
 from ragguard_llamaindex.nodes import are_nodes, ids_of, taken, unpacked
@@ -104,7 +105,9 @@ class Spans:
         self._leave(call)
         if call.kind is Kind.RETRIEVER:
             self._begin(call.run)
-            self.recorder.step_failed(call.step_id, error or "", status_of(error))
+            self.recorder.step_failed(
+                call.step_id, error or "", status_of(error), span_of(call.id, retrieval=True)
+            )
         if call.kind in ENDING and call.outermost:
             self._end(call, None, status_of(error), error)
 
@@ -195,7 +198,8 @@ class Spans:
         run.question = asked_in(kind, arguments)
         run.name = type(instance).__name__
         run.started_ns = time.time_ns()
-        run.trace = trace_context()
+        run.span_id = span_id
+        run.trace = span_of(span_id, retrieval=kind is Kind.RETRIEVER) or trace_context()
         tags = active_instrument_tags.get()
         if tags:
             self._read_tags(run, tags)
@@ -228,8 +232,9 @@ class Spans:
         within, call.step_id = call.step_id, hexadecimal(call.id)
         self._begin(run)
         self.recorder.step_started(
-            call.step_id, run.run_id, call.meant, within=within, tool=call.tool, name=name, turn=call.turn
-        )
+            call.step_id, run.run_id, call.meant, within=within, tool=call.tool, name=name, turn=call.turn,
+            trace=None if within else span_of(call.id, retrieval=True) or "here",
+        )  # fmt: skip
 
     def _begin(self, run: Invocation) -> None:
         """Tells of a run once it retrieves; of one that is a bare retriever, only when something happens in it."""
@@ -239,7 +244,7 @@ class Spans:
         bare, run.bare = run.bare, None
         self.recorder.run_started(
             run.run_id, run.question, name=run.name, references=run.references, metadata=run.metadata,
-            started_ns=run.started_ns, trace=run.trace,
+            started_ns=run.started_ns, trace=span_of(run.span_id) or run.trace,
         )  # fmt: skip
         if bare is not None:
             self.recorder.step_started(
@@ -248,7 +253,7 @@ class Spans:
                 bare.asked,
                 name=run.name,
                 started_ns=run.started_ns,
-                trace=run.trace,
+                trace=span_of(bare.id, retrieval=True) or run.trace,
             )
 
     def _retrieved(self, call: Call, result: object) -> None:
@@ -258,7 +263,7 @@ class Spans:
             found = taken(result) if self.recorder.samples(run.run_id) else ()
             self.recorder.run_made(
                 run.run_id, call.asked, found, unpack=unpacked, name=run.name,
-                started_ns=run.started_ns, trace=run.trace,
+                started_ns=run.started_ns, trace=span_of(call.id, retrieval=True) or run.trace,
             )  # fmt: skip
         elif self.recorder.wants(call.step_id):
             found = taken(result)
@@ -266,8 +271,9 @@ class Spans:
             if call.verdicts:
                 candidates, decision = joined(call.verdicts, unpacked(found))
             self.recorder.step_ended(
-                call.step_id, found, unpack=unpacked, candidates=candidates, decision=decision
-            )
+                call.step_id, found, unpack=unpacked, candidates=candidates, decision=decision,
+                trace=span_of(call.id, retrieval=True),
+            )  # fmt: skip
             if call.parent is None:
                 return
             if not call.parent.step_id:

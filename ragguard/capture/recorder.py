@@ -338,10 +338,17 @@ class Recorder:
             self.faults.note("step_ended", error)
 
     @never_raises
-    def step_failed(self, step_id: str, error: BaseException | str = "", status: Status = "error") -> None:
+    def step_failed(
+        self,
+        step_id: str,
+        error: BaseException | str = "",
+        status: Status = "error",
+        trace: TraceContext | None = None,
+    ) -> None:
         """Closes a retrieval that gave nothing: it failed, was cancelled or was interrupted."""
         one = self._steps.get(step_id)
         if one is not None:
+            one.trace = trace or one.trace
             one.error = describe(error) if isinstance(error, BaseException) else error
             self._finish(one, status)
 

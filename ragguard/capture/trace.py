@@ -10,6 +10,9 @@ from ragguard.records import TraceContext
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
+_RETRIEVALS = ("retrieval", "vector_db_retrieve")
+"""`gen_ai.operation.name` of a retrieval: as the conventions have it, and as OpenLLMetry does."""
+
 
 def trace_context() -> TraceContext | None:
     """The ids of the current span; None without one. Never imports OpenTelemetry: who traces has done so."""
@@ -37,4 +40,4 @@ def _is_retrieval(span: object) -> bool:
     if not attributes:
         return False
     kind, operation = attributes.get("openinference.span.kind"), attributes.get("gen_ai.operation.name")
-    return bool(kind == "RETRIEVER" or operation == "retrieval")
+    return bool(kind == "RETRIEVER" or operation in _RETRIEVALS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -31,4 +31,13 @@ class Sink(Protocol):
 
     async def aclose(self) -> None:
         """Sends what is left and lets go."""
+        ...
+
+
+@runtime_checkable
+class SpanSink(Sink, Protocol):
+    """A sink that writes spans and metrics: a RagGuard that is given one makes none of its own beside it."""
+
+    def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
+        """From now on tells as well how many runs wait and what was lost, by reason."""
         ...

@@ -16,16 +16,10 @@ Prices = Mapping[str, tuple[float, float]]
 
 
 class Instruments:
-    """Records scored runs; depth and drops are read from whoever counts them."""
+    """Records scored runs; what waits and what was lost is read from who counts it."""
 
-    def __init__(
-        self,
-        meter: Meter,
-        prices: Prices,
-        queue_depth: Callable[[], int] | None = None,
-        dropped: Callable[[], Mapping[str, int]] | None = None,
-    ) -> None:
-        self._prices = prices
+    def __init__(self, meter: Meter, prices: Prices) -> None:
+        self._meter, self._prices = meter, prices
         self._score = _histogram(meter, "ragguard.evaluation.score")
         self._duration = _histogram(meter, "ragguard.evaluation.duration")
         self._guard = _histogram(meter, "ragguard.guard.duration")
@@ -33,21 +27,21 @@ class Instruments:
         self._tokens = _counter(meter, "ragguard.usage.tokens")
         self._requests = _counter(meter, "ragguard.usage.requests")
         self._cost = _counter(meter, "ragguard.usage.cost")
-        if queue_depth is not None:
-            _, unit, meaning = n.METRICS["ragguard.queue.depth"]
 
-            def depth(_: CallbackOptions) -> Iterable[Observation]:
-                yield Observation(queue_depth())
+    def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
+        """From now on tells as well how many runs wait and what was lost, by reason."""
 
-            meter.create_observable_gauge("ragguard.queue.depth", [depth], unit, meaning)
-        if dropped is not None:
-            _, unit, meaning = n.METRICS["ragguard.dropped"]
+        def depth(_: CallbackOptions) -> Iterable[Observation]:
+            yield Observation(queue_depth())
 
-            def lost(_: CallbackOptions) -> Iterable[Observation]:
-                for reason, count in dropped().items():
-                    yield Observation(count, {"reason": reason})
+        def lost(_: CallbackOptions) -> Iterable[Observation]:
+            for reason, count in dropped().items():
+                yield Observation(count, {"reason": reason})
 
-            meter.create_observable_counter("ragguard.dropped", [lost], unit, meaning)
+        _, unit, meaning = n.METRICS["ragguard.queue.depth"]
+        self._meter.create_observable_gauge("ragguard.queue.depth", [depth], unit, meaning)
+        _, unit, meaning = n.METRICS["ragguard.dropped"]
+        self._meter.create_observable_counter("ragguard.dropped", [lost], unit, meaning)
 
     def record(self, scored: ScoredRun) -> None:
         """Adds one scored run to all metrics."""

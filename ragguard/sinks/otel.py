@@ -54,8 +54,6 @@ class OtelSink:
         max_text: int = 4096,
         max_attributes: int = 128,
         prices: Prices | None = None,
-        queue_depth: Callable[[], int] | None = None,
-        dropped: Callable[[], Mapping[str, int]] | None = None,
     ) -> None:
         if max_documents < 0 or max_text < 64:
             raise InvalidInput("max_documents, max_text", (max_documents, max_text), "at least 0 and 64")
@@ -66,10 +64,14 @@ class OtelSink:
             logger_provider = self._exporting.logs
         self._tracer: Tracer = trace.get_tracer("ragguard", __version__, tracer_provider)
         self._instruments = Instruments(
-            metrics.get_meter("ragguard", __version__, meter_provider), prices or {}, queue_depth, dropped
+            metrics.get_meter("ragguard", __version__, meter_provider), prices or {}
         )
         self._logger_provider, self._log_records, self._own_trace = logger_provider, log_records, own_trace
         self._write = Writer(Content.chosen(capture_content), max_documents, max_text, max_attributes)
+
+    def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
+        """From now on tells as well how many runs wait and what was lost, by reason."""
+        self._instruments.watch(queue_depth, dropped)
 
     async def submit(self, scored: ScoredRun) -> None:
         """Writes one scored run."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -56,6 +56,10 @@ class PhoenixSink:
             headers={"authorization": f"Bearer {key}"} if key else {},
             transport=transport,
         )
+
+    def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
+        """For the metrics of the spans' sink."""
+        self._spans.watch(queue_depth, dropped)
 
     async def submit(self, scored: ScoredRun) -> None:
         """Writes the spans, then the annotations of the run, its steps and their passages."""

@@ -1,0 +1,41 @@
+"""The spans that other instrumentations make of LlamaIndex's calls: scores belong on them, and no second ones are made.
+
+OpenInference, OpenLLMetry and LlamaIndex's own package each keep theirs by LlamaIndex's span id, from
+their start hook to their end hook. Depending on who was attached first, a call's span is there at our
+start hook or at our end hook; so it is asked for at both.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from llama_index_instrumentation import get_dispatcher
+
+from ragguard.capture.trace import context_of
+from ragguard.records import TraceContext
+
+
+def span_of(call: str, *, retrieval: bool = False) -> TraceContext | None:
+    """Where another's span of that call is; None where there is none (yet, or any more).
+
+    That a span is one of a `retrieval` is written on it at its end only, or never, so the caller says so.
+    """
+    if "opentelemetry.trace" not in sys.modules:
+        return None
+    for handler in get_dispatcher("root").span_handlers:
+        span = _span_in(handler, call)
+        context = None if span is None else context_of(span)
+        if context is not None:
+            context.foreign = retrieval
+            return context
+    return None
+
+
+def _span_in(handler: Any, call: str) -> Any:
+    """By the names that OpenInference, OpenLLMetry and LlamaIndex's own package use, in this order."""
+    kept = handler.open_spans.get(call)
+    if kept is None:
+        return None
+    span = getattr(kept, "_otel_span", None) or getattr(kept, "otel_span", None)
+    return span or getattr(handler, "all_spans", {}).get(call)
