@@ -7,7 +7,6 @@ start hook or at our end hook; so it is asked for at both.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from llama_index_instrumentation import get_dispatcher
@@ -15,16 +14,17 @@ from llama_index_instrumentation import get_dispatcher
 from ragguard.capture.trace import context_of
 from ragguard.records import TraceContext
 
+ROOT = get_dispatcher("root")
+
 
 def span_of(call: str, *, retrieval: bool = False) -> TraceContext | None:
     """Where another's span of that call is; None where there is none (yet, or any more).
 
     That a span is one of a `retrieval` is written on it at its end only, or never, so the caller says so.
     """
-    if "opentelemetry.trace" not in sys.modules:
-        return None
-    for handler in get_dispatcher("root").span_handlers:
-        span = _span_in(handler, call)
+    for handler in ROOT.span_handlers:
+        kept = handler.open_spans.get(call) if handler.open_spans else None
+        span = None if kept is None else _span_in(handler, kept, call)
         context = None if span is None else context_of(span)
         if context is not None:
             context.foreign = retrieval
@@ -32,10 +32,7 @@ def span_of(call: str, *, retrieval: bool = False) -> TraceContext | None:
     return None
 
 
-def _span_in(handler: Any, call: str) -> Any:
+def _span_in(handler: Any, kept: Any, call: str) -> Any:
     """By the names that OpenInference, OpenLLMetry and LlamaIndex's own package use, in this order."""
-    kept = handler.open_spans.get(call)
-    if kept is None:
-        return None
     span = getattr(kept, "_otel_span", None) or getattr(kept, "otel_span", None)
     return span or getattr(handler, "all_spans", {}).get(call)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from inspect import BoundArguments
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llama_index_instrumentation import get_dispatcher
@@ -23,47 +22,16 @@ class SpanHandler(BaseSpanHandler[BaseSpan]):
 
     def __init__(self, spans: Spans) -> None:
         super().__init__()
-        # Past pydantic, whose private attributes take microseconds to read.
+        # Past pydantic, whose private attributes take microseconds to read; and without a call in between.
         object.__setattr__(self, "spans", spans)
+        object.__setattr__(self, "span_enter", spans.entered)
+        object.__setattr__(self, "span_exit", spans.exited)
+        object.__setattr__(self, "span_drop", spans.dropped)
 
     @classmethod
     def class_name(cls) -> str:
         """LlamaIndex's name for this handler."""
         return "RagGuardSpanHandler"
-
-    def span_enter(
-        self,
-        id_: str,
-        bound_args: BoundArguments,
-        instance: Any | None = None,
-        parent_id: str | None = None,
-        tags: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """A span begins. In place of what the base class does with spans that it keeps."""
-        self.spans.entered(id_, bound_args.arguments, instance)
-
-    def span_exit(
-        self,
-        id_: str,
-        bound_args: BoundArguments,
-        instance: Any | None = None,
-        result: Any | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """A span ends well."""
-        self.spans.exited(id_, instance, result)
-
-    def span_drop(
-        self,
-        id_: str,
-        bound_args: BoundArguments,
-        instance: Any | None = None,
-        err: BaseException | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """A span fails or is cancelled."""
-        self.spans.dropped(id_, instance, err)
 
     def new_span(self, *args: Any, **kwargs: Any) -> None:
         """None is made."""

@@ -12,6 +12,7 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence, Set
 from contextvars import ContextVar
+from inspect import BoundArguments
 from typing import Any
 
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
@@ -71,25 +72,26 @@ class Spans:
         """How much is open."""
         return len(self._open)
 
-    # What the dispatcher tells
+    # What the dispatcher tells, by its own names and ever so often: the shortest way counts here
 
-    def entered(self, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
+    def entered(self, id_: str, bound_args: BoundArguments, instance: object = None, **_: Any) -> None:
         """A span begins, in the context of its caller."""
         try:
-            name = span_id[:-37]
             try:
-                kind = self._kinds[type(instance), name]
+                kind = self._kinds[type(instance), id_[:-37]]
             except KeyError:
-                kind = self._kinds[type(instance), name] = kind_of(name, instance)
+                kind = self._kinds[type(instance), id_[:-37]] = kind_of(id_[:-37], instance)
             if kind is not None:
-                self._enter(kind, span_id, arguments, instance)
+                self._enter(kind, id_, bound_args.arguments, instance)
         except FAULTS as error:
             self.faults.note("span_enter", error)
 
-    def exited(self, span_id: str, instance: object, result: object) -> None:
+    def exited(
+        self, id_: str, bound_args: BoundArguments, instance: object = None, result: object = None, **_: Any
+    ) -> None:
         """A span ends well."""
         try:
-            call = self._open.pop(span_id, None)
+            call = self._open.pop(id_, None)
             if call is not None:
                 self._leave(call)
                 self._exit(call, result)
@@ -97,11 +99,19 @@ class Spans:
             self.faults.note("span_exit", error)
 
     @never_raises
-    def dropped(self, span_id: str, instance: object, error: BaseException | None) -> None:
+    def dropped(
+        self,
+        id_: str,
+        bound_args: BoundArguments,
+        instance: object = None,
+        err: BaseException | None = None,
+        **_: Any,
+    ) -> None:
         """A span fails or is cancelled."""
-        call = self._open.pop(span_id, None)
+        call = self._open.pop(id_, None)
         if call is None:
             return
+        error = err
         self._leave(call)
         if call.kind is Kind.RETRIEVER:
             self._begin(call.run)
@@ -195,7 +205,8 @@ class Spans:
 
     def _root(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> Call:
         run = Invocation(hexadecimal(span_id), owned=True)
-        run.question = asked_in(kind, arguments)
+        asked = arguments.get("str_or_query_bundle")
+        run.question = asked if type(asked) is str else asked_in(kind, arguments)
         run.name = type(instance).__name__
         run.started_ns = time.time_ns()
         run.span_id = span_id
