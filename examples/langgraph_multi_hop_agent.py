@@ -6,8 +6,6 @@
 Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 
@@ -20,7 +18,7 @@ from langchain_core.tools import tool
 
 from ragguard import RagGuard, connect, world
 from ragguard.report.hops import print_hops
-from ragguard_langchain import instrument, uninstrument
+from ragguard_langchain import instrument
 
 NANO, CASE, SEARCH = connect("nano"), world.cases(1, hops=2)[0], world.retriever(k=4, noise=0.2)
 
@@ -42,30 +40,21 @@ class Nano(BaseChatModel):
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         found = [str(message.content) for message in messages if isinstance(message, ToolMessage)]
-        if len(found) < CASE.hops:
-            hop = ToolCall(
-                name="search", args={"query": CASE.sub_questions[len(found)]}, id=f"hop {len(found)}"
-            )
-            message = AIMessage("", tool_calls=[hop])
+        if hops := CASE.sub_questions[len(found) :]:
+            search = ToolCall(name="search", args={"query": hops[0]}, id=f"hop {len(found)}")
+            message = AIMessage("", tool_calls=[search])
         else:
             prompt = "\n".join([*found, f"Question: {CASE.question}", "Answer:"])
-            message = AIMessage(
-                asyncio.run(NANO.sample([prompt], n=1, max_tokens=8, temperature=0))[0][0].text
-            )
+            samples = asyncio.run(NANO.sample([prompt], n=1, max_tokens=8, temperature=0))
+            message = AIMessage(samples[0][0].text)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-async def main() -> None:
-    rg = RagGuard(engine=NANO, store=None)
-    instrument(rg)
-    async with rg.run(CASE.question, references=CASE.references):
-        done = await create_agent(Nano(), [search]).ainvoke({"messages": [("user", CASE.question)]})
-    print(CASE.question, "→", done["messages"][-1].content)
-    uninstrument()
-    await rg.aflush(timeout=300)
-    print_hops(rg)
-    rg.close()
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
+rg = RagGuard(engine=NANO, store=None)
+instrument(rg)
+with rg.run(CASE.question, references=CASE.references):
+    done = create_agent(Nano(), [search]).invoke({"messages": [("user", CASE.question)]})
+print(CASE.question, "→", done["messages"][-1].content)
+rg.flush(timeout=300)
+print_hops(rg)
+rg.close()
