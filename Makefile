@@ -6,7 +6,7 @@ CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ragguard
 BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint types check test-install test-vllm test-phoenix test-floors clean
+.PHONY: help demo test lint types check test-install test-vllm test-phoenix test-floors test-foreign clean
 
 help:
 	@echo "make demo          install what the demonstration needs and run it"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-install  the package alone in a clean environment: size, imports"
 	@echo "make test-vllm     engines and scores against a real vLLM, in an environment of its own (3.5 GB)"
 	@echo "make test-floors   LlamaIndex at the lowest supported versions, in an environment of its own"
+	@echo "make test-foreign  telemetry beside other instrumentations, in an environment of its own"
 	@echo "make test-phoenix  telemetry against a real Phoenix, in an environment of its own"
 	@echo "make bench-NAME    a benchmark of benchmarks/, such as bench-metrics"
 	@echo "make clean         remove .venv and caches of this folder"
@@ -35,7 +36,7 @@ demo: .venv/.demo
 	$(BIN)/ragguard demo
 
 test: .venv/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not vllm and not phoenix and not install"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not vllm and not phoenix and not install and not foreign"
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
@@ -56,6 +57,10 @@ test-vllm: .venv/.dev
 test-floors: .venv/.dev
 	$(BIN)/python tests/llamaindex/floor_env.py
 	$(CACHE)/venv-llamaindex-floor/bin/python -m pytest tests/llamaindex
+
+test-foreign: .venv/.dev
+	$(BIN)/python tests/support/foreign_env.py
+	$(CACHE)/venv-foreign/bin/python -m pytest tests/langchain/test_langchain_telemetry.py tests/llamaindex/test_llamaindex_telemetry.py
 
 test-phoenix: .venv/.dev
 	-$(BIN)/python tests/support/phoenix_env.py

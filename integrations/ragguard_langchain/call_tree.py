@@ -257,7 +257,9 @@ class CallTree:
             about["error"] = describe(error)
         if run.interrupted and status == "ok":
             status = "interrupted"
-        self.recorder.run_ended(root.run_id, answer.text, status, question=question, metadata=about)
+        self.recorder.run_ended(
+            root.run_id, answer.text, status, question=question, metadata=about, trace=span_of(root.id)
+        )
 
     def _joined(self, run: RunNotes, resumes: bool) -> tuple[str, bool]:
         """The open run that a tree is a part of, or goes on with, and whether it is sampled; '' for none."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from ragguard.records import Decision, Passage, RetrievalStep, Run, Status
+from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, TraceContext
 
 
 class RunStarted:
@@ -78,6 +78,7 @@ class RunEnded:
     pool: list[Passage] | None = None
     ended_ns: int = 0
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    trace: TraceContext | None = None
 
 
 Event: TypeAlias = RunStarted | StepEnded | StepAmended | RunEnded

@@ -225,8 +225,10 @@ class Recorder:
         sub_questions: list[str] | None = None,
         pool: list[Passage] | None = None,
         metadata: Mapping[str, Any] | None = None,
+        trace: TraceContext | None = None,
     ) -> None:
-        """Closes a run. Retrievals that it leaves open were cancelled, unless the run was interrupted."""
+        """Closes a run; `trace` is for a span that was not known at its start. Retrievals that it leaves open
+        were cancelled, unless the run was interrupted."""
         try:
             run = self._runs.get(run_id)
             if run is None:
@@ -234,8 +236,9 @@ class Recorder:
             answer = run.answer if answer is None else answer
             metadata = {**run.notes, **metadata} if metadata else run.notes
             final = RunEnded(
-                run_id, status, answer, question or run.question, references, sub_questions, pool, 0, metadata
-            )
+                run_id, status, answer, question or run.question, references, sub_questions, pool, 0, metadata,
+                trace,
+            )  # fmt: skip
             self._close(run, status, final)
         except FAULTS as error:
             self.faults.note("run_ended", error)

@@ -140,7 +140,7 @@ def run_body(run: Run, shelf: Shelf) -> str:
     if run.metadata:
         body["metadata"] = dict(run.metadata)
     if run.trace is not None:
-        body["trace"] = _trace(run.trace)
+        body["trace"] = trace_body(run.trace)
     if shelf.items:
         body["items"] = shelf.items
     return dump(body)
@@ -181,7 +181,7 @@ def step_body(step: RetrievalStep, shelf: Shelf) -> str:
     if step.error:
         body["error"] = step.error
     if step.trace is not None:
-        body["trace"] = _trace(step.trace)
+        body["trace"] = trace_body(step.trace)
     if step.metadata:
         body["metadata"] = dict(step.metadata)
     if shelf.items:
@@ -276,7 +276,8 @@ def _decision_of(data: Data, items: Sequence[Passage]) -> Decision:
     )
 
 
-def _trace(trace: TraceContext) -> list[Any]:
+def trace_body(trace: TraceContext) -> list[Any]:
+    """Where a run or a step stands in a trace."""
     return [trace.trace_id, trace.span_id, trace.sampled, trace.foreign]
 
 

@@ -23,6 +23,7 @@ from ragguard.store.rows import (
     run_body,
     step_body,
     storable,
+    trace_body,
 )
 
 
@@ -125,6 +126,8 @@ class Writing:
             body["sub_questions"] = event.sub_questions
         if event.metadata:
             body["metadata"] = {**body.get("metadata", {}), **event.metadata}
+        if event.trace is not None:
+            body["trace"] = trace_body(event.trace)
         if event.pool is not None:
             shelf = Shelf(body.get("items", ()))
             body["pool"] = shelf.put_all(event.pool)

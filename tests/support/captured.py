@@ -36,6 +36,7 @@ class Captured:
                 run.question = event.question or run.question
                 run.references = run.references if event.references is None else event.references
                 run.metadata = {**run.metadata, **event.metadata}
+                run.trace = event.trace or run.trace
         return list(runs.values())
 
     @property
