@@ -14,6 +14,7 @@ EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
 HOPS = {
     "fastapi_service": 4,
     "langchain_drop_in": 3,
+    "langchain_guard": 4,
     "langgraph_multi_hop_agent": 2,
     "llamaindex_agent": 2,
     "llamaindex_drop_in": 3,

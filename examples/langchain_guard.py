@@ -1,0 +1,61 @@
+"""A LangChain agent with a guard: what would mislead its model is dropped before the model reads it.
+
+    pip install 'ragguard[langchain-agents]'
+    python examples/langchain_guard.py
+
+Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.
+"""
+
+import asyncio
+
+from langchain.agents import create_agent
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+
+from ragguard import DistractorGuard, RagGuard, connect, world
+from ragguard.guard import TopUtility, UtilityThreshold
+from ragguard.report.hops import print_hops
+from ragguard_langchain import GuardMiddleware, RagGuardCallback
+
+NANO, CASES, SEARCH = connect("nano"), world.cases(2, hops=2), world.retriever(k=6, noise=0.2)
+HOPS = {case.question: case.sub_questions for case in CASES}
+
+
+@tool(response_format="content_and_artifact")
+def search(query: str) -> tuple[str, list[Document]]:
+    """Finds passages; those beside the text are what the guard judges."""
+    found = [Document(p.text, id=p.id, metadata={"score": p.score}) for p in SEARCH(query)]
+    return "\n".join(f"- {document.page_content}" for document in found), found
+
+
+class Nano(BaseChatModel):
+    """Plans by the book, one search a hop, and reads what is left with the small model that lives there."""
+
+    _llm_type = "nano"
+
+    def bind_tools(self, tools: object, **kwargs: object) -> "Nano":
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *args: object, **kwargs: object) -> ChatResult:
+        question = str(messages[0].content)
+        found = [str(one.content) for one in messages if isinstance(one, ToolMessage)]
+        if hops := HOPS[question][len(found) :]:
+            message = AIMessage("", tool_calls=[ToolCall(name="search", args={"query": hops[0]}, id=hops[0])])
+        else:
+            prompt = "\n".join([*found, f"Question: {question}", "Answer:"])
+            samples = asyncio.run(NANO.sample([prompt], n=1, max_tokens=8, temperature=0))
+            message = AIMessage(samples[0][0].text)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+rg = RagGuard(engine=NANO, store=None, references={case.question: case.references for case in CASES}.get)
+guard = DistractorGuard(rg.engine, policies=[UtilityThreshold(-0.2), TopUtility(4)], budget_ms=2_000)
+agent = create_agent(Nano(), [search], middleware=[GuardMiddleware(guard)])
+for question in HOPS:
+    agent.invoke({"messages": [("user", question)]}, {"callbacks": [RagGuardCallback(rg)]})
+rg.flush(timeout=300)
+print_hops(rg)
+rg.close()
