@@ -7,6 +7,7 @@ tests' environment has, so they get one of their own; then its interpreter runs 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,11 +44,11 @@ FOREIGN = CachedVenv(
 )
 
 
-def foreign(*values: object) -> object:
-    """A parameter that needs this environment."""
+def foreign(test: Callable[..., object]) -> Callable[..., object]:
+    """A test that needs this environment."""
     here = FOREIGN.home == Path(sys.prefix)
-    skip = pytest.mark.skipif(not here, reason="not installed here: run `make test-foreign`")
-    return pytest.param(*values, marks=[pytest.mark.foreign, skip])
+    skipped = pytest.mark.skipif(not here, reason="not installed here: run `make test-foreign`")
+    return pytest.mark.foreign(skipped(test))
 
 
 if __name__ == "__main__":

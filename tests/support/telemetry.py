@@ -49,7 +49,7 @@ def outline(spans: Sequence[Span], scope: str = "") -> str:
         for span in sorted(below, key=lambda span: (span.start, span.span_id)):
             inside = depth
             if span.span_id in wanted:
-                links = "".join(f" -> {by_id[span_id].name}" for _, span_id in span.links)
+                links = "".join(f" -> {by_id[one].name if one in by_id else '?'}" for _, one in span.links)
                 lines.append("  " * depth + span.name + links)
                 inside += 1
             write(span.span_id, inside)
