@@ -74,7 +74,7 @@ class Call:
     """Of a postprocessor or a retrieval: what guards decided in it."""
     heard: Heard | None = None
     """Of a chat: what it has said so far, where it streams."""
-    token: Token[Call | None] | None = None
+    token: Token[Call | None]
 
     def __init__(self, id: str, kind: Kind, run: Invocation) -> None:
         self.id, self.kind, self.run = id, kind, run

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from contextvars import ContextVar
 from inspect import BoundArguments
 from typing import Any
@@ -21,7 +22,7 @@ from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import StopEvent
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
-from ragguard.capture.context import current_run
+from ragguard.capture.context import current_handle, current_run
 from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
 from ragguard.capture.handle import RunHandle, references_of
 from ragguard.capture.recorder import Recorder
@@ -92,8 +93,15 @@ class Spans:
         """A span ends well."""
         try:
             call = self._open.pop(id_, None)
-            if call is not None:
-                self._leave(call)
+            if call is None:
+                return
+            try:  # noqa: SIM105 - a context manager costs a microsecond
+                self._here.reset(call.token)
+            except ValueError:
+                pass  # it ended in another context than it began in; that one goes with its task
+            if call.kind is Kind.RETRIEVER:
+                self._retrieved(call, result)
+            else:
                 self._exit(call, result)
         except FAULTS as error:
             self.faults.note("span_exit", error)
@@ -111,15 +119,15 @@ class Spans:
         call = self._open.pop(id_, None)
         if call is None:
             return
-        error = err
-        self._leave(call)
+        with suppress(ValueError):
+            self._here.reset(call.token)
         if call.kind is Kind.RETRIEVER:
             self._begin(call.run)
             self.recorder.step_failed(
-                call.step_id, error or "", status_of(error), span_of(call.id, retrieval=True)
+                call.step_id, err or "", status_of(err), span_of(call.id, retrieval=True)
             )
         if call.kind in ENDING and call.outermost:
-            self._end(call, None, status_of(error), error)
+            self._end(call, None, status_of(err), err)
 
     @never_raises
     def close(self) -> None:
@@ -134,77 +142,32 @@ class Spans:
     # Calls
 
     def _enter(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
-        around = self._around()
+        around = self._here.get()
+        if around is None or around.run.over:
+            around = None if current_handle.get() is None else self._handle()
         if around is None:
-            if kind not in ROOTS:
-                return
-            call = self._root(kind, span_id, arguments, instance)
-        elif kind is Kind.AGENT_STEP:
+            if kind in ROOTS:
+                self._enter_root(kind, span_id, arguments, instance)
+            return
+        if kind is Kind.AGENT_STEP:
             next_turn(around)
             return
-        elif kind is Kind.CHAT_WRITER:
+        if kind is Kind.CHAT_WRITER:
             self._hear(around, instance)
             return
-        else:
-            if around.kind is Kind.CHOICE or (kind is Kind.RETRIEVER and id(instance) in around.choosers):
-                kind = Kind.CHOICE
-            call = inner_call(kind, span_id, around, arguments, instance)
+        if around.kind is Kind.CHOICE or (kind is Kind.RETRIEVER and id(instance) in around.choosers):
+            kind = Kind.CHOICE
+        call = inner_call(kind, span_id, around, arguments, instance)
         if kind is Kind.RETRIEVER:
             self._retrieving(call, type(instance).__name__)
         elif kind is Kind.POSTPROCESSOR:
             call.seen = ids_of(nodes_in(arguments))
-        elif kind is Kind.SYNTHESIS and around is not None:
+        elif kind is Kind.SYNTHESIS:
             self._settle(around, nodes_in(arguments), final=True)
-        if len(self._open) >= OPEN_KEPT:
-            self._open.pop(next(iter(self._open)), None)
-        self._open[span_id] = call
-        call.token = self._here.set(call)
+        self._opened(call)
 
-    def _leave(self, call: Call) -> None:
-        if call.token is not None:
-            try:  # noqa: SIM105 - a context manager costs a microsecond
-                self._here.reset(call.token)
-            except ValueError:
-                pass  # it ended in another context than it began in; that one goes with its task
-            call.token = None
-
-    def _exit(self, call: Call, result: Any) -> None:
-        kind, around = call.kind, call.parent
-        if kind is Kind.RETRIEVER:
-            self._retrieved(call, result)
-            if around is None and not call.run.over:
-                self._end(call, None)
-            return
-        if kind is Kind.POSTPROCESSOR:
-            if around is not None and isinstance(result, (list, tuple)):
-                self._postprocessed(call, around, result)
-        elif kind is Kind.TOOL:
-            if isinstance(result, ToolOutput) and are_nodes(result.raw_output):
-                self._settle(call, result.raw_output, final=True)
-        elif call.given:
-            sources: Any = getattr(result, "source_nodes", None)
-            if are_nodes(sources):
-                self._settle(call, sources, ids_of(sources), final=True)
-        if kind in ANSWERING and call.outermost:
-            self._answered(call, result)
-
-    def _around(self) -> Call | None:
-        """The innermost open call around the caller, or the one that stands for its `rg.run(...)`."""
-        call = self._here.get()
-        if call is not None and not call.run.over:
-            return call
-        handle = current_run(self.recorder)
-        if handle is None:
-            return None
-        call = self._handles.get(handle)
-        if call is None:
-            run = Invocation(handle.id, owned=False)
-            run.begun = True
-            call = self._handles.setdefault(handle, Call(handle.id, Kind.HANDLE, run))
-        return call
-
-    def _root(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> Call:
-        run = Invocation(hexadecimal(span_id), owned=True)
+    def _enter_root(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
+        run = Invocation(span_id[-36:].replace("-", ""), owned=True)
         asked = arguments.get("str_or_query_bundle")
         run.question = asked if type(asked) is str else asked_in(kind, arguments)
         run.name = type(instance).__name__
@@ -218,6 +181,43 @@ class Spans:
         call.asked = call.meant = run.question
         if kind is not Kind.RETRIEVER:
             describe_call(call, instance)
+        elif run.said:
+            self._retrieving(call, run.name)
+        else:
+            call.step_id, run.bare = run.run_id, call
+        self._opened(call)
+
+    def _opened(self, call: Call) -> None:
+        if len(self._open) >= OPEN_KEPT:
+            self._open.pop(next(iter(self._open)), None)
+        self._open[call.id] = call
+        call.token = self._here.set(call)
+
+    def _exit(self, call: Call, result: Any) -> None:
+        kind, around = call.kind, call.parent
+        if kind is Kind.POSTPROCESSOR:
+            if around is not None and isinstance(result, (list, tuple)):
+                self._postprocessed(call, around, result)
+        elif kind is Kind.TOOL:
+            if isinstance(result, ToolOutput) and are_nodes(result.raw_output):
+                self._settle(call, result.raw_output, final=True)
+        elif call.given:
+            sources: Any = getattr(result, "source_nodes", None)
+            if are_nodes(sources):
+                self._settle(call, sources, ids_of(sources), final=True)
+        if kind in ANSWERING and call.outermost:
+            self._answered(call, result)
+
+    def _handle(self) -> Call | None:
+        """The call that stands for the `rg.run(...)` around the caller."""
+        handle = current_run(self.recorder)
+        if handle is None:
+            return None
+        call = self._handles.get(handle)
+        if call is None:
+            run = Invocation(handle.id, owned=False)
+            run.begun = True
+            call = self._handles.setdefault(handle, Call(handle.id, Kind.HANDLE, run))
         return call
 
     def _read_tags(self, run: Invocation, tags: Mapping[str, Any]) -> None:
@@ -237,9 +237,6 @@ class Spans:
 
     def _retrieving(self, call: Call, name: str) -> None:
         run = call.run
-        if call.parent is None and not run.said:
-            call.step_id, run.bare = run.run_id, call
-            return
         within, call.step_id = call.step_id, hexadecimal(call.id)
         self._begin(run)
         self.recorder.step_started(
@@ -286,11 +283,13 @@ class Spans:
                 trace=span_of(call.id, retrieval=True),
             )  # fmt: skip
             if call.parent is None:
-                return
-            if not call.parent.step_id:
+                pass
+            elif not call.parent.step_id:
                 call.parent.give(Given(call.step_id, found, None, candidates, decision))
             elif call.verdicts:
                 tell(call.parent, call.verdicts, parts=True)
+        if call.parent is None and not run.over:
+            self._end(call, None)
 
     # Guards
 

@@ -17,7 +17,8 @@ _RETRIEVALS = ("retrieval", "vector_db_retrieve")
 def trace_context() -> TraceContext | None:
     """The ids of the current span; None without one. Never imports OpenTelemetry: who traces has done so."""
     trace = sys.modules.get("opentelemetry.trace")
-    if trace is None:
+    # An empty context holds no span; that is told sooner than which span is the current one.
+    if trace is None or not sys.modules["opentelemetry.context"].get_current():
         return None
     return context_of(trace.get_current_span())
 
