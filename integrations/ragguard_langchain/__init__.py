@@ -2,11 +2,47 @@
 
 agent.invoke(question, {"callbacks": [RagGuardCallback(rg)]})     # one call
 instrument(rg)                                                    # every call of this process
+
+create_agent(model, tools, middleware=[GuardMiddleware(guard)])   # the guard: before an agent's model reads,
+GuardedRetriever(retriever, guard)                                # around any retriever,
+DistractorFilter(guard)                                           # as a document compressor,
+retrieved | drop_distractors(guard) | prompt | model              # as a link of a chain
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ragguard_langchain.attachment import instrument, uninstrument
 from ragguard_langchain.callback import RagGuardCallback
+from ragguard_langchain.filter import DistractorFilter
+from ragguard_langchain.lcel import drop_distractors
+from ragguard_langchain.retriever import GuardedRetriever
 
-__all__ = ["RagGuardCallback", "instrument", "uninstrument"]
+if TYPE_CHECKING:
+    from ragguard_langchain.middleware import GuardMiddleware
+
+__all__ = [
+    "DistractorFilter",
+    "GuardMiddleware",
+    "GuardedRetriever",
+    "RagGuardCallback",
+    "drop_distractors",
+    "instrument",
+    "uninstrument",
+]
+
+
+def __getattr__(name: str) -> object:
+    """The middleware alone needs more than langchain-core: it is imported when it is asked for."""
+    if name != "GuardMiddleware":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from ragguard_langchain.middleware import GuardMiddleware
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("langchain", "langgraph"):
+            raise
+        from ragguard.errors import MissingDependency
+
+        raise MissingDependency("langchain", "GuardMiddleware", "langchain-agents") from error
+    return GuardMiddleware

@@ -9,28 +9,33 @@ from __future__ import annotations
 import time
 import weakref
 from asyncio import Task
+from collections import deque
 from collections.abc import Hashable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 from ragguard.capture.context import current_run, current_task
+from ragguard.capture.decisions import Verdict, joined
 from ragguard.capture.faults import describe
 from ragguard.capture.handle import references_of
 from ragguard.capture.open_runs import Unpack
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
 from ragguard.errors import InvalidInput
-from ragguard.records import Status, TraceContext
-from ragguard_langchain.messages import NOTHING, Answer, Taken
+from ragguard.records import Decision, Passage, Status, TraceContext
+from ragguard_langchain.messages import NOTHING, Answer, Taken, unpacked
 from ragguard_langchain.places import Place, Places
 from ragguard_langchain.spans import span_of
+from ragguard_langchain.verdicts import Found, Told, concerned
 
 REFERENCES, NAME, RUN_ID = "ragguard_references", "ragguard_name", "ragguard_run_id"
 """Metadata keys by which a call's config says what its run is."""
 GONE_SECONDS = 1.0
 """How long a task must have been over before what it left open counts as cancelled."""
+REMEMBERED = 64
+"""How many of a run's latest retrievals a guard may still speak of."""
 _SAID = frozenset((REFERENCES, NAME, RUN_ID))
 _NOT_KEPT = ("ragguard_", "ls_", "langgraph_", "__")
 
@@ -53,6 +58,12 @@ class RunNotes:
     """True when it goes on with a run that was interrupted."""
     interrupted: bool = False
     first_query: str = ""
+    found: deque[Found] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    """The latest retrievals, which a guard behind them may still thin out."""
+    verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
+    """What guards inside a retrieval decided, while it is open."""
+    heard: deque[Told] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    """Lately, since a handler that is attached twice hears everything twice."""
 
 
 @dataclass(slots=True)
@@ -217,9 +228,45 @@ class CallTree:
             tool=place.tool, name=name, turn=place.turn, metadata=about, started_ns=started_ns,
             trace=span_of(place.id, retrieval=bool(name)) or (run.trace if whole else "here"),
         )  # fmt: skip
-        place.step_id, place.is_step = step_id, True
+        place.outer_step, place.step_id, place.is_step = place.step_id, step_id, True
         place.query, place.around = query, around
         _innermost.set(place)
+
+    def end_step(self, place: Place[Scope], taken: Taken, trace: TraceContext | None = None) -> None:
+        """Closes the step that a call is, with the documents that it gave."""
+        candidates, decision = self._judged(place, taken)
+        scope = place.notes
+        if place.root is not None and not place.outer_step:
+            call = scope.tool.id if scope.tool is not None else ""
+            scope.run.found.append(Found(place.step_id, call, taken, candidates, decision))
+        self.recorder.step_ended(
+            place.step_id, taken, unpack=unpacked, candidates=candidates, decision=decision, trace=trace
+        )
+
+    def decided(self, place: Place[Scope], told: Told) -> None:
+        """A guard decided, in that call: about the retrieval around it, else about one that has ended."""
+        run = place.notes.run
+        if told in run.heard:
+            return
+        run.heard.append(told)
+        if place.bare:
+            self.unfold(place)
+        if place.step_id:
+            run.verdicts.setdefault(place.step_id, []).append(told.verdict)
+            return
+        for found, decision in concerned(run.found, told):
+            self.recorder.step_amended(found.step_id, place.run_id, decision.kept, decision)
+
+    def _judged(self, place: Place[Scope], taken: Taken) -> tuple[list[Passage] | None, Decision | None]:
+        """What a retrieval had before the guards inside it, and what those decided."""
+        run = place.notes.run
+        verdicts = run.verdicts.pop(place.step_id, None) if run.verdicts else None
+        if not verdicts:
+            return None, None
+        if place.outer_step:
+            parts = [replace(verdict, part=True) for verdict in verdicts]
+            run.verdicts.setdefault(place.outer_step, []).extend(parts)
+        return joined(verdicts, unpacked(taken))
 
     def end_root(
         self,

@@ -35,6 +35,7 @@ from ragguard_langchain.messages import (
 )
 from ragguard_langchain.places import Place
 from ragguard_langchain.spans import span_of
+from ragguard_langchain.verdicts import VERDICT, Found, Told
 
 if TYPE_CHECKING:
     from ragguard import RagGuard
@@ -159,9 +160,7 @@ class RagGuardCallback(BaseCallbackHandler):
                 taken = snapshot(documents)
                 if place.notes.tool is not None:
                     place.notes.tool.add(place.step_id, taken)
-                self._recorder.step_ended(
-                    place.step_id, taken, unpack=unpacked, trace=span_of(run_id, retrieval=True)
-                )
+                self._tree.end_step(place, taken, span_of(run_id, retrieval=True))
             if place.root is None:
                 self._tree.end_root(place)
         except FAULTS as error:
@@ -237,6 +236,17 @@ class RagGuardCallback(BaseCallbackHandler):
         except FAULTS as fault:
             self._recorder.faults.note("on_tool_error", fault)
 
+    def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """A guard tells what it decided, in the call with that id."""
+        if name != VERDICT or not isinstance(data, Told):
+            return
+        try:
+            place = self._places.get(run_id)
+            if place is not None and place.sampled:
+                self._tree.decided(place, data)
+        except FAULTS as error:
+            self._recorder.faults.note("on_custom_event", error)
+
     def _pop(self, run_id: UUID) -> Place[Scope] | None:
         """The call that ends now; None when it was not seen, has ended before, or is one of an unsampled run."""
         place = self._places.take(run_id)
@@ -263,12 +273,13 @@ class RagGuardCallback(BaseCallbackHandler):
         assert call is not None
         documents = documents_of(output)
         if documents is not None:
-            self._recorder.step_ended(place.step_id, snapshot(documents), unpack=unpacked)
+            self._tree.end_step(place, snapshot(documents))
         else:
             text, failed = tool_text(output)
             if failed:
                 self._recorder.step_failed(place.step_id, text)
             else:
+                place.notes.run.found.append(Found(place.step_id, call.id, None))
                 self._recorder.step_ended(place.step_id, text, unpack=self._tools[call.name])
         call.add(place.step_id, None)
 
@@ -281,7 +292,7 @@ class RagGuardCallback(BaseCallbackHandler):
         taken = snapshot(documents)
         if not call.found:
             self._tree.begin_step(place, call.query, "", None, started_ns=call.started_ns)
-            self._recorder.step_ended(place.step_id, taken, unpack=unpacked)
+            self._tree.end_step(place, taken)
             call.add(place.step_id, taken)
         elif len(call.found) == 1 and not same_texts(call.found[0][1], taken):
             self._recorder.step_amended(call.found[0][0], place.run_id, unpacked(taken))

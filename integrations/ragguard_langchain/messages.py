@@ -104,7 +104,7 @@ def same_texts(before: Taken | None, after: Taken) -> bool:
 
 def documents_of(output: object) -> list[Any] | None:
     """The documents that a tool gave beside its text, or instead of one; None when there are none."""
-    message = _tool_message(output)
+    message = tool_message(output)
     found = getattr(message, "artifact", None) if message is not None else output
     if isinstance(found, Document):
         return [found]
@@ -115,7 +115,7 @@ def documents_of(output: object) -> list[Any] | None:
 
 def tool_text(output: object) -> tuple[str, bool]:
     """The text that a tool gave, and whether it is the text of an error."""
-    message = _tool_message(output)
+    message = tool_message(output)
     if message is not None:
         return text_of(message.content)[0], message.status == "error"
     return text_of(output)[0] or ("" if output is None else str(output)), False
@@ -183,7 +183,7 @@ def _role_and_content(message: object) -> tuple[str, object]:
     return "", None
 
 
-def _tool_message(output: object) -> ToolMessage | None:
+def tool_message(output: object) -> ToolMessage | None:
     """The message in a tool's output; a tool that gives a graph command has it in the command's update."""
     if isinstance(output, ToolMessage):
         return output

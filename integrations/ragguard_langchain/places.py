@@ -25,6 +25,8 @@ class Place(Generic[N]):
     sampled = True
     step_id = ""
     """The retrieval that this call is, or is a part of."""
+    outer_step = ""
+    """Of a retrieval that is a part of another one: that one."""
     is_step = False
     """True where this call itself is that retrieval."""
     tool = ""

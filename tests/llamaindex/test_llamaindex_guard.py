@@ -16,7 +16,8 @@ from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuesti
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
-from support.llamaindex_parts import Says, Shelf, call, guarding, judging, nodes, scripted
+from support.guards import guarding, judging
+from support.llamaindex_parts import Says, Shelf, call, nodes, scripted
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard

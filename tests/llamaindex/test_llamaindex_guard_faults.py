@@ -10,7 +10,8 @@ import pytest
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
 from llama_index_instrumentation import get_dispatcher
-from support.llamaindex_parts import Says, Shelf, guarding, judging, nodes
+from support.guards import guarding, judging
+from support.llamaindex_parts import Says, Shelf, nodes
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard, connect

@@ -9,7 +9,8 @@ from llama_index.core.tools import QueryEngineTool
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from support.llamaindex_parts import Says, Shelf, call, guarding, judging, scripted
+from support.guards import guarding, judging
+from support.llamaindex_parts import Says, Shelf, call, scripted
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import RagGuard

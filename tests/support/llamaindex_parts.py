@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,9 +16,6 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms import CustomLLM, LLMMetadata
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-from support.scripted_engine import ScriptedEngine
-
-from ragguard import DistractorGuard
 
 
 def nodes(name: str, count: int = 2, query: str = "") -> list[NodeWithScore]:
@@ -109,14 +105,3 @@ def scripted(*turns: str | ChatMessage | ToolCallBlock | Sequence[ToolCallBlock]
         return ChatMessage(role="assistant", blocks=blocks)
 
     return MockFunctionCallingLLM(response_generator=say)
-
-
-def judging(text: str, label: str) -> float | None:
-    """A reader and judge for whom every second node of a shelf is a distractor."""
-    misleads = re.search(r"\w 1 about|\w 3 about", text) is not None
-    return {"NO-RESPONSE": 0.1, "A": 0.1 if misleads else 0.9, "B": 0.9 if misleads else 0.1}.get(label)
-
-
-def guarding(engine: ScriptedEngine | None = None, **settings: Any) -> DistractorGuard:
-    """A guard that drops `name-1` and `name-3` of any shelf."""
-    return DistractorGuard(engine or ScriptedEngine(label=judging), **{"budget_ms": 5_000, **settings})

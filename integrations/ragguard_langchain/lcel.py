@@ -1,0 +1,58 @@
+"""The guard as a link of a chain: a mapping with documents and a query in, the same with fewer documents out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
+from langchain_core.documents import Document
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+
+from ragguard.errors import InvalidInput
+from ragguard.guard import DistractorGuard
+from ragguard_langchain.filter import apruned, checked, pruned
+from ragguard_langchain.verdicts import VERDICT, Told
+
+
+def drop_distractors(
+    guard: DistractorGuard, documents: str = "context", query: str = "question"
+) -> Runnable[Mapping[str, Any], dict[str, Any]]:
+    """A link that drops the documents which would mislead the model.
+
+        {"context": retriever, "question": RunnablePassthrough()} | drop_distractors(guard) | prompt | model
+
+    `documents` and `query` name where they are in the mapping; everything else passes through.
+    """
+    checked(guard)
+
+    def drop(given: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
+        found, asked = _found(given, documents), _asked(given, query)
+        kept, verdict = pruned(guard, asked, found)
+        with suppress(RuntimeError):  # called on its own, outside any run
+            dispatch_custom_event(VERDICT, Told(verdict), config=config)
+        return {**given, documents: kept}
+
+    async def adrop(given: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
+        found, asked = _found(given, documents), _asked(given, query)
+        kept, verdict = await apruned(guard, asked, found)
+        with suppress(RuntimeError):  # as above
+            await adispatch_custom_event(VERDICT, Told(verdict), config=config)
+        return {**given, documents: kept}
+
+    return RunnableLambda(drop, afunc=adrop, name="drop_distractors")
+
+
+def _found(given: Mapping[str, Any], key: str) -> list[Document]:
+    found = given.get(key) if isinstance(given, Mapping) else None
+    if not isinstance(found, (list, tuple)) or not all(isinstance(one, Document) for one in found):
+        raise InvalidInput(key, found, f"a list of documents under {key!r}; say which key holds them")
+    return list(found)
+
+
+def _asked(given: Mapping[str, Any], key: str) -> str:
+    asked = given.get(key)
+    if not isinstance(asked, str):
+        raise InvalidInput(key, asked, f"the query, a text, under {key!r}; say which key holds it")
+    return asked

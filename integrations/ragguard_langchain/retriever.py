@@ -1,0 +1,48 @@
+"""The guard around a retriever, for whatever takes a retriever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever, RetrieverLike
+from langchain_core.runnables import Runnable
+from pydantic import Field
+
+from ragguard.errors import InvalidInput
+from ragguard.guard import DistractorGuard
+from ragguard_langchain.filter import DistractorFilter, checked
+
+
+class GuardedRetriever(BaseRetriever):
+    """A retriever that gives what its inner one finds, without what would mislead the model.
+
+        GuardedRetriever(vectorstore.as_retriever(), DistractorGuard(engine))
+
+    What a call says beyond its query (`invoke(query, k=3)`) goes to the inner one.
+    """
+
+    retriever: RetrieverLike = Field(exclude=True)
+    guard: DistractorGuard = Field(exclude=True)
+
+    def __init__(self, retriever: RetrieverLike, guard: DistractorGuard, **settings: Any) -> None:
+        if not isinstance(retriever, Runnable):
+            raise InvalidInput(
+                "retriever", retriever, "a retriever of LangChain, such as vectorstore.as_retriever()"
+            )
+        settings |= {"retriever": retriever, "guard": checked(guard)}
+        super().__init__(**settings)
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **settings: Any
+    ) -> list[Document]:
+        found = self.retriever.invoke(query, {"callbacks": run_manager.get_child()}, **settings)
+        return list(DistractorFilter(self.guard).compress_documents(found, query, run_manager.get_child()))
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **settings: Any
+    ) -> list[Document]:
+        found = await self.retriever.ainvoke(query, {"callbacks": run_manager.get_child()}, **settings)
+        guarding = DistractorFilter(self.guard)
+        return list(await guarding.acompress_documents(found, query, run_manager.get_child()))

@@ -1,0 +1,109 @@
+"""What guards decided, told of the retrieval it is about: dropped passages by their rank among its candidates.
+
+Between a retrieval and its guard other postprocessors may have reordered, cut or rewritten what was
+retrieved; and a step may meet several guards, its own and those of the retrievers it is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ragguard.records import Decision, GuardStatus, Passage
+
+_TELLING: tuple[GuardStatus, ...] = ("error", "timeout", "pruned", "kept_all")
+"""Of several guards the status that is told: the first of these."""
+
+
+@dataclass(slots=True, eq=False)
+class Verdict:
+    """A guard's decision, with everything it was given, in order."""
+
+    decision: Decision
+    judged: list[Passage]
+    part: bool = False
+    """True where the guard saw one of the arms of a retrieval only."""
+
+
+def about(verdict: Verdict, candidates: Sequence[Passage], *, alone: bool = True) -> Decision:
+    """The decision as one about those candidates.
+
+    What the guard saw of other retrievals is left out; with `alone` there is no other, and what
+    came in after the retrieval has the position 0.
+    """
+    ranks = _ranks(verdict.judged, candidates)
+    gone = {drop.position for drop in verdict.decision.dropped}
+    return replace(
+        verdict.decision,
+        kept=[
+            passage
+            for position, passage in enumerate(verdict.judged, 1)
+            if position not in gone and (alone or ranks[position - 1])
+        ],
+        dropped=[
+            replace(drop, position=ranks[drop.position - 1])
+            for drop in verdict.decision.dropped
+            if alone or ranks[drop.position - 1]
+        ],
+    )
+
+
+def merged(first: Decision | None, second: Decision) -> Decision:
+    """Two guards that followed each other, as one decision about the same candidates."""
+    if first is None:
+        return second
+    reasons = dict.fromkeys(reason for reason in (first.reason, second.reason) if reason)
+    return Decision(
+        second.kept,
+        sorted([*first.dropped, *second.dropped], key=lambda drop: drop.position),
+        min((first.status, second.status), key=_TELLING.index),
+        first.elapsed_ms + second.elapsed_ms,
+        "; ".join(reasons),
+        second.engine or first.engine,
+        first.started_ns or second.started_ns,
+    )
+
+
+def joined(verdicts: Sequence[Verdict], found: Sequence[Passage]) -> tuple[list[Passage], Decision]:
+    """What was retrieved, and what the guards inside did to it, of a retrieval that gave `found`.
+
+    Candidates are what its own first guard was given; behind them what guards of its arms had
+    dropped before, unless it came back by another arm.
+    """
+    whole = next((verdict for verdict in verdicts if not verdict.part), None)
+    candidates = list(found if whole is None else whole.judged)
+    known = {_key(passage) for passage in (*candidates, *found)}
+    decision: Decision | None = None
+    for verdict in verdicts:
+        told = verdict
+        if verdict.part:
+            lost = [drop for drop in verdict.decision.dropped if _key(drop.passage) not in known]
+            known |= {_key(drop.passage) for drop in lost}
+            candidates += [drop.passage for drop in lost]
+            told = replace(verdict, decision=replace(verdict.decision, dropped=lost))
+        decision = merged(decision, about(told, candidates))
+    assert decision is not None
+    return candidates, replace(decision, kept=list(found))
+
+
+def _ranks(judged: Sequence[Passage], candidates: Sequence[Passage]) -> list[int]:
+    """Of each judged passage its 1-based rank among the candidates, each given once; 0 where it is none of them."""
+    free: dict[tuple[str, str], list[int]] = {}
+    by_id: dict[str, list[int]] = {}
+    for rank, candidate in enumerate(candidates, 1):
+        free.setdefault(_key(candidate), []).append(rank)
+        by_id.setdefault(candidate.id, []).append(rank)
+    used: set[int] = set()
+    found = []
+    for passage in judged:
+        same = free.get(_key(passage), [])
+        # A text that was rewritten on the way keeps its id.
+        named = by_id.get(passage.id, []) if passage.id else []
+        rank = next((rank for rank in (*same, *named) if rank not in used), 0)
+        used.add(rank)
+        found.append(rank)
+    return found
+
+
+def _key(passage: Passage) -> tuple[str, str]:
+    return passage.id, passage.text
