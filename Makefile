@@ -14,7 +14,7 @@ help:
 	@echo "make check         lint, format and types"
 	@echo "make test-install  the package alone in a clean environment: size, imports"
 	@echo "make test-vllm     engines and scores against a real vLLM, in an environment of its own (3.5 GB)"
-	@echo "make test-floors   LlamaIndex at the lowest supported versions, in an environment of its own"
+	@echo "make test-floors   frameworks and OpenTelemetry at the lowest supported versions, in environments of their own"
 	@echo "make test-foreign  telemetry beside other instrumentations, in an environment of its own"
 	@echo "make test-phoenix  telemetry against a real Phoenix, in an environment of its own"
 	@echo "make bench-NAME    a benchmark of benchmarks/, such as bench-metrics"
@@ -57,6 +57,8 @@ test-vllm: .venv/.dev
 test-floors: .venv/.dev
 	$(BIN)/python tests/llamaindex/floor_env.py
 	$(CACHE)/venv-llamaindex-floor/bin/python -m pytest tests/llamaindex
+	$(BIN)/python tests/sinks/floor_env.py
+	$(CACHE)/venv-telemetry-floor/bin/python -m pytest tests/sinks
 
 test-foreign: .venv/.dev
 	$(BIN)/python tests/support/foreign_env.py

@@ -32,7 +32,7 @@ FOREIGN = CachedVenv(
         "llama-index-workflows>=2.17.1,!=2.24.0,<3",
         "httpx>=0.27,<1",
         "numpy>=1.26",
-        "opentelemetry-exporter-otlp-proto-http>=1.30,<2",
+        "opentelemetry-exporter-otlp-proto-http>=1.37,<2",
         "rich>=13.7",
         "typer>=0.15",
         "pytest>=8.2",
