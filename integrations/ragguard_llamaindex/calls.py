@@ -9,9 +9,9 @@ from typing import Any
 
 from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool
 
+from ragguard.capture.decisions import Verdict
 from ragguard.capture.turns import TurnKey
 from ragguard.records import TraceContext
-from ragguard_llamaindex.decisions import Verdict
 from ragguard_llamaindex.kinds import ASKING, Kind, choosers_of
 from ragguard_llamaindex.messages import question_of, question_of_event, tool_text
 from ragguard_llamaindex.shares import Given

@@ -13,10 +13,10 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field
 
+from ragguard.capture.decisions import Verdict
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.records import Decision, Passage
-from ragguard_llamaindex.decisions import Verdict
 from ragguard_llamaindex.instrumentation import attached
 from ragguard_llamaindex.messages import text_of, undressed
 from ragguard_llamaindex.nodes import taken, unpacked

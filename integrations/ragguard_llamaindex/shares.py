@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
+from ragguard.capture.decisions import Verdict, about, merged
 from ragguard.records import Decision, Passage
-from ragguard_llamaindex.decisions import Verdict, about, merged
 from ragguard_llamaindex.nodes import Taken, ids_of, node_id, same, taken, unpacked
 
 

@@ -23,6 +23,7 @@ from llama_index.core.workflow import StopEvent
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
 from ragguard.capture.context import current_handle, current_run
+from ragguard.capture.decisions import Verdict, joined
 from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
 from ragguard.capture.handle import RunHandle, references_of
 from ragguard.capture.recorder import Recorder
@@ -39,7 +40,6 @@ from ragguard_llamaindex.calls import (
     nodes_in,
     tell,
 )
-from ragguard_llamaindex.decisions import Verdict, joined
 from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import ANSWERING, ASKING, ENDING, ROOTS, Kind, kind_of
 from ragguard_llamaindex.messages import RESPONSES, answer_of, undressed
