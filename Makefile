@@ -57,6 +57,8 @@ test-vllm: .venv/.dev
 test-floors: .venv/.dev
 	$(BIN)/python tests/llamaindex/floor_env.py
 	$(CACHE)/venv-llamaindex-floor/bin/python -m pytest tests/llamaindex
+	$(BIN)/python tests/langchain/floor_env.py
+	$(CACHE)/venv-langchain-floor/bin/python -m pytest tests/langchain
 	$(BIN)/python tests/sinks/floor_env.py
 	$(CACHE)/venv-telemetry-floor/bin/python -m pytest tests/sinks
 
