@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from opentelemetry import metrics, trace
 from opentelemetry.context import Context
@@ -32,11 +32,15 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer, TracerProvider
 
 
+Watched: TypeAlias = tuple[Callable[[], int], Callable[[], Mapping[str, int]]]
+
+
 class OtelSink:
     """Sends scored runs to OpenTelemetry.
 
     With no provider given, the application's own (global) ones are used. `otlp` is for
-    applications that have none: an OTLP/HTTP endpoint to which private providers export.
+    applications that have none: an OTLP/HTTP endpoint to which private providers export, with
+    `spans_only` for one that takes nothing else.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class OtelSink:
         logger_provider: LoggerProvider | None = None,
         otlp: str | None = None,
         project: str = "ragguard",
+        spans_only: bool = False,
         own_trace: bool = False,
         log_records: bool = False,
         capture_content: bool | str | None = None,
@@ -57,21 +62,32 @@ class OtelSink:
     ) -> None:
         if max_documents < 0 or max_text < 64:
             raise InvalidInput("max_documents, max_text", (max_documents, max_text), "at least 0 and 64")
-        self._exporting: Exporting | None = None
-        if otlp is not None and tracer_provider is None and not configured():
-            self._exporting = Exporting(otlp, project)
-            tracer_provider, meter_provider = self._exporting.traces, self._exporting.metrics
-            logger_provider = self._exporting.logs
-        self._tracer: Tracer = trace.get_tracer("ragguard", __version__, tracer_provider)
-        self._instruments = Instruments(
-            metrics.get_meter("ragguard", __version__, meter_provider), prices or {}
-        )
-        self._logger_provider, self._log_records, self._own_trace = logger_provider, log_records, own_trace
+        self._given = (tracer_provider, meter_provider, logger_provider)
+        private = otlp is not None and tracer_provider is None and not configured()
+        self._private = (otlp, project, spans_only) if otlp is not None and private else None
+        self._watched: Watched | None = None
+        self._log_records, self._own_trace, self._prices = log_records, own_trace, prices or {}
         self._write = Writer(Content.chosen(capture_content), max_documents, max_text, max_attributes)
+        self._begin()
+
+    def _begin(self) -> None:
+        """At first, and in a forked process, which gets private providers of its own."""
+        self._exporting: Exporting | None = None
+        tracers, meters, self._logger_provider = self._given
+        if self._private is not None:
+            endpoint, project, spans_only = self._private
+            self._exporting = mine = Exporting(endpoint, project, spans_only=spans_only)
+            tracers, meters, self._logger_provider = mine.traces, mine.metrics, mine.logs
+        self._tracer: Tracer = trace.get_tracer("ragguard", __version__, tracers)
+        self._instruments = Instruments(metrics.get_meter("ragguard", __version__, meters), self._prices)
+        if self._watched is not None:
+            self.watch(*self._watched)
 
     def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
         """From now on tells as well how many runs wait and what was lost, by reason."""
-        self._instruments.watch(queue_depth, dropped)
+        self._watched = (queue_depth, dropped)
+        lost = None if self._exporting is None else self._exporting.lost
+        self._instruments.watch(queue_depth, dropped if lost is None else lambda: {**dropped(), **lost()})
 
     async def submit(self, scored: ScoredRun) -> None:
         """Writes one scored run."""
@@ -79,6 +95,8 @@ class OtelSink:
 
     def write(self, scored: ScoredRun) -> dict[str, SpanContext]:
         """Writes one scored run; says on which span each step (by its id) and the run ("") stand."""
+        if self._exporting is not None and not self._exporting.is_here():
+            self._begin()
         self._instruments.record(scored)
         run = scored.run
         results: list[Score | Failure] = [*scored.scores, *scored.failures]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from typing import TYPE_CHECKING
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry import trace
 
 from ragguard._version import __version__
-from ragguard.errors import InvalidInput, MissingDependency
+from ragguard.errors import InvalidInput, MissingDependency, RagguardError
 
 if TYPE_CHECKING:
     from opentelemetry.sdk._logs import LoggerProvider
@@ -19,10 +22,31 @@ EXPORT_S = 3.0
 """How long one export may take, its retries included."""
 
 
-class Exporting:
-    """Three providers, one endpoint. Never registered globally; closed with its sink."""
+class ExportError(RagguardError):
+    """Telemetry was made and did not arrive."""
 
-    def __init__(self, endpoint: str, project: str) -> None:
+
+class Counted:
+    """An exporter of spans or log records, and how many it could not deliver."""
+
+    def __init__(self, exporter: Any) -> None:
+        self._exporter, self.lost = exporter, 0
+
+    def export(self, batch: Sequence[Any]) -> Any:
+        """Sends a batch."""
+        result = self._exporter.export(batch)
+        if result.name != "SUCCESS":
+            self.lost += len(batch)
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._exporter, name)
+
+
+class Exporting:
+    """Three providers, one endpoint. Never registered globally; closed with its sink; not to be used after a fork."""
+
+    def __init__(self, endpoint: str, project: str, *, spans_only: bool = False) -> None:
         if not endpoint.startswith(("http://", "https://")):
             raise InvalidInput(
                 "otlp", endpoint, "an http:// or https:// address, such as http://localhost:4318"
@@ -37,37 +61,63 @@ class Exporting:
         from opentelemetry.sdk._logs import LoggerProvider
         from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
         from opentelemetry.sdk.metrics import MeterProvider
-        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+        from opentelemetry.sdk.metrics.export import MetricExportResult, PeriodicExportingMetricReader
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        base = endpoint.rstrip("/")
+        self._base = base = endpoint.rstrip("/")
+        self._pid = os.getpid()
+        here = self.is_here
+
+        class MetricsOfThisProcess(OTLPMetricExporter):
+            """A forked child inherits what was measured so far, and must not send it a second time."""
+
+            def export(self, *args: Any, **kwargs: Any) -> MetricExportResult:
+                return super().export(*args, **kwargs) if here() else MetricExportResult.SUCCESS
+
+        spans: Any = Counted(OTLPSpanExporter(f"{base}/v1/traces", timeout=EXPORT_S))
+        records: Any = Counted(OTLPLogExporter(f"{base}/v1/logs", timeout=EXPORT_S))
+        self._counted: dict[str, Counted] = {"spans_not_exported": spans, "log_records_not_exported": records}
         resource = Resource.create(
             {
                 "service.name": project,
+                "service.instance.id": str(uuid.uuid4()),
                 "openinference.project.name": project,
                 "telemetry.sdk.ragguard": __version__,
             }
         )
         self.traces: TracerProvider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        self.traces.add_span_processor(
-            BatchSpanProcessor(OTLPSpanExporter(f"{base}/v1/traces", timeout=EXPORT_S))
-        )
-        reader = PeriodicExportingMetricReader(OTLPMetricExporter(f"{base}/v1/metrics", timeout=EXPORT_S))
-        self.metrics: MeterProvider = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
+        self.traces.add_span_processor(BatchSpanProcessor(spans))
+        readers = []
         self.logs: LoggerProvider = LoggerProvider(resource=resource, shutdown_on_exit=False)
-        self.logs.add_log_record_processor(
-            BatchLogRecordProcessor(OTLPLogExporter(f"{base}/v1/logs", timeout=EXPORT_S))
-        )
+        if not spans_only:
+            exporter = MetricsOfThisProcess(f"{base}/v1/metrics", timeout=EXPORT_S)
+            readers.append(PeriodicExportingMetricReader(exporter))
+            self.logs.add_log_record_processor(BatchLogRecordProcessor(records))
+        self.metrics: MeterProvider = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+
+    def is_here(self) -> bool:
+        """False in a process that was forked from the one that made it."""
+        return self._pid == os.getpid()
+
+    def lost(self) -> Mapping[str, int]:
+        """What could not be delivered so far."""
+        return {what: exporter.lost for what, exporter in self._counted.items()}
 
     def close(self) -> None:
-        """Exports what is left; a collector that is down costs one exporter's time limit, not three."""
+        """Exports what is left, and raises where something did not arrive.
+
+        A collector that is down costs one exporter's time limit, not three.
+        """
         closing = [threading.Thread(target=each.shutdown) for each in (self.traces, self.metrics, self.logs)]
         for thread in closing:
             thread.start()
         for thread in closing:
             thread.join()
+        if lost := {what: count for what, count in self.lost().items() if count}:
+            told = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in lost.items())
+            raise ExportError(f"{told} to {self._base}; is a collector listening there?")
 
 
 def configured() -> bool:

@@ -48,7 +48,7 @@ class PhoenixSink:
         if attempts < 1:
             raise InvalidInput("attempts", attempts, "at least 1")
         self.url, self._attempts = url.rstrip("/"), attempts
-        self._spans = spans or OtelSink(otlp=self.url, project=project)
+        self._spans = spans or OtelSink(otlp=self.url, project=project, spans_only=True)
         key = api_key or os.environ.get("PHOENIX_API_KEY")
         self._client = httpx.AsyncClient(
             base_url=self.url,
