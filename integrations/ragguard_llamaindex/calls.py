@@ -75,9 +75,26 @@ class Call:
     heard: Heard | None = None
     """Of a chat: what it has said so far, where it streams."""
     token: Token[Call | None]
+    name = ""
+    """Of a bare retriever: its class."""
+    started_ns = 0
+    trace: TraceContext | None = None
+    over = False
+    """Of a bare retriever: that it was recorded in one go."""
+    given_run: Invocation | None = None
 
-    def __init__(self, id: str, kind: Kind, run: Invocation) -> None:
-        self.id, self.kind, self.run = id, kind, run
+    def __init__(self, id: str, kind: Kind) -> None:
+        self.id, self.kind = id, kind
+
+    @property
+    def run(self) -> Invocation:
+        """The run it belongs to. A bare retriever, which is one, makes it when something happens in it."""
+        if self.given_run is None:
+            run = self.given_run = Invocation(hexadecimal(self.id), owned=True)
+            run.question, run.name, run.started_ns = self.asked, self.name, self.started_ns
+            run.span_id, run.trace = self.id, self.trace
+            run.bare, self.step_id = self, run.run_id
+        return self.given_run
 
     @property
     def outermost(self) -> bool:
@@ -97,8 +114,8 @@ def inner_call(
     kind: Kind, span_id: str, around: Call, arguments: Mapping[str, Any], instance: object
 ) -> Call:
     """A call inside another: it inherits where that one stands."""
-    call = Call(span_id, kind, around.run)
-    call.parent = around
+    call = Call(span_id, kind)
+    call.given_run, call.parent = around.run, around
     call.step_id, call.tool = around.step_id, around.tool
     call.turn = _turn(around, kind, span_id)
     if kind in ASKING or kind is Kind.TOOL:
@@ -155,6 +172,11 @@ def tell(around: Call, verdicts: Sequence[Verdict], *, parts: bool = False) -> N
         holder, parts = holder.parent, True
     if holder is not None:
         holder.verdicts = [*holder.verdicts, *(replace(one, part=one.part or parts) for one in verdicts)]
+
+
+def hexadecimal(span_id: str) -> str:
+    """The identifier in a span's id."""
+    return span_id[-36:].replace("-", "")
 
 
 def nodes_in(arguments: Mapping[str, Any]) -> Any:

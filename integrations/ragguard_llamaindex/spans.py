@@ -35,6 +35,7 @@ from ragguard_llamaindex.calls import (
     Invocation,
     asked_in,
     describe_call,
+    hexadecimal,
     inner_call,
     next_turn,
     nodes_in,
@@ -143,7 +144,7 @@ class Spans:
 
     def _enter(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
         around = self._here.get()
-        if around is None or around.run.over:
+        if around is None or around.over or around.run.over:
             around = None if current_handle.get() is None else self._handle()
         if around is None:
             if kind in ROOTS:
@@ -167,24 +168,21 @@ class Spans:
         self._opened(call)
 
     def _enter_root(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
-        run = Invocation(span_id[-36:].replace("-", ""), owned=True)
+        call = Call(span_id, kind)
         asked = arguments.get("str_or_query_bundle")
-        run.question = asked if type(asked) is str else asked_in(kind, arguments)
-        run.name = type(instance).__name__
-        run.started_ns = time.time_ns()
-        run.span_id = span_id
-        run.trace = span_of(span_id, retrieval=kind is Kind.RETRIEVER) or trace_context()
+        call.asked = call.meant = asked if type(asked) is str else asked_in(kind, arguments)
+        call.name, call.started_ns = type(instance).__name__, time.time_ns()
+        call.trace = span_of(span_id, retrieval=kind is Kind.RETRIEVER) or trace_context()
         tags = active_instrument_tags.get()
-        if tags:
-            self._read_tags(run, tags)
-        call = Call(span_id, kind, run)
-        call.asked = call.meant = run.question
-        if kind is not Kind.RETRIEVER:
-            describe_call(call, instance)
-        elif run.said:
-            self._retrieving(call, run.name)
-        else:
-            call.step_id, run.bare = run.run_id, call
+        if tags or kind is not Kind.RETRIEVER:
+            run = call.run
+            run.bare, call.step_id = None, ""
+            if tags:
+                self._read_tags(run, tags)
+            if kind is Kind.RETRIEVER:
+                self._retrieving(call, call.name)
+            else:
+                describe_call(call, instance)
         self._opened(call)
 
     def _opened(self, call: Call) -> None:
@@ -215,9 +213,10 @@ class Spans:
             return None
         call = self._handles.get(handle)
         if call is None:
-            run = Invocation(handle.id, owned=False)
-            run.begun = True
-            call = self._handles.setdefault(handle, Call(handle.id, Kind.HANDLE, run))
+            call = Call(handle.id, Kind.HANDLE)
+            call.given_run = Invocation(handle.id, owned=False)
+            call.run.begun = True
+            call = self._handles.setdefault(handle, call)
         return call
 
     def _read_tags(self, run: Invocation, tags: Mapping[str, Any]) -> None:
@@ -265,15 +264,16 @@ class Spans:
             )
 
     def _retrieved(self, call: Call, result: object) -> None:
-        run = call.run
-        if run.bare is call:
-            run.bare, run.over = None, True
-            found = taken(result) if self.recorder.samples(run.run_id) else ()
+        if call.given_run is None or call.given_run.bare is call:
+            call.over, call.given_run = True, None
+            run_id = hexadecimal(call.id)
+            found = taken(result) if self.recorder.samples(run_id) else ()
             self.recorder.run_made(
-                run.run_id, call.asked, found, unpack=unpacked, name=run.name,
-                started_ns=run.started_ns, trace=span_of(call.id, retrieval=True) or run.trace,
+                run_id, call.asked, found, unpack=unpacked, name=call.name,
+                started_ns=call.started_ns, trace=span_of(call.id, retrieval=True) or call.trace,
             )  # fmt: skip
-        elif self.recorder.wants(call.step_id):
+            return
+        if self.recorder.wants(call.step_id):
             found = taken(result)
             candidates = decision = None
             if call.verdicts:
@@ -288,7 +288,7 @@ class Spans:
                 call.parent.give(Given(call.step_id, found, None, candidates, decision))
             elif call.verdicts:
                 tell(call.parent, call.verdicts, parts=True)
-        if call.parent is None and not run.over:
+        if call.parent is None and not call.run.over:
             self._end(call, None)
 
     # Guards
@@ -397,8 +397,3 @@ class Spans:
         if error is not None:
             metadata["error"] = describe(error)
         self.recorder.run_ended(run.run_id, answer, status, metadata=metadata)
-
-
-def hexadecimal(span_id: str) -> str:
-    """The identifier in a span's id."""
-    return span_id[-36:].replace("-", "")
