@@ -29,7 +29,7 @@ from ragguard.engines.connect import Limits, connect
 from ragguard.engines.entailment import Entailer
 from ragguard.engines.layers import Budget
 from ragguard.engines.prompts import PromptSet
-from ragguard.errors import InvalidInput
+from ragguard.errors import Closed, InvalidInput
 from ragguard.records import Failure, Passage, Run, Score
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.plan import Plan
@@ -285,7 +285,10 @@ class RagGuard:
         return self._otel_sink() if configured() else None
 
     def _depth(self) -> int:
-        return self._service.store.left().pending
+        try:
+            return self._service.store.left().pending
+        except Closed:  # an application's meter goes on asking
+            return 0
 
     def _service_counts(self) -> Mapping[str, int]:
         counts = self._service.store.counts

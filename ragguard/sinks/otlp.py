@@ -34,9 +34,10 @@ class Counted:
 
     def export(self, batch: Sequence[Any]) -> Any:
         """Sends a batch."""
-        result = self._exporter.export(batch)
-        if result.name != "SUCCESS":
-            self.lost += len(batch)
+        self.lost += len(batch)
+        result = self._exporter.export(batch)  # older ones raise where nobody is listening
+        if result.name == "SUCCESS":
+            self.lost -= len(batch)
         return result
 
     def __getattr__(self, name: str) -> Any:
