@@ -34,10 +34,12 @@ class Counted:
 
     def export(self, batch: Sequence[Any]) -> Any:
         """Sends a batch."""
-        self.lost += len(batch)
-        result = self._exporter.export(batch)  # older ones raise where nobody is listening
-        if result.name == "SUCCESS":
-            self.lost -= len(batch)
+        result = None
+        try:
+            result = self._exporter.export(batch)
+        finally:  # older ones raise where nobody is listening
+            if result is None or result.name != "SUCCESS":
+                self.lost += len(batch)
         return result
 
     def __getattr__(self, name: str) -> Any:
