@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, TraceContext
+
+if TYPE_CHECKING:
+    from ragguard.capture.open_runs import WholeRun
 
 
 class RunStarted:
@@ -85,6 +88,9 @@ Event: TypeAlias = RunStarted | StepEnded | StepAmended | RunEnded
 
 
 class Intake(Protocol):
-    """Takes events. Never raises; returns in microseconds unless the caller asked to wait for the disk."""
+    """Takes events. Never raises; returns in microseconds unless the caller asked to wait for the disk.
 
-    def __call__(self, event: Event) -> None: ...
+    A run that is one retrieval comes as one word: the busiest hooks have no time to make three events of it.
+    """
+
+    def __call__(self, event: Event | WholeRun) -> None: ...

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ragguard.capture.events import RunEnded, StepAmended, StepEnded
+from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.faults import describe
 from ragguard.capture.snapshot import passages_of
 from ragguard.capture.turns import TurnKey, Turns
@@ -72,7 +72,7 @@ class Retrieval:
 
 @dataclass(slots=True, eq=False)
 class WholeRun:
-    """A run that was one retrieval, and over before anybody heard of it."""
+    """A run that was one retrieval, and over before anybody heard of it: one word for three events."""
 
     id: str
     query: str
@@ -98,6 +98,11 @@ class WholeRun:
             self.id, self.id, 0, 0, self.query, passages, passages, self.started_ns, self.ended_ns, "ok",
             trace=self.trace, metadata=about,
         )  # fmt: skip
+
+    def as_events(self) -> tuple[Event, ...]:
+        """What an intake makes of it on its own side: a beginning, a step and an end."""
+        end = RunEnded(self.id, "ok", None, self.query, ended_ns=self.ended_ns)
+        return RunStarted(self.as_run), StepEnded(self.as_step), end
 
 
 @dataclass(slots=True, eq=False)

@@ -191,9 +191,7 @@ class Recorder:
             whole = WholeRun(
                 run_id, query, name, metadata or {}, started_ns or ended_ns, ended_ns, passages, unpack, trace
             )
-            self._intake(RunStarted(whole.as_run))
-            self._intake(StepEnded(whole.as_step))
-            self._intake(RunEnded(run_id, "ok", None, query, None, None, None, ended_ns))
+            self._intake(whole)
         except FAULTS as error:
             self.faults.note("run_made", error)
 

@@ -19,6 +19,7 @@ from typing import Generic, TypeVar
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.capture.faults import Faults
+from ragguard.capture.open_runs import WholeRun
 from ragguard.errors import Closed
 from ragguard.service.redaction import Redactor
 from ragguard.store.store import Store
@@ -56,11 +57,18 @@ class _Job(Generic[T]):
 class _Awaited:
     """An event whose hook waits until it is on the disk."""
 
-    event: Event
+    event: Event | WholeRun
     written: threading.Event
 
 
-_Item = Event | _Awaited | _Job[object] | None
+_Item = Event | WholeRun | _Awaited | _Job[object] | None
+
+
+_ENDING = (RunEnded, WholeRun)
+
+
+def _each(event: Event | WholeRun) -> tuple[Event, ...]:
+    return event.as_events() if isinstance(event, WholeRun) else (event,)
 
 
 class Gate:
@@ -128,14 +136,14 @@ class Intake:
         """Whether anything was ever put in."""
         return self._thread is not None
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: Event | WholeRun) -> None:
         """Takes an event. Never raises."""
         try:
             if self._thread is None:
                 self.start()
             if self.closed:
                 self._lost("after close()")
-            elif self._gate is not None and type(event) is RunEnded and not self.is_current():
+            elif self._gate is not None and type(event) in _ENDING and not self.is_current():
                 self._gate.enter()
                 self._put(event)
             elif self._full and type(event) is not RunStarted:
@@ -185,14 +193,14 @@ class Intake:
 
     # The hook's side
 
-    def _put(self, event: Event | _Awaited) -> bool:
+    def _put(self, event: Event | WholeRun | _Awaited) -> bool:
         if self._queue.qsize() >= self._limit and not self._wait_for_room():
             self._lost(f"the writer has stood still for {MOST_WAIT:g} s")
             return False
         self._queue.put(event)
         return True
 
-    def _put_and_wait(self, event: Event) -> None:
+    def _put_and_wait(self, event: Event | WholeRun) -> None:
         written = threading.Event()
         if self._put(_Awaited(event, written)):
             self._hurry.set()
@@ -249,10 +257,10 @@ class Intake:
                 events, waiting = [], []
                 item.run()
             elif isinstance(item, _Awaited):
-                events.append(item.event)
+                events += _each(item.event)
                 waiting.append(item.written)
             elif item is not None:
-                events.append(item)
+                events += _each(item)
         self._record(events, waiting)
 
     def _record(self, events: list[Event], waiting: Sequence[threading.Event]) -> None:

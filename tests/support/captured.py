@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.open_runs import WholeRun
 from ragguard.records import Run
 
 
@@ -14,8 +15,8 @@ class Captured:
     def __init__(self) -> None:
         self.events: list[Event] = []
 
-    def __call__(self, event: Event) -> None:
-        self.events.append(event)
+    def __call__(self, event: Event | WholeRun) -> None:
+        self.events += event.as_events() if isinstance(event, WholeRun) else [event]
 
     @property
     def runs(self) -> list[Run]:
