@@ -9,15 +9,14 @@ from __future__ import annotations
 import time
 import weakref
 from asyncio import Task
-from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from ragguard.capture.context import current_run, current_task
-from ragguard.capture.decisions import Verdict, joined
+from ragguard.capture.decisions import joined
 from ragguard.capture.faults import describe
 from ragguard.capture.handle import references_of
 from ragguard.capture.open_runs import Unpack
@@ -27,6 +26,7 @@ from ragguard.errors import InvalidInput
 from ragguard.records import Decision, Passage, Status, TraceContext
 from ragguard_langchain.messages import NOTHING, Answer, Taken, unpacked
 from ragguard_langchain.places import Place, Places
+from ragguard_langchain.scopes import RunNotes, Scope, ToolCall
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.verdicts import Found, Told, concerned
 
@@ -40,63 +40,6 @@ _SAID = frozenset((REFERENCES, NAME, RUN_ID))
 _NOT_KEPT = ("ragguard_", "ls_", "langgraph_", "__")
 
 
-@dataclass(slots=True)
-class RunNotes:
-    """What a tree knows of its run."""
-
-    question: str
-    name: str
-    metadata: Mapping[str, Any]
-    """What the call's config said."""
-    owner: bool = True
-    """True when the end of the tree is the end of the run."""
-    opened: bool = False
-    trace: TraceContext | None = None
-    thread: str = ""
-    """Under which the run is resumed, once it was interrupted."""
-    resumed: bool = False
-    """True when it goes on with a run that was interrupted."""
-    interrupted: bool = False
-    first_query: str = ""
-    found: deque[Found] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-    """The latest retrievals, which a guard behind them may still thin out."""
-    verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
-    """What guards inside a retrieval decided, while it is open."""
-    heard: deque[Told] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-    """Lately, since a handler that is attached twice hears everything twice."""
-
-
-@dataclass(slots=True)
-class ToolCall:
-    """A tool call under way, and the steps made in it."""
-
-    name: str
-    query: str
-    id: str
-    started_ns: int
-    outer: ToolCall | None = None
-    found: list[tuple[str, Taken | None]] = field(default_factory=list)
-
-    def add(self, step_id: str, taken: Taken | None) -> None:
-        """Remembers a step that was made in this call."""
-        call: ToolCall | None = self
-        while call is not None:
-            call.found.append((step_id, taken))
-            call = call.outer
-
-
-@dataclass(slots=True)
-class Scope:
-    """What the calls below one inherit from it."""
-
-    run: RunNotes
-    graph_node: str = ""
-    """LangGraph's name for the node execution that the call is in."""
-    tool: ToolCall | None = None
-    forks: Hashable = None
-    """Set where the calls directly below run in parallel."""
-
-
 _innermost: ContextVar[Place[Scope] | None] = ContextVar("ragguard_langchain_retrieval", default=None)
 """The retrieval that began last in this context: some wrappers call their inner retriever without telling
 LangChain that it is inside. Never reset, since the end is reported in another context; good only while open."""
@@ -108,6 +51,8 @@ class CallTree:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.places: Places[Scope] = Places()
+        self._found: dict[str, list[Found]] = {}
+        """The latest retrievals of the runs that trees have joined."""
 
     @classmethod
     def of(cls, recorder: Recorder) -> CallTree:
@@ -235,30 +180,77 @@ class CallTree:
     def end_step(self, place: Place[Scope], taken: Taken, trace: TraceContext | None = None) -> None:
         """Closes the step that a call is, with the documents that it gave."""
         candidates, decision = self._judged(place, taken)
-        scope = place.notes
-        if place.root is not None and not place.outer_step:
-            call = scope.tool.id if scope.tool is not None else ""
-            scope.run.found.append(Found(place.step_id, call, taken, candidates, decision))
+        if (place.root is not None or not place.notes.run.owner) and not place.outer_step:
+            self._remember(place, taken, candidates, decision)
         self.recorder.step_ended(
             place.step_id, taken, unpack=unpacked, candidates=candidates, decision=decision, trace=trace
         )
 
+    def end_text_step(self, place: Place[Scope], text: str, splitter: Unpack) -> None:
+        """Closes the step that a tool's call is, with the one string that it gave."""
+        candidates, decision = self._judged(place, None)
+        self._remember(place, None, candidates, decision)
+        self.recorder.step_ended(
+            place.step_id, text, unpack=splitter, candidates=candidates, decision=decision
+        )
+
     def decided(self, place: Place[Scope], told: Told) -> None:
-        """A guard decided, in that call: about the retrieval around it, else about one that has ended."""
-        run = place.notes.run
-        if told in run.heard:
+        """A guard decided, in that call: about the retrieval around it, else about those that have ended; what
+        nobody saw retrieved was retrieved by other means, and is a step now."""
+        if told.heard_by(self) or not told.verdict.judged:
             return
-        run.heard.append(told)
+        run = place.notes.run
         if place.bare:
             self.unfold(place)
         if place.step_id:
             run.verdicts.setdefault(place.step_id, []).append(told.verdict)
             return
-        for found, decision in concerned(run.found, told):
+        about = concerned(run.found, told)
+        for found in about:
+            decision = found.decided(told, alone=len(about) == 1)
             self.recorder.step_amended(found.step_id, place.run_id, decision.kept, decision)
+        if not about:
+            self._retrieved_by_other_means(place, told)
 
-    def _judged(self, place: Place[Scope], taken: Taken) -> tuple[list[Passage] | None, Decision | None]:
-        """What a retrieval had before the guards inside it, and what those decided."""
+    def decided_outside(self, told: Told) -> None:
+        """A guard decided, in no call at all: in code of the user's own, inside the run around it."""
+        handle = current_run(self.recorder)
+        if handle is not None and handle.sampled:
+            run = RunNotes("", "", {}, owner=False, opened=True, found=self._found.setdefault(handle.id, []))
+            self.decided(Place(uuid4(), handle.id, Scope(run)), told)
+
+    def _retrieved_by_other_means(self, around: Place[Scope], told: Told) -> None:
+        scope, decision = around.notes, told.verdict.decision
+        call = scope.tool
+        if told.tool:
+            call = ToolCall(told.tool, told.query, told.call, told.started_ns)
+        place = Place(uuid4(), around.run_id, Scope(scope.run, scope.graph_node, call))
+        place.root, place.tool = around.root or around, told.tool or around.tool
+        place.turn = (around.turn[0], place.id) if around.turn and told.call else around.turn
+        self.begin_step(place, told.query, "", None, started_ns=told.started_ns or decision.started_ns)
+        self._remember(place, None, told.verdict.judged, decision)
+        self.recorder.step_ended(
+            place.step_id, decision.kept, candidates=told.verdict.judged, decision=decision
+        )
+
+    def _remember(
+        self,
+        place: Place[Scope],
+        taken: Taken | None,
+        candidates: list[Passage] | None,
+        decision: Decision | None,
+    ) -> None:
+        """Keeps a retrieval for the guards that come behind it."""
+        scope, found = place.notes, place.notes.run.found
+        call = scope.tool.id if scope.tool is not None else ""
+        found.append(Found(place.step_id, place.query, call, taken, candidates, decision))
+        del found[:-REMEMBERED]
+
+    def _judged(
+        self, place: Place[Scope], taken: Taken | None
+    ) -> tuple[list[Passage] | None, Decision | None]:
+        """What a retrieval had before the guards inside it, and what those decided. A tool's string (None) is
+        taken apart later; until then it is what the guards let through."""
         run = place.notes.run
         verdicts = run.verdicts.pop(place.step_id, None) if run.verdicts else None
         if not verdicts:
@@ -266,7 +258,11 @@ class CallTree:
         if place.outer_step:
             parts = [replace(verdict, part=True) for verdict in verdicts]
             run.verdicts.setdefault(place.outer_step, []).extend(parts)
-        return joined(verdicts, unpacked(taken))
+        if taken is not None:
+            return joined(verdicts, unpacked(taken))
+        if len(verdicts) == 1:
+            return verdicts[0].judged, verdicts[0].decision
+        return joined(verdicts, [passage for verdict in verdicts for passage in verdict.decision.kept])
 
     def end_root(
         self,
@@ -312,11 +308,11 @@ class CallTree:
         """The open run that a tree is a part of, or goes on with, and whether it is sampled; '' for none."""
         handle = current_run(self.recorder)
         if handle is not None:
-            run.owner, run.opened = False, True
+            run.owner, run.opened, run.found = False, True, self._found.setdefault(handle.id, [])
             return handle.id, handle.sampled
         named = run.metadata.get(RUN_ID)
         if named and self.recorder.knows(str(named)):
-            run.owner, run.opened = False, True
+            run.owner, run.opened, run.found = False, True, self._found.setdefault(str(named), [])
             return str(named), self.recorder.samples(str(named))
         if thread := run.metadata.get("thread_id"):
             run.thread = f"langgraph:{thread}"
@@ -346,6 +342,7 @@ class CallTree:
     def run_closed(self, run_id: str) -> None:
         """Lets go of a run's calls."""
         self.places.forget(run_id)
+        self._found.pop(run_id, None)
 
     def sweep(self, ttl: float) -> None:
         """Ends what was cancelled without a word, and what is too old."""
@@ -361,6 +358,7 @@ class CallTree:
     def forget(self) -> None:
         """Lets go of everything."""
         self.places.clear()
+        self._found.clear()
 
     def _give_up(self, root: Place[Scope], status: Status) -> None:
         self.unfold(root)

@@ -21,7 +21,7 @@ from ragguard.capture.faults import FAULTS
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
 from ragguard.records import Status, TraceContext
-from ragguard_langchain.call_tree import CallTree, Scope, ToolCall
+from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.messages import (
     NOTHING,
     answer_of,
@@ -34,8 +34,9 @@ from ragguard_langchain.messages import (
     unpacked,
 )
 from ragguard_langchain.places import Place
+from ragguard_langchain.scopes import Scope, ToolCall
 from ragguard_langchain.spans import span_of
-from ragguard_langchain.verdicts import VERDICT, Found, Told
+from ragguard_langchain.verdicts import VERDICT, Told
 
 if TYPE_CHECKING:
     from ragguard import RagGuard
@@ -242,7 +243,9 @@ class RagGuardCallback(BaseCallbackHandler):
             return
         try:
             place = self._places.get(run_id)
-            if place is not None and place.sampled:
+            if place is None:
+                self._tree.decided_outside(data)
+            elif place.sampled:
                 self._tree.decided(place, data)
         except FAULTS as error:
             self._recorder.faults.note("on_custom_event", error)
@@ -279,8 +282,7 @@ class RagGuardCallback(BaseCallbackHandler):
             if failed:
                 self._recorder.step_failed(place.step_id, text)
             else:
-                place.notes.run.found.append(Found(place.step_id, call.id, None))
-                self._recorder.step_ended(place.step_id, text, unpack=self._tools[call.name])
+                self._tree.end_text_step(place, text, self._tools[call.name])
         call.add(place.step_id, None)
 
     def _take_artifact(self, place: Place[Scope], output: object) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackManager, CallbackManager, Callbacks
+from langchain_core.callbacks import Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import ConfigDict, Field
 
@@ -15,7 +15,7 @@ from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.records import Decision
 from ragguard_langchain.messages import snapshot, unpacked
-from ragguard_langchain.verdicts import VERDICT, Told
+from ragguard_langchain.verdicts import Told, atell, tell
 
 
 class DistractorFilter(BaseDocumentCompressor):
@@ -39,18 +39,20 @@ class DistractorFilter(BaseDocumentCompressor):
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
         """The documents that stay."""
+        if not documents:
+            return documents
         kept, verdict = pruned(self.guard, query, documents)
-        if isinstance(callbacks, CallbackManager) and callbacks.parent_run_id is not None:
-            callbacks.on_custom_event(VERDICT, Told(verdict), run_id=callbacks.parent_run_id)
+        tell(Told(verdict, query), callbacks)
         return kept
 
     async def acompress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
         """The documents that stay."""
+        if not documents:
+            return documents
         kept, verdict = await apruned(self.guard, query, documents)
-        if isinstance(callbacks, AsyncCallbackManager) and callbacks.parent_run_id is not None:
-            await callbacks.on_custom_event(VERDICT, Told(verdict), run_id=callbacks.parent_run_id)
+        await atell(Told(verdict, query), callbacks)
         return kept
 
 

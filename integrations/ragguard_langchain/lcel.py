@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
-from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
 from langchain_core.documents import Document
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard_langchain.filter import apruned, checked, pruned
-from ragguard_langchain.verdicts import VERDICT, Told
+from ragguard_langchain.verdicts import Told, atell, tell
 
 
 def drop_distractors(
@@ -30,15 +28,13 @@ def drop_distractors(
     def drop(given: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
         found, asked = _found(given, documents), _asked(given, query)
         kept, verdict = pruned(guard, asked, found)
-        with suppress(RuntimeError):  # called on its own, outside any run
-            dispatch_custom_event(VERDICT, Told(verdict), config=config)
+        tell(Told(verdict, asked), config.get("callbacks"))
         return {**given, documents: kept}
 
     async def adrop(given: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
         found, asked = _found(given, documents), _asked(given, query)
         kept, verdict = await apruned(guard, asked, found)
-        with suppress(RuntimeError):  # as above
-            await adispatch_custom_event(VERDICT, Told(verdict), config=config)
+        await atell(Told(verdict, asked), config.get("callbacks"))
         return {**given, documents: kept}
 
     return RunnableLambda(drop, afunc=adrop, name="drop_distractors")

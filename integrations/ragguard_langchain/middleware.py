@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_event
+from langchain_core.callbacks import Callbacks
 from langchain_core.documents import Document
 from langchain_core.messages import ToolMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
+from ragguard.capture.decisions import Verdict
 from ragguard.capture.snapshot import passages_of
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
@@ -21,7 +22,7 @@ from ragguard.guard import DistractorGuard
 from ragguard_langchain.excerpt import without
 from ragguard_langchain.filter import apruned, checked, pruned
 from ragguard_langchain.messages import documents_of, tool_message, tool_query, tool_text
-from ragguard_langchain.verdicts import VERDICT, Told
+from ragguard_langchain.verdicts import Told, atell, tell
 
 Result: TypeAlias = ToolMessage | Command[Any]
 
@@ -57,26 +58,26 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]
     ) -> Result:
         """Runs the tool, then the guard."""
+        started_ns = time.time_ns()
         result = handler(request)
         found = self._found(request, result)
         if not found:
             return result
         kept, verdict = pruned(self._guard, _query(request), found)
-        with suppress(RuntimeError):  # called outside a run
-            dispatch_custom_event(VERDICT, Told(verdict, _id(request)), config=_config(request))
+        tell(_told(request, verdict, started_ns), _callbacks(request))
         return self._rewritten(result, found, kept)
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
     ) -> Result:
         """Runs the tool, then the guard."""
+        started_ns = time.time_ns()
         result = await handler(request)
         found = self._found(request, result)
         if not found:
             return result
         kept, verdict = await apruned(self._guard, _query(request), found)
-        with suppress(RuntimeError):  # as above
-            await adispatch_custom_event(VERDICT, Told(verdict, _id(request)), config=_config(request))
+        await atell(_told(request, verdict, started_ns), _callbacks(request))
         return self._rewritten(result, found, kept)
 
     def _found(self, request: ToolCallRequest, result: Result) -> list[Document]:
@@ -123,9 +124,12 @@ def _query(request: ToolCallRequest) -> str:
     return tool_query(request.tool_call.get("args"), "")
 
 
-def _id(request: ToolCallRequest) -> str:
-    return str(request.tool_call.get("id") or "")
+def _told(request: ToolCallRequest, verdict: Verdict, started_ns: int) -> Told:
+    call = request.tool_call
+    return Told(verdict, _query(request), str(call.get("name") or ""), str(call.get("id") or ""), started_ns)
 
 
-def _config(request: ToolCallRequest) -> Any:
-    return getattr(request.runtime, "config", None)
+def _callbacks(request: ToolCallRequest) -> Callbacks:
+    """Those of the graph's node; None, where the tool was called by other code."""
+    config = getattr(request.runtime, "config", None) or {}
+    return config.get("callbacks")

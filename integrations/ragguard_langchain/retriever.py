@@ -38,11 +38,12 @@ class GuardedRetriever(BaseRetriever):
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **settings: Any
     ) -> list[Document]:
         found = self.retriever.invoke(query, {"callbacks": run_manager.get_child()}, **settings)
-        return list(DistractorFilter(self.guard).compress_documents(found, query, run_manager.get_child()))
+        guarding = DistractorFilter(self.guard)
+        return list(guarding.compress_documents(found, query, run_manager.get_child()) or ())
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **settings: Any
     ) -> list[Document]:
         found = await self.retriever.ainvoke(query, {"callbacks": run_manager.get_child()}, **settings)
         guarding = DistractorFilter(self.guard)
-        return list(await guarding.acompress_documents(found, query, run_manager.get_child()))
+        return list(await guarding.acompress_documents(found, query, run_manager.get_child()) or ())

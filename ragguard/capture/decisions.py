@@ -33,17 +33,21 @@ def about(verdict: Verdict, candidates: Sequence[Passage], *, alone: bool = True
     """
     ranks = _ranks(verdict.judged, candidates)
     gone = {drop.position for drop in verdict.decision.dropped}
+
+    def named(passage: Passage, rank: int) -> Passage:
+        return candidates[rank - 1] if rank and not passage.id else passage
+
     return replace(
         verdict.decision,
         kept=[
-            passage
-            for position, passage in enumerate(verdict.judged, 1)
-            if position not in gone and (alone or ranks[position - 1])
+            named(passage, rank)
+            for position, (passage, rank) in enumerate(zip(verdict.judged, ranks, strict=True), 1)
+            if position not in gone and (alone or rank)
         ],
         dropped=[
-            replace(drop, position=ranks[drop.position - 1])
+            replace(drop, position=rank, passage=named(drop.passage, rank))
             for drop in verdict.decision.dropped
-            if alone or ranks[drop.position - 1]
+            if (rank := ranks[drop.position - 1]) or alone
         ],
     )
 
@@ -90,16 +94,20 @@ def _ranks(judged: Sequence[Passage], candidates: Sequence[Passage]) -> list[int
     """Of each judged passage its 1-based rank among the candidates, each given once; 0 where it is none of them."""
     free: dict[tuple[str, str], list[int]] = {}
     by_id: dict[str, list[int]] = {}
+    by_text: dict[str, list[int]] = {}
     for rank, candidate in enumerate(candidates, 1):
         free.setdefault(_key(candidate), []).append(rank)
         by_id.setdefault(candidate.id, []).append(rank)
+        by_text.setdefault(candidate.text, []).append(rank)
     used: set[int] = set()
     found = []
     for passage in judged:
         same = free.get(_key(passage), [])
         # A text that was rewritten on the way keeps its id.
         named = by_id.get(passage.id, []) if passage.id else []
-        rank = next((rank for rank in (*same, *named) if rank not in used), 0)
+        # What was taken out of a tool's text has none.
+        nameless = [] if passage.id else by_text.get(passage.text, [])
+        rank = next((rank for rank in (*same, *named, *nameless) if rank not in used), 0)
         used.add(rank)
         found.append(rank)
     return found
