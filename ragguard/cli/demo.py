@@ -1,52 +1,33 @@
-"""`ragguard demo`: two-hop questions over a corpus with near misses; captured, guarded, scored, reported."""
+"""`ragguard demo`: agents that hop, in a corpus full of near misses; captured, guarded, scored, reported.
+
+What is shown of a framework stands in the module `demo` of its integration, which is found by name: this one
+knows no framework.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from statistics import median
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from ragguard import DistractorGuard, RagGuard
-    from ragguard.engines.base import Engine
-    from ragguard.world import Case, Retriever
+    from rich.console import Console
 
-QUESTIONS = 4
+    from ragguard import Passage, Run, Score
+    from ragguard.world import Case
 
-
-@dataclass
-class _Agent:
-    """Asks hop by hop, lets the guard look at what it found, and answers from what is left."""
-
-    rg: RagGuard
-    engine: Engine
-    guard: DistractorGuard
-    search: Retriever
-    capture_us: list[float] = field(default_factory=list)
-    guard_ms: list[float] = field(default_factory=list)
-
-    async def answer(self, case: Case) -> None:
-        """One run: a search for each sub-question, then the answer."""
-        from ragguard.engines.prompts import load_prompts
-
-        read = []
-        async with self.rg.run(case.question, references=case.references) as run:
-            for query in case.sub_questions:
-                found = self.search(query)
-                decision = await self.guard.aprune(query, found)
-                self.guard_ms.append(decision.elapsed_ms)
-                clock = time.perf_counter()
-                run.retrieved(query, decision.kept, candidates=found, decision=decision)
-                self.capture_us.append((time.perf_counter() - clock) * 1e6)
-                read += [passage.text for passage in decision.kept]
-            prompt = load_prompts("nano").render("answer", read, question=case.question)
-            drawn = await self.engine.sample([prompt], n=1, max_tokens=8, temperature=0.0)
-            run.answered(drawn[0][0].text)
+FRAMEWORKS = {"LangGraph": "ragguard_langchain", "LlamaIndex": "ragguard_llamaindex"}
+QUESTIONS = 5
+"""Of each framework's agent."""
+K = 5
+TIMED, TURN = 600, 10
 
 
 def run(
@@ -55,45 +36,178 @@ def run(
 ) -> None:
     """Show it at work, offline, on the small model and the made-up world that ship with it."""
     from rich.console import Console
+    from rich.markup import escape
 
-    from ragguard import DistractorGuard, RagGuard, connect, world
-    from ragguard.report.hops import print_hops
-    from ragguard.report.html import write_html
-    from ragguard.store.runfile import write_runs
-
-    console, began = Console(highlight=False), time.perf_counter()
+    console = Console(highlight=False)
+    began = time.perf_counter()
+    attached = {title: module for title, package in FRAMEWORKS.items() if (module := _module(package))}
+    for title in FRAMEWORKS.keys() - attached.keys():
+        console.print(f"{title} is not installed here; pip install 'ragguard\\[demo]' shows it too.")
+    if not attached:
+        raise typer.Exit(2)
     out.mkdir(parents=True, exist_ok=True)
-    database, run_file, page = out / "ragguard.db", out / "runs.jsonl", out / "report.html"
-    for suffix in ("", "-wal", "-shm"):
-        database.with_name(database.name + suffix).unlink(missing_ok=True)
-    console.print("[bold]Two-hop questions, searched hop by hop in a corpus full of near misses.[/bold]")
-    engine = connect("nano")
-    rg = RagGuard(engine=engine, store=database)
-    agent = _Agent(
-        rg, engine, DistractorGuard(engine, budget_ms=2000), world.retriever(k=4, noise=0.2, seed=seed)
-    )
-    asyncio.run(_ask(agent, world.cases(QUESTIONS, seed=seed, hops=2)))
-    report = rg.flush(timeout=120)
-    print_hops(rg, console)
-    usage = [score.usage for item in rg.runs() for score in rg.scores(item.id)]
-    write_runs(rg.runs(), run_file)
-    write_html(rg.store.scored_runs(), page, "ragguard: the demonstration")
-    rg.close()
-    tokens = sum(item.prompt_tokens + item.output_tokens for item in usage)
+    for old in (*out.glob("ragguard.db*"), out / "spans.jsonl"):
+        old.unlink(missing_ok=True)
+    done = _demonstrate(attached, out, seed, console)
     console.print(
-        f"\nscoring   {report}; {sum(item.requests for item in usage)} requests, {tokens:,} tokens\n"
-        f"capture   {median(agent.capture_us):.0f} µs a retrieval (median, on the agent's own path)\n"
-        f"guard     {median(agent.guard_ms):.0f} ms a retrieval (median; nano shares this machine)\n"
         f"in all    {time.perf_counter() - began:.1f} s\n\n"
-        f"written   {database}, {run_file}, {page}\n"
-        f"next      open {page} in a browser\n"
-        f"          ragguard report {database}\n"
-        f"          ragguard score {run_file} --engine http://localhost:8000/v1 --store real.db --dry-run"
+        f"[bold]Written to {escape(str(out))}[/bold]: report.html, ragguard.db (the store), runs.jsonl\n"
+        "(the run file), spans.jsonl (what an OpenTelemetry collector gets, a span a line)\n"
+        f"[bold]Next[/bold]      open {escape(str(out))}/report.html in a browser\n"
+        f"          ragguard report {escape(str(out))}/ragguard.db\n"
+        f"          ragguard score {escape(str(out))}/runs.jsonl --engine URL --dry-run\n"
+        "          your own agent: `instrument(rg)`, as README.md and examples/ show",
+        soft_wrap=True,
     )
-    if not report:
+    if not done:
         raise typer.Exit(1)
 
 
-async def _ask(agent: _Agent, cases: list[Case]) -> None:
-    for case in cases:
-        await agent.answer(case)
+def _module(package: str) -> ModuleType | None:
+    try:
+        return import_module(f"{package}.demo")
+    except ImportError:
+        return None
+
+
+def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console: Console) -> bool:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+
+    from ragguard import DistractorGuard, RagGuard, connect
+    from ragguard.report.html import write_html
+    from ragguard.store.runfile import write_runs
+
+    engine = connect("nano")
+    cases, search = _hard(QUESTIONS * len(attached), seed)
+    plans = {case.question: case.sub_questions for case in cases}
+    references = {case.question: case.references for case in cases}
+    added = {title: _added(module, search(cases[0].question)) for title, module in attached.items()}
+
+    def read(question: str, texts: Sequence[str]) -> str:
+        """The small model answers from what was found."""
+        prompt = "\n".join([*(f"- {text}" for text in texts), f"Question: {question}", "Answer:"])
+        return asyncio.run(engine.sample([prompt], n=1, max_tokens=8, temperature=0))[0][0].text
+
+    provider = TracerProvider()
+    with (out / "spans.jsonl").open("w", encoding="utf-8") as spans:
+        exporter = ConsoleSpanExporter(out=spans, formatter=lambda span: f"{span.to_json(indent=None)}\n")
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
+        rg = RagGuard(engine=engine, store=out / "ragguard.db", tracer_provider=provider)
+        guard = DistractorGuard(rg.engine, budget_ms=2000)
+        clock = time.perf_counter()
+        for (title, module), part in zip(attached.items(), _parts(cases, len(attached)), strict=True):
+            ask = module.agent(plans.__getitem__, search, read, guard)
+            package = import_module(module.__name__.rpartition(".")[0])
+            package.instrument(rg)
+            for case in part:
+                with rg.run(case.question, references=references[case.question], name=title):
+                    ask(case.question)
+            package.uninstrument()
+        asked_for = time.perf_counter() - clock
+        report = rg.flush(timeout=120)
+        runs = list(rg.runs())
+        scores = {item.id: rg.scores(item.id) for item in runs}
+        for title in attached:
+            _show([item for item in runs if item.name == title], scores, title, console)
+        _tell(runs, scores, added, console)
+        console.print(
+            f"agents    {len(runs)} runs in {asked_for:.1f} s, scored beside them; "
+            f"{report.seconds:.1f} s later {'all were scored' if report else report}"
+        )
+        write_runs(runs, out / "runs.jsonl")
+        write_html(rg.store.scored_runs(), out / "report.html", "ragguard: the demonstration")
+        rg.close()
+        provider.shutdown()
+    return bool(report)
+
+
+def _parts(cases: Sequence[Case], count: int) -> list[Sequence[Case]]:
+    return [cases[QUESTIONS * place : QUESTIONS * (place + 1)] for place in range(count)]
+
+
+def _hard(count: int, seed: int) -> tuple[list[Case], Callable[[str], list[Passage]]]:
+    """A search over the world's passages, and two-hop questions that make it hard for a reader.
+
+    The search finds what answers each hop, and with it the most near misses: the same relation of
+    somebody else, or a falsehood.
+    """
+    from ragguard import world
+
+    cases, corpus = world.cases(12 * count, seed=seed, hops=2), world.Corpus(world.default_world())
+    corpus.passages += [passage for case in cases for passage in case.pool()]
+    search = world.Retriever(corpus, K, seed=seed)
+
+    def near_misses(case: Case) -> int:
+        """How many the reader meets; −1 where a hop's answer is not found."""
+        count = 0
+        for gold, query in zip(case.gold, case.sub_questions, strict=True):
+            found = search(query)
+            if all(one.text != gold.text for one in found):
+                return -1
+            fact = _fact(gold)
+            count += sum(_fact(one)[0] == fact[0] and _fact(one) != fact for one in found)
+        return count
+
+    return sorted(cases, key=near_misses, reverse=True)[:count], search
+
+
+def _fact(passage: Passage) -> tuple[object, ...]:
+    return tuple(passage.metadata[name] for name in ("relation", "subject", "object"))
+
+
+def _added(module: ModuleType, passages: Sequence[Passage]) -> float:
+    """Microseconds that capture adds to a retrieval of this framework: watched and bare ones take turns."""
+    from ragguard import RagGuard
+
+    retrieve = module.retrieval(passages)
+    package = import_module(module.__name__.rpartition(".")[0])
+    took: dict[bool, list[float]] = {False: [], True: []}
+    with RagGuard(engine="nano", scorers=(), store=None) as rg:
+        for place in range(TIMED):
+            watched = place // TURN % 2 == 1
+            if place % TURN == 0:
+                (package.instrument(rg) if watched else package.uninstrument())
+            clock = time.perf_counter()
+            retrieve()
+            took[watched].append((time.perf_counter() - clock) * 1e6)
+        package.uninstrument()
+    return median(took[True]) - median(took[False])
+
+
+def _show(runs: Sequence[Run], scores: Mapping[str, Sequence[Score]], title: str, console: Console) -> None:
+    """One line of what all runs came to, and one run in full."""
+    from ragguard.metrics import exact_match
+    from ragguard.report.hops import hop_table
+
+    def right(item: Run) -> bool:
+        return exact_match(item.answer or "", item.references or []) == 1
+
+    def dropped(item: Run) -> int:
+        return sum(len(step.decision.dropped) for step in item.steps if step.decision)
+
+    shown = max(runs, key=lambda item: (right(item), dropped(item)))
+    passages = sum(len(step.candidates) for item in runs for step in item.steps)
+    console.rule(f"[bold]{title}[/bold]", align="left")
+    console.print(
+        f"{len(runs)} two-hop questions, {sum(map(right, runs))} answered rightly. "
+        f"The guard dropped {sum(map(dropped, runs))} of {passages} passages. One run in full:"
+    )
+    console.print(hop_table(shown, scores[shown.id]))
+
+
+def _tell(
+    runs: Sequence[Run], scores: dict[str, list[Score]], added: dict[str, float], console: Console
+) -> None:
+    """What it cost."""
+    usage = [score.usage for said in scores.values() for score in said]
+    guarded = [step.decision.elapsed_ms for item in runs for step in item.steps if step.decision]
+    tokens = sum(item.prompt_tokens + item.output_tokens for item in usage)
+    hooks = ", ".join(f"{title} {micros:+.0f} µs" for title, micros in added.items())
+    console.rule("[bold]What it cost[/bold]", align="left")
+    console.print(
+        f"capture   {hooks} a retrieval (medians of {TIMED // 2})\n"
+        f"guard     {median(guarded):.0f} ms a retrieval (median; the model runs on this machine too)\n"
+        f"scoring   {sum(item.requests for item in usage)} requests, {tokens:,} tokens, "
+        f"{len([score for said in scores.values() for score in said])} scores"
+    )

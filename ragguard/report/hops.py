@@ -14,7 +14,7 @@ from rich.text import Text
 from ragguard.records import RetrievalStep, Run, Score
 from ragguard.report.digest import MISLEADS, best
 
-WIDTH = 8
+WIDTH = 6
 """Cells of one side of a utility bar."""
 
 
@@ -59,9 +59,7 @@ def _hop(step: RetrievalStep, scores: Sequence[Score]) -> Table:
     dropped = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}
     table.add_column("passage", ratio=3, overflow="ellipsis", no_wrap=True)
     table.add_column("utility", no_wrap=True, min_width=2 * WIDTH + 7)
-    table.add_column(
-        "verdict", min_width=11, ratio=2 if dropped else None
-    )  # reasons must leave room for texts
+    table.add_column("verdict", min_width=11, max_width=32)
     utilities = {s.position: s.value for s in scores if s.name == "utility" and s.position is not None}
     for position, passage in enumerate(step.candidates or step.passages, 1):
         drop = dropped.get(position)
@@ -70,7 +68,7 @@ def _hop(step: RetrievalStep, scores: Sequence[Score]) -> Table:
             str(position),
             escape(" ".join(passage.text.split())),
             _bar(utility),
-            _verdict(utility, f"dropped: {drop.reason}" if drop else ""),
+            _verdict(utility, drop.reason if drop else None),
             style="dim" if drop else "",
         )
     return table
@@ -86,12 +84,13 @@ def _bar(utility: float | None) -> Text:
     return bar.append(f" {utility:+.2f}")
 
 
-def _verdict(utility: float | None, dropped: str) -> Text:
-    words = Text()
-    if utility is not None:
-        misleads, helps = utility < MISLEADS, utility > -MISLEADS
-        words.append("misleads" if misleads else "helps" if helps else "does little", _colour(utility))
-    return words.append("; " if words and dropped else "").append(dropped)
+def _verdict(utility: float | None, dropped: str | None) -> Text:
+    if dropped is not None:
+        return Text(f"dropped: {dropped.removeprefix('utility ')}", "yellow")  # the bar tells the rest
+    if utility is None:
+        return Text()
+    misleads, helps = utility < MISLEADS, utility > -MISLEADS
+    return Text("misleads" if misleads else "helps" if helps else "does little", _colour(utility))
 
 
 def _colour(value: float) -> str:

@@ -34,7 +34,7 @@ def test_query_passages_scores_and_what_was_dropped_are_shown():
     text = shown(guarded(), scores)
     for expected in (
         "where [red]was it?", "[bold]Oslo[/bold]", "ΔSePer +0.40 ± 0.05", "UDCG 0.610 (was 0.520)",
-        "coverage 0.50", "+0.90", "helps", "misleads; dropped: utility -0.80 < -0.20", "(correct)",
+        "coverage 0.50", "+0.90", "helps", "dropped: -0.80 < -0.20", "(correct)",
     ):  # fmt: skip
         assert expected in text, expected
 

@@ -1,0 +1,82 @@
+"""`ragguard demo` as a stranger runs it: what it prints, what it leaves, what it says where a framework is missing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ragguard.cli import demo
+from ragguard.cli.app import app
+from ragguard.store.runfile import read_runs
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """The demonstration in a fresh process and folder, at the width of a small terminal."""
+    folder = tmp_path_factory.mktemp("demo")
+    path = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
+    done = subprocess.run(
+        [sys.executable, "-c", "from ragguard.cli import main; main()", "demo"],
+        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"},
+        cwd=folder, capture_output=True, encoding="utf-8", timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout, folder / "demo-out"
+
+
+def test_both_frameworks_are_shown_hop_by_hop(shown):
+    printed, _ = shown
+    assert printed.index("LangGraph") < printed.index("LlamaIndex")
+    assert [line[:5] for line in printed.splitlines() if line.startswith("hop ")] == ["hop 1", "hop 2"] * 2
+    for word in ("ΔSePer", "±", "UDCG", "coverage", "utility", "verdict", "The guard dropped"):
+        assert printed.count(word) >= 2 or word == "±", word
+    for word in ("capture", "guard", "scoring", "tokens", "µs", "ms a retrieval", "ragguard report"):
+        assert word in printed, word
+
+
+def test_it_is_not_chatty(shown):
+    printed, _ = shown
+    assert len(printed.splitlines()) <= 75
+
+
+def test_what_it_leaves_can_be_used(shown):
+    _, out = shown
+    assert {path.name for path in out.iterdir()} >= {
+        "ragguard.db",
+        "report.html",
+        "runs.jsonl",
+        "spans.jsonl",
+    }
+    runs = list(read_runs(out / "runs.jsonl"))
+    assert len(runs) == 2 * demo.QUESTIONS
+    assert {len(run.steps) for run in runs} == {2}
+    assert all(run.answer and all(step.decision for step in run.steps) for run in runs)
+    names = [json.loads(line)["name"] for line in (out / "spans.jsonl").read_text().splitlines()]
+    assert names.count("guard") == names.count("evaluate retrieval") == 4 * demo.QUESTIONS
+    done = CliRunner().invoke(app, ["report", str(out / "ragguard.db")])
+    assert done.exit_code == 0
+    assert f"{2 * demo.QUESTIONS} runs" in done.output
+
+
+def test_without_any_framework_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "FRAMEWORKS", {"One": "no_such_package", "Other": "neither_this"})
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 2
+    assert done.output.count("pip install 'ragguard[demo]'") == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_framework_is_enough(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "FRAMEWORKS", {"LangGraph": "ragguard_langchain", "Other": "neither_this"})
+    monkeypatch.setattr(demo, "QUESTIONS", 1)
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "Other is not installed here" in done.output
+    assert "hop 2" in done.output
