@@ -1,30 +1,95 @@
-"""Some passages cut out of a text that holds them, with the frame that each of them stands in."""
+"""Some passages taken out of what a tool gave, with the frame that each of them stands in.
+
+A tool writes its passages as it likes: set apart by blank lines, as a list, between tags, as JSON, each
+with its source and its number. What goes must go with its frame: the source of a dropped passage must not
+end up before another one.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from ragguard.capture.splitters import json_list
+
+Render: TypeAlias = Callable[[Sequence[str]], str]
+
+_HEAD = 40
+"""So much of a passage's beginning tells that a text holds some of it."""
+_FRAMES = (
+    # a closing and an opening tag
+    (re.compile(r"</[^<>]*>(\s*)<(?=[A-Za-z])"), re.compile(r">\s*(?=<[A-Za-z])"), re.compile(r"(?<=>)")),
+    # a blank line
+    (re.compile(r"(\n[^\S\n]*\n)"), re.compile(r"\n[^\S\n]*\n"), re.compile(r"\n[^\S\n]*\n")),
+    # a new line
+    (re.compile(r"(\n)"), re.compile(r"\n"), re.compile(r"\n")),
+)
+"""What may lie between the frames of two passages, what before the first one, and what begins behind the last one.
+The first that is exactly once between any two is taken."""
 
 
-def without(
-    text: str, passages: Sequence[str], stays: Sequence[bool], render: Callable[[Sequence[str]], str]
-) -> str:
-    """The text without the passages that do not stay.
+def without(content: Any, passages: Sequence[str], stays: Sequence[bool], render: Render) -> Any:
+    """A message's content without the passages that do not stay.
 
-    What lies between two passages (a separator, a number, a tag) goes with the dropped one, so that the rest
-    reads as if it had never been there. Where the passages are not all in the text, word for word and in order,
-    those that stay are rendered anew.
+    Content that holds nothing of the passages is left as it is. Where it holds them in a way that cannot be told
+    apart, those that stay are rendered anew.
     """
+    if isinstance(content, str):
+        return _text_without(content, passages, stays, render)
+    if not isinstance(content, list):
+        return content
+    texts = [_block_text(block) for block in content]
+    told = [number for number, text in enumerate(texts) if text is not None]
+    if len(told) == len(passages) and all(
+        passage in (texts[number] or "") for number, passage in zip(told, passages, strict=True)
+    ):
+        gone = {number for number, stay in zip(told, stays, strict=True) if not stay}
+        return [block for number, block in enumerate(content) if number not in gone]
+    whole = "\n".join(text for text in texts if text is not None)
+    left = _text_without(whole, passages, stays, render)
+    if left == whole:
+        return content
+    others = [block for block, text in zip(content, texts, strict=True) if text is None]
+    return [{"type": "text", "text": left}, *others]
+
+
+def _block_text(block: object) -> str | None:
+    """The text of one block of a message's content; None for one that is none."""
+    if isinstance(block, str):
+        return block
+    text = block.get("text") if isinstance(block, dict) else None
+    return text if isinstance(text, str) else None
+
+
+def _text_without(text: str, passages: Sequence[str], stays: Sequence[bool], render: Render) -> str:
+    as_json = _json_without(text, stays)
+    if as_json is not None:
+        return as_json
     places = _places(text, passages)
-    if places is None:
-        return render([passage for passage, stay in zip(passages, stays, strict=True) if stay])
-    if not any(stays):
-        return ""
-    first = next(i for i, stay in enumerate(stays) if stay)
-    # Before the first that stays, the frame of the text's own first passage; then each with what led to it.
-    parts = [text[: places[0][0]], text[slice(*places[first])]]
-    parts += [text[places[i - 1][1] : places[i][1]] for i in range(first + 1, len(places)) if stays[i]]
-    parts.append(text[places[-1][1] :])
-    return "".join(parts)
+    left = None if places is None else _cut(text, places, stays)
+    if left is not None:
+        return left
+    if not any(passage.strip() and passage.strip()[:_HEAD] in text for passage in passages):
+        return text
+    return render([passage for passage, stay in zip(passages, stays, strict=True) if stay])
+
+
+def _json_without(text: str, stays: Sequence[bool]) -> str | None:
+    """The same where the text is JSON with a list of as many items; None where it is not."""
+    if text.lstrip()[:1] not in ("[", "{"):
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    items = json_list(value)
+    if items is None or len(items) != len(stays):
+        return None
+    items[:] = [item for item, stay in zip(items, stays, strict=True) if stay]
+    return json.dumps(value, ensure_ascii=text.isascii(), indent=2 if "\n" in text.strip() else None)
 
 
 def _places(text: str, passages: Sequence[str]) -> list[tuple[int, int]] | None:
@@ -37,3 +102,32 @@ def _places(text: str, passages: Sequence[str]) -> list[tuple[int, int]] | None:
         at = begin + len(passage)
         places.append((begin, at))
     return places
+
+
+def _cut(text: str, places: Sequence[tuple[int, int]], stays: Sequence[bool]) -> str | None:
+    """The text without some of what stands in these places; None where the frames cannot be told apart."""
+    gaps = [text[before[1] : behind[0]] for before, behind in pairwise(places)]
+    head, tail = text[: places[0][0]], text[places[-1][1] :]
+    for between, before, behind in _FRAMES:
+        found = [[*between.finditer(gap)] for gap in gaps]
+        if found and all(len(matches) == 1 for matches in found):
+            borders = [matches[0].span(1) for matches in found]
+            # What stands before the first frame is the text's own, and so is what stands behind the last one.
+            begin = max((match.end() for match in before.finditer(head)), default=0)
+            end = next((match.start() for match in behind.finditer(tail)), len(tail.rstrip()))
+            break
+    else:
+        if len(set(gaps)) > 1:
+            return None
+        # One separator, such as a comma or a rule; or one passage only.
+        borders, begin, end = [(0, len(gap)) for gap in gaps], len(head), 0
+    bounds = [
+        (place[1] + border[0], place[1] + border[1]) for place, border in zip(places, borders, strict=False)
+    ]
+    starts = [begin, *(behind for _, behind in bounds)]
+    ends = [*(before for before, _ in bounds), places[-1][1] + end]
+    left = ""
+    for number in (number for number, stay in enumerate(stays) if stay):
+        led = text[ends[number - 1] : starts[number]] if left else ""
+        left += led + text[starts[number] : ends[number]]
+    return text[:begin] + left + text[ends[-1] :] if left else ""

@@ -34,9 +34,9 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
 
     A tool retrieves if it gives documents as its artifact (`response_format="content_and_artifact"`), or if it is
     one of `tools`, which names tools that give one string, each with a splitter that takes the string apart, as
-    for RagGuardCallback. Dropped passages are cut out of the text that the model reads; where the texts are not
-    found in it word for word, it is written anew by `render`, from the texts that stay. The artifact keeps the
-    documents that stay. All other tools pass.
+    for RagGuardCallback. Dropped passages are cut out of the text that the model reads, with what frames them;
+    where they cannot be told apart in it, it is written anew by `render`, from the texts that stay. The artifact
+    keeps the documents that stay. All other tools pass.
     """
 
     def __init__(
@@ -105,14 +105,14 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         if len(kept) == len(found) or message is None:
             return result
         staying = {id(one) for one in kept}
-        text = without(
-            tool_text(message)[0],
+        content = without(
+            message.content,
             [one.page_content for one in found],
             [id(one) in staying for one in found],
             self._render,
         )
         artifact = kept if documents_of(message) is not None else message.artifact
-        fewer = message.model_copy(update={"content": text, "artifact": artifact})
+        fewer = message.model_copy(update={"content": content, "artifact": artifact})
         if isinstance(result, Command):
             update: dict[str, Any] = dict(result.update or {})
             update["messages"] = [fewer if one is message else one for one in update["messages"]]

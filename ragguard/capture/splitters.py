@@ -74,9 +74,15 @@ def tagged(name: str) -> Splitter:
 def json_items(text: str) -> list[Passage]:
     """JSON: a list of texts or objects, or an object that holds one under a usual name, such as `results`."""
     value: Any = json.loads(text)
+    items = json_list(value)
+    return [_from_json(item) for item in ([value] if items is None else items)]
+
+
+def json_list(value: Any) -> list[Any] | None:
+    """The list that a JSON value is, or holds under a usual name; None where there is none."""
     if isinstance(value, Mapping):
-        value = next((value[key] for key in _LISTS if isinstance(value.get(key), list)), [value])
-    return [_from_json(item) for item in (value if isinstance(value, list) else [value])]
+        value = next((value[key] for key in _LISTS if isinstance(value.get(key), list)), None)
+    return value if isinstance(value, list) else None
 
 
 def _from_json(item: object) -> Passage:
