@@ -1,0 +1,169 @@
+"""From LangChain to scores, through a whole RagGuard: what the store, telemetry and the scores say of a guard."""
+
+from __future__ import annotations
+
+import pytest
+from langchain.agents import create_agent
+from langchain_classic.retrievers import ContextualCompressionRetriever
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.tools import create_retriever_tool, tool
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from support.guards import guarding, judging
+from support.langchain_agents import ANSWER, agent, asked, search_tool
+from support.langchain_parts import Shelf, call, documents, says
+from support.scripted_engine import ScriptedEngine
+
+from ragguard import DistractorGuard, RagGuard, world
+from ragguard.capture.splitters import paragraphs
+from ragguard.guard import TopUtility, UtilityThreshold
+from ragguard_langchain import (
+    DistractorFilter,
+    GuardedRetriever,
+    GuardMiddleware,
+    RagGuardCallback,
+    drop_distractors,
+)
+
+QUERY = "Who founded it?"
+
+
+@tool
+def wiki(query: str) -> str:
+    """Reads a wiki, and gives one string."""
+    return "\n\n".join(one.page_content for one in documents("wiki", 4, query))
+
+
+def guarded(place, guard):
+    """Something guarded, and what it is asked."""
+    if place == "agent":
+        tools = [search_tool(Shelf(count=4))]
+        return agent(
+            call("search", query=QUERY), ANSWER, tools=tools, middleware=[GuardMiddleware(guard)]
+        ), asked()
+    if place == "agent with a string":
+        middleware = [GuardMiddleware(guard, tools={"wiki": paragraphs})]
+        return agent(call("wiki", query=QUERY), ANSWER, tools=[wiki], middleware=middleware), asked()
+    if place == "chain":
+        given = {"context": Shelf(count=4), "question": RunnablePassthrough()}
+        return given | drop_distractors(guard) | RunnableLambda(lambda given: ANSWER), QUERY
+    if place == "compressor":
+        return ContextualCompressionRetriever(
+            base_compressor=DistractorFilter(guard), base_retriever=Shelf(count=4)
+        ), QUERY
+    return GuardedRetriever(Shelf(count=4), guard), QUERY
+
+
+PLACES = pytest.mark.parametrize(
+    "place", ["agent", "agent with a string", "chain", "compressor", "retriever"]
+)
+
+
+@pytest.fixture
+def model():
+    return ScriptedEngine(label=judging)
+
+
+@pytest.fixture
+def exporter():
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def rg(tmp_path, model, exporter):
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    rg = RagGuard(engine=model, scorers=("utility",), store=tmp_path / "runs.db", tracer_provider=provider)
+    yield rg
+    rg.close()
+
+
+def played(rg, place, guard):
+    """The run, as the store has it, of something guarded."""
+    runnable, given = guarded(place, guard)
+    runnable.invoke(given, {"callbacks": [RagGuardCallback(rg)]})
+    assert rg.flush(timeout=30)
+    (run,) = rg.runs()
+    return run
+
+
+@PLACES
+def test_the_store_and_telemetry_tell_what_was_dropped_and_why(rg, exporter, place):
+    (step,) = played(rg, place, guarding()).steps
+    texts = [passage.text.rpartition(" about ")[0][-1] for passage in step.candidates]
+    assert texts == ["0", "1", "2", "3"]
+    assert [passage.text for passage in step.passages] == [step.candidates[n].text for n in (0, 2)]
+    assert [(drop.position, drop.passage.text) for drop in step.decision.dropped] == [
+        (n + 1, step.candidates[n].text) for n in (1, 3)
+    ]
+    (retrieval,) = (span for span in exporter.get_finished_spans() if span.name.startswith("retrieval"))
+    (guard,) = (span for span in exporter.get_finished_spans() if span.name == "guard")
+    assert guard.parent.span_id == retrieval.context.span_id
+    told = dict(guard.attributes)
+    assert told["openinference.span.kind"] == "GUARDRAIL"
+    assert (told["ragguard.guard.status"], told["ragguard.guard.kept"], told["ragguard.guard.dropped"]) == (
+        "pruned", 2, 2,
+    )  # fmt: skip
+    assert told["ragguard.guard.dropped.positions"] == (2, 4)
+    assert told["ragguard.guard.dropped.utility"] == pytest.approx((-0.72, -0.72))
+    assert all("utility -0.72" in reason for reason in told["ragguard.guard.dropped.reasons"])
+
+
+@PLACES
+def test_a_guarded_step_is_scored_before_and_after(rg, place):
+    run = played(rg, place, guarding())
+    scores = rg.scores(run.id)
+    udcg = {score.stage: score.value for score in scores if score.name == "udcg"}
+    assert set(udcg) == {"candidates", "passages"}
+    assert udcg["passages"] > udcg["candidates"]
+    assert {score.position for score in scores if score.name == "utility"} == {1, 2, 3, 4}
+
+
+@PLACES
+def test_guard_and_scorer_ask_the_model_once(rg, model, place):
+    """Both go through the engine's cache, and the guard judges by the step's own query."""
+    played(rg, place, guarding(rg.engine))
+    assert sum(len(one.prompts) for one in model.calls) == 8
+
+
+# With nano, as a user would have it
+
+CASES = world.cases(4, hops=2)
+SEARCH = world.retriever(k=6, noise=0.2)
+
+
+class WorldSearch(BaseRetriever):
+    """Searches nano's world."""
+
+    def _get_relevant_documents(self, query, *, run_manager):
+        return [Document(p.text, id=p.id, metadata={"score": p.score}) for p in SEARCH(query)]
+
+
+async def test_nano_guards_an_agent_hop_by_hop():
+    rg = RagGuard(engine="nano", store=None, scorers=("utility",))
+    guard = DistractorGuard(rg.engine, policies=[UtilityThreshold(0.0), TopUtility(4)], budget_ms=20_000)
+    searching = create_retriever_tool(WorldSearch(), "search", "x", response_format="content_and_artifact")
+    try:
+        for case in CASES:
+            turns = [*(call("search", query=query) for query in case.sub_questions), case.answer]
+            built = create_agent(says(*turns), [searching], middleware=[GuardMiddleware(guard)])
+            result = await built.ainvoke(
+                {"messages": [("user", case.question)]}, {"callbacks": [RagGuardCallback(rg)]}
+            )
+            read = [one for one in result["messages"] if one.type == "tool"]
+            assert await rg.aflush(timeout=60)
+            (run,) = (run for run in rg.runs() if run.question == case.question)
+            assert [step.query for step in run.steps] == case.sub_questions
+            for step, message in zip(run.steps, read, strict=True):
+                assert step.decision.status == "pruned"
+                assert 1 <= len(step.passages) <= 4 < len(step.candidates) == 6
+                assert all(drop.reason and -1 <= drop.utility <= 1 for drop in step.decision.dropped)
+                assert message.content == "\n\n".join(passage.text for passage in step.passages)
+                assert [one.id for one in message.artifact] == [passage.id for passage in step.passages]
+            judged = {score.stage for score in rg.scores(run.id) if score.name == "udcg"}
+            assert judged == {"candidates", "passages"}
+    finally:
+        rg.close()
