@@ -83,6 +83,11 @@ class OtelSink:
         if self._watched is not None:
             self.watch(*self._watched)
 
+    @property
+    def tells_texts(self) -> bool:
+        """Whether texts may stand on spans."""
+        return self._write.content.spans
+
     def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
         """From now on tells as well how many runs wait and what was lost, by reason."""
         self._watched = (queue_depth, dropped)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.trace import TracerProvider
 
-EXPORT_S = 3.0
+EXPORT_S = 5.0
 """How long one export may take, its retries included."""
 
 

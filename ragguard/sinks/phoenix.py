@@ -3,6 +3,10 @@
 Phoenix takes spans by OTLP but ignores evaluations that stand on them; its score chips come from
 `/v1/span_annotations` and `/v1/document_annotations`. An annotation may come before its span, and
 the same name on the same span replaces the earlier one, so sending again is harmless.
+
+Phoenix takes every document score for a relevance, computes nDCG, precision and hits of it, and
+cannot show a page that holds a negative one. So only scores that are like one go as numbers; the
+others go as a word, with the number in the explanation.
 """
 
 from __future__ import annotations
@@ -16,12 +20,15 @@ import httpx
 from opentelemetry.trace import SpanContext, format_span_id
 
 from ragguard.errors import InvalidInput, RagguardError
+from ragguard.metrics.registry import METRICS
 from ragguard.records import Score
 from ragguard.sinks.base import ScoredRun
 from ragguard.sinks.otel import OtelSink
 from ragguard.sinks.spans import annotator, identity, score_name
 from ragguard.sinks.values import text
 
+SIGNED = {"utility": ("helps", "misleads")}
+"""What the sign of a document score means, where it is not simply positive or negative."""
 RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -64,17 +71,20 @@ class PhoenixSink:
     async def submit(self, scored: ScoredRun) -> None:
         """Writes the spans, then the annotations of the run, its steps and their passages."""
         targets = self._spans.write(scored)
+        explained = self._spans.tells_texts
         on_spans, on_documents = [], []
         for score in scored.scores:
             target = targets.get(score.step_id)
             if target is None or not target.trace_flags.sampled:
                 continue
             if score.level != "passage":
-                on_spans.append(_annotation(score, target))
+                on_spans.append(_annotation(score, target, _result(score, explained=explained)))
             elif score.position is not None and score.sub_question is None:
-                on_documents.append(_annotation(score, target) | {"document_position": score.position - 1})
+                annotation = _annotation(score, target, _document_result(score, explained=explained))
+                del annotation["identifier"]  # document annotations take none
+                on_documents.append(annotation | {"document_position": score.position - 1})
         await self._post("/v1/span_annotations", on_spans)
-        await self._post("/v1/document_annotations", [_unnamed(item) for item in on_documents])
+        await self._post("/v1/document_annotations", on_documents)
 
     async def aclose(self) -> None:
         """Closes the connection and the spans' exporter."""
@@ -105,12 +115,7 @@ class PhoenixSink:
         )
 
 
-def _annotation(score: Score, target: SpanContext) -> dict[str, Any]:
-    result: dict[str, Any] = {"score": float(score.value)}
-    if score.label:
-        result["label"] = text(score.label, 256)
-    if score.explanation:
-        result["explanation"] = text(score.explanation, 4096)
+def _annotation(score: Score, target: SpanContext, result: dict[str, Any]) -> dict[str, Any]:
     return {
         "span_id": format_span_id(target.span_id),
         "name": score_name(score),
@@ -121,6 +126,29 @@ def _annotation(score: Score, target: SpanContext) -> dict[str, Any]:
     }
 
 
-def _unnamed(annotation: dict[str, Any]) -> dict[str, Any]:
-    """Document annotations take no identifier."""
-    return {key: value for key, value in annotation.items() if key != "identifier"}
+def _result(score: Score, *, explained: bool) -> dict[str, Any]:
+    """The number, and in words how it came about, or at least what such a number says."""
+    metric = METRICS.get(score.name)
+    result: dict[str, Any] = {"score": float(score.value)}
+    if score.label:
+        result["label"] = text(score.label, 256)
+    if score.explanation and explained:
+        result["explanation"] = text(score.explanation, 4096)
+    elif metric is not None:
+        result["explanation"] = metric.description
+    return result
+
+
+def _document_result(score: Score, *, explained: bool) -> dict[str, Any]:
+    metric = METRICS.get(score.name)
+    result = _result(score, explained=explained)
+    low, direction = (0.0, "higher") if metric is None else (metric.range[0], metric.direction)
+    if low >= 0 <= score.value and direction == "higher":
+        return result
+    if low < 0 or score.value < 0:
+        words = SIGNED.get(score.name, ("positive", "negative"))
+        label = words[0] if score.value > 0 else words[1] if score.value < 0 else "neither"
+    else:
+        label = result.get("label") or f"{score.value:.1f}"
+    said = f"{score_name(score)} {score.value:.3f}"
+    return {"label": label, "explanation": ": ".join(filter(None, (said, result.get("explanation"))))}

@@ -7,6 +7,7 @@ import httpx
 import pytest
 from sinks.scored_runs import two_hops
 
+from ragguard.sinks.otlp import ExportError
 from ragguard.sinks.phoenix import PhoenixError, PhoenixSink
 
 pytestmark = pytest.mark.phoenix
@@ -95,31 +96,61 @@ def test_sending_again_changes_nothing(shown):
     assert {item["result"]["score"] for item in after} == {0.99}
 
 
+def project_spans(url, fields):
+    """What Phoenix's own pages ask for, of every span."""
+    projects = httpx.get(f"{url}/v1/projects", timeout=5).json()["data"]
+    (project,) = [item for item in projects if item["name"] == "two-hops"]
+    query = (
+        "query($id: ID!) { node(id: $id) { ... on Project "
+        f"{{ spans(first: 50) {{ edges {{ node {{ spanId {fields} }} }} }} }} }} }}"
+    )
+    answer = httpx.post(
+        f"{url}/graphql", json={"query": query, "variables": {"id": project["id"]}}, timeout=5
+    ).json()
+    assert "errors" not in answer, answer["errors"]
+    return {edge["node"]["spanId"]: edge["node"] for edge in answer["data"]["node"]["spans"]["edges"]}
+
+
 def test_the_scores_of_passages_stand_on_their_documents(shown):
     url, spans = shown
     wanted = ids(spans, "RETRIEVER")
-    query = """query Scores($id: ID!) { node(id: $id) { ... on Project { spans(first: 50) { edges { node {
-        spanId documentEvaluations { name score documentPosition } } } } } } }"""
     deadline = time.monotonic() + 30
     while True:
-        projects = httpx.get(f"{url}/v1/projects", timeout=5).json()["data"]
-        (project,) = [item for item in projects if item["name"] == "two-hops"]
-        body = {"query": query, "variables": {"id": project["id"]}}
-        edges = httpx.post(f"{url}/graphql", json=body, timeout=5).json()["data"]["node"]["spans"]["edges"]
-        found = {edge["node"]["spanId"]: edge["node"]["documentEvaluations"] for edge in edges}
-        scored = [found[span] for span in wanted if found.get(span)]
+        found = project_spans(url, "documentEvaluations { name score label explanation documentPosition }")
+        scored = [found[span]["documentEvaluations"] for span in wanted]
+        scored = [evaluations for evaluations in scored if len(evaluations) == 6]
         if len(scored) == 2:
             break
         assert time.monotonic() < deadline, found
         time.sleep(0.2)
     for evaluations in scored:
-        values = {item["documentPosition"]: item["score"] for item in evaluations}
-        assert values == {0: pytest.approx(0.9), 1: pytest.approx(-0.1), 2: pytest.approx(-1.1)}
-        assert {item["name"] for item in evaluations} == {"utility"}
+        by_name = {
+            (item["name"], item["documentPosition"]): (item["score"], item["label"]) for item in evaluations
+        }
+        assert by_name["p_relevant", 1] == (pytest.approx(0.8), None)
+        assert [by_name["utility", position] for position in range(3)] == [
+            (None, "helps"), (None, "misleads"), (None, "misleads"),
+        ]  # fmt: skip
+        said = {item["explanation"] for item in evaluations if item["name"] == "utility"}
+        assert {one.partition(":")[0] for one in said} == {
+            "utility 0.900",
+            "utility -0.100",
+            "utility -1.100",
+        }
+
+
+def test_phoenix_can_show_what_it_computes_of_them(shown):
+    """It fails a whole page over one negative document score."""
+    url, spans = shown
+    found = project_spans(url, "documentRetrievalMetrics { evaluationName ndcg precision hit }")
+    computed = [found[span]["documentRetrievalMetrics"] for span in ids(spans, "RETRIEVER")]
+    names = {item["evaluationName"] for metrics in computed for item in metrics if item["ndcg"] is not None}
+    assert names == {"p_relevant"}
 
 
 async def test_a_refusal_is_an_error_of_ours(phoenix):
     sink = PhoenixSink(phoenix + "/nowhere", project="elsewhere", attempts=1)
     with pytest.raises(PhoenixError, match="span_annotations"):
         await sink.submit(two_hops())
-    await sink.aclose()
+    with pytest.raises(ExportError, match="7 spans not exported"):
+        await sink.aclose()

@@ -31,6 +31,10 @@ def two_hops(passages=3, **fields):
         Score("delta_seper", 0.4, "step", "r", "s0", reference_source="gold", **made),
         Score("delta_seper", 0.1, "step", "r", "s1", reference_source="answer", **made),
         *(
+            Score("p_relevant", 0.9 - p / 10, "passage", "r", "s0", f"doc-{p}", p + 1, **made)
+            for p in range(min(passages, 9))
+        ),
+        *(
             Score("utility", 0.9 - p, "passage", "r", "s0", f"doc-{p}", p + 1, **made)
             for p in range(passages)
         ),

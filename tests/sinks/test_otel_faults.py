@@ -134,7 +134,7 @@ async def test_what_is_not_sampled_is_measured_all_the_same():
         two_hops()
     )
     told = measured(reader)
-    assert sum(point.count for point in told["ragguard.evaluation.score"]) == 7
+    assert sum(point.count for point in told["ragguard.evaluation.score"]) == 10
     assert sum(point.value for point in told["ragguard.evaluation.failures"]) == 1
     meters.shutdown()
 

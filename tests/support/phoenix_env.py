@@ -1,15 +1,73 @@
-"""Makes the environment in which a real Phoenix runs, once. `make test-phoenix` runs this file."""
+"""A real Phoenix on loopback. Run as a file it makes the environment for it, once, as `make test-phoenix` does."""
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import httpx
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.cached_venv import CachedVenv, UnavailableError
 
+LAUNCHER = Path(__file__).parents[1] / "phoenix" / "launcher.py"
+
 PHOENIX = CachedVenv("phoenix", ("arize-phoenix==20.26.1",), "import phoenix.server.main")
+
+
+def free_port() -> int:
+    """A port that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[str]:
+    """A Phoenix that keeps its data in `folder`, and its address; stopped with the block."""
+    port = free_port()
+    environment = os.environ | {
+        "PHOENIX_HOST": "127.0.0.1",
+        "PHOENIX_PORT": str(port),
+        "PHOENIX_GRPC_PORT": str(free_port()),
+        "PHOENIX_WORKING_DIR": str(folder),
+        "PHOENIX_TELEMETRY_ENABLED": "false",
+    }
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen(
+            [PHOENIX.python, LAUNCHER],
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        url = f"http://127.0.0.1:{port}"
+        try:
+            deadline = time.monotonic() + 120
+            while not _healthy(url):
+                alive = server.poll() is None and time.monotonic() < deadline
+                assert alive, (folder / "log").read_text()[-3000:]
+                time.sleep(0.2)
+            yield url
+        finally:
+            os.killpg(server.pid, signal.SIGTERM)
+            server.wait(20)
+
+
+def _healthy(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/healthz", timeout=2).is_success
+    except httpx.TransportError:
+        return False
+
 
 if __name__ == "__main__":
     try:

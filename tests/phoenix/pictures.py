@@ -1,0 +1,88 @@
+"""Pictures of a scored two-hop run as Phoenix shows it: `make pictures` puts them into docs/images/."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import httpx
+from support.phoenix_env import PHOENIX, serve
+
+from ragguard import DistractorGuard, RagGuard, world
+from ragguard.sinks.otel import OtelSink
+from ragguard.sinks.phoenix import PhoenixSink
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+PROJECT = "two hops"
+SPANS = """query ($id: ID!) { node(id: $id) { ... on Project { spans(first: 99) { edges { node {
+    id name spanKind startTime trace { traceId } spanAnnotations { name } documentEvaluations { name } } } } } } }"""
+
+
+async def send(url: str) -> None:
+    """An agent's run of two guarded hops: the first of which the guard drops something."""
+    spans = OtelSink(otlp=url, project=PROJECT, spans_only=True, capture_content=True)
+    rg = RagGuard("nano", store=None, sinks=[PhoenixSink(url, spans=spans)])
+    guard, search = DistractorGuard(rg.engine, budget_ms=5_000), world.retriever(k=4)
+    for case in world.cases(50, hops=2):
+        hops = []
+        for query in case.sub_questions:
+            started = time.time_ns()
+            found = search(query)
+            hops.append((query, found, started, await guard.aprune(query, found)))
+        if all(decision.dropped and len(decision.kept) > 1 for *_, decision in hops):
+            break
+    async with rg.run(case.question, references=case.references, name="agent") as run:
+        for query, found, started, decision in hops:
+            run.retrieved(
+                query, decision.kept, candidates=found, decision=decision, tool="search", started_ns=started
+            )
+        run.answered(case.references[0])
+    assert await rg.aflush(timeout=120)
+    await rg.aclose()
+
+
+def arrived(url: str) -> dict[str, dict]:
+    """The spans by name, the first of each, once Phoenix has them and their scores."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        projects = httpx.get(f"{url}/v1/projects").json()["data"]
+        for project in projects:
+            body = {"query": SPANS, "variables": {"id": project["id"]}}
+            edges = httpx.post(f"{url}/graphql", json=body).json()["data"]["node"]["spans"]["edges"]
+            spans = sorted((edge["node"] for edge in edges), key=lambda span: span["startTime"], reverse=True)
+            retrievals = [span for span in spans if span["spanKind"] == "retriever"]
+            if len(spans) >= 8 and all(span["documentEvaluations"] for span in retrievals):
+                return {span["name"]: span | {"project": project["id"]} for span in spans}
+        time.sleep(0.5)
+    raise TimeoutError("Phoenix did not take in the run")
+
+
+def picture(url: str, span: dict, name: str, width: int, height: int) -> None:
+    """The page on which that span is selected."""
+    path = f"/projects/{span['project']}/traces/{span['trace']['traceId']}?selectedSpanNodeId={span['id']}"
+    with tempfile.TemporaryDirectory() as profile:
+        subprocess.run(
+            [
+                "chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+                f"--user-data-dir={profile}", f"--window-size={width},{height}",
+                "--virtual-time-budget=20000", f"--screenshot={IMAGES / name}.png", url + path,
+            ],
+            check=True, capture_output=True, timeout=180,
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    PHOENIX.install()
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as url:
+        asyncio.run(send(url))
+        spans = arrived(url)
+        picture(url, spans["retrieval search"], "phoenix-retrieval", 1500, 1500)
+        picture(url, spans["guard"], "phoenix-guard", 1500, 1000)
+        picture(url, spans["run agent"], "phoenix-run", 1500, 1000)
