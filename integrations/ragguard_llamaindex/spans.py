@@ -76,7 +76,15 @@ class Spans:
 
     # What the dispatcher tells, by its own names and ever so often: the shortest way counts here
 
-    def entered(self, id_: str, bound_args: BoundArguments, instance: object = None, **_: Any) -> None:
+    def entered(
+        self,
+        id_: str,
+        bound_args: BoundArguments,
+        instance: object = None,
+        parent_id: str | None = None,
+        tags: dict[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
         """A span begins, in the context of its caller."""
         try:
             try:
