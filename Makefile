@@ -18,6 +18,7 @@ help:
 	@echo "make test-foreign  telemetry beside other instrumentations, in an environment of its own"
 	@echo "make test-phoenix  telemetry against a real Phoenix, in an environment of its own"
 	@echo "make bench-NAME    a benchmark of benchmarks/, such as bench-metrics"
+	@echo "make pictures      the pictures of the report in docs/images, anew (needs Chromium)"
 	@echo "make clean         remove .venv and caches of this folder"
 
 .venv/bin/python:
@@ -69,6 +70,9 @@ test-foreign: .venv/.dev
 test-phoenix: .venv/.dev
 	-$(BIN)/python tests/support/phoenix_env.py
 	$(BIN)/python -m pytest tests/phoenix -m phoenix
+
+pictures: .venv/.dev
+	$(BIN)/python docs/images/take.py
 
 bench-%: .venv/.dev
 	$(BIN)/python benchmarks/$*.py

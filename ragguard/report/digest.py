@@ -47,6 +47,7 @@ def summary(scored: ScoredRun) -> Data:
         "hops": len(run.steps),
         "gain": _round(total),
         "source": "" if total is None else total.reference_source,
+        "dropped": sum(len(step.decision.dropped) for step in run.steps if step.decision),
         "misleading": sum(value < MISLEADS for value in utilities),
         "worst": round(min(utilities), 4) if utilities else None,
         "udcg": _round(context),
@@ -71,7 +72,7 @@ def detail(scored: ScoredRun, texts: Texts) -> Data:
         "took": max(0, run.ended_ns - run.started_ns) / 1e6 if run.ended_ns else None,
         "scores": [_score(score) for score in by_step[""]],
         "subs": _sub_questions(scored),
-        "steps": [_step(step, by_step[step.id], texts) for step in run.steps],
+        "steps": [_step(step, by_step[step.id], texts, run.started_ns) for step in run.steps],
         "failures": [
             {
                 "scorer": f.scorer,
@@ -92,7 +93,7 @@ def detail(scored: ScoredRun, texts: Texts) -> Data:
     }
 
 
-def _step(step: RetrievalStep, scores: list[Score], texts: Texts) -> Data:
+def _step(step: RetrievalStep, scores: list[Score], texts: Texts, began_ns: int) -> Data:
     candidates = step.candidates or step.passages
     kept = _kept(step)
     dropped = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}
@@ -112,6 +113,7 @@ def _step(step: RetrievalStep, scores: list[Score], texts: Texts) -> Data:
         "turn": step.turn,
         "status": step.status,
         "error": step.error,
+        "at": max(0, step.started_ns - began_ns) / 1e6 if began_ns and step.started_ns else None,
         "took": max(0, step.ended_ns - step.started_ns) / 1e6 if step.ended_ns else None,
         "scores": [_score(score) for score in scores if score.level == "step"],
         "guard": None if decision is None else {

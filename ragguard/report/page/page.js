@@ -43,19 +43,22 @@
   const known = (name, keep = () => true) =>
     index.runs.filter((run) => run[name] != null && keep(run)).map((run) => run[name]);
 
+  const total = (name) => index.runs.reduce((sum, run) => sum + run[name], 0);
+
   function tiles() {
     const gold = known("gain", (run) => run.source === "gold");
     const support = known("gain", (run) => run.source === "answer");
     const facts = [
       ["Runs", grouped(index.runs.length)],
-      ["Retrievals", grouped(index.runs.reduce((sum, run) => sum + run.hops, 0))],
+      ["Retrievals", grouped(total("hops"))],
       ["ΔSePer a run", signed(mean(gold))],
       ["… support only", signed(mean(support))],
       ["UDCG of the context", number(mean(known("udcg")), 3)],
       ["Coverage", number(mean(known("coverage")))],
-      ["Runs with a misleading passage", grouped(index.runs.filter((run) => run.misleading).length)],
-      ["Failures", grouped(index.runs.reduce((sum, run) => sum + run.failures, 0))],
-      ["Tokens spent on scoring", grouped(index.runs.reduce((sum, run) => sum + run.tokens, 0))],
+      ["Misled runs", grouped(index.runs.filter((run) => run.misleading).length)],
+      ["Passages the guard dropped", grouped(total("dropped"))],
+      ["Scores that failed", total("failures") ? grouped(total("failures")) : "–"],
+      ["Tokens spent on scoring", grouped(total("tokens"))],
     ];
     $("tiles").append(...facts.filter(([, value]) => value !== "–")
       .map(([term, value]) => el("div", {}, el("dt", {}, term), el("dd", {}, value))));
@@ -72,6 +75,7 @@
   const FILTERS = {
     all: () => true,
     misled: (run) => run.misleading > 0,
+    dropped: (run) => run.dropped > 0,
     wrong: (run) => run.answer.startsWith("wrong"),
     failed: (run) => run.failures > 0 || run.status === "error",
     gold: (run) => run.source === "gold",
@@ -93,13 +97,17 @@
     list();
   }
 
+  const judged = (label) => label.startsWith("wrong") ? "bad" : label === "correct" ? "good" : "soft";
+
   function facts(run) {
-    const parts = [run.hops + (run.hops === 1 ? " hop" : " hops")];
-    if (run.gain != null) parts.push("ΔSePer " + signed(run.gain) + (run.source === "answer" ? " (support)" : ""));
-    if (run.misleading) parts.push(run.misleading + " misleading");
-    if (run.answer) parts.push(run.answer);
-    if (run.failures) parts.push(run.failures + " failed");
-    return parts.join(" · ");
+    const parts = [[run.hops + (run.hops === 1 ? " hop" : " hops")]];
+    if (run.gain != null)
+      parts.push(["ΔSePer " + signed(run.gain) + (run.source === "answer" ? " (support)" : ""), run.gain < 0 ? "bad" : "good"]);
+    if (run.misleading) parts.push([run.misleading + " misleading", "bad"]);
+    if (run.dropped) parts.push([run.dropped + " dropped"]);
+    if (run.answer) parts.push([run.answer, judged(run.answer)]);
+    if (run.failures) parts.push([run.failures + " failed", "bad"]);
+    return parts.flatMap(([text, kind], place) => [place ? " · " : null, el("span", { class: kind || "" }, text)]);
   }
 
   function list() {
@@ -124,9 +132,9 @@
 
   function keys(event) {
     const rows = $("runs").children.length;
-    const moves = { ArrowDown: 1, ArrowUp: -1 };
+    const moves = { ArrowDown: state.focus + 1, ArrowUp: state.focus - 1, Home: 0, End: rows - 1 };
     if (event.key in moves && rows) {
-      state.focus = Math.min(rows - 1, Math.max(0, state.focus + moves[event.key]));
+      state.focus = Math.min(rows - 1, Math.max(0, moves[event.key]));
       event.preventDefault();
       open(state.shown[state.page * PAGE + state.focus].place);
       $("runs").children[state.focus].scrollIntoView({ block: "nearest" });
@@ -134,6 +142,12 @@
       open(state.shown[state.page * PAGE + state.focus].place);
       $("run").focus();
     }
+  }
+
+  function toSearch(event) {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || /INPUT|SELECT/.test(document.activeElement.tagName)) return;
+    event.preventDefault();
+    $("search").focus();
   }
 
   const find = (scores, name, stage = "passages") => {
@@ -206,7 +220,7 @@
     const columns = [["p_relevant", "relevant", number], ["p_abstain", "abstains", number], ["grade", "grade", (g) => number(g, 0)], ["redundancy", "redundant", number]]
       .filter(([name]) => shown.some((passage) => passage[name] != null));
     const head = ["#", "passage", "utility", "verdict", ...columns.map(([, title]) => title)];
-    return el("div", { class: "scroll" }, el("table", {},
+    return el("div", { class: "scroll" }, el("table", { class: "passages" },
       el("caption", {}, "Passages in the retriever's order"),
       el("thead", {}, el("tr", {}, head.map((title) => el("th", { scope: "col" }, title)))),
       el("tbody", {}, shown.map((passage, row) => el("tr", { class: passage.kept ? "" : "dropped" },
@@ -214,24 +228,52 @@
         el("td", { class: "text" }, texts[passage.text]),
         el("td", { class: "verdict" }, bar(passage.utility)),
         el("td", {}, verdict(passage)),
-        columns.map(([name, , show]) => el("td", {}, passage[name] == null ? "–" : show(passage[name]))))))));
+        columns.map(([name, title, show]) => el("td", { "data-label": title }, passage[name] == null ? "–" : show(passage[name]))))))));
   }
 
   function coverage(run) {
-    const rated = run.steps.flatMap((step, hop) => step.passages
-      .map((passage, row) => ({ label: "hop " + (hop + 1) + ", #" + (row + 1), ratings: passage.ratings }))
-      .filter((passage) => Object.keys(passage.ratings).length));
+    const hops = run.steps.map((step, hop) => ({ hop: hop + 1, rated: step.passages
+      .map((passage, row) => ({ row: row + 1, hop: hop + 1, kept: passage.kept, ratings: passage.ratings }))
+      .filter((passage) => Object.keys(passage.ratings).length) })).filter((step) => step.rated.length);
+    const rated = hops.flatMap((step) => step.rated);
     if (!rated.length) return null;
     const count = 1 + Math.max(...rated.flatMap((passage) => Object.keys(passage.ratings).map(Number)));
     const titles = Array.from({ length: count }, (_, place) => run.subs[place] || "sub-question " + (place + 1));
-    return el("section", {}, el("h2", {}, "Which passage answers which sub-question"), el("div", { class: "scroll" }, el("table", {},
-      el("caption", {}, "Ratings 0 to 5; filled: it answers (3 or more)"),
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "sub-question"), rated.map((passage) => el("th", { scope: "col" }, passage.label)))),
-      el("tbody", {}, titles.map((title, place) => el("tr", {}, el("td", { class: "text" }, title),
-        rated.map((passage) => {
-          const value = passage.ratings[place];
-          return el("td", {}, value == null ? "–" : el("span", { class: value >= 3 ? "cell yes" : "cell" }, number(value, 0)));
-        })))))));
+    const cell = (passage, title, place) => {
+      const value = passage.ratings[place];
+      if (value == null) return "–";
+      const about = "hop " + passage.hop + ", passage " + passage.row + ": " + number(value, 0) + " of 5" + (passage.kept ? "" : ", dropped");
+      return el("span", { class: "cell" + (value >= 3 ? " yes" : "") + (passage.kept ? "" : " gone"), title: about }, number(value, 0));
+    };
+    return el("section", {}, el("h2", {}, "Which passage answers which sub-question"), el("div", { class: "scroll" }, el("table", { class: "matrix" },
+      el("caption", {}, "Ratings 0 to 5; filled: it answers (3 or more); struck out: dropped before the model read it"),
+      el("thead", {},
+        el("tr", {}, el("th", { rowspan: 2, scope: "col" }, "sub-question"), hops.map((step) => el("th", { colspan: step.rated.length, scope: "colgroup" }, "hop " + step.hop))),
+        el("tr", {}, rated.map((passage) => el("th", { scope: "col" }, "#" + passage.row)))),
+      el("tbody", {}, titles.map((title, place) => el("tr", {}, el("th", { scope: "row" }, title),
+        rated.map((passage) => el("td", {}, cell(passage, title, place)))))))));
+  }
+
+  // When each hop ran, and how much of it was the guard's.
+  function timeline(run) {
+    const hops = run.steps.filter((step) => step.took != null && step.at != null);
+    if (!run.took || !hops.length) return null;
+    return el("section", {}, el("h2", {}, "Where the time went"),
+      el("table", { class: "times" }, el("caption", {}, "Of " + number(run.took, 0) + " ms in all; darker: the guard. Scoring ran beside it and took none of this."),
+        el("thead", { class: "unseen" }, el("tr", {}, ["hop", "when", "how long"].map((title) => el("th", { scope: "col" }, title)))),
+        el("tbody", {}, hops.map((step) => {
+          const track = el("span", { class: "track" }), whole = el("i", { class: "span" });
+          whole.style.left = Math.min(100, step.at / run.took * 100) + "%";
+          whole.style.width = Math.min(100, step.took / run.took * 100) + "%";
+          if (step.guard) {
+            const guard = el("i", { class: "guard" });
+            guard.style.width = Math.min(100, step.guard.ms / Math.max(step.took, 0.001) * 100) + "%";
+            whole.append(guard);
+          }
+          track.append(whole);
+          return el("tr", {}, el("th", { scope: "row" }, "hop " + (run.steps.indexOf(step) + 1)), el("td", { class: "wide" }, track),
+            el("td", {}, number(step.took, 1) + " ms" + (step.guard ? ", guard " + number(step.guard.ms, 1) : "")));
+        }))));
   }
 
   const HOP = ["delta_seper", "delta_seper_alone", "seper", "udcg", "coverage", "delta_coverage", "ra_nwg", "selection_efficiency"];
@@ -250,9 +292,15 @@
     return el("ul", { class: "numbers" }, lines);
   }
 
+  function guarded(step) {
+    const gone = step.passages.filter((passage) => !passage.kept).length;
+    const did = { pruned: "dropped " + gone, kept_all: "kept all" }[step.guard.status] || "kept all (" + step.guard.status + ": " + step.guard.reason + ")";
+    return "guard " + did + " in " + number(step.guard.ms, 1) + " ms";
+  }
+
   function hop(step, place, texts) {
     const facts = [step.tool && "by " + step.tool, step.took != null && number(step.took, 1) + " ms", step.status !== "ok" && step.status,
-      step.guard && "guard: " + step.guard.status.replace("_", " ") + " in " + number(step.guard.ms, 1) + " ms"].filter(Boolean).join(" · ");
+      step.guard && guarded(step)].filter(Boolean).join(" · ");
     return el("section", { class: "hop", "aria-label": "Hop " + (place + 1) },
       el("header", {}, el("h3", {}, "Hop " + (place + 1)), el("span", { class: "query" }, "“" + step.query + "”"), el("span", { class: "soft" }, facts)),
       step.error ? el("p", { class: "bad" }, step.error) : null,
@@ -264,22 +312,28 @@
     state.open = place;
     const line = index.runs[place];
     const { run, texts } = detailOf(place);
-    const pair = (term, value) => value == null || value === "" ? [] : [el("dt", {}, term), el("dd", {}, value)];
-    const shown = run.scores.filter((score) => !["delta_seper_total", "seper_closed_book"].includes(score[0]));
+    const pair = (term, about, value) => [el("dt", { title: about }, term), el("dd", {}, value)];
+    const shown = run.scores.filter((score) => !["delta_seper_total", "seper_closed_book", "answer_correct"].includes(score[0]));
+    const gain = find(run.scores, "delta_seper_total");
+    const asked = run.references.length ? "expected: " + run.references.join(" · ") : "no reference was given";
+    $("run").setAttribute("aria-label", "Run: " + line.question);
     $("run").replaceChildren(...[
       el("h2", { class: "question" }, line.question || "(no question)"),
-      el("dl", { class: "facts-list" },
-        pair("answer", run.answer), pair("judged", line.answer), pair("references", run.references.join(" · ")),
-        pair("status", line.status), pair("took", run.took == null ? "" : number(run.took, 1) + " ms"),
-        pair("ΔSePer", line.gain == null ? "" : signed(line.gain) + (line.source === "answer" ? " (support)" : "")),
-        shown.map((score) => pair(caption(score[0]).title, withError(score, (v) => number(v)) + (score[3] ? " · " + score[3] : ""))),
-        pair("scoring cost", grouped(run.cost.prompt + run.cost.output) + " tokens in " + grouped(run.cost.requests) + " requests, " + number(run.cost.seconds) + " s"),
-        pair("run", line.id)),
-      waterfall(run),
+      el("p", { class: "answer" }, el("b", {}, run.answer == null ? "(no answer)" : run.answer), " ",
+        line.answer ? el("span", { class: "chip " + judged(line.answer) }, line.answer) : null, " ",
+        line.status !== "ok" ? el("span", { class: "chip bad" }, line.status) : null, " ", el("span", { class: "soft" }, asked)),
+      el("div", { class: "sides" }, waterfall(run), el("dl", { class: "facts-list" },
+        gain ? pair(caption(gain[0]).title, caption(gain[0]).about, withError(gain, signed) + (gain[4] ? " (support)" : "")) : [],
+        shown.map((score) => pair(caption(score[0]).title, caption(score[0]).about, withError(score, (v) => number(v, score[0].startsWith("udcg") ? 3 : 2)) + (score[3] ? " · " + score[3] : ""))))),
       ...run.steps.map((step, hopPlace) => hop(step, hopPlace, texts)),
       coverage(run),
+      timeline(run),
       run.failures.length ? el("section", { class: "failures" }, el("h2", {}, "What could not be scored"), el("ul", {},
         run.failures.map((failure) => el("li", {}, failure.scorer + ": " + failure.error + ". " + failure.message + (failure.retry ? " It is tried again." : ""))))) : null,
+      el("p", { class: "soft small" }, [
+        line.started ? new Date(line.started).toISOString().slice(0, 19).replace("T", " ") + " UTC" : "",
+        "scored with " + grouped(run.cost.prompt + run.cost.output) + " tokens in " + grouped(run.cost.requests) + " requests, " + number(run.cost.seconds) + " s",
+        run.cost.engines.join(", "), line.name, "run " + line.id].filter(Boolean).join(" · ")),
     ].filter(Boolean));
     for (const option of $("runs").children) option.setAttribute("aria-selected", "false");
     const row = state.shown.slice(state.page * PAGE, (state.page + 1) * PAGE).findIndex((item) => item.place === place);
@@ -336,6 +390,7 @@
   $("version").textContent = index.version;
   for (const id of ["search", "sort", "filter"]) $(id).addEventListener("input", choose);
   $("runs").addEventListener("keydown", keys);
+  document.addEventListener("keydown", toSearch);
   choose();
   const wanted = decodeURIComponent(location.hash.slice(1));
   const named = index.runs.findIndex((run) => run.id === wanted);

@@ -1,0 +1,127 @@
+"""How fast a report of 10,000 runs is written, and how fast a browser opens it.
+
+    python benchmarks/report.py
+
+Writing is from a store on a disk, reading it included. Opening is from the start of the navigation until the page
+has been painted with its list and its first run, by the browser's own clock, in a headless Chromium; the median of
+five openings, each in a tab of its own.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.machine import record
+from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score, Usage
+from ragguard.report.html import write_html
+from ragguard.sinks.base import ScoredRun
+from ragguard.store.ledger import Outcome
+from ragguard.store.store import Store
+from tests.support.browser import CHROMIUM, chromium
+
+RUNS, HOPS, PASSAGES = 10_000, 2, 5
+TARGETS = {"write_s": 5.0, "open_s": 2.0}
+OPENINGS = 5
+WORDS = "belief passage hop model harbour ledger granite orchard signal meadow copper winter".split()
+
+
+def scored(number: int, rng: random.Random) -> ScoredRun:
+    """A run with two hops of five passages of about 300 characters from a corpus of 20,000."""
+
+    def passage() -> Passage:
+        place = rng.randrange(20_000)
+        words = random.Random(place)
+        return Passage(" ".join(words.choice(WORDS) for _ in range(45)), f"p{place}", 0.5)
+
+    run = Run(
+        f"run{number:06d}", f"Which {rng.choice(WORDS)} is number {number}?", ["gold"], "an answer",
+        started_ns=10**18 + number * 10**9, ended_ns=10**18 + number * 10**9 + 10**8,
+    )  # fmt: skip
+    about: dict[str, Any] = {
+        "engine": "a-model@1",
+        "prompts": "default/1",
+        "usage": Usage(1, 2, 300, 20, 0.01),
+    }
+    scores = [
+        Score(name, rng.uniform(0, 1), "run", run.id, reference_source="gold", **about)
+        for name in (
+            "seper_closed_book",
+            "delta_seper_total",
+            "udcg_context",
+            "coverage_total",
+            "answer_correct",
+        )
+    ]
+    for index in range(HOPS):
+        found = [passage() for _ in range(PASSAGES)]
+        step = RetrievalStep(f"{run.id}-{index}", run.id, index, index, "a query", found[1:], found, 1, 10**7)
+        step.decision = Decision(
+            found[1:], [Dropped(found[0], 1, "utility -0.80 < -0.20", -0.8)], "pruned", 20.0
+        )
+        run.steps.append(step)
+        of = {"run_id": run.id, "step_id": step.id} | about
+        scores += [
+            Score(name, rng.uniform(-0.5, 0.5), "step", stderr=0.1, reference_source="gold", **of)
+            for name in ("delta_seper", "delta_seper_alone", "seper", "udcg", "coverage", "delta_coverage")
+        ]
+        for place in range(1, PASSAGES + 1):
+            scores += [
+                Score(name, rng.uniform(-1, 1), "passage", position=place, **of)
+                for name in ("p_abstain", "p_relevant", "utility")
+            ]
+            scores += [
+                Score("answerability", rng.randrange(6), "passage", position=place, sub_question=sub, **of)
+                for sub in range(2)
+            ]
+    return ScoredRun(run, scores)
+
+
+def main() -> None:
+    """Measures and writes `results/report.json`."""
+    with tempfile.TemporaryDirectory() as folder:
+        rng = random.Random(0)
+        store, page = Store(Path(folder) / "s.db"), Path(folder) / "report.html"
+        for number in range(RUNS):
+            item = scored(number, rng)
+            due = store.submit(item.run, "settings").due
+            assert due is not None
+            store.settle(Outcome(due.run_id, "settings", due.revision, item.scores))
+        store.close()
+        writing = []
+        for _ in range(3):
+            reading = Store(Path(folder) / "s.db", read_only=True)
+            clock = time.perf_counter()
+            assert write_html(reading.scored_runs(), page) == RUNS
+            writing.append(time.perf_counter() - clock)
+            reading.close()
+        figures: dict[str, Any] = {
+            "targets": TARGETS,
+            "runs": RUNS,
+            "page_mb": round(page.stat().st_size / 1e6, 1),
+        }
+        figures["write_s"] = round(statistics.median(writing), 2)
+        if CHROMIUM:
+            with chromium() as browser:
+                opened = [float(browser.open(page.as_uri()).value("painted")) for _ in range(OPENINGS)]
+                page_ = browser.open(page.as_uri())
+                clock = time.perf_counter()
+                page_.value(
+                    "search.value = 'granite 77'; search.dispatchEvent(new Event('input')); runs.offsetHeight"
+                )
+                figures["search_s"] = round(time.perf_counter() - clock, 3)
+                figures["open_s"] = round(statistics.median(opened) / 1e3, 2)
+                figures["open_s_all"] = [round(each / 1e3, 2) for each in opened]
+                figures["chromium"] = browser.call("Browser.getVersion")["product"]
+    print(record("report", figures).read_text())
+
+
+if __name__ == "__main__":
+    main()

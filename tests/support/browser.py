@@ -1,0 +1,150 @@
+"""A real headless Chromium through its debugging pipe: pages opened, timed, asked, photographed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = shutil.which("chromium")
+_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--remote-debugging-pipe",
+)  # fmt: skip
+_WATCH = """
+addEventListener("securitypolicyviolation", (event) => (window.violations ??= []).push(event.violatedDirective));
+new MutationObserver(() => {
+  if (document.documentElement?.dataset.ready && !window.painted)
+    requestAnimationFrame(() => requestAnimationFrame(() => { window.painted ??= performance.now(); }));
+}).observe(document, { attributes: true, subtree: true, attributeFilter: ["data-ready"] });
+"""
+
+
+@dataclass
+class Page:
+    """One tab."""
+
+    browser: Browser
+    session: str
+
+    def call(self, method: str, **values: Any) -> Any:
+        """One command of the DevTools protocol."""
+        return self.browser.call(method, self.session, **values)
+
+    def value(self, script: str) -> Any:
+        """What an expression gives."""
+        got = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in got:
+            raise RuntimeError(str(got["exceptionDetails"])[:400])
+        return got["result"].get("value")
+
+    def wait(self, script: str, seconds: float = 60) -> Any:
+        """Polls an expression until it is true."""
+        end = time.monotonic() + seconds
+        while not (value := self.value(script)):
+            if time.monotonic() > end:
+                raise TimeoutError(script)
+            time.sleep(0.02)
+        return value
+
+    def press(self, key: str) -> None:
+        """One key, as a user presses it."""
+        code = {"ArrowDown": 40, "ArrowUp": 38, "Tab": 9, "Enter": 13, "End": 35, "Home": 36}.get(key, 0)
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+
+    def picture(self, path: Path) -> None:
+        """What a user sees, as PNG."""
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+
+
+@dataclass
+class Browser:
+    """A browser that was started for this, with a profile of its own."""
+
+    process: subprocess.Popen[bytes]
+    to: int
+    fro: int
+    _next: int = 0
+    _rest: bytes = b""
+    events: list[Any] = field(default_factory=list)
+
+    def call(self, method: str, session: str = "", **values: Any) -> Any:
+        """One command of the DevTools protocol; its result."""
+        self._next += 1
+        message = {"id": self._next, "method": method, "params": values}
+        if session:
+            message["sessionId"] = session
+        os.write(self.to, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._read()
+            if answer.get("id") == self._next:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']}")
+                return answer["result"]
+            self.events.append(answer)
+
+    def open(
+        self, url: str, width: int = 1280, height: int = 900, *, dark: bool = False, media: str = "screen"
+    ) -> Page:
+        """A page in a tab of that size, drawn to its end."""
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        page = Page(self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            page.call(f"{domain}.enable")
+        phone = width < 600
+        page.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=phone,
+        )
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        page.call("Emulation.setEmulatedMedia", media=media, features=scheme)
+        page.call("Page.addScriptToEvaluateOnNewDocument", source=_WATCH)
+        page.call("Page.navigate", url=url)
+        page.wait("window.painted > 0")
+        return page
+
+    def _read(self) -> Any:
+        while b"\0" not in self._rest:
+            got = os.read(self.fro, 1 << 20)
+            if not got:
+                raise RuntimeError("the browser is gone")
+            self._rest += got
+        line, _, self._rest = self._rest.partition(b"\0")
+        return json.loads(line)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A browser while it is needed."""
+    assert CHROMIUM, "chromium is not installed"
+    ours, theirs = os.pipe(), os.pipe()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        command = " ".join([f'exec "{CHROMIUM}"', *_FLAGS, f'--user-data-dir="{profile}"'])
+        process = subprocess.Popen(
+            ["bash", "-c", f"{command} 3<&{ours[0]} 4>&{theirs[1]}"],
+            pass_fds=(ours[0], theirs[1]), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        os.close(ours[0])
+        os.close(theirs[1])
+        try:
+            yield Browser(process, ours[1], theirs[0])
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(20)
+            os.close(ours[1])
+            os.close(theirs[0])
