@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,13 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragguard.cli.source import RunSource, read_references
 from ragguard.records import Usage
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ragguard.errors import RunFormatError
-    from ragguard.records import Run
     from ragguard.scorers.plan import Plan
     from ragguard.sinks.base import ScoredRun
 
@@ -88,7 +85,7 @@ def run(
         "concurrency": concurrency, "exit_timeout": 0.0,
     }  # fmt: skip
     try:
-        source = _Source(files, console, {} if references is None else _read_references(references))
+        source = RunSource(files, console, {} if references is None else read_references(references))
         with _progress(console, quiet or dry_run, source):
             if dry_run:
                 said = _plan_sentence(asyncio.run(_plan(source, engine, options)), price)
@@ -108,76 +105,6 @@ def run(
     console.print(said)
     if source.rejected or (not dry_run and tally.incomplete):
         raise typer.Exit(1)
-
-
-class _Source:
-    """The runs of some files; a line that holds none is told and counted."""
-
-    def __init__(self, files: Sequence[str], console: Console, references: Mapping[str, list[str]]) -> None:
-        self._files, self._console, self._references = files, console, references
-        self.rejected = 0
-        self.size = sum(os.path.getsize(file) for file in files if os.path.isfile(file))
-        self.position: Callable[[int], object] = lambda _: None
-        """Told how far reading has come."""
-
-    def runs(self) -> Iterator[Run]:
-        """One after another, from one file after another."""
-        before = 0
-        for name in self._files:
-            for run, position in _runs_of(name, self._reject):
-                self.position(before + position)
-                yield self._with_references(run)
-            before += os.path.getsize(name) if os.path.isfile(name) else 0
-
-    def _reject(self, name: str, problem: RunFormatError) -> None:
-        self.rejected += 1
-        self._console.print(f"{name}: {problem}")
-
-    def _with_references(self, run: Run) -> Run:
-        found = self._references.get(run.id) or self._references.get(run.question)
-        return run if run.references or not found else replace(run, references=found)
-
-
-def _runs_of(name: str, reject: Callable[[str, RunFormatError], None]) -> Iterator[tuple[Run, int]]:
-    """The runs of one file, each with how many bytes of the file are read."""
-    from ragguard.store.runfile import opened, read_lines
-    from ragguard.store.store import Store, is_store
-
-    if is_store(name):
-        store = Store(name, read_only=True)
-        size, count = os.path.getsize(name), max(1, store.run_count())
-        for number, run in enumerate(store.runs(), 1):
-            yield run, size * number // count
-        store.close()
-        return
-    with opened(name) as (file, position):
-        for line in read_lines(file):
-            if line.problem is not None:
-                reject(name, line.problem)
-            elif line.run is not None:
-                yield line.run, position()
-
-
-def _read_references(path: Path) -> dict[str, list[str]]:
-    """Question or id → right answers."""
-    from ragguard.capture.handle import references_of
-    from ragguard.errors import InvalidInput, StoreError
-
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path} could not be read ({error}); check the path") from error
-    found: dict[str, list[str]] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            data = json.loads(line)
-            found[str(data.get("id") or data["question"])] = references_of(data["references"]) or []
-        except (ValueError, KeyError, AttributeError) as error:
-            allowed = f'{{"question": "...", "references": ["..."]}}; {error!r}'
-            raise InvalidInput(f"{path}, line {number}", line[:60], allowed) from error
-    return found
 
 
 @dataclass
@@ -229,7 +156,7 @@ class _Tally:
 
 
 async def _score(
-    source: _Source, engine: str, store: str, options: Mapping[str, Any], out: Path | None
+    source: RunSource, engine: str, store: str, options: Mapping[str, Any], out: Path | None
 ) -> _Tally:
     from ragguard.client import RagGuard
     from ragguard.store.scorefile import write_scores
@@ -251,7 +178,7 @@ async def _score(
     return tally
 
 
-async def _plan(source: _Source, engine: str, options: Mapping[str, Any]) -> Plan:
+async def _plan(source: RunSource, engine: str, options: Mapping[str, Any]) -> Plan:
     from ragguard.client import RagGuard
     from ragguard.scorers.plan import Plan
 
@@ -279,7 +206,7 @@ def _plan_sentence(plan: Plan, price: tuple[float, float] | None) -> str:
 
 
 @contextmanager
-def _progress(console: Console, quiet: bool, source: _Source) -> Iterator[None]:
+def _progress(console: Console, quiet: bool, source: RunSource) -> Iterator[None]:
     """A bar over the bytes of the files."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 

@@ -1,0 +1,117 @@
+"""`ragguard calibrate RUNS.jsonl`: the guard's threshold, chosen so that gold passages stay."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ragguard.cli.source import RunSource
+
+if TYPE_CHECKING:
+    from ragguard.guard import DistractorGuard
+    from ragguard.guard.calibration import Calibration, Example
+    from ragguard.records import Run
+
+
+def run(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUNS...", help="Run files (JSON lines, also .gz; - is the input), or stores."
+        ),
+    ],
+    engine: Annotated[
+        str, typer.Option("--engine", "-e", help="nano, http://HOST:PORT/v1[#MODEL], vllm:MODEL or hf:MODEL.")
+    ] = "nano",
+    judge: Annotated[str | None, typer.Option(help="Another engine, for relevance.")] = None,
+    prompts: Annotated[str | None, typer.Option(help="A prompt set: its name, or a TOML file.")] = None,
+    max_gold_loss: Annotated[
+        float, typer.Option(help="At most this share of gold passages may be dropped, expected.")
+    ] = 0.05,
+    confidence: Annotated[
+        float | None,
+        typer.Option(help="Instead: at most that share, with this probability (0.95, say)."),
+    ] = None,
+    min_keep: Annotated[int, typer.Option(min=0, help="The guard never keeps fewer.")] = 1,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Where the calibration goes, for guard.use(...).")
+    ] = Path("calibration.json"),
+) -> None:
+    """Choose the threshold under which the guard drops a passage, with a promise.
+
+    It learns from retrievals all of whose candidates are known to be gold or not: by a grade (4 and 5 are gold)
+    or by metadata (`"gold": true`). Exit code 0: written. 1: written, but some lines could not be read.
+    2: no calibration: too few examples, a wrong option, no such file, no engine.
+    """
+    from rich.console import Console
+
+    from ragguard.errors import RagguardError
+    from ragguard.guard import DistractorGuard
+
+    console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    source = RunSource(files, console, {})
+    told = _Told()
+    try:
+        guard = DistractorGuard(engine, min_keep=min_keep, judge=judge, prompts=prompts)
+        found = asyncio.run(_calibrate(guard, told.examples(source.runs()), max_gold_loss, confidence))
+        found.save(out)
+    except (RagguardError, OSError) as error:
+        console.print(f"ragguard calibrate: {error}")
+        if told.unlabelled and not told.used:
+            console.print(
+                "no retrieval says which of its candidates are gold: give its passages a grade of 1 to 5, or "
+                '"gold": true or false in their metadata'
+            )
+        raise typer.Exit(2) from error
+    typer.echo(_sentence(found, told, out))
+    if source.rejected:
+        console.print(f"{source.rejected} lines were rejected, see above")
+        raise typer.Exit(1)
+
+
+class _Told:
+    """How many retrievals there were, and how many of them teach something."""
+
+    def __init__(self) -> None:
+        self.used = self.unlabelled = 0
+
+    def examples(self, runs: Iterable[Run]) -> Iterable[Example]:
+        """Those of each run, as it is read."""
+        from ragguard.guard.calibration import examples_of
+
+        for run in runs:
+            found = examples_of(run.steps)
+            self.used += len(found)
+            self.unlabelled += len(run.steps) - len(found)
+            yield from found
+
+
+async def _calibrate(
+    guard: DistractorGuard, examples: Iterable[Example], max_gold_loss: float, confidence: float | None
+) -> Calibration:
+    try:
+        return await guard.acalibrate(examples, max_gold_loss, confidence)
+    finally:
+        await guard.aclose()
+
+
+def _sentence(found: Calibration, told: _Told, out: Path) -> str:
+    promise = f"at most {found.max_gold_loss:g} of gold passages are dropped"
+    promise += (
+        ", expected over questions like these"
+        if found.confidence is None
+        else f", with probability {found.confidence:g}"
+    )
+    others = "" if told.unlabelled == 0 else f"; {told.unlabelled:,} without labels were left out"
+    return (
+        f"threshold {found.threshold:.4f}: {promise}\n"
+        f"learnt from {found.examples:,} retrievals with gold passages ({found.skipped:,} without any were "
+        f"skipped{others})\n"
+        f"on them it drops {found.distractors_dropped:.1%} of the other passages, and {found.gold_loss:.1%} of gold\n"
+        f"written to {out}, for this engine, these prompts and min_keep {found.min_keep} alone: "
+        f"DistractorGuard(engine).use({str(out)!r})"
+    )

@@ -1,0 +1,115 @@
+"""`ragguard calibrate`: a threshold with a promise out of labelled runs, and clear refusals."""
+
+import json
+
+import pytest
+from support.runs import a_run
+from typer.testing import CliRunner
+
+from ragguard import DistractorGuard, world
+from ragguard.cli.app import app
+from ragguard.errors import CalibrationError
+from ragguard.guard.calibration import Calibration
+from ragguard.records import RetrievalStep, Run
+from ragguard.store.runfile import write_runs
+
+RUNNER = CliRunner()
+
+
+def calibrate(*arguments):
+    return RUNNER.invoke(app, ["calibrate", *map(str, arguments)], catch_exceptions=False)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Labelled retrievals of the world: each with gold and with near misses."""
+    path = tmp_path / "runs.jsonl"
+    cases = world.cases(60, seed=31, hops=1)
+    write_runs(
+        (
+            Run(
+                f"run-{n}", case.question, case.references,
+                steps=[RetrievalStep(f"step-{n}", f"run-{n}", 0, 0, case.question, [*case.gold, *case.distractors])],
+            )
+            for n, case in enumerate(cases)
+        ),
+        path,
+    )  # fmt: skip
+    return path
+
+
+def test_a_calibration_is_written_and_a_guard_takes_it(runs, tmp_path):
+    out = tmp_path / "found.json"
+    result = calibrate(runs, "--out", out)
+    assert result.exit_code == 0, result.output
+    found = Calibration.load(out)
+    assert found.examples == 60
+    assert found.gold_loss <= 0.05
+    assert f"threshold {found.threshold:.4f}" in result.output
+    assert "60 retrievals with gold passages" in result.output
+    guard = DistractorGuard("nano")
+    guard.use(out)
+    assert guard.policies[0].threshold == found.threshold
+    fewer = calibrate(runs, "--out", out, "--max-gold-loss", "0.3")
+    assert fewer.exit_code == 0
+    assert Calibration.load(out).threshold >= found.threshold
+    assert Calibration.load(out).distractors_dropped >= found.distractors_dropped
+
+
+def test_with_confidence_it_needs_more_and_is_more_careful(runs, tmp_path):
+    out = tmp_path / "found.json"
+    result = calibrate(runs, "--out", out, "--confidence", "0.95")
+    assert result.exit_code == 0
+    assert "with probability 0.95" in result.output
+    careful = Calibration.load(out).threshold
+    calibrate(runs, "--out", out)
+    assert careful <= Calibration.load(out).threshold
+
+
+def test_too_few_examples_are_refused_and_nothing_is_written(tmp_path, runs):
+    few = tmp_path / "few.jsonl"
+    few.write_text("".join(runs.read_text().splitlines(keepends=True)[:5]))
+    result = calibrate(few, "--out", tmp_path / "found.json")
+    assert result.exit_code == 2
+    assert "5 examples" in result.output
+    assert "at least 19 are needed" in result.output
+    assert not (tmp_path / "found.json").exists()
+
+
+def test_runs_without_labels_say_what_is_missing(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    write_runs([a_run()], path)
+    result = calibrate(path, "--out", tmp_path / "found.json")
+    assert result.exit_code == 2
+    assert '"gold": true or false' in result.output
+
+
+def test_a_broken_line_is_told_and_the_rest_is_used(runs, tmp_path):
+    with runs.open("a") as file:
+        file.write("{broken\n")
+    result = calibrate(runs, "--out", tmp_path / "found.json")
+    assert result.exit_code == 1
+    assert "line" in result.output
+    assert (tmp_path / "found.json").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--max-gold-loss", "1.5"), ("--confidence", "2"), ("--engine", "what")]
+)
+def test_wrong_options(runs, tmp_path, arguments):
+    result = calibrate(runs, "--out", tmp_path / "found.json", *arguments)
+    assert result.exit_code == 2
+    assert result.output.startswith("ragguard calibrate: ")
+
+
+def test_no_such_file(tmp_path):
+    assert calibrate(tmp_path / "none.jsonl").exit_code == 2
+
+
+def test_another_engine_refuses_it(runs, tmp_path):
+    out = tmp_path / "found.json"
+    calibrate(runs, "--out", out)
+    data = json.loads(out.read_text())
+    out.write_text(json.dumps(data | {"engine": "another"}))
+    with pytest.raises(CalibrationError, match="another"):
+        DistractorGuard("nano").use(out)
