@@ -1,0 +1,199 @@
+"""The guard where LangChain is at its most lively: cancelled, interrupted, streamed, in graphs and in threads."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Command, interrupt
+from support.guards import guarding, judging
+from support.langchain_agents import ANSWER, PARALLEL, QUESTION, SEQUENTIAL, agent, asked, search_tool
+from support.langchain_parts import Shelf, call, documents
+from support.scripted_engine import ScriptedEngine
+
+from ragguard import DistractorGuard, connect
+from ragguard.capture.handle import RunHandle
+from ragguard_langchain import DistractorFilter, GuardedRetriever, GuardMiddleware, RagGuardCallback
+from ragguard_langchain.call_tree import CallTree
+
+MODES = pytest.mark.parametrize("mode", ["sync", "async"])
+DROPPED = [(2, "shelf-1"), (4, "shelf-3")]
+
+
+def dropped(step):
+    return [(drop.position, drop.passage.id) for drop in step.decision.dropped]
+
+
+def guarded_agent(*turns, guard=None, retriever=None, **options):
+    tools = [search_tool(retriever or Shelf(count=4))]
+    return agent(*turns, tools=tools, middleware=[GuardMiddleware(guard or guarding())], **options)
+
+
+async def test_a_thousand_cancelled_agents_leave_nothing_behind(captured, recorder, config):
+    model = ScriptedEngine(label=judging, gate=asyncio.Event())
+    slow = guarded_agent(call("search", query="x"), guard=guarding(model))
+    for _ in range(10):
+        tasks = [asyncio.create_task(slow.ainvoke(asked(), config)) for _ in range(20)]
+        await model.until_running(1)  # one batch, for as many of them as came so far
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await model.until_running(0)
+    for _ in range(800):
+        task = asyncio.create_task(slow.ainvoke(asked(), config))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert {run.status for run in captured.runs} == {"cancelled"}
+    steps = [step for run in captured.runs for step in run.steps]
+    assert len(steps) >= 10
+    assert {step.decision for step in steps} == {None}
+
+
+async def test_cancelled_hops_in_an_open_run_leave_nothing_behind(captured, recorder, config, monkeypatch):
+    monkeypatch.setattr("ragguard_langchain.call_tree.GONE_SECONDS", 0.0)
+    model = ScriptedEngine(label=judging, gate=asyncio.Event())
+    async with RunHandle(recorder, QUESTION):
+        for _ in range(50):
+            task = asyncio.create_task(GuardedRetriever(Shelf(), guarding(model)).ainvoke("x", config))
+            await model.until_running(1)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await model.until_running(0)
+        await GuardedRetriever(Shelf(), guarding()).ainvoke("y", config)
+        recorder.sweep()
+    assert [step.status for step in captured.run.steps if step.query == "y"] == ["ok"]
+    assert CallTree.of(recorder)._found == {}
+
+
+@MODES
+async def test_an_interrupted_tool_is_guarded_when_it_goes_on(captured, rg, mode):
+    def search(query: str):
+        """Asks first, then searches."""
+        found = documents("shelf", 4, f"{query} {interrupt('where?')}")
+        return "\n\n".join(one.page_content for one in found), found
+
+    searching = tool("search", response_format="content_and_artifact")(search)
+    built = agent(
+        (call("search", query="1"), call("search", query="2")), ANSWER, tools=[searching],
+        middleware=[GuardMiddleware(guarding())], checkpointer=InMemorySaver(),
+    )  # fmt: skip
+
+    async def go(given):
+        config = {"callbacks": [RagGuardCallback(rg)], "configurable": {"thread_id": "t"}}
+        return built.invoke(given, config) if mode == "sync" else await built.ainvoke(given, config)
+
+    waiting = await go(asked())
+    resumed = Command(resume={one.id: "there" for one in waiting["__interrupt__"]})
+    result = await go(resumed)
+    assert [one.content for one in result["messages"] if one.type == "tool"] == [
+        f"shelf 0 about {n} there\n\nshelf 2 about {n} there" for n in (1, 2)
+    ]
+    run = captured.run
+    assert (run.status, run.answer) == ("ok", ANSWER)
+    assert [dropped(step) for step in run.steps if step.status == "ok"] == [DROPPED, DROPPED]
+
+
+async def test_a_streamed_agent_gives_every_token_and_tells_of_the_guard(captured, config):
+    built = guarded_agent(*SEQUENTIAL)
+    tokens, told = [], []
+    async for event in built.astream_events(asked(), config, version="v2"):
+        if event["event"] == "on_chat_model_stream":
+            tokens.append(event["data"]["chunk"].content)
+        if event["event"] == "on_custom_event":
+            told.append((event["name"], event["data"].query, event["data"].verdict.decision.status))
+    assert "".join(tokens) == ANSWER
+    assert told == [("ragguard_verdict", turn["args"]["query"], "pruned") for turn in SEQUENTIAL[:2]]
+    assert [dropped(step) for step in captured.run.steps] == [DROPPED, DROPPED]
+
+
+@MODES
+async def test_a_graph_of_ones_own_takes_the_middleware_as_the_wrapper_of_its_tools(captured, config, mode):
+    guard = GuardMiddleware(guarding())
+    tools = ToolNode(
+        [search_tool(Shelf(count=4))],
+        wrap_tool_call=guard.wrap_tool_call, awrap_tool_call=guard.awrap_tool_call,
+    )  # fmt: skip
+    graph = StateGraph(MessagesState)
+    graph.add_node("plan", lambda state: {"messages": [AIMessage("", tool_calls=list(PARALLEL[0]))]})
+    graph.add_node("tools", tools)
+    for one, two in ((START, "plan"), ("plan", "tools"), ("tools", END)):
+        graph.add_edge(one, two)
+    outer = StateGraph(MessagesState)
+    outer.add_node("inner", graph.compile())
+    outer.add_edge(START, "inner")
+    outer.add_edge("inner", END)
+    built = outer.compile()
+    result = built.invoke(asked(), config) if mode == "sync" else await built.ainvoke(asked(), config)
+    assert [len(one.artifact) for one in result["messages"] if one.type == "tool"] == [2, 2]
+    assert [(step.turn, dropped(step)) for step in captured.run.steps] == [(0, DROPPED), (0, DROPPED)]
+
+
+@MODES
+async def test_a_batch_of_agents_in_threads_never_mixes(captured, config, mode):
+    guard = GuardMiddleware(guarding())
+    tools = [search_tool(Shelf(count=4))]
+    agents = [
+        agent(call("search", query=f"q{n}"), f"a{n}", tools=tools, middleware=[guard]) for n in range(12)
+    ]
+    given = [(one, asked(f"question {n}")) for n, one in enumerate(agents)]
+    with ThreadPoolExecutor(6) as pool:
+        if mode == "sync":
+            list(pool.map(lambda one: one[0].invoke(one[1], config), given))
+        else:
+            list(pool.map(lambda one: asyncio.run(one[0].ainvoke(one[1], config)), given))
+    assert len(captured.runs) == 12
+    for run in captured.runs:
+        (step,) = run.steps
+        assert (run.answer[1:], step.query[1:]) == (run.question.rpartition(" ")[2],) * 2
+        assert {passage.text.rpartition(" ")[2] for passage in step.candidates} == {step.query}
+        assert dropped(step) == DROPPED
+
+
+class Strict(BaseCallbackHandler):
+    """Sees what other handlers of the application see."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_custom_event(self, name, data, *, run_id, **kwargs):
+        self.seen.append((name, run_id))
+
+    def on_retriever_start(self, serialized, query, *, run_id, parent_run_id=None, **kwargs):
+        self.seen.append(("start", run_id, parent_run_id))
+
+
+@MODES
+async def test_handlers_of_the_application_see_the_inner_retrieval_and_the_verdict(mode):
+    strict, guarded = Strict(), GuardedRetriever(Shelf(count=4), guarding())
+    config = {"callbacks": [strict]}
+    guarded.invoke("x", config) if mode == "sync" else await guarded.ainvoke("x", config)
+    outer, inner, verdict = strict.seen
+    assert inner[2] == outer[1]
+    assert verdict == ("ragguard_verdict", outer[1])
+
+
+async def test_a_dead_engine_is_not_asked_for_ever(config, captured):
+    dead = ScriptedEngine(label=judging, fault=lambda call: ConnectionError("gone"))
+    guarded = GuardedRetriever(Shelf(count=4), guarding(dead, pause_after=3, pause_s=60))
+    for _ in range(10):
+        assert len(await guarded.ainvoke("x", config)) == 4
+    assert len(dead.calls) == 3
+    assert {run.steps[0].decision.status for run in captured.runs} == {"error"}
+
+
+async def test_a_sync_filter_on_a_running_loop_does_not_hang():
+    nano = connect("nano")
+    await nano.label_probs(["warm up"], ["A"])
+    keep = DistractorFilter(DistractorGuard(nano, threshold=-1, budget_ms=20_000))
+    given = documents("shelf", 3, "x")
+    async with asyncio.timeout(60):
+        assert keep.compress_documents(given, "x") == given
+        assert await keep.acompress_documents(given, "x") == given
