@@ -10,7 +10,8 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
-from ragguard_langchain.filter import apruned, checked, pruned
+from ragguard.guard.judging import checked
+from ragguard_langchain.filter import apruned, pruned
 from ragguard_langchain.verdicts import Told, atell, tell
 
 

@@ -19,8 +19,9 @@ from ragguard.capture.snapshot import passages_of
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
+from ragguard.guard.judging import checked
 from ragguard_langchain.excerpt import without
-from ragguard_langchain.filter import apruned, checked, pruned
+from ragguard_langchain.filter import apruned, pruned
 from ragguard_langchain.messages import documents_of, tool_message, tool_query, tool_text
 from ragguard_langchain.verdicts import Told, atell, tell
 

@@ -12,7 +12,8 @@ from pydantic import Field
 
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
-from ragguard_langchain.filter import DistractorFilter, checked
+from ragguard.guard.judging import checked
+from ragguard_langchain.filter import DistractorFilter
 
 
 class GuardedRetriever(BaseRetriever):
