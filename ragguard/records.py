@@ -43,7 +43,7 @@ class Dropped:
 
     passage: Passage
     position: int
-    """1-based rank among the candidates."""
+    """1-based rank among the candidates; 0 for one that came in after the retrieval."""
     reason: str
     utility: float | None = None
     p_abstain: float | None = None

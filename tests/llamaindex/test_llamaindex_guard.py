@@ -290,6 +290,19 @@ async def test_ranks_are_those_of_the_retrieval_whatever_a_reranker_did(recorder
     )  # fmt: skip
 
 
+class Adds(BaseNodePostprocessor):
+    """Brings in what was not retrieved, as neighbours of what was."""
+
+    def _postprocess_nodes(self, found, query_bundle=None):
+        return [*found, *nodes("w", 2)]
+
+
+def test_what_came_in_after_the_retrieval_and_was_dropped_has_no_rank(recorder, captured):
+    engine(Shelf(), before=[Adds()]).query(QUESTION)
+    (step,) = captured.run.steps
+    assert told(step) == (["shelf-0", "shelf-1"], ["shelf-0", "w-0"], [(2, "shelf-1"), (0, "w-1")])
+
+
 def test_a_reranker_behind_the_guard(recorder, captured):
     engine(after=[Backwards()]).query(QUESTION)
     (step,) = captured.run.steps
