@@ -77,6 +77,13 @@ def compare(
     before: Questions, after: Questions, draws: int = 2000, seed: int = 0, most: int = 5
 ) -> Comparison:
     """Pairs the questions of two sides, metric by metric."""
+    for side, questions_there in (("first", before), ("second", after)):
+        if not questions_there.asked:
+            raise InvalidInput(
+                f"the {side} side",
+                "no runs",
+                "scored runs; make some with `ragguard score RUNS.jsonl --store new.db`",
+            )
     shared = before.asked.keys() & after.asked.keys()
     if not shared:
         raise InvalidInput(
@@ -84,6 +91,11 @@ def compare(
             "at least one question in common; they are paired by their normalised text",
         )  # fmt: skip
     both = sorted(before.values.keys() & after.values.keys())
+    if not both:
+        raise InvalidInput(
+            "the two sides", f"{_named(before)} and {_named(after)}",
+            "at least one metric in common; score both with the same scorers: `ragguard score RUNS.jsonl --scorers …`",
+        )  # fmt: skip
     missing = sorted({series.title for series in before.values.keys() ^ after.values.keys()})
     found: list[Change] = []
     moved: list[Moved] = []
@@ -105,6 +117,10 @@ def compare(
         _corrected(found), moved, len(shared), len(before.asked) - len(shared), len(after.asked) - len(shared),
         missing, before.passages, after.passages,
     )  # fmt: skip
+
+
+def _named(side: Questions) -> str:
+    return ", ".join(sorted({series.title for series in side.values})) or "no scores"
 
 
 def _change(
@@ -168,8 +184,13 @@ class Condition:
         """Whether the metric's difference is so; an error where the metric was not compared."""
         compared = {change.metric: change for change in comparison.changes}
         if self.metric not in compared:
+            lacking = (
+                "; one side lacks it: score both with the same scorers"
+                if self.metric in comparison.missing
+                else ""
+            )
             raise UnknownName(
-                "--fail-if", self.metric, f"a metric of both sides: {', '.join(sorted(compared))}"
+                "--fail-if", self.metric, f"a metric of both sides: {', '.join(sorted(compared))}{lacking}"
             )
         return bool(_OPERATORS[self.sign](compared[self.metric].difference, self.bound))
 

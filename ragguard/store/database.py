@@ -196,9 +196,13 @@ class Database:
             return
         try:
             schema.check(db, self.name)
-            if self._read_only and schema.version_of(db) < schema.VERSION:
+            found = schema.version_of(db)
+            if self._read_only and not found:
+                raise StoreError(f"{self.name} is an empty file; capture some runs into it, or name another")
+            if self._read_only and found < schema.VERSION:
                 raise SchemaMismatch(
-                    f"{self.name} was written by an older ragguard; open it once for writing"
+                    f"{self.name} was written by an older ragguard (schema {found}; this one knows "
+                    f"{schema.VERSION}); `RagGuard(store=…)` brings it up to date when it opens it"
                 )
         except sqlite3.OperationalError:
             return

@@ -62,7 +62,9 @@ def runs_at(connection: sqlite3.Connection, places: Sequence[int], *, texts: boo
 def scores_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int, list[Score]]:
     """What was said of the runs (place → id), of each in the order in which it was stored."""
     scores: dict[int, list[Score]] = {place: [] for place in runs}
-    for row in _chunks(connection, _SCORES.format("run IN ({})"), list(runs)):
+    cursor = connection.cursor()
+    cursor.row_factory = None  # plain tuples: there may be a million of them
+    for row in _chunks(cursor, _SCORES.format("run IN ({})"), list(runs)):
         scores[row[1]].append(score_of(row, runs[row[1]]))
     return scores
 
@@ -112,7 +114,9 @@ def _texts(connection: sqlite3.Connection, bodies: Sequence[Data]) -> dict[str, 
     return {row["digest"].hex(): row["text"] for row in rows}
 
 
-def _chunks(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> Iterator[sqlite3.Row]:
+def _chunks(
+    connection: sqlite3.Connection | sqlite3.Cursor, statement: str, values: Sequence[Any]
+) -> Iterator[sqlite3.Row]:
     """The rows of a statement over many values; SQLite takes only so many at once."""
     for start in range(0, len(values), _MOST_PARAMETERS):
         chunk = values[start : start + _MOST_PARAMETERS]

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ragguard.records import (
@@ -314,12 +315,18 @@ def score_of(row: Sequence[Any], run_id: str) -> Score:
     ) = row  # fmt: skip
     return Score(
         name, value, level, run_id, step_id, passage_id, position, stderr, label, explanation, reference_source,
-        engine, prompts, Usage(*json.loads(usage)) if usage else _NO_USAGE, scorer, version, references_hash,
+        engine, prompts, _usage(usage) if usage else _NO_USAGE, scorer, version, references_hash,
         sub_question, expectation, json.loads(metadata) if metadata else {}, stage,
     )  # fmt: skip
 
 
 _NO_USAGE = Usage()
+
+
+@lru_cache(maxsize=1024)
+def _usage(written: str) -> Usage:
+    """Usage from its column; many scores of a batch share theirs."""
+    return Usage(*json.loads(written))
 
 
 def failure_of(row: Row, run_id: str) -> Failure:

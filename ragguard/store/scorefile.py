@@ -86,7 +86,10 @@ def _about(run: Run) -> Any:
 def _record(line: str, number: int, path: str | Path) -> tuple[str, str, Score | Failure]:
     try:
         data = json.loads(line)
-        if data.pop("format") != FORMAT:
+        found = data.pop("format")
+        if str(found).startswith("ragguard.run/"):
+            raise StoreError(f"{path} is a run file; score it first: `ragguard score {path} --store new.db`")
+        if found != FORMAT:
             raise ValueError(f"its format is not {FORMAT!r}")
         question = data.pop("question")
         data.pop("step_index")

@@ -65,9 +65,10 @@ def test_lower_is_better_where_it_is():
 def test_gold_and_support_are_never_mixed():
     a = side([0.1, 0.2], "delta_seper", reference_source="gold")
     b = side([0.9, 0.9], "delta_seper", reference_source="answer")
-    found = compared(a, b)
-    assert found.changes == []
-    assert found.missing == ["delta_seper", "delta_seper.support"]
+    with pytest.raises(
+        InvalidInput, match=r"delta_seper and delta_seper\.support.*at least one metric in common"
+    ):
+        compared(a, b)
 
 
 def test_before_and_after_the_guard_are_two_series():
