@@ -50,7 +50,9 @@ OPENINFERENCE = (
         "run", "step", "evaluation", "guard",
     ),
     OI_INPUT := Name("input.value", "string", "the question or the query", "run", "step", "guard", content=True),
-    OI_OUTPUT := Name("output.value", "string", "the answer", "run", content=True),
+    OI_OUTPUT := Name(
+        "output.value", "string", "the answer; of a guard what it dropped and why", "run", "guard", content=True
+    ),
     OI_SESSION := Name("session.id", "string", "the run's session or thread, where it has one", "run"),
     OI_PROJECT := Name("openinference.project.name", "string", "the project, with `otlp=`", "resource"),
 )  # fmt: skip

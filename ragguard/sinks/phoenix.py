@@ -149,6 +149,6 @@ def _document_result(score: Score, *, explained: bool) -> dict[str, Any]:
         words = SIGNED.get(score.name, ("positive", "negative"))
         label = words[0] if score.value > 0 else words[1] if score.value < 0 else "neither"
     else:
-        label = result.get("label") or f"{score.value:.1f}"
+        label = result.get("label") or f"{score.value:.2f}"
     said = f"{score_name(score)} {score.value:.3f}"
     return {"label": label, "explanation": ": ".join(filter(None, (said, result.get("explanation"))))}

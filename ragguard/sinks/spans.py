@@ -92,6 +92,8 @@ class Writer:
             put.put(n.GUARD_DROPPED_UTILITY, as_list([drop.utility for drop in decision.dropped]))
         if self.content.spans and self.content.inputs:
             put.put(n.OI_INPUT, step.query)
+        if self.content.spans and self.content.outputs:
+            put.put(n.OI_OUTPUT, _told(decision))
         put.put(n.GUARD_KEPT, len(decision.kept))
         put.put(n.GUARD_DROPPED, len(decision.dropped))
         put.put(n.GUARD_ELAPSED, decision.elapsed_ms)
@@ -198,3 +200,11 @@ def of_step(items: Iterable[Score | Failure], step_id: str) -> list[Score | Fail
 
 def _place(score: Score) -> str:
     return f"{score.position}" if score.sub_question is None else f"{score.position}/{score.sub_question}"
+
+
+def _told(decision: Decision) -> str:
+    """What a guard did, as a line for who looks at its span."""
+    retrieved = len(decision.kept) + len(decision.dropped)
+    lines = [f"{decision.status}: {len(decision.kept)} of {retrieved} passages kept ({decision.reason})"]
+    lines += [f"dropped rank {one.position}: {one.reason}\n    {one.passage.text}" for one in decision.dropped]
+    return "\n".join(lines)

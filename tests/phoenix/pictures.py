@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import tempfile
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import httpx
+from support.browser import Browser, chromium
 from support.phoenix_env import PHOENIX, serve
 
 from ragguard import DistractorGuard, RagGuard, world
@@ -25,20 +25,19 @@ SPANS = """query ($id: ID!) { node(id: $id) { ... on Project { spans(first: 99) 
 
 
 async def send(url: str) -> None:
-    """An agent's run of two guarded hops: the first of which the guard drops something."""
+    """An agent's run of two guarded hops, of a case in which the guard has something to drop."""
     spans = OtelSink(otlp=url, project=PROJECT, spans_only=True, capture_content=True)
     rg = RagGuard("nano", store=None, sinks=[PhoenixSink(url, spans=spans)])
     guard, search = DistractorGuard(rg.engine, budget_ms=5_000), world.retriever(k=4)
     for case in world.cases(50, hops=2):
-        hops = []
+        decisions = [await guard.aprune(query, search(query)) for query in case.sub_questions]
+        if all(decision.dropped and len(decision.kept) > 1 for decision in decisions):
+            break
+    async with rg.run(case.question, references=case.references, name="agent") as run:
         for query in case.sub_questions:
             started = time.time_ns()
             found = search(query)
-            hops.append((query, found, started, await guard.aprune(query, found)))
-        if all(decision.dropped and len(decision.kept) > 1 for *_, decision in hops):
-            break
-    async with rg.run(case.question, references=case.references, name="agent") as run:
-        for query, found, started, decision in hops:
+            decision = await guard.aprune(query, found)
             run.retrieved(
                 query, decision.kept, candidates=found, decision=decision, tool="search", started_ns=started
             )
@@ -63,26 +62,26 @@ def arrived(url: str) -> dict[str, dict]:
     raise TimeoutError("Phoenix did not take in the run")
 
 
-def picture(url: str, span: dict, name: str, width: int, height: int) -> None:
+def picture(browser: Browser, url: str, span: dict, name: str, height: int) -> None:
     """The page on which that span is selected."""
     path = f"/projects/{span['project']}/traces/{span['trace']['traceId']}?selectedSpanNodeId={span['id']}"
-    with tempfile.TemporaryDirectory() as profile:
-        subprocess.run(
-            [
-                "chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-                f"--user-data-dir={profile}", f"--window-size={width},{height}",
-                "--virtual-time-budget=20000", f"--screenshot={IMAGES / name}.png", url + path,
-            ],
-            check=True, capture_output=True, timeout=180,
-        )  # fmt: skip
+    page = browser.open(url + path, 1500, height, dark=True, until="document.readyState === 'complete'")
+    page.wait(f"document.querySelector('h2, h3') && document.body.innerText.includes('{span['name']}')")
+    page.value("new Promise((done) => setTimeout(done, 2000))")  # while it draws
+    page.picture(IMAGES / f"{name}.png")
+
+
+def main() -> None:
+    """One picture a kind of span."""
+    PHOENIX.install()
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as url, chromium() as browser:
+        asyncio.run(send(url))
+        spans = arrived(url)
+        picture(browser, url, spans["run agent"], "phoenix-run", 900)
+        picture(browser, url, spans["retrieval search"], "phoenix-retrieval", 1500)
+        picture(browser, url, spans["guard"], "phoenix-guard", 900)
 
 
 if __name__ == "__main__":
-    PHOENIX.install()
-    IMAGES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as url:
-        asyncio.run(send(url))
-        spans = arrived(url)
-        picture(url, spans["retrieval search"], "phoenix-retrieval", 1500, 1500)
-        picture(url, spans["guard"], "phoenix-guard", 1500, 1000)
-        picture(url, spans["run agent"], "phoenix-run", 1500, 1000)
+    main()

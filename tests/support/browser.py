@@ -95,9 +95,16 @@ class Browser:
             self.events.append(answer)
 
     def open(
-        self, url: str, width: int = 1280, height: int = 900, *, dark: bool = False, media: str = "screen"
+        self,
+        url: str,
+        width: int = 1280,
+        height: int = 900,
+        *,
+        dark: bool = False,
+        media: str = "screen",
+        until: str = "window.painted > 0",
     ) -> Page:
-        """A page in a tab of that size, drawn to its end."""
+        """A page in a tab of that size, once it is drawn to its end, or what `until` says."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         page = Page(self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
         for domain in ("Page", "Runtime", "Network", "Log"):
@@ -114,7 +121,7 @@ class Browser:
         page.call("Emulation.setEmulatedMedia", media=media, features=scheme)
         page.call("Page.addScriptToEvaluateOnNewDocument", source=_WATCH)
         page.call("Page.navigate", url=url)
-        page.wait("window.painted > 0")
+        page.wait(until)
         return page
 
     def _read(self) -> Any:
