@@ -43,7 +43,7 @@ _SETS = {
 _SLOT = re.compile(r"\{(\w+)\}")
 # Tokens by which chat templates frame turns, and the frames of our own templates.
 _FRAMES = re.compile(
-    r"<(?=\||/?(?:s|bos|eos|pad|unk|im_start|im_end|start_of_turn|end_of_turn|think|document|query|answer|question|references?)\b)"
+    r"<(?=\||/?(?:s|bos|eos|pad|unk|im_start|im_end|start_of_turn|end_of_turn|think|documents?|query|answer|question|references?)\b)"
     r"|(?<=\|)>|\[(?=/?(?:INST|SYS|TOOL))|<(?=<SYS|</SYS)|(?<=</SYS>)>|<(?=｜)|(?<=｜)>",
     re.IGNORECASE,
 )

@@ -137,12 +137,16 @@ def choose_threshold(
         kept = np.array([_tail(loss, n, max_gold_loss) <= 1 - confidence for loss in losses])
     # The loss only grows: the first threshold that breaks the promise ends the search.
     best = int(np.argmin(kept)) - 1 if not kept.all() else len(levels) - 1
-    threshold = float(levels[best])
-    others = np.concatenate(
-        [fall[~np.asarray(flags, dtype=bool)] for fall, flags in zip(falls, gold, strict=True)]
+    others = np.sort(
+        np.concatenate(
+            [fall[~np.asarray(flags, dtype=bool)] for fall, flags in zip(falls, gold, strict=True)]
+        )
     )
-    dropped = float((others < threshold).mean()) if len(others) else math.nan
-    return threshold, float(losses[best]), dropped
+    drops = np.searchsorted(others, levels[: best + 1], side="left")
+    # Of thresholds that drop the same distractors the lowest: it can only spare more gold.
+    best = int(np.argmax(drops == drops[-1]))
+    dropped = float(drops[-1] / len(others)) if len(others) else math.nan
+    return float(levels[best]), float(losses[best]), dropped
 
 
 def _falls_at(values: Sequence[float | None], min_keep: int) -> Floats:

@@ -70,7 +70,7 @@ class FakeModel:
             if path == "/tokenize":
                 return self._tokenize(request.json)
             if path == "/detokenize":
-                return Reply({"prompt": self._text(request.json["tokens"])})
+                return Reply({"prompt": self.text(request.json["tokens"])})
             if path == "/v1/completions":
                 return self._complete(request.json)
         return Reply({"detail": "Not Found"}, 404)
@@ -148,7 +148,7 @@ class FakeModel:
                 f"Requested sample logprobs of {body['logprobs']}, greater than max allowed: {self.top}"
             )
         choices: list[dict[str, Any]] = []
-        prompts = [p if isinstance(p, str) else self._text(p) for p in body["prompt"]]
+        prompts = [p if isinstance(p, str) else self.text(p) for p in body["prompt"]]
         for prompt in prompts:
             if refusal := self._too_long(prompt, body):
                 return refusal
@@ -239,7 +239,7 @@ class FakeModel:
     def _token(self, number: int) -> str:
         return list(self._ids)[number]
 
-    def _text(self, ids: list[int]) -> str:
+    def text(self, ids: list[int]) -> str:
         tokens = list(self._ids)
         return "".join(tokens[number] for number in ids)
 

@@ -78,22 +78,20 @@ def loss_of(network: Any, head: Network, batch: Batch) -> tuple[torch.Tensor, to
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--steps", type=int, default=10600)
     parser.add_argument(
-        "--decay", type=int, default=2500, help="over how many last steps the rate falls to nothing"
+        "--decay", type=int, default=4800, help="over how many last steps the rate falls to nothing"
     )
     parser.add_argument(
         "--grown", type=int, default=2500, help="the step from which the curriculum is complete"
     )
     parser.add_argument("--basics", type=int, default=700, help="the step up to which it stays easy")
-    parser.add_argument("--documents", type=int, default=10, help="the most in a row, once grown")
+    parser.add_argument("--documents", type=int, default=9, help="the most in a row, once grown")
     parser.add_argument(
-        "--two-hops", type=float, default=0.45, help="their share among what is read, once grown"
+        "--two-hops", type=float, default=0.5, help="their share among what is read, once grown"
     )
-    parser.add_argument(
-        "--reading", type=float, default=0.55, help="the share of rows with several documents"
-    )
-    parser.add_argument("--grids", type=float, default=0.3, help="the share of grids among those, once grown")
+    parser.add_argument("--reading", type=float, default=0.6, help="the share of rows with several documents")
+    parser.add_argument("--grids", type=float, default=0.2, help="the share of grids among those, once grown")
     parser.add_argument("--rows", type=int, default=16)
     parser.add_argument("--length", type=int, default=256)
     parser.add_argument("--seed", type=int, default=1)

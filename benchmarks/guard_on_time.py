@@ -1,0 +1,138 @@
+"""Whether the guard is on time: a server of fixed latency, many callers, budgets that must hold."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from support.fake_model import FakeModel
+from support.misbehaving_server import MisbehavingServer, Reply, Request
+
+from ragguard import DistractorGuard, Passage
+from ragguard.engines.connect import connect
+from ragguard.guard import UtilityThreshold
+
+LATENCIES_MS = (0, 50, 200, 500, None)
+"""None: the server takes requests and never answers."""
+BUDGETS_MS = (100, 300)
+PASSAGES = (1, 5, 20, 50)
+CALLERS = 200
+ALONE = 30
+
+
+def serve(latency_ms: float | None, tell: Connection) -> None:
+    """A server in a process of its own, so that its work is not ours: answers labels after the latency."""
+    model = FakeModel()
+
+    def handle(request: Request) -> Reply:
+        reply = model.handle(request)
+        if request.path != "/v1/completions":
+            return reply
+        (first, *_) = request.json["prompt"]
+        if "founded firm" not in (first if isinstance(first, str) else model.text(first)):
+            return reply  # the server is only being looked at
+        return replace(reply, wait_s=3600.0 if latency_ms is None else latency_ms / 1e3)
+
+    async def run() -> None:
+        async with MisbehavingServer(handle) as server:
+            tell.send(server.url)
+            await asyncio.to_thread(tell.recv)
+
+    asyncio.run(run())
+
+
+async def on_time() -> dict[str, Any]:
+    """How late decisions are, for each latency, budget and number of passages."""
+    figures: dict[str, Any] = {}
+    late: list[float] = []
+    for latency in LATENCIES_MS:
+        name = "hanging" if latency is None else f"{latency} ms"
+        here, there = multiprocessing.Pipe()
+        process = multiprocessing.get_context("spawn").Process(
+            target=serve, args=(latency, there), daemon=True
+        )
+        process.start()
+        url = here.recv()
+        for budget in BUDGETS_MS:
+            rows = [await _load(url, budget, count) for count in PASSAGES]
+            over = np.concatenate([row.pop("over") for row in rows])
+            late += over.tolist()
+            figures.setdefault(name, {})[f"budget {budget} ms"] = {
+                "p99_over_ms": round(float(np.percentile(over, 99)), 1),
+                "worst_over_ms": round(float(over.max()), 1),
+                "by_passages": dict(zip(map(str, PASSAGES), rows, strict=True)),
+            }
+            print(name, budget, figures[name][f"budget {budget} ms"], flush=True)
+        if latency == 0:
+            figures["quick"] = await _quick(url)
+            print("quick", figures["quick"], flush=True)
+        here.send("stop")
+        process.join(5)
+    p99 = float(np.percentile(late, 99))
+    return {
+        "callers": CALLERS, "p99_over_ms": round(p99, 1), "p99_reached": p99 <= 20.0,
+        "quick_reached": all(row["ratio"] <= 1.2 for row in figures["quick"].values()), "servers": figures,
+    }  # fmt: skip
+
+
+async def _load(url: str, budget: float, count: int) -> dict[str, Any]:
+    """Many callers at once, each with passages of its own: how far over the budget each decision came."""
+    engine = connect(url)
+    guard = DistractorGuard(
+        engine, budget_ms=budget, policies=[UtilityThreshold(-0.2)], min_keep=0, pause_after=10**9
+    )
+    await guard.engine.info()
+    await guard.aprune("warm", _passages("warm", 1, 0))
+    decisions = await asyncio.gather(
+        *(guard.aprune(f"who founded firm {n}?", _passages(url, count, n)) for n in range(CALLERS))
+    )
+    over = np.array([decision.elapsed_ms - budget for decision in decisions])
+    statuses = {
+        status: sum(one.status == status for one in decisions) for status in {d.status for d in decisions}
+    }
+    await guard.aclose()
+    return {"over": over, "elapsed_ms_median": round(median(d.elapsed_ms for d in decisions), 1), **statuses}
+
+
+async def _quick(url: str) -> dict[str, Any]:
+    """One caller, an engine that is quick: the guard's time beside that of the one batched call that it makes."""
+    figures = {}
+    for count in PASSAGES[1:]:
+        guard = DistractorGuard(connect(url), budget_ms=5_000)
+        bare = connect(url)
+        guards, calls = [], []
+        for n in range(ALONE):
+            passages = _passages("alone", count, n)
+            clock = time.perf_counter()
+            await guard.aprune(f"who founded firm {n}?", passages)
+            guards.append(time.perf_counter() - clock)
+            prompts = [
+                f"{passage.text} {word} who founded firm {n}?" for word in "ab" for passage in passages
+            ]
+            clock = time.perf_counter()
+            await bare.label_probs(prompts, ("NO-RESPONSE", "A", "B"))
+            calls.append(time.perf_counter() - clock)
+        await guard.aclose()
+        await bare.aclose()
+        figures[f"{count} passages"] = {
+            "guard_ms": round(median(guards) * 1e3, 2), "call_ms": round(median(calls) * 1e3, 2),
+            "ratio": round(median(guards) / median(calls), 3),
+        }  # fmt: skip
+    return figures
+
+
+def _passages(name: str, count: int, caller: int) -> Sequence[Passage]:
+    words = "The firm was founded in a town by the sea and is run by those who came later. " * 4
+    return [Passage(f"{name} {caller} {place} {words}", id=str(place)) for place in range(count)]
