@@ -12,7 +12,7 @@ from langchain_core.tools import create_retriever_tool, tool
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from support.guards import guarding, judging
+from support.guards import assert_spans_tell, guarding, judging
 from support.langchain_agents import ANSWER, agent, asked, search_tool
 from support.langchain_parts import Shelf, call, documents, says
 from support.scripted_engine import ScriptedEngine
@@ -99,17 +99,7 @@ def test_the_store_and_telemetry_tell_what_was_dropped_and_why(rg, exporter, pla
     assert [(drop.position, drop.passage.text) for drop in step.decision.dropped] == [
         (n + 1, step.candidates[n].text) for n in (1, 3)
     ]
-    (retrieval,) = (span for span in exporter.get_finished_spans() if span.name.startswith("retrieval"))
-    (guard,) = (span for span in exporter.get_finished_spans() if span.name == "guard")
-    assert guard.parent.span_id == retrieval.context.span_id
-    told = dict(guard.attributes)
-    assert told["openinference.span.kind"] == "GUARDRAIL"
-    assert (told["ragguard.guard.status"], told["ragguard.guard.kept"], told["ragguard.guard.dropped"]) == (
-        "pruned", 2, 2,
-    )  # fmt: skip
-    assert told["ragguard.guard.dropped.positions"] == (2, 4)
-    assert told["ragguard.guard.dropped.utility"] == pytest.approx((-0.72, -0.72))
-    assert all("utility -0.72" in reason for reason in told["ragguard.guard.dropped.reasons"])
+    assert_spans_tell(exporter.get_finished_spans())
 
 
 @PLACES

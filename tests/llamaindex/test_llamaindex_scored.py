@@ -9,7 +9,7 @@ from llama_index.core.tools import QueryEngineTool
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from support.guards import guarding, judging
+from support.guards import assert_spans_tell, guarding, judging
 from support.llamaindex_parts import Says, Shelf, call, scripted
 from support.scripted_engine import ScriptedEngine
 
@@ -95,17 +95,7 @@ def test_the_store_and_telemetry_tell_what_was_dropped_and_why(tmp_path, how):
         (2, "shelf-1"),
         (4, "shelf-3"),
     ]
-    (retrieval,) = (span for span in spans if span.name.startswith("retrieval"))
-    (guard,) = (span for span in spans if span.name == "guard")
-    assert guard.parent.span_id == retrieval.context.span_id
-    told = dict(guard.attributes)
-    assert told["openinference.span.kind"] == "GUARDRAIL"
-    assert (told["ragguard.guard.status"], told["ragguard.guard.kept"], told["ragguard.guard.dropped"]) == (
-        "pruned", 2, 2,
-    )  # fmt: skip
-    assert told["ragguard.guard.dropped.positions"] == (2, 4)
-    assert told["ragguard.guard.dropped.utility"] == pytest.approx((-0.72, -0.72))
-    assert all("utility -0.72" in reason for reason in told["ragguard.guard.dropped.reasons"])
+    assert_spans_tell(spans)
 
 
 def test_a_guarded_step_is_scored_before_and_after(tmp_path):

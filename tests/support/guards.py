@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard
@@ -19,3 +22,18 @@ def judging(text: str, label: str) -> float | None:
 def guarding(engine: ScriptedEngine | None = None, **settings: Any) -> DistractorGuard:
     """A guard that drops `name-1` and `name-3` of any shelf."""
     return DistractorGuard(engine or ScriptedEngine(label=judging), **{"budget_ms": 5_000, **settings})
+
+
+def assert_spans_tell(spans: Sequence[ReadableSpan]) -> None:
+    """The guard's span stands under that of the retrieval of four, and says which two were dropped and why."""
+    (retrieval,) = (span for span in spans if span.name.startswith("retrieval"))
+    (guard,) = (span for span in spans if span.name == "guard")
+    assert guard.parent.span_id == retrieval.context.span_id
+    told = dict(guard.attributes)
+    assert told["openinference.span.kind"] == "GUARDRAIL"
+    assert (told["ragguard.guard.status"], told["ragguard.guard.kept"], told["ragguard.guard.dropped"]) == (
+        "pruned", 2, 2,
+    )  # fmt: skip
+    assert told["ragguard.guard.dropped.positions"] == (2, 4)
+    assert told["ragguard.guard.dropped.utility"] == pytest.approx((-0.72, -0.72))
+    assert all("utility -0.72" in reason for reason in told["ragguard.guard.dropped.reasons"])
