@@ -66,7 +66,7 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
             return result
         kept, verdict = pruned(self._guard, _query(request), found)
         tell(_told(request, verdict, started_ns), _callbacks(request))
-        return self._rewritten(result, found, kept)
+        return self._rewritten(result, found, kept, verdict)
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
@@ -79,10 +79,12 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
             return result
         kept, verdict = await apruned(self._guard, _query(request), found)
         await atell(_told(request, verdict, started_ns), _callbacks(request))
-        return self._rewritten(result, found, kept)
+        return self._rewritten(result, found, kept, verdict)
 
     def _found(self, request: ToolCallRequest, result: Result) -> list[Document]:
         """The passages in a tool's result, as documents; none where the tool does not retrieve or failed."""
+        if tool_message(result) is None:
+            return []
         documents = documents_of(result)
         if documents is not None:
             return documents
@@ -100,16 +102,18 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
             Document(passage.text, id=passage.id or None, metadata=passage.metadata) for passage in passages
         ]
 
-    def _rewritten(self, result: Result, found: list[Document], kept: list[Document]) -> Result:
+    def _rewritten(
+        self, result: Result, found: list[Document], kept: list[Document], verdict: Verdict
+    ) -> Result:
         """The result without what was dropped; the very same where nothing was."""
         message = tool_message(result)
         if len(kept) == len(found) or message is None:
             return result
-        staying = {id(one) for one in kept}
+        gone = {drop.position for drop in verdict.decision.dropped}
         content = without(
             message.content,
             [one.page_content for one in found],
-            [id(one) in staying for one in found],
+            [rank not in gone for rank in range(1, len(found) + 1)],
             self._render,
         )
         artifact = kept if documents_of(message) is not None else message.artifact

@@ -22,6 +22,7 @@ from typing_extensions import TypedDict
 from ragguard import DistractorGuard
 from ragguard.capture.splitters import paragraphs
 from ragguard.errors import EngineRejected, InvalidInput
+from ragguard.guard import Deduplicate
 from ragguard_langchain import (
     DistractorFilter,
     GuardedRetriever,
@@ -245,6 +246,33 @@ def test_a_text_without_the_passages_is_left_as_it_is():
     fewer = GuardMiddleware(guarding()).wrap_tool_call(request, lambda request: message)
     assert (fewer.content, ids(fewer.artifact)) == ("three results", ["shelf-0", "shelf-2"])
     assert (message.content, len(message.artifact)) == ("three results", 3)
+
+
+def test_one_document_given_twice(config, captured):
+    @tool(response_format="content_and_artifact")
+    def search(query: str) -> tuple[str, list[Document]]:
+        """Finds the same again."""
+        (found,) = documents("shelf", 1, query)
+        return f"1. {found.page_content}\n2. {found.page_content}", [found, found]
+
+    guard = guarding(policies=[Deduplicate()])
+    result = guarded_agent(call("search", query="x"), ANSWER, guard=guard, tools=[search]).invoke(
+        asked(), config
+    )
+    (message,) = tool_messages(result)
+    assert (message.content, ids(message.artifact)) == ("1. shelf 0 about x", ["shelf-0"])
+    assert told(captured.run.steps[0])[1:] == (["shelf-0"], [(2, "shelf-0")])
+
+
+def test_a_tool_with_several_results_passes(config, captured):
+    @tool
+    def several(query: str) -> list:
+        """Gives commands."""
+        return [Command(update={"messages": [ToolMessage("shelf 1 about x", tool_call_id="call-several-x")]})]
+
+    asking = guarded_agent(call("several", query="x"), ANSWER, tools=[several])
+    assert [one.content for one in tool_messages(asking.invoke(asked(), config))] == ["shelf 1 about x"]
+    assert captured.events == []
 
 
 @MODES
