@@ -10,6 +10,7 @@ from ragguard.records import Score
 from ragguard.sinks import names as n
 from ragguard.sinks.base import ScoredRun
 from ragguard.sinks.spans import score_name
+from ragguard.sinks.values import identifier
 
 Prices = Mapping[str, tuple[float, float]]
 """Model → money per million prompt tokens and per million output tokens."""
@@ -47,7 +48,7 @@ class Instruments:
         """Adds one scored run to all metrics."""
         for score in scored.scores:
             labels: dict[str, str] = {
-                n.GEN_AI_EVALUATION: score_name(score),
+                n.GEN_AI_EVALUATION: identifier(score_name(score)),
                 n.SCORE_LEVEL: score.level,
                 n.SCORE_REFERENCE: score.reference_source,
                 n.SCORE_SIGN: "negative" if score.value < 0 else "positive",
@@ -55,7 +56,9 @@ class Instruments:
             # OpenTelemetry's histograms refuse negative values: the size goes in, the sign beside it.
             self._score.record(abs(float(score.value)), labels)
         for failure in scored.failures:
-            self._failures.add(1, {"scorer": failure.scorer, n.ERROR_TYPE: failure.error})
+            self._failures.add(
+                1, {"scorer": identifier(failure.scorer), n.ERROR_TYPE: identifier(failure.error)}
+            )
         if scored.run.ended_ns and scored.ended_ns:
             self._duration.record(max(0, scored.ended_ns - scored.run.ended_ns) / 1e9)
         for step in scored.run.steps:
@@ -66,17 +69,18 @@ class Instruments:
     def _spend(self, scores: Sequence[Score]) -> None:
         for engine in {score.engine for score in scores}:
             mine = [score.usage for score in scores if score.engine == engine]
+            model = identifier(engine)
             tokens = {
                 "input": sum(u.prompt_tokens for u in mine),
                 "output": sum(u.output_tokens for u in mine),
             }
             for kind, count in tokens.items():
-                self._tokens.add(count, {"model": engine, "type": kind})
-            self._requests.add(sum(u.requests for u in mine), {"model": engine})
-            price = next((price for model, price in self._prices.items() if model in engine), None)
+                self._tokens.add(count, {"model": model, "type": kind})
+            self._requests.add(sum(u.requests for u in mine), {"model": model})
+            price = next((price for name, price in self._prices.items() if name in engine), None)
             if price is not None:
                 cost = (tokens["input"] * price[0] + tokens["output"] * price[1]) / 1e6
-                self._cost.add(cost, {"model": engine})
+                self._cost.add(cost, {"model": model})
 
 
 def _histogram(meter: Meter, name: str) -> Histogram:

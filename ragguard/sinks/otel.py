@@ -25,6 +25,7 @@ from ragguard.sinks.content import Content
 from ragguard.sinks.instruments import Instruments, Prices
 from ragguard.sinks.otlp import Exporting, configured
 from ragguard.sinks.spans import Event, Writer, of_step
+from ragguard.sinks.values import identifier
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -122,7 +123,7 @@ class OtelSink:
     def _run_span(self, run: Run) -> SpanContext:
         ended = run.ended_ns or max([run.started_ns, *(step.ended_ns for step in run.steps)])
         span = self._tracer.start_span(
-            f"run {run.name}".strip(), context=Context(),
+            _line("run", run.name), context=Context(),
             kind=SpanKind.INTERNAL, start_time=run.started_ns or None,
         )  # fmt: skip
         if span.is_recording():
@@ -145,13 +146,13 @@ class OtelSink:
 
     def _step_span(self, step: RetrievalStep, above: SpanContext) -> SpanContext:
         span = self._tracer.start_span(
-            f"retrieval {step.tool}".strip(), context=_under(above),
+            _line("retrieval", step.tool), context=_under(above),
             kind=SpanKind.CLIENT, start_time=step.started_ns or None,
         )  # fmt: skip
         if span.is_recording():
             span.set_attributes(self._write.step(step).values)
             if step.status == "error":
-                span.set_status(Status(StatusCode.ERROR, step.error.partition(":")[0]))
+                span.set_status(Status(StatusCode.ERROR, _line(step.error.partition(":")[0])))
         span.end(max(step.started_ns, step.ended_ns) or None)
         return span.get_span_context()
 
@@ -162,7 +163,7 @@ class OtelSink:
         if span.is_recording():
             span.set_attributes(self._write.decision(decision, step).values)
             if decision.status == "error":
-                span.set_status(Status(StatusCode.ERROR, decision.reason))
+                span.set_status(Status(StatusCode.ERROR, _line(decision.reason)))
         span.end(start + length)
 
     def _evaluation(
@@ -193,7 +194,7 @@ class OtelSink:
             for name, values in events:
                 span.add_event(name, values, ended)
             if failures and not scores:
-                span.set_status(Status(StatusCode.ERROR, failures[0].error))
+                span.set_status(Status(StatusCode.ERROR, _line(failures[0].error)))
         span.end(ended)
         if self._log_records:
             self._emit(events, target, ended)
@@ -206,6 +207,11 @@ class OtelSink:
             logger.emit(_logs.LogRecord(
                 timestamp=at, observed_timestamp=at, event_name=name, attributes=values, context=_under(target),
             ))  # fmt: skip
+
+
+def _line(*words: object) -> str:
+    """A span's name or status, as any exporter can encode it."""
+    return identifier(" ".join(str(word) for word in words if word != ""))
 
 
 def _span_context(known: TraceContext) -> SpanContext:

@@ -12,6 +12,7 @@ from opentelemetry import trace
 
 from ragguard._version import __version__
 from ragguard.errors import InvalidInput, MissingDependency, RagguardError
+from ragguard.sinks.values import identifier
 
 if TYPE_CHECKING:
     from opentelemetry.sdk._logs import LoggerProvider
@@ -70,6 +71,7 @@ class Exporting:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
         self._base = base = endpoint.rstrip("/")
+        project = identifier(project)
         self._pid = os.getpid()
         here = self.is_here
 

@@ -141,9 +141,9 @@ class Writer:
             mine = [score for score in scores if score.name == name and score.position is not None]
             values = {score.position: score.value for score in mine}
             if len(mine) == len(values) == len(ranks):
-                put.put(n.passages(name), [values[rank] for rank in ranks])
+                put.put(n.passages(identifier(name)), [values[rank] for rank in ranks])
             else:
-                put.put_json(n.passages(name), {_place(score): score.value for score in mine})
+                put.put_json(n.passages(identifier(name)), {_place(score): score.value for score in mine})
         if ranks:
             put.put(n.PASSAGE_POSITIONS, ranks)
 
@@ -206,5 +206,7 @@ def _told(decision: Decision) -> str:
     """What a guard did, as a line for who looks at its span."""
     retrieved = len(decision.kept) + len(decision.dropped)
     lines = [f"{decision.status}: {len(decision.kept)} of {retrieved} passages kept ({decision.reason})"]
-    lines += [f"dropped rank {one.position}: {one.reason}\n    {one.passage.text}" for one in decision.dropped]
+    lines += [
+        f"dropped rank {one.position}: {one.reason}\n    {one.passage.text}" for one in decision.dropped
+    ]
     return "\n".join(lines)

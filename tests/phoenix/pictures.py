@@ -30,13 +30,13 @@ async def send(url: str) -> None:
     rg = RagGuard("nano", store=None, sinks=[PhoenixSink(url, spans=spans)])
     guard, search = DistractorGuard(rg.engine, budget_ms=5_000), world.retriever(k=4)
     for case in world.cases(50, hops=2):
-        decisions = [await guard.aprune(query, search(query)) for query in case.sub_questions]
+        finds = {query: search(query) for query in case.sub_questions}
+        decisions = [await guard.aprune(query, found) for query, found in finds.items()]
         if all(decision.dropped and len(decision.kept) > 1 for decision in decisions):
             break
     async with rg.run(case.question, references=case.references, name="agent") as run:
-        for query in case.sub_questions:
+        for query, found in finds.items():
             started = time.time_ns()
-            found = search(query)
             decision = await guard.aprune(query, found)
             run.retrieved(
                 query, decision.kept, candidates=found, decision=decision, tool="search", started_ns=started

@@ -14,7 +14,7 @@ from sinks.scored_runs import MS, START, two_hops
 from support.otlp_receiver import attributes_of, otlp_receiver
 
 from ragguard.errors import InvalidInput
-from ragguard.records import Passage, Score, TraceContext
+from ragguard.records import Failure, Passage, Score, TraceContext
 from ragguard.sinks import names
 from ragguard.sinks.base import Sink
 from ragguard.sinks.otel import OtelSink
@@ -246,6 +246,40 @@ async def test_odd_values_arrive_or_are_left_out_and_counted(collector, provider
     assert evaluation["evaluations.0.evaluation.score"] == 0.5
     assert "evaluations.1.evaluation.score" not in evaluation
     assert evaluation["ragguard.telemetry.skipped"] == 1
+
+
+async def test_surrogates_and_odd_types_anywhere_never_stop_an_export(collector):
+    """Spans, events, log records and metrics: whatever a user's names, errors and ids are made of."""
+    odd = "lone \ud800 surrogate"
+    scored = two_hops(id=odd, name=odd, question=odd, answer=odd, metadata={"session_id": 7})
+    first, second = scored.run.steps
+    first.id, first.query, first.tool, first.status, first.error = odd, odd, odd, "error", f"{odd}: x"
+    first.passages = [Passage(odd * 65_536, np.int64(3), np.float32(0.5), {odd: odd, 4: {5}})]
+    second.decision.status, second.decision.reason, second.decision.elapsed_ms = "error", odd, np.float64(2)
+    made = {"scorer": odd, "version": odd, "engine": odd, "prompts": odd, "label": odd, "explanation": odd}
+    scored.scores = [
+        Score(odd, np.float32(0.25), "step", odd, odd, stderr=math.nan, **made),
+        Score("utility", np.int64(1), "passage", odd, odd, 3, np.int64(1), **made),
+        Score("answerability", 2.0, "passage", odd, odd, 3, 1, sub_question=np.int64(0), **made),
+        Score(odd, 0.5, "passage", odd, odd, 3, 1, **made),
+    ]
+    scored.failures = [Failure(odd, odd, odd, False, odd, second.id)]
+    sink = OtelSink(otlp=collector.url, log_records=True, capture_content=True, project=odd)
+    await sink.submit(scored)
+    await sink.aclose()
+    (chain,), (retrieval, _), (told, failed) = map(collector.of, ("CHAIN", "RETRIEVER", "EVALUATOR"))
+    assert (chain.name, chain.attributes["session.id"]) == ("run lone ? surrogate", "7")
+    assert (retrieval.name, retrieval.status) == ("retrieval lone ? surrogate", 2)
+    assert retrieval.attributes["retrieval.documents.0.document.id"] == "3"
+    assert retrieval.attributes["retrieval.documents.0.document.content"].endswith("[1048576 characters]")
+    assert told.attributes["evaluations.0.evaluation.score"] == 0.25
+    assert told.attributes["ragguard.passages.utility"] == [1]
+    assert told.attributes["ragguard.passages.lone ? surrogate"] == [0.5]
+    assert "ragguard.evaluation.stderr" not in told.events[0][1]
+    assert failed.events[0][1]["error.type"] == "lone ? surrogate"
+    assert len(collector.logs) == 2
+    (failures,) = collector.metrics["ragguard.evaluation.failures"]
+    assert attributes_of(failures.attributes)["scorer"] == "lone ? surrogate"
 
 
 async def test_one_address_is_enough(collector):
