@@ -28,6 +28,8 @@ def run(
 
     Exit code 0: shown. 2: there is nothing to show; it says why.
     """
+    import gc
+
     from ragguard.errors import InvalidInput, RagguardError
     from ragguard.report.html import write_html
     from ragguard.store.store import Store
@@ -38,6 +40,7 @@ def run(
         store = Store(database, read_only=True)
         try:
             if html is not None:
+                gc.disable()  # a million small records that hold no cycles, in a process that ends with them
                 count = write_html(store.scored_runs(), html, f"ragguard: {database.name}")
                 typer.echo(f"{count} runs written to {html}; open it in a browser")
             elif run_id:

@@ -33,9 +33,9 @@ class Texts:
 def summary(scored: ScoredRun) -> Data:
     """The line of a run in the list: what it is sorted, filtered and searched by."""
     run = scored.run
-    total = best(scored.scores, "delta_seper_total")
-    context, covered = best(scored.scores, "udcg_context"), best(scored.scores, "coverage_total")
-    correct = best(scored.scores, "answer_correct")
+    said = [score for score in scored.scores if score.level == "run"]
+    total, correct = best(said, "delta_seper_total"), best(said, "answer_correct")
+    context, covered = best(said, "udcg_context"), best(said, "coverage_total")
     utilities = [score.value for score in scored.scores if score.name == "utility"]
     usage = [score.usage for score in scored.scores]
     return {

@@ -11,16 +11,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ragguard.records import Failure, Run, Score
-from ragguard.store.rows import Data, digests_in, failure_of, run_of, score_of, step_of, storable
+from ragguard.store.rows import Data, Origin, digests_in, failure_of, run_of, score_of, step_of, storable
 
 PAGE = 200
 _MOST_PARAMETERS = 500
 
-# `score_of` reads the columns in this order.
+# `score_of` reads the columns in this order. What many scores share, their origin, is read once and not joined.
 _SCORES = (
-    "SELECT scores.seq, scores.run, name, value, level, step_id, passage_id, position, stderr, label, explanation, "
-    "reference_source, engine, prompts, usage, scorer, version, references_hash, sub_question, expectation, "
-    "metadata, stage FROM scores JOIN origins ON origins.id = scores.origin WHERE {} ORDER BY scores.seq"
+    "SELECT scores.seq, run, name, value, level, step_id, passage_id, position, stderr, label, explanation, usage, "
+    "sub_question, expectation, metadata, stage, origin FROM scores WHERE {} ORDER BY scores.seq"
+)
+_ORIGINS = (
+    "SELECT id, reference_source, engine, prompts, scorer, version, references_hash FROM origins "
+    "WHERE id IN ({})"
 )
 
 
@@ -64,15 +67,19 @@ def scores_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int,
     scores: dict[int, list[Score]] = {place: [] for place in runs}
     cursor = connection.cursor()
     cursor.row_factory = None  # plain tuples: there may be a million of them
-    for row in _chunks(cursor, _SCORES.format("run IN ({})"), list(runs)):
-        scores[row[1]].append(score_of(row, runs[row[1]]))
+    rows = list(_chunks(cursor, _SCORES.format("run IN ({})"), list(runs)))
+    origins = _origins(connection, rows)
+    for row in rows:
+        scores[row[1]].append(score_of(row, runs[row[1]], origins[row[-1]]))
     return scores
 
 
 def unsent_scores(connection: sqlite3.Connection, place: int, run_id: str) -> list[Score]:
     """What was said of a run and has not reached the sinks."""
     condition = "run = ? AND scores.seq > (SELECT emit_after FROM runs WHERE seq = scores.run)"
-    return [score_of(row, run_id) for row in connection.execute(_SCORES.format(condition), (place,))]
+    rows = connection.execute(_SCORES.format(condition), (place,)).fetchall()
+    origins = _origins(connection, rows)
+    return [score_of(row, run_id, origins[row[-1]]) for row in rows]
 
 
 def failures_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int, list[Failure]]:
@@ -99,7 +106,14 @@ def page_of_scores(connection: sqlite3.Connection, after: int) -> list[tuple[int
         row["seq"]: row["id"]
         for row in _chunks(connection, "SELECT seq, id FROM runs WHERE seq IN ({})", runs)
     }
-    return [(row["seq"], score_of(row, ids[row["run"]])) for row in rows]
+    origins = _origins(connection, rows)
+    return [(row["seq"], score_of(row, ids[row["run"]], origins[row["origin"]])) for row in rows]
+
+
+def _origins(connection: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> dict[int, Origin]:
+    """Where the scores of these rows came from."""
+    found = _chunks(connection, _ORIGINS, list({row[-1] for row in rows}))
+    return {number: tuple(origin) for number, *origin in found}
 
 
 def _with_bodies(

@@ -307,12 +307,17 @@ def usage_text(usage: Usage) -> str:
     return dump(counts) if any(counts) else ""
 
 
-def score_of(row: Sequence[Any], run_id: str) -> Score:
-    """The score of a row, joined with its origin; see `reading` for the order of the columns."""
+Origin: TypeAlias = tuple[Any, ...]
+"""What many scores share: reference_source, engine, prompts, scorer, version, references_hash."""
+
+
+def score_of(row: Sequence[Any], run_id: str, origin: Origin) -> Score:
+    """The score of a row and its origin; see `reading` for the order of the columns."""
     (
-        _, _, name, value, level, step_id, passage_id, position, stderr, label, explanation, reference_source,
-        engine, prompts, usage, scorer, version, references_hash, sub_question, expectation, metadata, stage,
+        _, _, name, value, level, step_id, passage_id, position, stderr, label, explanation, usage,
+        sub_question, expectation, metadata, stage, _,
     ) = row  # fmt: skip
+    reference_source, engine, prompts, scorer, version, references_hash = origin
     return Score(
         name, value, level, run_id, step_id, passage_id, position, stderr, label, explanation, reference_source,
         engine, prompts, _usage(usage) if usage else _NO_USAGE, scorer, version, references_hash,
