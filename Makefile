@@ -18,7 +18,7 @@ help:
 	@echo "make test-foreign  telemetry beside other instrumentations, in an environment of its own"
 	@echo "make test-phoenix  telemetry against a real Phoenix, in an environment of its own"
 	@echo "make bench-NAME    a benchmark of benchmarks/, such as bench-metrics"
-	@echo "make pictures      the pictures of the report in docs/images, anew (needs Chromium)"
+	@echo "make pictures      the pictures of the report and of Phoenix in docs/images, anew (needs Chromium)"
 	@echo "make clean         remove .venv and caches of this folder"
 
 .venv/bin/python:
@@ -73,6 +73,7 @@ test-phoenix: .venv/.dev
 
 pictures: .venv/.dev
 	$(BIN)/python docs/images/take.py
+	$(BIN)/python tests/phoenix/pictures.py
 
 bench-%: .venv/.dev
 	$(BIN)/python benchmarks/$*.py

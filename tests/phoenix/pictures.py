@@ -21,7 +21,7 @@ from ragguard.sinks.phoenix import PhoenixSink
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 PROJECT = "two hops"
 SPANS = """query ($id: ID!) { node(id: $id) { ... on Project { spans(first: 99) { edges { node {
-    id name spanKind startTime trace { traceId } spanAnnotations { name } documentEvaluations { name } } } } } } }"""
+    id name spanKind startTime attributes trace { traceId } spanAnnotations { name } documentEvaluations { name } } } } } } }"""
 
 
 async def send(url: str) -> None:
@@ -29,11 +29,13 @@ async def send(url: str) -> None:
     spans = OtelSink(otlp=url, project=PROJECT, spans_only=True, capture_content=True)
     rg = RagGuard("nano", store=None, sinks=[PhoenixSink(url, spans=spans)])
     guard, search = DistractorGuard(rg.engine, budget_ms=5_000), world.retriever(k=4)
-    for case in world.cases(50, hops=2):
-        finds = {query: search(query) for query in case.sub_questions}
-        decisions = [await guard.aprune(query, found) for query, found in finds.items()]
-        if all(decision.dropped and len(decision.kept) > 1 for decision in decisions):
-            break
+    most = -1
+    for one in world.cases(30, hops=2):
+        found = {query: search(query) for query in one.sub_questions}
+        decisions = [await guard.aprune(query, passages) for query, passages in found.items()]
+        dropped = sum(len(decision.dropped) for decision in decisions if decision.kept)
+        if dropped > most:
+            most, case, finds = dropped, one, found
     async with rg.run(case.question, references=case.references, name="agent") as run:
         for query, found in finds.items():
             started = time.time_ns()
@@ -47,7 +49,7 @@ async def send(url: str) -> None:
 
 
 def arrived(url: str) -> dict[str, dict]:
-    """The spans by name, the first of each, once Phoenix has them and their scores."""
+    """The spans by name, the first of each (of guards one that dropped something), once Phoenix has them and their scores."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         projects = httpx.get(f"{url}/v1/projects").json()["data"]
@@ -57,16 +59,23 @@ def arrived(url: str) -> dict[str, dict]:
             spans = sorted((edge["node"] for edge in edges), key=lambda span: span["startTime"], reverse=True)
             retrievals = [span for span in spans if span["spanKind"] == "retriever"]
             if len(spans) >= 8 and all(span["documentEvaluations"] for span in retrievals):
+                spans.sort(key=lambda span: '"pruned"' in span["attributes"])
                 return {span["name"]: span | {"project": project["id"]} for span in spans}
         time.sleep(0.5)
     raise TimeoutError("Phoenix did not take in the run")
 
 
-def picture(browser: Browser, url: str, span: dict, name: str, height: int) -> None:
-    """The page on which that span is selected."""
+def picture(browser: Browser, url: str, span: dict, name: str, height: int, opened: str = "") -> None:
+    """The page on which that span is selected, with one of its cards opened."""
     path = f"/projects/{span['project']}/traces/{span['trace']['traceId']}?selectedSpanNodeId={span['id']}"
     page = browser.open(url + path, 1500, height, dark=True, until="document.readyState === 'complete'")
     page.wait(f"document.querySelector('h2, h3') && document.body.innerText.includes('{span['name']}')")
+    if opened:
+        page.wait(f"""(() => {{
+            const button = document.querySelector("button[aria-label={opened}]");
+            if (button?.ariaExpanded === "false") button.click();
+            return button?.ariaExpanded === "true";
+        }})()""")
     page.value("new Promise((done) => setTimeout(done, 2000))")  # while it draws
     page.picture(IMAGES / f"{name}.png")
 
@@ -78,9 +87,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as url, chromium() as browser:
         asyncio.run(send(url))
         spans = arrived(url)
-        picture(browser, url, spans["run agent"], "phoenix-run", 900)
+        picture(browser, url, spans["run agent"], "phoenix-run", 900, "Annotations")
         picture(browser, url, spans["retrieval search"], "phoenix-retrieval", 1500)
-        picture(browser, url, spans["guard"], "phoenix-guard", 900)
+        picture(browser, url, spans["guard"], "phoenix-guard", 800)
 
 
 if __name__ == "__main__":
