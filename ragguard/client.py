@@ -26,6 +26,7 @@ from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import Limits, connect
+from ragguard.engines.entailers import connect_entailer
 from ragguard.engines.entailment import Entailer
 from ragguard.engines.layers import Budget
 from ragguard.engines.prompts import PromptSet
@@ -67,7 +68,7 @@ class RagGuard:
         self,
         engine: str | Engine = "nano",
         *,
-        entailer: Entailer | None = None,
+        entailer: str | Entailer | None = None,
         scorers: Sequence[str | Scorer] = ("belief", "utility", "coverage"),
         store: str | Path | None = "ragguard.db",
         sample_rate: float = 1.0,
@@ -101,6 +102,7 @@ class RagGuard:
                 raise InvalidInput(name, function, "a function of one text")
         self._given = (engine, judge, entailer, tuple(scorers), prompts, caps, budget)
         self._engines: list[Engine] = []
+        self._entailer: Entailer | None = None
         self._telemetry = (tracer_provider, otlp, capture_content)
         asked = tracer_provider is not None or otlp is not None
         writing = [sink for sink in sinks if isinstance(sink, SpanSink)]
@@ -257,9 +259,10 @@ class RagGuard:
         if budget and reader is engine:
             reader = Budget(reader, **budget)  # an engine with layers of its own is limited around them
         self._engines = [reader] if judge is None else [reader, connect(judge, budget=budget)]
+        self._entailer = None if entailer is None else connect_entailer(entailer)
         return ScoringPipeline(
-            reader, judge=None if judge is None else self._engines[1], entailer=entailer, scorers=scorers,
-            prompts=prompts, caps=caps,
+            reader, judge=None if judge is None else self._engines[1], entailer=self._entailer,
+            scorers=scorers, prompts=prompts, caps=caps,
         )  # fmt: skip
 
     async def _release(self) -> None:
@@ -267,6 +270,8 @@ class RagGuard:
         for made, given in zip(self._engines, self._given[:2], strict=False):
             if isinstance(given, str):
                 await made.aclose()
+        if isinstance(self._given[2], str) and self._entailer is not None:
+            await self._entailer.aclose()
 
     def _otel_sink(self) -> OtelSink:
         from ragguard.sinks.otel import OtelSink

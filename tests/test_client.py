@@ -418,3 +418,13 @@ def test_it_is_cheap_to_import_and_make():
     assert not runs[0][2]
     assert bare < 0.06
     assert made < 0.3 * (4 if os.environ.get("CI") else 2)
+
+
+def test_an_entailer_may_be_an_address(make):
+    with pytest.raises(UnknownName, match="gopher:nli"):
+        make(entailer="gopher:nli")
+    # Nobody answers there: a failure that names it, and nothing raised.
+    rg = make(entailer="http://127.0.0.1:9/v1", scorers=("belief",), store=None)
+    scores = asyncio.run(rg.score(a_run()))
+    assert not scores
+    assert any("127.0.0.1:9" in failure.message for failure in scores.failures)

@@ -86,6 +86,16 @@ def as_labels(labels: Sequence[str]) -> tuple[str, ...]:
     return given
 
 
+def folded(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """For a template without a system turn: what it says is put before the first user turn."""
+    if not messages or messages[0].role != "system":
+        return messages
+    system, *rest = messages
+    if rest and rest[0].role == "user":
+        return (Message("user", f"{system.content}\n\n{rest[0].content}"), *rest[1:])
+    return (Message("user", system.content), *rest)
+
+
 def check_sampling(n: int, max_tokens: int, temperature: float) -> None:
     """Refuses what no engine can sample."""
     if n < 1:

@@ -37,7 +37,11 @@ class EngineEntailer:
         async def ask(distinct: Sequence[Pair]) -> Entailments:
             rendered = [
                 prompts.render(
-                    "entailment", question=pair.question, first=pair.premise, second=pair.hypothesis
+                    "entailment",
+                    cuttable=("first", "second"),
+                    question=pair.question,
+                    first=pair.premise,
+                    second=pair.hypothesis,
                 )
                 for pair in distinct
             ]

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ragguard.engines.draws import draws
 from ragguard.engines.labels import Ask
-from ragguard.engines.local import Drawn, draws
+from ragguard.engines.local import Drawn
 from ragguard.engines.worker import StillWanted
 from ragguard.errors import EngineProtocolError, EngineRejected
 

@@ -276,12 +276,6 @@ class LocalEngine:
         return float(plan.combine(logprobs).sum())
 
 
-def draws(ids: Sequence[int], n: int, max_tokens: int, seed: int | None) -> NDArray[np.float64]:
-    """(n, max_tokens) uniform numbers that depend on the seed and the prompt alone."""
-    source = np.random.default_rng(None if seed is None else [seed % 2**63, *ids])
-    return source.random((n, max_tokens))
-
-
 async def _fitted(
     loaded: Loaded, asked: Sequence[Prompt], room: int
 ) -> tuple[list[list[int]], dict[int, int]]:

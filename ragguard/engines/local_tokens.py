@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from ragguard.engines.base import Message, Prompt
+from ragguard.engines.base import Message, Prompt, folded
 from ragguard.engines.labels import ABSTENTION, CONTRASTS, colliding
 from ragguard.engines.nano.tokenizer import MARKER
 from ragguard.engines.thinking import QUESTION, SWITCH_OFF, Thought, open_thought
@@ -41,7 +41,7 @@ class LocalTokens:
         """The prompt as the model gets it."""
         if self.plain:
             return "\n\n".join(message.content for message in prompt.messages) + "\n" + self.ending
-        messages = _folded(prompt.messages) if self.folds else prompt.messages
+        messages = folded(prompt.messages) if self.folds else prompt.messages
         return self._templated(messages) + self.ending
 
     def ids(self, prompts: Sequence[Prompt]) -> list[list[int]]:
@@ -105,12 +105,3 @@ class LocalTokens:
             )
         except TemplateError:
             return True
-
-
-def _folded(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    if messages[0].role != "system":
-        return messages
-    system, *rest = messages
-    if rest and rest[0].role == "user":
-        return (Message("user", f"{system.content}\n\n{rest[0].content}"), *rest[1:])
-    return (Message("user", system.content), *rest)

@@ -95,22 +95,29 @@ class PromptSet:
         """The labels among which this task is answered."""
         return self.template(task).labels
 
-    def render(self, task: Task, passages: Sequence[str] = (), **slots: str) -> Prompt:
-        """The prompt of a task. Passages may be cut when it does not fit: the last one first."""
+    def render(
+        self, task: Task, passages: Sequence[str] = (), *, cuttable: Sequence[str] = (), **slots: str
+    ) -> Prompt:
+        """The prompt of a task. Where it does not fit, passages may be cut, and the slots named in `cuttable`:
+        the last one first."""
         template = self.template(task)
         messages: list[Message] = []
         spans: list[Span] = []
         turns: tuple[tuple[Role, str], ...] = (("system", template.system), ("user", template.user))
         for role, text in turns:
             if text:
-                content, cuts = _fill(text, template, passages, slots)
+                content, cuts = _fill(text, template, passages, slots, cuttable)
                 spans += [Span(len(messages), start, end) for start, end in cuts]
                 messages.append(Message(role, content))
         return Prompt(tuple(messages), tuple(reversed(spans)))
 
 
 def _fill(
-    text: str, template: Template, passages: Sequence[str], slots: Mapping[str, str]
+    text: str,
+    template: Template,
+    passages: Sequence[str],
+    slots: Mapping[str, str],
+    cuttable: Sequence[str],
 ) -> tuple[str, list[tuple[int, int]]]:
     pieces: list[str] = []
     cuts: list[tuple[int, int]] = []
@@ -128,7 +135,10 @@ def _fill(
         if name != "passages":
             if name not in slots:
                 raise InvalidInput("slots", sorted(slots), f"a value for {{{name}}}")
+            start = at
             put(neutralise(slots[name]))
+            if name in cuttable:
+                cuts.append((start, at))
             continue
         for number, passage in enumerate(passages, 1):
             if number > 1:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from ragguard.engines.base import Message, Prompt, Role
+from ragguard.engines.base import Message, Prompt, Role, folded
 from ragguard.engines.http import HttpClient
 from ragguard.engines.parallel import in_parallel
 from ragguard.errors import EngineProtocolError, EngineRejected
@@ -88,7 +88,7 @@ class Templates:
         self, prompts: Sequence[Prompt], deadline: float | None = None, *, as_ids: bool = False
     ) -> list[Rendered]:
         """Each prompt as the model gets it, `ending` included: as text where that can be, else as ids."""
-        folded = [self._folded(prompt.messages) for prompt in prompts]
+        folded = [self._turns(prompt.messages) for prompt in prompts]
         shapes = {
             roles: await self.shape(roles, deadline) for roles in {_roles(messages) for messages in folded}
         }
@@ -128,7 +128,7 @@ class Templates:
 
     async def count(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
         """The tokens of each prompt, template and ending included. One small request each."""
-        folded = [self._folded(prompt.messages) for prompt in prompts]
+        folded = [self._turns(prompt.messages) for prompt in prompts]
         return [len(ids) for ids in await self._in_parallel(folded, deadline)]
 
     async def shape(self, roles: tuple[Role, ...], deadline: float | None = None) -> Shape | None:
@@ -233,13 +233,8 @@ class Templates:
             raise EngineProtocolError(f"{self._client.address.root}{path}: the answer is no JSON object")
         return answer
 
-    def _folded(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        if not self.folds or not messages or messages[0].role != "system":
-            return messages
-        system, *rest = messages
-        if rest and rest[0].role == "user":
-            return (Message("user", f"{system.content}\n\n{rest[0].content}"), *rest[1:])
-        return (Message("user", system.content), *rest)
+    def _turns(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        return folded(messages) if self.folds else messages
 
 
 def _roles(messages: Sequence[Message]) -> tuple[Role, ...]:

@@ -144,3 +144,11 @@ async def test_over_a_cache_a_pair_is_asked_once_for_all():
     first, second = await entailer.entail([ADA_OLE]), await entailer.entail([ADA_OLE])
     np.testing.assert_array_equal(first.p, second.p)
     assert (len(engine.calls), second.usage.cached) == (1, 1)
+
+
+async def test_where_a_pair_is_too_long_its_answers_may_be_cut_and_never_its_question():
+    engine = ScriptedEngine()
+    await EngineEntailer(engine).entail([ADA_OLE])
+    (prompt,) = engine.calls[0].prompts
+    cuttable = [prompt.messages[span.message].content[span.start : span.end] for span in prompt.cuttable]
+    assert cuttable == ["Ole Dahl", "Ada Berg"]

@@ -32,6 +32,7 @@ from ragguard.engines.base import (
     check_sampling,
 )
 from ragguard.engines.deadline import remaining, until
+from ragguard.engines.draws import draws
 from ragguard.engines.nano.model import Model, load_model
 from ragguard.engines.nano.tokenizer import Tokenizer, load_tokenizer
 from ragguard.engines.truncation import fit
@@ -96,8 +97,8 @@ class NanoEngine:
         model, tokenizer, ids, cut = await self._prepare(prompts, max_tokens)
         if not ids:
             return Samples([])
-        draws = [_draws(row, n, max_tokens, seed) for row in ids]
-        drawn = await self._compute(lambda: model.sample(ids, draws, temperature, tokenizer.end), deadline)
+        chances = [draws(row, n, max_tokens, seed) for row in ids]
+        drawn = await self._compute(lambda: model.sample(ids, chances, temperature, tokenizer.end), deadline)
         answers = [[_sample(tokenizer, *one) for one in samples] for samples in drawn]
         output = sum(len(one[0]) for samples in drawn for one in samples)
         return Samples(answers, _usage(ids, output, started), cut)
@@ -185,12 +186,6 @@ def _sequence(model: Model, ids: list[list[int]], targets: list[list[int]]) -> N
         for k, token in enumerate(target):
             logs[:, column] += logprobs[:, starts.index(tuple(target[:k])), token]
     return np.exp(logs)
-
-
-def _draws(ids: Sequence[int], n: int, max_tokens: int, seed: int | None) -> NDArray[np.float64]:
-    """Uniform numbers that depend on the seed and the prompt alone."""
-    source = np.random.default_rng(None if seed is None else [seed % 2**63, *ids])
-    return source.random((n, max_tokens))
 
 
 def _sample(tokenizer: Tokenizer, ids: list[int], logprobs: list[float]) -> Sample:
