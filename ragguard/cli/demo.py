@@ -27,6 +27,8 @@ FRAMEWORKS = {"LangGraph": "ragguard_langchain", "LlamaIndex": "ragguard_llamain
 QUESTIONS = 5
 """Of each framework's agent."""
 K = 5
+THRESHOLD = -0.1
+"""Of the guard: what distracts nano lies nearer to zero than the default, which is meant for larger models."""
 TIMED, TURN = 600, 10
 
 
@@ -94,13 +96,13 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
         exporter = ConsoleSpanExporter(out=spans, formatter=lambda span: f"{span.to_json(indent=None)}\n")
         provider.add_span_processor(SimpleSpanProcessor(exporter))
         rg = RagGuard(engine=engine, store=out / "ragguard.db", tracer_provider=provider)
-        guard = DistractorGuard(rg.engine, budget_ms=2000)
+        guard = DistractorGuard(rg.engine, THRESHOLD, budget_ms=2000)
         clock = time.perf_counter()
-        for (title, module), part in zip(attached.items(), _parts(cases, len(attached)), strict=True):
+        for place, (title, module) in enumerate(attached.items()):
             ask = module.agent(plans.__getitem__, search, read, guard)
             package = import_module(module.__name__.rpartition(".")[0])
             package.instrument(rg)
-            for case in part:
+            for case in cases[place :: len(attached)]:
                 with rg.run(case.question, references=references[case.question], name=title):
                     ask(case.question)
             package.uninstrument()
@@ -122,15 +124,11 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
     return bool(report)
 
 
-def _parts(cases: Sequence[Case], count: int) -> list[Sequence[Case]]:
-    return [cases[QUESTIONS * place : QUESTIONS * (place + 1)] for place in range(count)]
-
-
 def _hard(count: int, seed: int) -> tuple[list[Case], Callable[[str], list[Passage]]]:
     """A search over the world's passages, and two-hop questions that make it hard for a reader.
 
-    The search finds what answers each hop, and with it the most near misses: the same relation of
-    somebody else, or a falsehood.
+    The search finds what answers each hop, and with it the most near misses: the same said of
+    somebody or something else.
     """
     from ragguard import world
 
@@ -146,7 +144,7 @@ def _hard(count: int, seed: int) -> tuple[list[Case], Callable[[str], list[Passa
             if all(one.text != gold.text for one in found):
                 return -1
             fact = _fact(gold)
-            count += sum(_fact(one)[0] == fact[0] and _fact(one) != fact for one in found)
+            count += sum(_fact(one)[0] == fact[0] and _fact(one)[1] != fact[1] for one in found)
         return count
 
     return sorted(cases, key=near_misses, reverse=True)[:count], search
@@ -191,7 +189,7 @@ def _show(runs: Sequence[Run], scores: Mapping[str, Sequence[Score]], title: str
     console.rule(f"[bold]{title}[/bold]", align="left")
     console.print(
         f"{len(runs)} two-hop questions, {sum(map(right, runs))} answered rightly. "
-        f"The guard dropped {sum(map(dropped, runs))} of {passages} passages. One run in full:"
+        f"The guard dropped {sum(map(dropped, runs))} of {passages} passages.\nOne run in full:"
     )
     console.print(hop_table(shown, scores[shown.id]))
 
