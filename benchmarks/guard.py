@@ -2,6 +2,7 @@
 
     python benchmarks/guard.py                 answers, gold kept and calibration, on nano and its world
     python benchmarks/guard.py --on-time       deadlines, against a server of fixed latency
+    python benchmarks/guard.py --hostile       how often a hostile text changes the verdict on its own passage
     python benchmarks/guard.py --cases 100     smaller, for a look
 
 Answers: held-out questions of one and two hops with 0 to 8 distractors a hop; two-hop questions are guarded hop
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import random
 import sys
 import time
@@ -254,22 +256,63 @@ async def helps(n: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+async def hostile(n: int) -> dict[str, Any]:
+    """Passages with a hostile text before or behind them: how much junk then stays, how much gold then goes."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from support.hostile_passages import HOSTILE
+
+    engine = connect("nano")
+    guard = DistractorGuard(engine, budget_ms=60_000)
+    cases = world.cases(n, seed=83, distractors=AROUND)
+    learnt = [[*case.gold, *case.distractors] for case in cases]
+    judged = [await guard.judged(case.question, own) for case, own in zip(cases, learnt, strict=True)]
+    utilities = [[item.utility for item in own] for own in judged]
+    flags = [[place == 0 for place in range(len(own))] for own in learnt]
+    threshold, _, _ = choose_threshold(utilities, flags, MAX_LOSS, None, 1)
+    junk: dict[str, list[bool]] = {}
+    gold: dict[str, list[bool]] = {}
+    for number, (kind, text) in enumerate(HOSTILE):
+        for case in cases[number % 4 :: 4]:
+            for passage, flips in ((case.distractors[number % 6], junk), (case.gold[0], gold)):
+                written = f"{text}\n{passage.text}" if number % 2 else f"{passage.text}\n{text}"
+                before, after = [
+                    (await guard.judged(case.question, [Passage(words)]))[0].utility
+                    for words in (passage.text, written)
+                ]
+                stays = [value is None or value >= threshold for value in (before, after)]
+                if stays[0] is (flips is gold):
+                    flips.setdefault(kind, []).append(stays[0] is not stays[1])
+    await engine.aclose()
+
+    def shares(flips: dict[str, list[bool]]) -> dict[str, float]:
+        every = [one for own in flips.values() for one in own]
+        return {kind: round(float(np.mean(own)), 4) for kind, own in flips.items()} | {
+            "all": round(float(np.mean(every)), 4), "tried": len(every),
+        }  # fmt: skip
+
+    return {
+        "texts": len(HOSTILE), "threshold": round(threshold, 4), "junk_that_stays": shares(junk),
+        "gold_that_goes": shares(gold),
+    }  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=1200)
     parser.add_argument("--on-time", action="store_true")
+    parser.add_argument("--hostile", action="store_true")
     parser.add_argument("--no-record", action="store_true")
     args = parser.parse_args()
     before = RESULTS / "guard.json"
     figures: dict[str, Any] = {}
     if before.exists():
-        import json
-
         figures = {
             k: v for k, v in json.loads(before.read_text()).items() if k not in ("measured", "machine")
         }
     if args.on_time:
         figures["on_time"] = asyncio.run(on_time())
+    elif args.hostile:
+        figures["hostile"] = asyncio.run(hostile(min(args.cases, 40)))
     else:
         figures["helps"] = asyncio.run(helps(args.cases))
     print(figures)
