@@ -21,7 +21,7 @@ from ragguard.sinks.phoenix import PhoenixSink
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 PROJECT = "two hops"
 SPANS = """query ($id: ID!) { node(id: $id) { ... on Project { spans(first: 99) { edges { node {
-    id name spanKind startTime attributes trace { traceId } spanAnnotations { name } documentEvaluations { name } } } } } } }"""
+    id name spanKind startTime attributes trace { traceId } documentEvaluations { name } } } } } } }"""
 
 
 async def send(url: str) -> None:
@@ -49,7 +49,7 @@ async def send(url: str) -> None:
 
 
 def arrived(url: str) -> dict[str, dict]:
-    """The spans by name, the first of each (of guards one that dropped something), once Phoenix has them and their scores."""
+    """The first span of each name (of guards one that dropped something), once Phoenix has them and their scores."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         projects = httpx.get(f"{url}/v1/projects").json()["data"]

@@ -107,6 +107,14 @@ async def test_the_guard_says_what_it_did(collector, provider):
     assert found["ragguard.guard.elapsed_ms"] == 2.0
 
 
+async def test_with_content_it_says_so_in_words(collector, provider):
+    await OtelSink(provider, capture_content=True).submit(two_hops())
+    assert collector.of("GUARDRAIL")[0].attributes["output.value"] == (
+        "pruned: 3 of 4 passages kept (UtilityThreshold)\n"
+        "dropped rank 2: utility -0.80 < -0.20\n    secret junk"
+    )
+
+
 async def test_no_text_leaves_unless_asked_for(collector, provider, monkeypatch):
     monkeypatch.delenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", raising=False)
     await OtelSink(provider).submit(two_hops())

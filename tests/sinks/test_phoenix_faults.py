@@ -1,11 +1,14 @@
 """What the Phoenix sink does when Phoenix misbehaves."""
 
+import json
+
 import httpx
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from sinks.scored_runs import two_hops
 
 from ragguard.errors import InvalidInput
+from ragguard.records import Score
 from ragguard.sinks.otel import OtelSink
 from ragguard.sinks.phoenix import PhoenixError, PhoenixSink
 
@@ -28,6 +31,47 @@ async def test_a_passing_fault_is_tried_again():
 
     await sink(answer).submit(two_hops())
     assert seen == ["/v1/span_annotations"] * 2 + ["/v1/document_annotations"]
+
+
+@pytest.mark.parametrize("content", [False, True])
+async def test_an_explanation_leaves_only_if_texts_may(content):
+    bodies = []
+
+    def answer(request):
+        bodies.append(request.content.decode())
+        return httpx.Response(200)
+
+    spans = OtelSink(TracerProvider(shutdown_on_exit=False), capture_content=content)
+    await PhoenixSink("http://phoenix.invalid", spans=spans, transport=httpx.MockTransport(answer)).submit(
+        two_hops()
+    )
+    assert ("secret" in "".join(bodies)) is content
+    assert "gain less a third of the harm" in "".join(bodies) or content
+
+
+async def test_no_document_score_that_phoenix_cannot_show_is_sent():
+    sent = []
+
+    def answer(request):
+        sent.extend(json.loads(request.content)["data"])
+        return httpx.Response(200)
+
+    scored = two_hops()
+    for name, value in (("distracting_effect", 0.25), ("mine", -1.0), ("mine", 0.5)):
+        scored.scores.append(Score(name, value, "passage", "r", "s0", "doc-0", 1))
+    await sink(answer).submit(scored)
+    told = [
+        (one["name"], one["result"].get("score"), one["result"].get("label"))
+        for one in sent
+        if one.get("document_position") == 0
+    ]
+    assert told == [
+        ("p_relevant", 0.9, None),
+        ("utility", None, "helps"),
+        ("distracting_effect", None, "0.25"),
+        ("mine", None, "negative"),
+        ("mine", 0.5, None),
+    ]
 
 
 @pytest.mark.parametrize("status", [401, 404, 422])
