@@ -10,6 +10,7 @@ in a headless Chromium; the median of five openings, each in a tab of its own.
 from __future__ import annotations
 
 import random
+import resource
 import statistics
 import subprocess
 import sys
@@ -98,13 +99,16 @@ def main() -> None:
             assert due is not None
             store.settle(Outcome(due.run_id, "settings", due.revision, item.scores))
         store.close()
-        writing = []
+        writing, computing = [], []
         for _ in range(3):
-            clock = time.perf_counter()
+            clock, spent = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run([*COMMAND, str(Path(folder) / "s.db"), "--html", str(page)], check=True)
             writing.append(time.perf_counter() - clock)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            computing.append(after.ru_utime + after.ru_stime - spent.ru_utime - spent.ru_stime)
         figures["page_mb"] = round(page.stat().st_size / 1e6, 1)
         figures["write_s"] = round(statistics.median(writing), 2)
+        figures["write_processor_s"] = round(statistics.median(computing), 2)
         if CHROMIUM:
             with chromium() as browser:
                 opened = [float(browser.open(page.as_uri()).value("painted")) for _ in range(OPENINGS)]

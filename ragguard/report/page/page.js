@@ -264,15 +264,17 @@
         el("tbody", {}, hops.map((step) => {
           const track = el("span", { class: "track" }), whole = el("i", { class: "span" });
           whole.style.left = Math.min(100, step.at / run.took * 100) + "%";
-          whole.style.width = Math.min(100, step.took / run.took * 100) + "%";
+          // A guard that judges a tool's result runs after the retrieval; one around a retriever, within it.
+          const length = step.guard && step.guard.ms > step.took ? step.took + step.guard.ms : step.took;
+          whole.style.width = Math.min(100, length / run.took * 100) + "%";
           if (step.guard) {
             const guard = el("i", { class: "guard" });
-            guard.style.width = Math.min(100, step.guard.ms / Math.max(step.took, 0.001) * 100) + "%";
+            guard.style.width = Math.min(100, step.guard.ms / Math.max(length, 0.001) * 100) + "%";
             whole.append(guard);
           }
           track.append(whole);
           return el("tr", {}, el("th", { scope: "row" }, "hop " + (run.steps.indexOf(step) + 1)), el("td", { class: "wide" }, track),
-            el("td", {}, number(step.took, 1) + " ms" + (step.guard ? ", guard " + number(step.guard.ms, 1) : "")));
+            el("td", {}, number(length, 1) + " ms" + (step.guard ? ", guard " + number(step.guard.ms, 1) : "")));
         }))));
   }
 
