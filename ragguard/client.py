@@ -92,7 +92,8 @@ class RagGuard:
     ) -> None:
         """Times are in seconds. `queue_size` is, with a store, how many captured events may wait for the disk;
         without one, how many runs may wait to be scored before `on_overflow` applies: `drop_oldest`,
-        `drop_newest` or `block(SECONDS)`."""
+        `drop_newest` or `block(SECONDS)`. `entailer` compares answers in place of the judge: the address of a
+        vLLM server of an NLI model, `hf:MODEL`, or an Entailer."""
         drop, block = _overflow(on_overflow)
         for name, number in (("queue_size", queue_size), ("concurrency", concurrency)):
             if number < 1:
