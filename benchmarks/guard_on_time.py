@@ -22,7 +22,10 @@ from support.misbehaving_server import MisbehavingServer, Reply, Request
 
 from ragguard import DistractorGuard, Passage
 from ragguard.engines.connect import connect
+from ragguard.engines.prompts import load_prompts
 from ragguard.guard import UtilityThreshold
+from ragguard.probes.abstention import abstention
+from ragguard.probes.relevance import relevance
 
 LATENCIES_MS = (0, 50, 200, 500, None)
 """None: the server takes requests and never answers."""
@@ -108,7 +111,7 @@ async def _load(url: str, budget: float, count: int) -> dict[str, Any]:
 
 async def _quick(url: str) -> dict[str, Any]:
     """One caller, an engine that is quick: the guard's time beside that of the one batched call that it makes."""
-    figures = {}
+    figures, prompts = {}, load_prompts("default")
     for count in PASSAGES[1:]:
         guard = DistractorGuard(connect(url), budget_ms=5_000)
         bare = connect(url)
@@ -118,11 +121,13 @@ async def _quick(url: str) -> dict[str, Any]:
             clock = time.perf_counter()
             await guard.aprune(f"who founded firm {n}?", passages)
             guards.append(time.perf_counter() - clock)
-            prompts = [
-                f"{passage.text} {word} who founded firm {n}?" for word in "ab" for passage in passages
+            asks = [
+                ask(prompts, f"who founded firm {n}?", passage.text).prompt
+                for ask in (abstention, relevance)
+                for passage in passages
             ]
             clock = time.perf_counter()
-            await bare.label_probs(prompts, ("NO-RESPONSE", "A", "B"))
+            await bare.label_probs(asks, ("NO-RESPONSE", "A", "B"))
             calls.append(time.perf_counter() - clock)
         await guard.aclose()
         await bare.aclose()

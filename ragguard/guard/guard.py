@@ -23,6 +23,7 @@ from ragguard.errors import CalibrationError, EngineProtocolError, EngineTimeout
 from ragguard.guard.calibration import Calibration, Example, choose_threshold
 from ragguard.guard.pause import Pause
 from ragguard.guard.policies import Judged, Policy, UtilityThreshold
+from ragguard.guard.turn import turn
 from ragguard.metrics.distraction import utility
 from ragguard.probes.abstention import abstention, read_abstention
 from ragguard.probes.question import LabelAnswer, LabelQuestion
@@ -33,6 +34,8 @@ from ragguard.service.loop import BackgroundLoop
 AHEAD = -10
 """The priority of guard requests: before everything that only scores."""
 CALIBRATED_AT_ONCE = 16
+AT_A_TIME = 10
+"""Passages for which prompts are written before the loop may do something else."""
 BACKGROUND = BackgroundLoop("ragguard-guard")
 """For calls from synchronous code, also from inside a running loop."""
 
@@ -189,13 +192,20 @@ class DistractorGuard:
 
     async def _judge(self, query: str, passages: Sequence[Passage], deadline: float | None) -> list[Judged]:
         prompts = self._prompts or load_prompts((await self.engine.info()).prompts)
-        reader = [abstention(prompts, query, passage.text) for passage in passages]
+        theirs = prompts
+        if self.judge is not self.engine:
+            theirs = self._prompts or load_prompts((await self.judge.info()).prompts)
+        reader: list[LabelQuestion] = []
+        judging: list[LabelQuestion] = []
+        async with turn():
+            for at in range(0, len(passages), AT_A_TIME):
+                some = [passage.text for passage in passages[at : at + AT_A_TIME]]
+                reader += [abstention(prompts, query, text) for text in some]
+                judging += [relevance(theirs, query, text) for text in some]
+                await asyncio.sleep(0)
         if self.judge is self.engine:
-            judging = [relevance(prompts, query, passage.text) for passage in passages]
             reads, verdicts = await self._together(reader, judging, deadline)
         else:
-            theirs = self._prompts or load_prompts((await self.judge.info()).prompts)
-            judging = [relevance(theirs, query, passage.text) for passage in passages]
             reads, verdicts = await asyncio.gather(
                 self._ask(self.engine, reader, reader[0].labels, deadline),
                 self._ask(self.judge, judging, judging[0].labels, deadline),
