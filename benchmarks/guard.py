@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.guard_on_time import on_time
-from benchmarks.guard_peers import ChainFilter, Similarity
 from benchmarks.machine import RESULTS, record
 from ragguard import DistractorGuard, world
 from ragguard.engines.base import Engine
@@ -44,6 +43,8 @@ AROUND = Counts(same_relation=3, same_subject=3, contradiction=0, unrelated=3)
 MAX_LOSS = 0.05
 SPLITS = 20
 DRAWS = 4000
+USEFUL = 0.5
+"""The utility from which a passage counts as useful, where a hostile text tries to change that."""
 NO = "NO-RESPONSE"
 
 
@@ -182,6 +183,8 @@ def kept_at(utilities: Sequence[float | None], threshold: float, min_keep: int =
 
 async def helps(n: int) -> dict[str, Any]:
     """The table of answers."""
+    from benchmarks.guard_peers import ChainFilter, Similarity
+
     rng = random.Random(2026)
     cases = [case for hops in (1, 2) for case in world.cases(n // 2, seed=81, hops=hops, distractors=AROUND)]
     hops = [hops_of(case, rng) for case in cases]
@@ -264,11 +267,6 @@ async def hostile(n: int) -> dict[str, Any]:
     engine = connect("nano")
     guard = DistractorGuard(engine, budget_ms=60_000)
     cases = world.cases(n, seed=83, distractors=AROUND)
-    learnt = [[*case.gold, *case.distractors] for case in cases]
-    judged = [await guard.judged(case.question, own) for case, own in zip(cases, learnt, strict=True)]
-    utilities = [[item.utility for item in own] for own in judged]
-    flags = [[place == 0 for place in range(len(own))] for own in learnt]
-    threshold, _, _ = choose_threshold(utilities, flags, MAX_LOSS, None, 1)
     junk: dict[str, list[bool]] = {}
     gold: dict[str, list[bool]] = {}
     for number, (kind, text) in enumerate(HOSTILE):
@@ -279,7 +277,7 @@ async def hostile(n: int) -> dict[str, Any]:
                     (await guard.judged(case.question, [Passage(words)]))[0].utility
                     for words in (passage.text, written)
                 ]
-                stays = [value is None or value >= threshold for value in (before, after)]
+                stays = [value is None or value >= USEFUL for value in (before, after)]
                 if stays[0] is (flips is gold):
                     flips.setdefault(kind, []).append(stays[0] is not stays[1])
     await engine.aclose()
@@ -291,7 +289,7 @@ async def hostile(n: int) -> dict[str, Any]:
         }  # fmt: skip
 
     return {
-        "texts": len(HOSTILE), "threshold": round(threshold, 4), "junk_that_stays": shares(junk),
+        "texts": len(HOSTILE), "threshold": USEFUL, "junk_that_stays": shares(junk),
         "gold_that_goes": shares(gold),
     }  # fmt: skip
 
@@ -310,7 +308,7 @@ def main() -> None:
             k: v for k, v in json.loads(before.read_text()).items() if k not in ("measured", "machine")
         }
     if args.on_time:
-        figures["on_time"] = asyncio.run(on_time())
+        figures["on_time"] = on_time()
     elif args.hostile:
         figures["hostile"] = asyncio.run(hostile(min(args.cases, 40)))
     else:

@@ -47,13 +47,17 @@ _FRAMES = re.compile(
     r"|(?<=\|)>|\[(?=/?(?:INST|SYS|TOOL))|<(?=<SYS|</SYS)|(?<=</SYS>)>|<(?=｜)|(?<=｜)>",
     re.IGNORECASE,
 )
+_BRACKET = re.compile(r"[<>\[]")
 _OPENERS = str.maketrans({"<": "‹", ">": "›", "[": "⟦"})
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 
 
 def neutralise(text: str) -> str:
     """`text` without control and direction characters, and unable to open or close a frame."""
-    return _FRAMES.sub(lambda match: match.group().translate(_OPENERS), _CONTROL.sub("", text))
+    text = _CONTROL.sub("", text)
+    if _BRACKET.search(text) is None:  # nearly every passage: nothing in it can be part of a frame
+        return text
+    return _FRAMES.sub(lambda match: match.group().translate(_OPENERS), text)
 
 
 @dataclass(frozen=True, slots=True)
