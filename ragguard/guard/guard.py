@@ -19,7 +19,14 @@ import numpy as np
 from ragguard.engines.base import Engine, LabelProbs
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.errors import CalibrationError, EngineProtocolError, EngineTimeout, InvalidInput, LowLabelMass
+from ragguard.errors import (
+    CalibrationError,
+    EngineProtocolError,
+    EngineTimeout,
+    InvalidInput,
+    LowLabelMass,
+    PromptTooLong,
+)
 from ragguard.guard.calibration import Calibration, Example, choose_threshold
 from ragguard.guard.pause import Pause
 from ragguard.guard.policies import Judged, Policy, UtilityThreshold
@@ -34,6 +41,8 @@ from ragguard.service.loop import BackgroundLoop
 AHEAD = -10
 """The priority of guard requests: before everything that only scores."""
 CALIBRATED_AT_ONCE = 16
+READ, READ_AGAIN = 32_000, 4_000
+"""Characters of a passage that are judged; fewer once a server refused the batch for one that is too long."""
 AT_A_TIME = 10
 """Passages for which prompts are written before the loop may do something else."""
 BACKGROUND = BackgroundLoop("ragguard-guard")
@@ -88,7 +97,7 @@ class DistractorGuard:
 
     async def judged(self, query: str, passages: Sequence[Passage]) -> list[Judged]:
         """The numbers alone, without a budget and without a policy; raises what the engine raises."""
-        return await self._judge(query, passages, None)
+        return await self._judged(query, passages, None)
 
     def calibrate(
         self, examples: Iterable[Example], max_gold_loss: float = 0.05, confidence: float | None = None
@@ -174,7 +183,7 @@ class DistractorGuard:
         late = Decision(given, status="timeout", reason=f"no judgement within {self.budget_ms:g} ms")
         if left <= 0:
             return late
-        task = asyncio.ensure_future(self._judge(query, given, time.monotonic() + left))
+        task = asyncio.ensure_future(self._judged(query, given, time.monotonic() + left))
         try:
             await asyncio.wait({task}, timeout=left)
         finally:
@@ -190,7 +199,18 @@ class DistractorGuard:
             return late
         return Decision(given, status="error", reason=f"{type(error).__name__}: {error}")
 
-    async def _judge(self, query: str, passages: Sequence[Passage], deadline: float | None) -> list[Judged]:
+    async def _judged(self, query: str, passages: Sequence[Passage], deadline: float | None) -> list[Judged]:
+        """One passage that no server takes must not be the reason that the others stay unjudged."""
+        try:
+            return await self._judge(query, passages, deadline, READ)
+        except PromptTooLong:
+            if all(len(passage.text) <= READ_AGAIN for passage in passages):
+                raise
+            return await self._judge(query, passages, deadline, READ_AGAIN)
+
+    async def _judge(
+        self, query: str, passages: Sequence[Passage], deadline: float | None, read: int
+    ) -> list[Judged]:
         prompts = self._prompts or load_prompts((await self.engine.info()).prompts)
         theirs = prompts
         if self.judge is not self.engine:
@@ -199,7 +219,7 @@ class DistractorGuard:
         judging: list[LabelQuestion] = []
         async with turn():
             for at in range(0, len(passages), AT_A_TIME):
-                some = [passage.text for passage in passages[at : at + AT_A_TIME]]
+                some = [passage.text[:read] for passage in passages[at : at + AT_A_TIME]]
                 reader += [abstention(prompts, query, text) for text in some]
                 judging += [relevance(theirs, query, text) for text in some]
                 await asyncio.sleep(0)
