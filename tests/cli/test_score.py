@@ -200,7 +200,7 @@ class Slow(ScriptedEngine):
     async def _serve(self, call):
         await super()._serve(call)
         print("asked", flush=True)
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(3)  # long enough for a signal to arrive on a busy machine
 
 connect.open_engine = lambda *args, **more: Slow(label=lambda text, label: 0.4)
 from ragguard.cli import main
