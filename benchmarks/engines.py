@@ -59,7 +59,10 @@ class ByHand:
 
     def __init__(self, url: str, model: str, token: int) -> None:
         self.url, self.model, self.token = url, model, token
-        limits = httpx.Limits(max_connections=PASSAGES, max_keepalive_connections=PASSAGES)
+        # A server closes what was idle for five seconds; a connection is not used again shortly before.
+        limits = httpx.Limits(
+            max_connections=PASSAGES, max_keepalive_connections=PASSAGES, keepalive_expiry=2.0
+        )
         self.client = httpx.AsyncClient(timeout=600, limits=limits)
 
     async def one(self, prompt: Prompt) -> float:

@@ -14,7 +14,7 @@ FLOORS = {
     "ragguard.capture": 4, "ragguard.guard": 4, "ragguard.sinks": 4,
     "ragguard.store": 4, "ragguard.service": 4,
     "ragguard.client": 5,
-    "ragguard.cli": 6, "ragguard.report": 6,
+    "ragguard.cli": 6, "ragguard.report": 6, "ragguard.validate": 6,
 }  # fmt: skip
 FILES = sorted((ROOT / "ragguard").rglob("*.py"))
 

@@ -1,0 +1,38 @@
+"""What is validated on: a question's contexts, each with what came out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ragguard.records import Passage
+
+Verdict = Literal["correct", "abstained", "wrong"]
+OUTCOMES: Mapping[Verdict, int] = {"correct": 2, "abstained": 1, "wrong": 0}
+"""A graded answer as a number: to abstain is better than to be wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Passages that a model was given at once, in the order it read them, and how its answer did.
+
+    What a data set does not hold is None, and is asked of an engine where a metric needs it.
+    """
+
+    id: str
+    question_id: str
+    """Contexts of one question are compared with one another."""
+    question: str
+    passages: tuple[Passage, ...]
+    references: tuple[str, ...] = ()
+    relevance: tuple[float, ...] | None = None
+    """Judged relevance of each passage, in the data set's own grades: 0 is irrelevant."""
+    ideal: tuple[float, ...] | None = None
+    """The grades of all judged passages of the question, where they are known: what a ranking could have had."""
+    answer: str | None = None
+    outcome: float | None = None
+    """How good the answer was, in any unit; `OUTCOMES` where it was graded here."""
+    sub_questions: tuple[str, ...] = ()
+    given: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that the data set itself gives for the context, by name, such as another metric's."""
