@@ -18,4 +18,5 @@ def in_child(work: Callable[[], object]) -> None:
             traceback.print_exc()
         finally:
             os._exit(code)
-    assert os.waitpid(pid, 0)[1] == 0, "the child process failed"
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code == 0, f"the child process failed (exit code {code}; below zero: a signal)"

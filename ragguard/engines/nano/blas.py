@@ -8,6 +8,7 @@ threads of its own instead. Where NumPy is built on another library nothing is d
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,6 +43,20 @@ def one_thread() -> Iterator[None]:
             _inside -= 1
             if _inside == 0:
                 put(_before)
+
+
+def _begin_in_child() -> None:
+    """The threads that were inside are not in the child, and do not come out again."""
+    global _inside
+    if _inside and (controls := _controls()) is not None:
+        _, put = controls
+        put(_before)
+    _inside = 0
+    _lock.release()
+
+
+# Whoever is about to say how many threads may finish first: the library's own locks cross a fork badly, too.
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_begin_in_child)
 
 
 @cache
