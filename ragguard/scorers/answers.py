@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from ragguard.errors import RagguardError
 from ragguard.metrics.answers import exact_match, is_abstention
@@ -17,8 +17,23 @@ from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.sheet import Sheet
 from ragguard.scorers.view import View
 
+Verdict = Literal["correct", "abstained", "wrong"]
 VALUES = {"correct": 1.0, "correct, unsupported": 0.5, "abstained": 0.0, "wrong": 0.0}
 """What each verdict is worth: a right answer that no passage supports is right by half."""
+
+
+async def verdict_of(answer: str, references: Sequence[str], meanings: Meanings) -> tuple[Verdict, str]:
+    """Whether an answer is right beside short references, and how that is known; support is another matter."""
+    if is_abstention(answer, meanings.language):
+        return "abstained", ""
+    if exact_match(answer, references, meanings.language):
+        return "correct", "the same words as a reference"
+    words = meanings.words(answer)
+    targets = [meanings.words(reference) for reference in references]
+    await meanings.learn((words, target) for target in targets)
+    if max(meanings.entailment(words, target)[0] for target in targets) >= meanings.tau:
+        return "correct", "a reference follows from it"
+    return "wrong", ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +73,9 @@ class Answers:
 
     async def _correct(self, sheet: Sheet, view: View, meanings: Meanings, ask: Ask) -> None:
         """`answer_correct`; long references cannot be met by a short answer and say nothing here."""
-        answer, language = view.run.answer or "", view.setting.language
-        verdict, usage, how = "wrong", Usage(), ""
-        if is_abstention(answer, language):
-            verdict = "abstained"
-        elif exact_match(answer, view.short_references, language):
-            verdict, how = "correct", "the same words as a reference"
-        else:
-            words = meanings.words(answer)
-            targets = [meanings.words(reference) for reference in view.short_references]
-            await meanings.learn((words, target) for target in targets)
-            usage = meanings.cost([words])
-            if max(meanings.entailment(words, target)[0] for target in targets) >= self.tau:
-                verdict, how = "correct", "a reference follows from it"
+        answer = view.run.answer or ""
+        found, how = await verdict_of(answer, view.short_references, meanings)
+        verdict, usage = str(found), meanings.cost([meanings.words(answer)])
         if verdict == "correct":
             supported, cost = await self._supported(view, ask)
             usage += cost

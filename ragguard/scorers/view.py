@@ -128,12 +128,17 @@ class View:
     @cached_property
     def short_references(self) -> tuple[str, ...]:
         """Those that a short answer can mean."""
-        return tuple(r for r in self.references if count_tokens(r) <= LONG_FORM_TOKENS)
+        return short(self.references)
 
     @cached_property
     def seed(self) -> int:
         """From the content: the same run gives the same scores."""
         return int.from_bytes(hashlib.sha256(self.run.question.encode("utf-8", "replace")).digest()[:4]) >> 1
+
+
+def short(references: Sequence[str]) -> tuple[str, ...]:
+    """The references that a short answer can mean."""
+    return tuple(r for r in references if count_tokens(r) <= LONG_FORM_TOKENS)
 
 
 def view_run(run: Run, setting: Setting) -> View:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from ragguard.records import Passage
+from ragguard.scorers.answers import Verdict as Verdict
 
-Verdict = Literal["correct", "abstained", "wrong"]
 OUTCOMES: Mapping[Verdict, int] = {"correct": 2, "abstained": 1, "wrong": 0}
 """A graded answer as a number: to abstain is better than to be wrong."""
 

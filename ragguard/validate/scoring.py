@@ -1,0 +1,132 @@
+"""Contexts become numbers: each as a run of one step through the ordinary scorers, beside the classical measures.
+
+Knows no outcome: what a metric is compared with never reaches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ragguard.engines.base import Engine
+from ragguard.engines.connect import connect
+from ragguard.engines.entailment import Entailer
+from ragguard.engines.prompts import PromptSet
+from ragguard.errors import InvalidInput
+from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, recall, reciprocal_rank
+from ragguard.records import Failure, RetrievalStep, Run, Score
+from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.scorer import Scorer
+from ragguard.scorers.view import Caps
+from ragguard.service.stream import bounded
+from ragguard.validate.contexts import Context
+from ragguard.validate.progress import Progress, silent
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What the metrics say of one context."""
+
+    context: Context
+    values: Mapping[str, float]
+    """By name: the scores of the step and of the run, and the rank measures where relevance is known."""
+    scores: tuple[Score, ...] = ()
+    """All scores, those of passages among them."""
+    failures: tuple[Failure, ...] = field(default=())
+
+    def of_passages(self, name: str) -> tuple[float | None, ...]:
+        """The scores of that name of each passage, in the context's order; None where there is none."""
+        found = {score.position: score.value for score in self.scores
+                 if score.name == name and score.level == "passage"}  # fmt: skip
+        return tuple(found.get(place) for place in range(1, len(self.context.passages) + 1))
+
+
+def run_of(context: Context) -> Run:
+    """The context as a run that retrieved once, for the question itself."""
+    passages = list(context.passages)
+    return Run(
+        id=context.id,
+        question=context.question,
+        references=list(context.references) or None,
+        answer=context.answer,
+        steps=[RetrievalStep(
+            id=f"{context.id}#1", run_id=context.id, query=context.question,
+            passages=passages, candidates=list(passages),
+        )],
+        sub_questions=list(context.sub_questions) or None,
+    )  # fmt: skip
+
+
+def rank_values(context: Context) -> dict[str, float]:
+    """nDCG, MAP, MRR, precision, recall and hit of a context whose relevance is known, by the metrics' names.
+
+    Where nothing relevant was found they are 0, as trec_eval has it: such contexts are compared with the others of
+    their question. Without `ideal`, the best order is that of the context's own passages, and there is no recall.
+    """
+    if context.relevance is None or not context.passages:
+        return {}
+    relevance, ideal = context.relevance, context.ideal
+    total = None if ideal is None else sum(grade > 0 for grade in ideal)
+    values = {
+        "ndcg": ndcg(relevance, ideal=ideal),
+        "average_precision": average_precision(relevance, total=total),
+        "reciprocal_rank": reciprocal_rank(relevance),
+        "precision": precision(relevance),
+        "hits": hits(relevance),
+    }
+    if total is not None:
+        values["recall"] = recall(relevance, total=total)
+    return {name: float(np.nan_to_num(value)) for name, value in values.items()}
+
+
+async def score_contexts(
+    contexts: Sequence[Context],
+    engine: Engine | None,
+    *,
+    judge: Engine | None = None,
+    entailer: Entailer | None = None,
+    scorers: Sequence[str | Scorer] = ("utility",),
+    prompts: str | Path | PromptSet | None = None,
+    caps: Caps | None = None,
+    soft: bool = False,
+    concurrency: int = 32,
+    progress: Progress = silent,
+) -> list[Scored]:
+    """What every metric says of each context, in their order; without `scorers` no engine is asked.
+
+    What an engine could not say is a failure of that context. Nothing is left out for its length unless `caps` say
+    so. What two contexts share is asked once.
+    """
+    if not scorers:
+        return [Scored(context, rank_values(context)) for context in contexts]
+    if engine is None:
+        raise InvalidInput("engine", engine, "an engine, for scorers " + ", ".join(map(str, scorers)))
+    longest = max((len(context.passages) for context in contexts), default=1)
+    caps = caps or Caps(passages=max(longest, 1), sub_questions=64, prompt_tokens=10**9)
+    shared = connect(engine)
+    pipeline = ScoringPipeline(
+        shared,
+        judge=shared if judge is None or judge is engine else connect(judge),
+        entailer=entailer,
+        scorers=scorers,
+        prompts=prompts,
+        caps=caps,
+        soft=soft,
+    )
+
+    async def one(at: int) -> tuple[int, Scored]:
+        results = await pipeline.score(run_of(contexts[at]))
+        scores = tuple(result for result in results if isinstance(result, Score))
+        failures = tuple(result for result in results if isinstance(result, Failure))
+        own = {score.name: score.value for score in scores if score.level != "passage"}
+        return at, Scored(contexts[at], own | rank_values(contexts[at]), scores, failures)
+
+    done: dict[int, Scored] = {}
+    progress("scoring", 0, len(contexts))
+    async for at, scored in bounded(range(len(contexts)), one, concurrency):
+        done[at] = scored
+        progress("scoring", len(done), len(contexts))
+    return [done[at] for at in range(len(contexts))]
