@@ -6,7 +6,7 @@ grades come from references alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from ragguard.engines.base import Engine
@@ -14,10 +14,10 @@ from ragguard.engines.connect import connect
 from ragguard.engines.entailment import Entailer
 from ragguard.engines.entailment_engine import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.errors import EngineProtocolError, LowLabelMass, PromptTooLong, RagguardError
+from ragguard.errors import EngineProtocolError, InvalidInput, LowLabelMass, PromptTooLong, RagguardError
 from ragguard.metrics.answers import ENGLISH, Language
 from ragguard.probes.belief import belief
-from ragguard.probes.question import SampleQuestion
+from ragguard.probes.question import Answer, EntailAnswer, Question, SampleQuestion
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.asker import Asker
 from ragguard.scorers.meanings import Meanings
@@ -62,7 +62,7 @@ async def with_answers(
         if context.answer is None
     }
     distinct = list(dict.fromkeys(asked.values()))
-    asker = _asker(engine, engine, EngineEntailer(engine, prompts))
+    asker = _asker(engine, EngineEntailer(engine, prompts))
     said: dict[SampleQuestion, str] = {}
     for start in range(0, len(distinct), BATCH):
         progress("answering", start, len(distinct))
@@ -79,9 +79,18 @@ async def with_answers(
     return answered
 
 
+async def grader(engine: Engine) -> Engine | None:
+    """Who compares answers with references that hold every name of the answer, as those of `world.cases` do.
+
+    nano takes a wrong name for a right one too often to be asked (6 of 100 for one hop, 28 for two), and answers in
+    names alone: nobody, then, as words are enough. A model that answers in sentences compares them itself.
+    """
+    return None if (await engine.info()).prompts == "nano" else engine
+
+
 async def with_outcomes(
     contexts: Sequence[Context],
-    judge: Engine,
+    judge: Engine | None,
     *,
     entailer: Entailer | None = None,
     prompts: PromptSet | None = None,
@@ -90,11 +99,17 @@ async def with_outcomes(
 ) -> list[Context]:
     """The contexts in their order, their answers graded as `OUTCOMES` where references say what is right.
 
-    An outcome that is known stays; long references, which no short answer can meet, give none.
+    An outcome that is known stays; long references, which no short answer can meet, give none. Without a judge (see
+    `grader`) and an entailer an answer is right when it has the words of a reference.
     """
-    judge = connect(judge)
-    prompts = prompts or load_prompts((await judge.info()).prompts)
-    asker = _asker(judge, judge, entailer or EngineEntailer(judge, prompts))
+    if judge is not None:
+        judge = connect(judge)
+        prompts = prompts or load_prompts((await judge.info()).prompts)
+        asker = _asker(judge, entailer or EngineEntailer(judge, prompts))
+    elif entailer is not None:
+        raise InvalidInput("judge", judge, "an engine, beside an entailer")
+    else:
+        asker = Asker(_WordsAlone(), _NO_CAP)
 
     async def graded(question: str, answer: str, references: tuple[str, ...]) -> float | None:
         try:
@@ -127,8 +142,18 @@ async def with_outcomes(
     return judged
 
 
-def _asker(engine: Engine, judge: Engine, entailer: Entailer) -> Asker:
-    return Asker(Engines(engine, judge, entailer), _NO_CAP)
+def _asker(engine: Engine, entailer: Entailer) -> Asker:
+    return Asker(Engines(engine, engine, entailer), _NO_CAP)
+
+
+class _WordsAlone:
+    """Answers that nothing follows from other words."""
+
+    def batch_of(self, question: Question) -> Hashable:
+        return None
+
+    async def respond(self, questions: Sequence[Question]) -> list[Answer]:
+        return [EntailAnswer((0.0, 1.0, 0.0)) for _ in questions]
 
 
 def _raise_unless_its_own(error: RagguardError) -> None:

@@ -1,1 +1,1 @@
-"""The papers' experiments, one a file: each an `async def study(engine, *, questions, seed, progress) -> list[Table]`."""
+"""The papers' experiments, one a file: `async def study(engine, *, questions, seed, progress) -> list[Table]`."""
