@@ -8,6 +8,9 @@ in one request made by hand; samples for SePer of 20 contexts, ten each, beside 
 Everyone asks for the same exact log-probabilities over the same kind of connection. In each round every contender
 gets passages that nobody asked about before, the order turns, and figures are medians over the rounds; ratios are
 medians of the ratios within a round. Values are compared before times are.
+
+Reading the passages takes the model the same time whoever asks, and on a small machine that is most of it. So the
+same is measured once more on a model of a single layer: what is left is what asking costs.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import math
 import statistics
 import sys
@@ -269,20 +273,32 @@ def show(figures: dict[str, Any]) -> None:
     for name, goal in figures["targets"].items():
         goals.add_row(name, goal["wanted"], f"{goal['got']:.2f}", "yes" if goal["met"] else "NO")
     Console().print(table, goals)
+    if "single_layer" in figures:
+        rest = Table("ratio on a model of a single layer", "got")
+        for name, got in figures["single_layer"]["ratios"].items():
+            rest.add_row(name, f"{got:.2f}")
+        Console().print(rest)
 
 
 @contextlib.contextmanager
-def server(url: str | None) -> Iterator[str]:
-    """The address of the server to ask."""
-    if url:
-        yield url
-        return
+def server(*arguments: str) -> Iterator[str]:
+    """The address of a server of nano, started with these arguments."""
     if not VLLM.ready():
         sys.exit("no vLLM here: run `make test-vllm` once, or give --url")
     with tempfile.TemporaryDirectory() as folder:
         write_checkpoint(Path(folder))
-        with serve(Path(folder), "nano") as started:
+        with serve(Path(folder), "nano", *arguments) as started:
             yield started.url
+
+
+def measure_here(count: int) -> dict[str, Any]:
+    """nano on a server of our own, and beside it what asking alone costs."""
+    with server() as url:
+        figures = asyncio.run(measure(url, count))
+    with server("--load-format", "dummy", "--hf-overrides", json.dumps({"num_hidden_layers": 1})) as url:
+        alone = asyncio.run(measure(url, count))
+    kept = ("largest_difference", "label_probs_seconds", "sample_seconds", "ratios")
+    return {**figures, "single_layer": {name: alone[name] for name in kept}}
 
 
 def main() -> None:
@@ -294,8 +310,8 @@ def main() -> None:
     parser.add_argument("--device", default="CPU", help="what the server runs on")
     parser.add_argument("--name", default="engines", help="results/NAME.json")
     arguments = parser.parse_args()
-    with server(arguments.url) as url:
-        figures = asyncio.run(measure(url, arguments.rounds))
+    url, count = arguments.url, arguments.rounds
+    figures = asyncio.run(measure(url, count)) if url else measure_here(count)
     show(figures)
     print(record(arguments.name, {"device": arguments.device, **figures}))
 
