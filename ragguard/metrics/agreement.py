@@ -55,20 +55,24 @@ def correlate(
     groups: ArrayLike | None = None,
     draws: int = 2000,
     seed: int = 0,
+    flat: float = math.nan,
 ) -> Correlation:
     """The correlation of a metric with an outcome; with groups, the mean of the correlations within each.
 
-    Pairs with a nan are left out and counted; a side that does not vary has no correlation (nan).
+    Pairs with a nan are left out and counted; a side that does not vary has no correlation (nan). `flat` is what a
+    metric has that does not vary where the outcome does: 0 says that it predicts nothing there.
     """
     arrays.choice("kind", kind, KINDS)
     xs, ys = _with_nan("metric", metric), _with_nan("outcome", outcome)
     arrays.same(metric=xs, outcome=ys)
     known = ~(np.isnan(xs) | np.isnan(ys))
     if groups is None:
-        value, p = _correlation(xs[known], ys[known], kind)
+        value, p = _correlation(xs[known], ys[known], kind, flat)
         return Correlation(value, p, math.nan, math.nan, int(known.sum()), int((~known).sum()))
     members = _members(groups, xs)
-    each = np.array([_correlation(xs[rows][known[rows]], ys[rows][known[rows]], kind)[0] for rows in members])
+    each = np.array(
+        [_correlation(xs[rows][known[rows]], ys[rows][known[rows]], kind, flat)[0] for rows in members]
+    )
     return Correlation(*_over_groups(each, draws, seed))
 
 
@@ -80,11 +84,13 @@ def paired_bootstrap(
     kind: Kind = "spearman",
     draws: int = 2000,
     seed: int = 0,
+    flat: float = math.nan,
 ) -> Difference:
     """How much higher a is than b, resampling what both share.
 
     Without `outcome`: the difference of two runs' means, over entries or over the means of groups. With it: the
-    difference of two metrics' correlations with the outcome, the mean over groups if there are any.
+    difference of two metrics' correlations with the outcome, the mean over groups if there are any; `flat` as for
+    `correlate`.
     """
     arrays.choice("kind", kind, KINDS)
     first, second = _with_nan("a", a), _with_nan("b", b)
@@ -101,7 +107,7 @@ def paired_bootstrap(
 
     def gap_of(rows: Integers) -> float:
         there = rows[known[rows]]
-        one, other = (_correlation(side[there], target[there], kind)[0] for side in (first, second))
+        one, other = (_correlation(side[there], target[there], kind, flat)[0] for side in (first, second))
         return one - other
 
     if groups is not None:
@@ -137,10 +143,12 @@ def _members(groups: ArrayLike, values: Floats) -> list[Integers]:
     return np.split(order, np.flatnonzero(np.diff(index[order])) + 1) if len(order) else []
 
 
-def _correlation(xs: Floats, ys: Floats, kind: Kind) -> tuple[float, float]:
+def _correlation(xs: Floats, ys: Floats, kind: Kind, flat: float) -> tuple[float, float]:
     """The coefficient and its p; nan where there is nothing to go together."""
-    if not (_varies(xs) and _varies(ys)):
+    if not _varies(ys):
         return math.nan, math.nan
+    if not _varies(xs):
+        return flat if len(xs) > 1 else math.nan, math.nan
     stats = _scipy_stats()
     found = {
         "spearman": lambda: stats.spearmanr(xs, ys),

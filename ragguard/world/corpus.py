@@ -9,6 +9,7 @@ import math
 import random
 import re
 from collections import Counter
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -35,10 +36,12 @@ def _words(text: str) -> list[str]:
 
 class Corpus:
     """Every fact of a world as a passage, and beside them repetitions in other words and a few falsehoods,
-    up to `size`.
+    up to `size`; then what is given as `extra`, such as the distractors of some cases.
     """
 
-    def __init__(self, world: World, size: int = 10_000, falsehoods: float = 0.03) -> None:
+    def __init__(
+        self, world: World, size: int = 10_000, falsehoods: float = 0.03, extra: Sequence[Passage] = ()
+    ) -> None:
         rng = random.Random(f"corpus {world.split} {size}")
         said = [(fact, True) for fact in world.all_facts if fact.relation != "firm_in"]
         rng.shuffle(said)
@@ -65,7 +68,7 @@ class Corpus:
                 },
             )
             for number, (fact, true) in enumerate(said)
-        ]
+        ] + list(extra)
 
     @cached_property
     def _index(self) -> tuple[dict[str, tuple[NDArray[np.intp], NDArray[np.float64]]], int]:

@@ -54,6 +54,18 @@ def test_what_does_not_vary_has_no_correlation(metric):
     assert m.correlate([], []).counted == 0
 
 
+def test_a_flat_metric_may_count_as_one_that_predicts_nothing():
+    outcome, groups = [0, 1, 2, 0, 1, 2, 1, 1, 1], [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    metric = [1, 2, 3, 5, 5, 5, 1, 2, 3]
+    assert m.correlate(metric, outcome, groups=groups).value == 1
+    found = m.correlate(metric, outcome, groups=groups, flat=0.0)
+    assert (found.value, found.counted, found.skipped) == (0.5, 2, 1)
+    gap = m.paired_bootstrap(outcome, metric, groups, outcome, flat=0.0)
+    assert (gap.value, gap.counted, gap.skipped) == (0.5, 2, 1)
+    assert m.correlate([5, 5], [1, 2], flat=0.0).value == 0
+    assert np.isnan(m.correlate([5], [1], flat=0.0).value)
+
+
 def test_grouped_is_the_mean_of_each_groups_correlation():
     metric, outcome = noisy(3)
     groups = np.arange(200) // 10

@@ -1,0 +1,57 @@
+"""eRAG (Salemi and Zamani 2024): a passage is worth what the reader makes of it alone.
+
+A baseline, and a costly one: a whole answer for each passage, where a utility takes two words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ragguard.engines.base import Engine
+from ragguard.engines.prompts import PromptSet
+from ragguard.metrics.answers import rouge_l
+from ragguard.validate.answering import with_answers
+from ragguard.validate.contexts import Context
+from ragguard.validate.progress import Progress, silent
+
+Measure = Callable[[str, Sequence[str]], float]
+
+
+async def with_downstream_relevance(
+    contexts: Sequence[Context],
+    engine: Engine,
+    *,
+    measure: Measure = rouge_l,
+    prompts: PromptSet | None = None,
+    progress: Progress = silent,
+) -> list[Context]:
+    """The contexts in their order, each passage's relevance being how good the reader's answer to it alone is.
+
+    `measure` compares an answer with the references: ROUGE-L unless told. The rank measures of such a context
+    are eRAG's. Contexts without references have no relevance.
+    """
+    alone = [
+        Context(
+            id=f"{context.id}/{place}",
+            question_id=context.question_id,
+            question=context.question,
+            passages=(passage,),
+            references=context.references,
+        )
+        for context in contexts
+        if context.references
+        for place, passage in enumerate(context.passages)
+    ]
+    worth = iter(
+        0.0 if one.answer is None else float(measure(one.answer, one.references))
+        for one in await with_answers(alone, engine, prompts=prompts, progress=progress)
+    )
+    return [
+        replace(
+            context,
+            relevance=tuple(next(worth) for _ in context.passages) if context.references else None,
+            ideal=None,
+        )
+        for context in contexts
+    ]

@@ -1,0 +1,134 @@
+"""What a question's contexts are drawn from: the best passages that a search finds, and what each of them is.
+
+The recipe is Trappolini et al.'s: contexts drawn from the 25 best passages, half of them with what is needed to answer.
+The search runs over the world's corpus, into which the near misses and falsehoods of the asked cases are mixed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ragguard.errors import InvalidInput
+from ragguard.records import Passage
+from ragguard.validate.contexts import Context
+from ragguard.world import Case, Corpus, Fact, PassageKind, World
+from ragguard.world.facts import INVERSE
+
+SIZE = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A case and the passages found for it, best first."""
+
+    id: str
+    case: Case
+    passages: tuple[Passage, ...]
+    found_by: tuple[frozenset[int], ...]
+    """For each hop the passages that its own query found."""
+    kinds: tuple[PassageKind, ...]
+    gold: tuple[frozenset[int], ...]
+    """For each hop the passages that state its fact: a corpus says a thing more than once."""
+
+    @property
+    def relevance(self) -> tuple[float, ...]:
+        """1 for what states a fact that the question needs."""
+        return tuple(float(kind == "gold") for kind in self.kinds)
+
+    def context(self, places: Sequence[int], name: str) -> Context:
+        """Some of the passages, in that order, with the world's own relevance."""
+        relevance = self.relevance
+        return Context(
+            id=f"{self.id}/{name}",
+            question_id=self.id,
+            question=self.case.question,
+            passages=tuple(self.passages[place] for place in places),
+            references=tuple(self.case.references),
+            relevance=tuple(relevance[place] for place in places),
+            ideal=relevance,
+        )
+
+    def answerable(self, places: Sequence[int]) -> bool:
+        """Whether these passages state every fact that the question needs."""
+        return all(not found.isdisjoint(places) for found in self.gold)
+
+
+def find_pools(world: World, cases: Sequence[Case], name: str, size: int = SIZE) -> list[Pool]:
+    """A pool for each case whose facts a search for its hops finds; the others are left out.
+
+    A hop's own query finds an equal share of the pool: one search for a two-hop question seldom finds both facts.
+    """
+    corpus = Corpus(world, extra=[passage for case in cases for passage in case.pool()])
+    pools = (_pool(corpus, case, f"{name}-{number}", size) for number, case in enumerate(cases))
+    return [pool for pool in pools if all(pool.gold)]
+
+
+def draw(pool: Pool, k: int, n: int, rng: random.Random) -> list[tuple[int, ...]]:
+    """`n` contexts of `k` passages in chance order: half answerable, where `k` has room for all hops, half not.
+
+    What is not answerable lacks all that states one fact, drawn anew each time; of two hops, it may hold the other.
+    """
+    if k < 1 or k > len(pool.passages) - max(map(len, pool.gold)):
+        raise InvalidInput("k", k, f"1 or more, and few enough for a pool of {len(pool.passages)}")
+    drawn: list[tuple[int, ...]] = []
+    for number in range(n):
+        needed: set[int] = set()
+        free = set(range(len(pool.passages)))
+        if number % 2 == 0 and k >= len(pool.gold):
+            needed = {rng.choice(sorted(found)) for found in pool.gold}
+        else:
+            free -= rng.choice(pool.gold)
+        chosen = [*needed, *rng.sample(sorted(free - needed), k - len(needed))]
+        rng.shuffle(chosen)
+        drawn.append(tuple(chosen))
+    return drawn
+
+
+def _pool(corpus: Corpus, case: Case, name: str, size: int) -> Pool:
+    share = -(-size // case.hops)
+    best: dict[int, float] = {}
+    found: list[list[int]] = []
+    for query in case.sub_questions:
+        hits = corpus.search(query, share)
+        found.append([number for number, _ in hits])
+        for number, score in hits:
+            best[number] = max(score, best.get(number, 0.0))
+    ranked = sorted(best, key=lambda number: (-best[number], number))[:size]
+    place = {number: at for at, number in enumerate(ranked)}
+    passages = tuple(corpus.passages[number] for number in ranked)
+    facts = [_fact(passage) for passage in passages]
+    return Pool(
+        name,
+        case,
+        passages,
+        tuple(frozenset(place[number] for number in numbers if number in place) for numbers in found),
+        tuple(_kind(fact, case) for fact in facts),
+        tuple(
+            frozenset(at for at, fact in enumerate(facts) if fact in _ways(needed)) for needed in case.facts
+        ),
+    )
+
+
+def _fact(passage: Passage) -> Fact:
+    told = passage.metadata
+    return Fact(told["relation"], told["subject"], told["object"])
+
+
+def _ways(fact: Fact) -> set[Fact]:
+    """A fact and its converse, which says the same."""
+    converse = INVERSE.get(fact.relation)
+    return {fact} if converse is None else {fact, Fact(converse, fact.object, fact.subject)}
+
+
+def _kind(fact: Fact, case: Case) -> PassageKind:
+    """What a passage that states a fact is to a case."""
+    ways = [way for needed in case.facts for way in _ways(needed)]
+    if fact in ways:
+        return "gold"
+    if any((fact.subject, fact.relation) == (way.subject, way.relation) for way in ways):
+        return "contradiction"
+    if any(fact.subject == needed.subject for needed in case.facts):
+        return "same_subject"
+    return "same_relation" if any(fact.relation == way.relation for way in ways) else "unrelated"
