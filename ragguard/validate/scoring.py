@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.entailment import Entailer
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
+from ragguard.metrics.arrays import Floats
 from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, recall, reciprocal_rank
 from ragguard.records import Failure, RetrievalStep, Run, Score
 from ragguard.scorers.pipeline import ScoringPipeline
@@ -60,16 +62,13 @@ def run_of(context: Context) -> Run:
     )  # fmt: skip
 
 
-def rank_values(context: Context) -> dict[str, float]:
-    """nDCG, MAP, MRR, precision, recall and hit of a context whose relevance is known, by the metrics' names.
+def rank_measures(relevance: ArrayLike, ideal: ArrayLike | None = None) -> dict[str, Floats]:
+    """nDCG, MAP, MRR, precision, recall and hit by the metrics' names, of one list or of many of one length.
 
     Where nothing relevant was found they are 0, as trec_eval has it: such contexts are compared with the others of
-    their question. Without `ideal`, the best order is that of the context's own passages, and there is no recall.
+    their question. Without `ideal`, the best order is that of the list itself, and there is no recall.
     """
-    if context.relevance is None or not context.passages:
-        return {}
-    relevance, ideal = context.relevance, context.ideal
-    total = None if ideal is None else sum(grade > 0 for grade in ideal)
+    total = None if ideal is None else (np.asarray(ideal) > 0).sum(axis=-1)
     values = {
         "ndcg": ndcg(relevance, ideal=ideal),
         "average_precision": average_precision(relevance, total=total),
@@ -79,7 +78,15 @@ def rank_values(context: Context) -> dict[str, float]:
     }
     if total is not None:
         values["recall"] = recall(relevance, total=total)
-    return {name: float(np.nan_to_num(value)) for name, value in values.items()}
+    return {name: np.nan_to_num(np.asarray(value, dtype=np.float64)) for name, value in values.items()}
+
+
+def rank_values(context: Context) -> dict[str, float]:
+    """The rank measures of a context whose relevance is known."""
+    if context.relevance is None or not context.passages:
+        return {}
+    found = rank_measures(context.relevance, context.ideal)
+    return {name: float(value) for name, value in found.items()}
 
 
 async def score_contexts(

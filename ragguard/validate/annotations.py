@@ -1,0 +1,139 @@
+"""What the reader and the judge say of every passage of a pool: each is asked once, whatever is drawn from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ragguard.engines.base import Engine
+from ragguard.engines.prompts import load_prompts
+from ragguard.errors import EngineProtocolError
+from ragguard.metrics.arrays import Floats
+from ragguard.metrics.distraction import utility
+from ragguard.probes.abstention import abstention
+from ragguard.validate.contexts import Context
+from ragguard.validate.erag import with_downstream_relevance
+from ragguard.validate.pools import Pool
+from ragguard.validate.progress import Progress, silent
+from ragguard.validate.scoring import Scored, score_contexts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotated:
+    """A pool, and for each of its passages, in order, what it is worth by one schema or another."""
+
+    pool: Pool
+    relevance: Floats
+    """The world's own."""
+    p_relevant: Floats
+    """What the judge says, who sees the references."""
+    utility: Floats
+    """With the world's relevance, as every other metric has it."""
+    judged: Floats
+    """Utility with the judge's relevance: what is scored where nobody knows the truth."""
+    by_hop: Floats
+    """Utility for the query of the hop that found the passage, at its best."""
+    judged_by_hop: Floats
+    """The same with the judge's relevance, references unseen: what an agent's run gets."""
+    erag: Floats
+    """ROUGE-L of what the reader answers from it alone."""
+    p_answer: Floats | None
+    """The probability of the reference itself, where the engine can tell."""
+
+
+async def annotate(
+    pools: Sequence[Pool], engine: Engine, judge: Engine | None = None, progress: Progress = silent
+) -> list[Annotated]:
+    """The pools with all their annotations; one of which a passage could not be judged is left out."""
+    whole = [pool.context(range(len(pool.passages)), "all") for pool in pools]
+    scored = await score_contexts(whole, engine, judge=judge, progress=progress)
+    by_hop = await _by_hop(pools, scored, engine, judge, progress)
+    worth = await with_downstream_relevance(whole, engine, progress=progress)
+    likely = await _p_answer(pools, engine, progress)
+    found = []
+    for pool, one, hops, alone, p_answer in zip(pools, scored, by_hop, worth, likely, strict=True):
+        p_relevant, p_abstain, judged = (_all_of(one, name) for name in _NEEDED)
+        if p_relevant is None or p_abstain is None or judged is None or hops is None:
+            continue
+        relevance = np.array(pool.relevance)
+        found.append(Annotated(
+            pool=pool, relevance=relevance, p_relevant=p_relevant,
+            utility=np.asarray(utility(relevance, p_abstain)), judged=judged,
+            by_hop=hops[0], judged_by_hop=hops[1], erag=np.array(alone.relevance), p_answer=p_answer,
+        ))  # fmt: skip
+    if pools and not found:
+        failures = [failure.message for one in scored for failure in one.failures]
+        raise EngineProtocolError(
+            f"no question has all its passages judged: {failures[0] if failures else 'no reason was given'}"
+        )
+    return found
+
+
+_NEEDED = ("p_relevant", "p_abstain", "utility")
+
+
+def _all_of(scored: Scored, name: str) -> Floats | None:
+    """A score of every passage, or nothing."""
+    values = [value for value in scored.of_passages(name) if value is not None]
+    return np.array(values) if len(values) == len(scored.context.passages) else None
+
+
+async def _by_hop(
+    pools: Sequence[Pool],
+    scored: Sequence[Scored],
+    engine: Engine,
+    judge: Engine | None,
+    progress: Progress,
+) -> list[tuple[Floats, Floats] | None]:
+    """Each passage's utility at its best over the hops that found it, with the world's relevance and the judge's.
+
+    The only hop of a question is the question itself, so that nothing is asked again.
+    """
+    asked = [
+        (at, hop, sorted(found), Context(
+            id=f"{pool.id}/hop-{hop}", question_id=pool.id, question=pool.case.sub_questions[hop],
+            passages=tuple(pool.passages[place] for place in sorted(found)),
+        ))
+        for at, pool in enumerate(pools)
+        if pool.case.hops > 1
+        for hop, found in enumerate(pool.found_by)
+    ]  # fmt: skip
+    judged = await score_contexts([context for *_, context in asked], engine, judge=judge, progress=progress)
+    parts = [(at, hop, places, one) for (at, hop, places, _), one in zip(asked, judged, strict=True)]
+    parts += [
+        (at, 0, list(range(len(pools[at].passages))), one)
+        for at, one in enumerate(scored)
+        if pools[at].case.hops == 1
+    ]
+    best: list[tuple[Floats, Floats] | None] = [
+        (np.full(len(pool.passages), -1.0), np.full(len(pool.passages), -1.0)) for pool in pools
+    ]
+    for at, hop, places, one in parts:
+        held, p_abstain, said = best[at], _all_of(one, "p_abstain"), _all_of(one, "utility")
+        if held is None or p_abstain is None or said is None:
+            best[at] = None
+            continue
+        relevance = [float(place in pools[at].gold[hop]) for place in places]
+        for values, new in zip(held, (np.asarray(utility(relevance, p_abstain)), said), strict=True):
+            values[places] = np.maximum(values[places], new)
+    return best
+
+
+async def _p_answer(pools: Sequence[Pool], engine: Engine, progress: Progress) -> list[Floats | None]:
+    info = await engine.info()
+    if "sequence" not in info.capabilities:
+        return [None] * len(pools)
+    prompts = load_prompts(info.prompts)
+    found: list[Floats | None] = []
+    for done, pool in enumerate(pools):
+        progress("asking for the right answer's probability", done, len(pools))
+        asked = [
+            replace(abstention(prompts, pool.case.question, passage.text).prompt, cuttable=())
+            for passage in pool.passages
+        ]
+        probs = await engine.label_probs(asked, [pool.case.answer], mode="sequence")
+        found.append(np.asarray(probs.p[:, 0]))
+    progress("asking for the right answer's probability", len(pools), len(pools))
+    return found

@@ -1,0 +1,167 @@
+"""How well metrics go with what the reader made of the contexts, question by question, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ragguard.metrics.agreement import Correlation, Kind, correlate, paired_bootstrap
+from ragguard.metrics.arrays import Booleans, Floats
+from ragguard.validate.contexts import OUTCOMES
+from ragguard.validate.samples import Sample
+from ragguard.validate.tables import Cell, Table
+
+Values = Mapping[str, Floats | None]
+KINDS: dict[Kind, str] = {"spearman": "Spearman", "kendall_b": "Kendall", "pearson": "Pearson"}
+_HOW = (
+    "Per question Spearman's correlation with the outcome (correct 2, abstained 1, wrong 0), then the mean over "
+    "questions; from and to: 95 % of a bootstrap over questions. A metric that is the same for all contexts of a "
+    "question counts 0 there."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """What a column of the tables is about."""
+
+    name: str
+    sample: Sample
+    values: Values
+    """Every metric of each context; None where it does not exist."""
+    asked: int
+    """How many questions there were before those without gold in their pool were left out."""
+
+    def correlation(
+        self, metric: str, kind: Kind = "spearman", where: Booleans | None = None, draws: int = 2000
+    ) -> Correlation | None:
+        """Of a metric with the outcome, over all contexts or some."""
+        values = self.values.get(metric)
+        if values is None:
+            return None
+        rows = np.ones(len(values), dtype=bool) if where is None else where
+        return correlate(
+            values[rows], self.sample.outcome[rows], kind, self.sample.owner[rows], draws, flat=0.0
+        )
+
+
+def correlations(
+    sets: Sequence[DataSet], name: str, title: str, metrics: Sequence[str], source: str, notes: Sequence[str]
+) -> Table:
+    """A row a metric, for each set its correlation and interval."""
+    rows = [
+        (metric, *(cell for one in sets for cell in _told(one.correlation(metric)))) for metric in metrics
+    ]
+    columns = [column for one in sets for column in (one.name, f"{one.name}, from", f"{one.name}, to")]
+    return Table(name, title, ("metric", *columns), tuple(rows), source, (_HOW, *notes, *map(skipped, sets)))
+
+
+def differences(sets: Sequence[DataSet], name: str, metrics: Sequence[str], of: str, source: str) -> Table:
+    """By how much one metric correlates more than each of the others."""
+    rows = []
+    for metric in metrics:
+        cells: list[Cell] = []
+        for one in sets:
+            mine, other = one.values.get(of), one.values.get(metric)
+            if metric == of or mine is None or other is None:
+                cells += [None] * 4
+                continue
+            gap = paired_bootstrap(mine, other, one.sample.owner, one.sample.outcome, flat=0.0)
+            cells += [gap.value, gap.low, gap.high, gap.p]
+        if any(cell is not None for cell in cells):
+            rows.append((metric, *cells))
+    columns = [
+        f"{one.name}{mark}" for one in sets for mark in (", more by", ", from", ", to", ", p")
+    ]  # fmt: skip
+    return Table(
+        name, f"By how much {of} correlates more with the answers", ("than", *columns), tuple(rows), source,
+        ("Paired bootstrap over questions: the same draws for both metrics.",),
+    )  # fmt: skip
+
+
+def by_length(
+    sets: Mapping[int, DataSet], name: str, title: str, metrics: Sequence[str], source: str
+) -> Table:
+    """A row a context length, and how much each metric's correlation varies over them."""
+    rows: list[tuple[Cell, ...]] = []
+    for k, one in sets.items():
+        found = [one.correlation(metric, draws=2) for metric in metrics]
+        rows.append((str(k), *(None if value is None else value.value for value in found)))
+    table = np.array(
+        [[np.nan if cell is None else cell for cell in row[1:]] for row in rows], dtype=np.float64
+    )
+    spread = [float(value) for value in table.std(axis=0)]
+    rows.append(("standard deviation", *spread))
+    counts = ", ".join(f"{one.sample.varied} of {len(one.sample.pools)}" for one in sets.values())
+    notes = (f"Questions whose outcomes vary, by k: {counts}.",)
+    return Table(name, title, ("k", *metrics), tuple(rows), source, notes)
+
+
+def splits(sets: Sequence[DataSet], name: str, metrics: Sequence[str]) -> Table:
+    """Where a metric's correlation comes from: contexts with and without the answer, and without falsehoods."""
+    columns: list[str] = []
+    cells: list[list[Cell]] = []
+    for one in sets:
+        true = ~one.sample.misleading
+        parts = {
+            "answerable": one.sample.answerable, "not answerable": ~one.sample.answerable, "no falsehood": true,
+        }  # fmt: skip
+        for part, where in parts.items():
+            columns.append(f"{one.name}, {part}")
+            found = [one.correlation(metric, where=where, draws=2) for metric in metrics]
+            cells.append([None if value is None else value.value for value in found])
+            counted = max((value.counted for value in found if value is not None), default=0)
+            columns[-1] += f" ({counted})"
+    rows = tuple((metric, *(column[at] for column in cells)) for at, metric in enumerate(metrics))
+    notes = (
+        "Correlations over part of the contexts alone; in brackets the questions whose outcomes still vary.",
+        "Answerable: every fact that is needed is there, so that it is about right or wrong. Not answerable: about "
+        "abstaining or being misled. No falsehood: no passage contradicts what is true.",
+    )
+    return Table(name, "Where the correlations come from", ("metric", *columns), rows, "", notes)
+
+
+def other_kinds(sets: Sequence[DataSet], name: str, metrics: Sequence[str], source: str) -> Table:
+    """The same by other coefficients."""
+    kinds = [(one, kind) for one in sets for kind in KINDS]
+    rows = []
+    for metric in metrics:
+        found = [one.correlation(metric, kind, draws=2) for one, kind in kinds]
+        rows.append((metric, *(None if value is None else value.value for value in found)))
+    columns = [f"{one.name}, {KINDS[kind]}" for one, kind in kinds]
+    return Table(name, "The same by other coefficients", ("metric", *columns), tuple(rows), source)
+
+
+def outcomes(sets: Sequence[DataSet], name: str) -> Table:
+    """What became of the contexts, by what they held."""
+    rows: list[tuple[Cell, ...]] = []
+    for one in sets:
+        answerable, misleading = one.sample.answerable, one.sample.misleading
+        for label, where in (
+            ("answerable", answerable & ~misleading),
+            ("answerable, with a falsehood", answerable & misleading),
+            ("not answerable", ~answerable & ~misleading),
+            ("not answerable, with a falsehood", ~answerable & misleading),
+        ):
+            found = one.sample.outcome[where]
+            shares = [
+                100 * float(np.mean(found == value)) if found.size else None for value in OUTCOMES.values()
+            ]
+            rows.append((f"{one.name}: {label}", int(found.size), *shares))
+    columns = ("contexts", "number", *(f"{verdict}, %" for verdict in OUTCOMES))
+    notes = tuple(map(skipped, sets))
+    return Table(name, "What the reader made of the contexts", columns, tuple(rows), "", notes, digits=1)
+
+
+def skipped(one: DataSet) -> str:
+    """How many questions say nothing, and why."""
+    kept, varied = len(one.sample.pools), one.sample.varied
+    return (
+        f"{one.name.capitalize()}: of {one.asked} questions {one.asked - kept} were left out as no search found what "
+        f"answers them, and {kept - varied} as all their contexts came out the same; {varied} count."
+    )
+
+
+def _told(found: Correlation | None) -> tuple[Cell, Cell, Cell]:
+    return (None, None, None) if found is None else (found.value, found.low, found.high)
