@@ -11,17 +11,13 @@ import asyncio
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
-from ragguard.engines.base import Engine, LabelProbs
+from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import (
     CalibrationError,
-    EngineProtocolError,
     EngineTimeout,
     InvalidInput,
     LowLabelMass,
@@ -33,7 +29,7 @@ from ragguard.guard.policies import Judged, Policy, UtilityThreshold
 from ragguard.guard.turn import turn
 from ragguard.metrics.distraction import utility
 from ragguard.probes.abstention import abstention, read_abstention
-from ragguard.probes.question import LabelAnswer, LabelQuestion
+from ragguard.probes.question import LabelAnswer, LabelQuestion, label_answers
 from ragguard.probes.relevance import read_relevance, relevance
 from ragguard.records import Decision, Dropped, Passage
 from ragguard.service.loop import BackgroundLoop
@@ -223,60 +219,19 @@ class DistractorGuard:
                 reader += [abstention(prompts, query, text) for text in some]
                 judging += [relevance(theirs, query, text) for text in some]
                 await asyncio.sleep(0)
-        if self.judge is self.engine:
-            reads, verdicts = await self._together(reader, judging, deadline)
-        else:
-            reads, verdicts = await asyncio.gather(
-                self._ask(self.engine, reader, reader[0].labels, deadline),
-                self._ask(self.judge, judging, judging[0].labels, deadline),
-            )
+        # Two calls as the scorer's, so that each finds what the other asked; one request where one engine does both.
+        asking = [
+            asyncio.ensure_future(_answers(self.engine, reader, deadline)),
+            asyncio.ensure_future(_answers(self.judge, judging, deadline)),
+        ]
+        try:
+            reads, verdicts = await asyncio.gather(*asking)
+        finally:
+            for call in asking:
+                call.cancel()
         return [
             _judgement(passage, position, reads[position - 1], judging[position - 1], verdicts[position - 1])
             for position, passage in enumerate(passages, 1)
-        ]
-
-    async def _together(
-        self, reader: list[LabelQuestion], judging: list[LabelQuestion], deadline: float | None
-    ) -> tuple[list[LabelAnswer], list[LabelAnswer]]:
-        """One batch for both: all labels are asked of all prompts, which costs an engine nothing more."""
-        first, second = reader[0].labels, judging[0].labels
-        labels = tuple(dict.fromkeys(first + second))
-        answers = await self._ask(self.engine, reader + judging, labels, deadline)
-
-        def only(answer: LabelAnswer, wanted: tuple[str, ...]) -> LabelAnswer:
-            columns = [labels.index(label) for label in wanted]
-            stderr = answer.stderr and tuple(answer.stderr[column] for column in columns)
-            return replace(answer, p=tuple(answer.p[column] for column in columns), stderr=stderr)
-
-        cut = len(reader)
-        return [only(answer, first) for answer in answers[:cut]], [
-            only(answer, second) for answer in answers[cut:]
-        ]
-
-    async def _ask(
-        self,
-        engine: Engine,
-        questions: Sequence[LabelQuestion],
-        labels: tuple[str, ...],
-        deadline: float | None,
-    ) -> list[LabelAnswer]:
-        probs: LabelProbs = await engine.label_probs(
-            [question.prompt for question in questions], labels, deadline=deadline, priority=AHEAD
-        )
-        p = np.asarray(probs)
-        if p.shape != (len(questions), len(labels)) or not np.isfinite(p).all():
-            raise EngineProtocolError(
-                f"{len(questions)} prompts with {len(labels)} labels were asked; the engine gave {p.shape} numbers, "
-                f"{'all finite' if np.isfinite(p).all() else 'some not finite'}"
-            )
-        return [
-            LabelAnswer(
-                tuple(p[row].tolist()),
-                probs.mode,
-                None if probs.stderr is None else tuple(probs.stderr[row].tolist()),
-                not probs.exact and probs.bound is not None and bool(probs.bound[row].any()),
-            )
-            for row in range(len(questions))
         ]
 
     def _choose(self, judged: list[Judged]) -> Decision:
@@ -305,6 +260,16 @@ class DistractorGuard:
             status="pruned" if reasons else "kept_all",
             reason=names,
         )  # fmt: skip
+
+
+async def _answers(
+    engine: Engine, questions: Sequence[LabelQuestion], deadline: float | None
+) -> list[LabelAnswer]:
+    labels = questions[0].labels
+    probs = await engine.label_probs(
+        [question.prompt for question in questions], labels, deadline=deadline, priority=AHEAD
+    )
+    return label_answers(probs, len(questions), len(labels))
 
 
 def _judgement(

@@ -64,6 +64,9 @@ class ScriptedEngine:
     model: str = "scripted"
     mode: LabelMode = "first_token"
     context: int | None = None
+    capabilities: frozenset[str] = frozenset(
+        {"exact_labels", "sequence", "sample_logprobs", "batch", "n_samples", "seed"}
+    )
     calls: list[Call] = field(default_factory=list)
     running: int = 0
     most_running: int = 0
@@ -115,14 +118,13 @@ class ScriptedEngine:
         return LabelProbs(p, mode=mode or self.mode, usage=self._usage(call, len(asked)))
 
     async def info(self) -> EngineInfo:
-        can = {"exact_labels", "sequence", "sample_logprobs", "batch", "n_samples", "seed"}
         return EngineInfo(
             self.model,
             "scripted",
             f"{self.model}/{self.mode}",
             self.mode,
             context=self.context,
-            capabilities=frozenset(can),
+            capabilities=self.capabilities,
         )
 
     async def aclose(self) -> None:

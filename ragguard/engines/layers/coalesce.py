@@ -3,14 +3,20 @@
 Only calls of the same verb, parameters and priority merge, and only within one event loop. Each
 caller keeps its own fate: its deadline, its cancellation, and its error when it was its prompt that
 broke the batch. That merging changes no number is the engine's promise (see `base.Engine`).
+
+Calls for different labels merge, too, where a label's probability does not hang on the labels it is
+asked with: all labels are then asked of all prompts, and each caller gets its own. So a guard's two
+verdicts are one request.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
+
+import numpy as np
 
 from ragguard.engines.base import (
     Engine,
@@ -24,11 +30,20 @@ from ragguard.engines.base import (
     as_prompt,
 )
 from ragguard.engines.deadline import remaining, until
-from ragguard.errors import CircuitOpen, Closed, EngineError, EngineTimeout, InvalidInput
+from ragguard.errors import (
+    CircuitOpen,
+    Closed,
+    EngineError,
+    EngineProtocolError,
+    EngineTimeout,
+    InvalidInput,
+)
 from ragguard.records import Usage
 
 # A rough guess is enough: it only bounds a batch.
 _CHARACTERS_PER_TOKEN = 4
+_MOST_LABELS = 16
+"""In one batch: each prompt is answered for every one of them."""
 
 
 class Coalesce:
@@ -69,7 +84,8 @@ class Coalesce:
         priority: int = 0,
     ) -> LabelProbs:
         """The probability of each label as what follows each prompt."""
-        return await self._labels.ask(_Labelling(as_labels(labels), mode, priority), prompts, deadline)
+        mixes = self._labels.mixes and mode != "sequence" and await self._any_labels(mode, deadline)
+        return await self._labels.ask(_Labelling(as_labels(labels), mode, priority, mixes), prompts, deadline)
 
     async def info(self) -> EngineInfo:
         """What the wrapped engine is."""
@@ -81,19 +97,43 @@ class Coalesce:
         self._draws.close()
         await self._engine.aclose()
 
+    async def _any_labels(self, mode: LabelMode | None, deadline: float | None) -> bool:
+        """Whether more labels cost the engine nothing and change no number: one token tells all of them."""
+        async with until(deadline, "looking at the engine"):
+            info = await self._engine.info()
+        return (mode or info.mode) == "first_token" and "exact_labels" in info.capabilities
+
 
 _Answer = TypeVar("_Answer", Samples, LabelProbs)
 
 
 class _Question(Protocol[_Answer]):
-    """What must be equal for two calls to merge; hashable."""
+    """What is asked of a caller's prompts."""
+
+    @property
+    def kind(self) -> Hashable:
+        """What must be equal for two calls to merge."""
+        ...
+
+    @property
+    def labels(self) -> tuple[str, ...]: ...
 
     @property
     def output_tokens(self) -> int: ...
 
+    def asking(self, labels: tuple[str, ...]) -> _Question[_Answer]:
+        """The same for these labels."""
+        ...
+
     async def put(self, engine: Engine, prompts: Sequence[Prompt], deadline: float | None) -> _Answer: ...
 
-    def part(self, answer: _Answer, first: int, last: int, usage: Usage) -> _Answer: ...
+    def part(self, answer: _Answer, asked: tuple[str, ...], first: int, last: int, usage: Usage) -> _Answer:
+        """The share of prompts first..last of an answer for the labels that were asked."""
+        ...
+
+    def holds_together(self, answer: _Answer) -> bool:
+        """Whether the answer is the one that each of several callers would have got alone."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,23 +141,45 @@ class _Labelling:
     labels: tuple[str, ...]
     mode: LabelMode | None
     priority: int
+    mixes: bool
+    """Whether it may be asked together with other labels."""
     output_tokens: int = 1
 
-    async def put(self, engine: Engine, prompts: Sequence[Prompt], deadline: float | None) -> LabelProbs:
-        return await engine.label_probs(prompts, self.labels, self.mode, deadline, self.priority)
+    @property
+    def kind(self) -> Hashable:
+        return self.mode, self.priority, None if self.mixes else self.labels
 
-    def part(self, answer: LabelProbs, first: int, last: int, usage: Usage) -> LabelProbs:
-        bound = None if answer.bound is None else answer.bound[first:last]
+    def asking(self, labels: tuple[str, ...]) -> _Labelling:
+        return replace(self, labels=labels)
+
+    async def put(self, engine: Engine, prompts: Sequence[Prompt], deadline: float | None) -> LabelProbs:
+        answer = await engine.label_probs(prompts, self.labels, self.mode, deadline, self.priority)
+        if np.shape(answer.p) != (len(prompts), len(self.labels)):
+            raise EngineProtocolError(
+                f"{len(prompts)} prompts with {len(self.labels)} labels were asked; "
+                f"the engine gave numbers of shape {np.shape(answer.p)}"
+            )
+        return answer
+
+    def holds_together(self, answer: LabelProbs) -> bool:
+        # Labels that begin alike are told apart by their whole sequences: others than these did not ask for that.
+        return answer.mode == "first_token"
+
+    def part(
+        self, answer: LabelProbs, asked: tuple[str, ...], first: int, last: int, usage: Usage
+    ) -> LabelProbs:
+        columns = [asked.index(label) for label in self.labels]
+        bound = None if answer.bound is None else answer.bound[first:last, columns]
         exact = answer.exact
         if bound is not None and answer.stderr is None:
             # Bounds are known value by value: a caller's rows may be exact where its neighbour's are not.
             exact = not bound.any()
         return replace(
             answer,
-            p=answer.p[first:last].copy(),
+            p=answer.p[first:last, columns],
             exact=exact,
             bound=bound,
-            stderr=None if answer.stderr is None else answer.stderr[first:last],
+            stderr=None if answer.stderr is None else answer.stderr[first:last, columns],
             truncated=_between(answer.truncated, first, last),
             usage=usage,
         )
@@ -130,10 +192,18 @@ class _Draw:
     temperature: float
     seed: int | None
     priority: int
+    labels: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> Hashable:
+        return self
 
     @property
     def output_tokens(self) -> int:
         return self.n * self.max_tokens
+
+    def asking(self, labels: tuple[str, ...]) -> _Draw:
+        return self
 
     async def put(self, engine: Engine, prompts: Sequence[Prompt], deadline: float | None) -> Samples:
         return await engine.sample(
@@ -146,12 +216,16 @@ class _Draw:
             priority=self.priority,
         )
 
-    def part(self, answer: Samples, first: int, last: int, usage: Usage) -> Samples:
+    def holds_together(self, answer: Samples) -> bool:
+        return True
+
+    def part(self, answer: Samples, asked: tuple[str, ...], first: int, last: int, usage: Usage) -> Samples:
         return Samples(answer.answers[first:last], usage, _between(answer.truncated, first, last))
 
 
 @dataclass(eq=False, slots=True)
 class _Caller(Generic[_Answer]):
+    question: _Question[_Answer]
     prompts: tuple[Prompt, ...]
     deadline: float | None
     answer: asyncio.Future[_Answer]
@@ -160,6 +234,7 @@ class _Caller(Generic[_Answer]):
 @dataclass(eq=False, slots=True)
 class _Batch(Generic[_Answer]):
     question: _Question[_Answer]
+    """With the labels of all callers."""
     loop: asyncio.AbstractEventLoop
     callers: list[_Caller[_Answer]] = field(default_factory=list)
     prompts: int = 0
@@ -175,7 +250,9 @@ class _Merger(Generic[_Answer]):
         self._engine, self._window = engine, window
         self._max_prompts, self._max_tokens = max_prompts, max_tokens
         # Keyed by loop: a batch belongs to one loop alone, so nothing here is shared between threads.
-        self._open: dict[tuple[asyncio.AbstractEventLoop, _Question[_Answer]], _Batch[_Answer]] = {}
+        self._open: dict[tuple[asyncio.AbstractEventLoop, Hashable], _Batch[_Answer]] = {}
+        self.mixes = True
+        """Whether calls for different labels may merge: until an engine shows that it minds."""
         self._closed = False
 
     async def ask(
@@ -189,7 +266,7 @@ class _Merger(Generic[_Answer]):
         if not asked or len(asked) >= self._max_prompts or tokens >= self._max_tokens:
             return await question.put(self._engine, asked, deadline)
         batch = self._room(question, len(asked), tokens)
-        caller = _Caller[_Answer](asked, deadline, batch.loop.create_future())
+        caller = _Caller[_Answer](question, asked, deadline, batch.loop.create_future())
         batch.callers.append(caller)
         batch.prompts += len(asked)
         batch.tokens += tokens
@@ -204,12 +281,15 @@ class _Merger(Generic[_Answer]):
     def _room(self, question: _Question[_Answer], prompts: int, tokens: int) -> _Batch[_Answer]:
         """The open batch if this much still goes in, else a new one."""
         loop = asyncio.get_running_loop()
-        batch = self._open.get((loop, question))
+        batch = self._open.get((loop, question.kind))
         if batch is not None:
-            if batch.prompts + prompts <= self._max_prompts and batch.tokens + tokens <= self._max_tokens:
+            labels = tuple(dict.fromkeys(batch.question.labels + question.labels))
+            fits = batch.prompts + prompts <= self._max_prompts and batch.tokens + tokens <= self._max_tokens
+            if fits and (labels == batch.question.labels or len(labels) <= _MOST_LABELS):
+                batch.question = batch.question.asking(labels)
                 return batch
             self._close_batch(batch)
-        batch = self._open[loop, question] = _Batch(question, loop)
+        batch = self._open[loop, question.kind] = _Batch(question, loop)
         batch.timer = loop.call_later(self._window, self._close_batch, batch)
         return batch
 
@@ -217,8 +297,8 @@ class _Merger(Generic[_Answer]):
         """Lets nobody else in and sends it off, in a task of its own that no caller's cancellation reaches."""
         if batch.timer is not None:
             batch.timer.cancel()
-        if self._open.get((batch.loop, batch.question)) is batch:
-            del self._open[batch.loop, batch.question]
+        if self._open.get((batch.loop, batch.question.kind)) is batch:
+            del self._open[batch.loop, batch.question.kind]
         if batch.callers:
             batch.task = batch.loop.create_task(self._send(batch))
 
@@ -231,7 +311,7 @@ class _Merger(Generic[_Answer]):
         batch.callers = [other for other in batch.callers if other is not caller]
         if batch.task is None:
             batch.prompts -= len(caller.prompts)
-            batch.tokens -= sum(_tokens(p) + batch.question.output_tokens for p in caller.prompts)
+            batch.tokens -= sum(_tokens(p) + caller.question.output_tokens for p in caller.prompts)
             if not batch.callers:
                 self._close_batch(batch)
         elif not batch.callers:
@@ -254,18 +334,25 @@ class _Merger(Generic[_Answer]):
             answer = await question.put(self._engine, prompts, deadline)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the callers'
             if len(callers) > 1 and _may_be_one_prompt(error):
-                await asyncio.gather(*(self._send_together(question, [caller]) for caller in callers))
+                await self._send_apart(callers)
                 return
             for caller in callers:
                 if not caller.answer.done():
                     caller.answer.set_exception(error)
+            return
+        if any(caller.question != question for caller in callers) and not question.holds_together(answer):
+            self.mixes = False
+            await self._send_apart(callers)
             return
         last = 0
         for caller in callers:
             first, last = last, last + len(caller.prompts)
             usage = _share(answer.usage, first, last, len(prompts))
             if not caller.answer.done():
-                caller.answer.set_result(question.part(answer, first, last, usage))
+                caller.answer.set_result(caller.question.part(answer, question.labels, first, last, usage))
+
+    async def _send_apart(self, callers: list[_Caller[_Answer]]) -> None:
+        await asyncio.gather(*(self._send_together(caller.question, [caller]) for caller in callers))
 
     def close(self) -> None:
         self._closed = True

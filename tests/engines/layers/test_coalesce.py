@@ -12,6 +12,7 @@ from ragguard.engines.base import LabelProbs
 from ragguard.engines.layers import Coalesce
 from ragguard.errors import (
     Closed,
+    EngineProtocolError,
     EngineRejected,
     EngineTimeout,
     EngineUnreachable,
@@ -55,13 +56,79 @@ async def test_different_questions_do_not_merge():
     layer = Coalesce(engine, window_ms=5)
     await asyncio.gather(
         layer.label_probs(["p"], ["A"]),
-        layer.label_probs(["p"], ["B"]),
         layer.label_probs(["p"], ["A"], mode="sequence"),
+        layer.label_probs(["p"], ["B"], mode="sequence"),
         layer.label_probs(["p"], ["A"], priority=5),
         layer.sample(["p"], n=2),
         layer.sample(["p"], n=3),
     )
     assert len(engine.calls) == 6
+
+
+async def test_different_labels_are_asked_together_and_each_caller_gets_its_own():
+    engine = ScriptedEngine()
+    layer = Coalesce(engine, window_ms=5)
+    asked = [(["p", "q"], ["NO"]), (["p", "r"], ["A", "B"]), (["s"], ["B", "NO"])]
+    answers = await asyncio.gather(*(layer.label_probs(*one) for one in asked))
+    assert [(call.texts, call.labels) for call in engine.calls] == [
+        (["p", "q", "p", "r", "s"], ("NO", "A", "B"))
+    ]
+    for (texts, labels), answer in zip(asked, answers, strict=True):
+        expected = np.array([[unit(text, label) / 6 for label in labels] for text in texts])
+        np.testing.assert_array_equal(answer.p, expected)
+        np.testing.assert_allclose(answer.mass, expected.sum(axis=1))
+        assert answer.usage.prompts == len(texts)
+
+
+async def test_so_many_labels_are_no_longer_asked_together():
+    engine = ScriptedEngine()
+    layer = Coalesce(engine, window_ms=5)
+    await asyncio.gather(*(layer.label_probs([f"{i}"], [f"a{i}", f"b{i}"]) for i in range(20)))
+    assert [len(call.labels) for call in engine.calls] == [16, 16, 8]
+    many = [str(i) for i in range(30)]
+    await asyncio.gather(*(layer.label_probs([f"{i}"], many) for i in range(20)))
+    assert [len(call.prompts) for call in engine.calls[3:]] == [20]
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [ScriptedEngine(mode="sequence"), ScriptedEngine(capabilities=frozenset({"top_logprobs"}))],
+    ids=["a label's tokens in a row", "samples or the most probable"],
+)
+async def test_where_more_labels_cost_more_or_change_numbers_they_are_asked_apart(engine):
+    layer = Coalesce(engine, window_ms=5)
+    await asyncio.gather(layer.label_probs(["p"], ["A"]), layer.label_probs(["p"], ["B"]))
+    assert [call.labels for call in engine.calls] == [("A",), ("B",)]
+
+
+async def test_labels_that_begin_alike_only_together_keep_the_mode_they_have_alone():
+    class Colliding(ScriptedEngine):
+        """Labels that begin with the same letter are told apart by their whole sequences."""
+
+        async def label_probs(self, prompts, labels, mode=None, deadline=None, priority=0):
+            if len({label[0] for label in labels}) < len(labels):
+                mode = "sequence"
+            return await super().label_probs(prompts, labels, mode, deadline, priority)
+
+    engine = Colliding()
+    layer = Coalesce(engine, window_ms=5)
+    for _ in range(2):
+        no, norway = await asyncio.gather(
+            layer.label_probs(["p"], ["NO"]), layer.label_probs(["p"], ["Norway", "Peru"])
+        )
+        assert (no.mode, norway.mode) == ("first_token", "first_token")
+    # Found out once: together, then apart; from then on apart at once.
+    assert [len(call.labels) for call in engine.calls] == [3, 1, 2, 1, 2]
+
+
+async def test_numbers_of_the_wrong_shape_are_an_error_and_not_somebody_elses():
+    class Wide(ScriptedEngine):
+        async def label_probs(self, prompts, labels, mode=None, deadline=None, priority=0):
+            return LabelProbs(np.zeros((len(prompts) + 1, len(labels))))
+
+    layer = Coalesce(Wide(), window_ms=5)
+    answers = await asyncio.gather(*(layer.label_probs([x], ["A"]) for x in "ab"), return_exceptions=True)
+    assert all(isinstance(answer, EngineProtocolError) for answer in answers)
 
 
 async def test_batches_are_bounded():
