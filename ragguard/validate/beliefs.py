@@ -1,0 +1,201 @@
+"""What a reader answers to a question in several contexts, drawn many times over, and what it thus believes.
+
+The answers become beliefs as in every run (`ragguard.scorers`), and beside them what simpler measures say of the same
+answers. Knows no label: what the contexts are worth is the study's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ragguard.engines.base import Engine, Sample
+from ragguard.engines.entailment_engine import EngineEntailer
+from ragguard.engines.prompts import PromptSet, load_prompts
+from ragguard.errors import RagguardError
+from ragguard.metrics import exact_match, rouge_l, sample_weights, seper_hard, seper_soft, token_f1
+from ragguard.metrics.arrays import Floats
+from ragguard.metrics.belief import kernel
+from ragguard.probes.belief import belief
+from ragguard.probes.question import LabelQuestion, SampleAnswer, SampleQuestion, answered
+from ragguard.probes.rating import read_rating
+from ragguard.probes.relevance import read_relevance, relevance
+from ragguard.probes.response_grade import response_grade
+from ragguard.scorers.asker import Asker
+from ragguard.scorers.contexts import CLOSED_BOOK, Key
+from ragguard.scorers.estimates import Estimator
+from ragguard.scorers.meanings import Meanings
+from ragguard.scorers.respondents import Engines
+from ragguard.validate.progress import Progress, silent
+
+ABOUT = 48
+"""Questions that are worked on together."""
+_NO_CAP = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question, what is right, and the contexts it is asked in; it is asked without one, too."""
+
+    question: str
+    references: tuple[str, ...]
+    contexts: tuple[Key, ...]
+    repeats: int = 1
+    """How often everything is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """What is known of the answers in one context."""
+
+    measures: dict[str, float]
+    """By name, of the first draw's first answers."""
+    soft: Floats
+    """(repeats, draws): belief from the first 1, 2, … answers."""
+    hard: Floats
+
+
+@dataclass(slots=True)
+class Beliefs:
+    """Asks a reader, and a judge what its answers mean."""
+
+    engine: Engine
+    judge: Engine
+    samples: int = 10
+    """What a belief is made of."""
+    draws: int = 20
+    """How many answers are drawn to see what another number of samples would give."""
+    seed: int = 0
+    progress: Progress = silent
+    _prompts: PromptSet | None = field(default=None, init=False)
+    _judge_prompts: PromptSet | None = field(default=None, init=False)
+
+    async def of(self, questions: Sequence[Asked]) -> list[dict[Key, Believed]]:
+        """For each question what is believed without a context (`CLOSED_BOOK`) and in each."""
+        self._prompts = load_prompts((await self.engine.info()).prompts)
+        self._judge_prompts = load_prompts((await self.judge.info()).prompts)
+        entailer = EngineEntailer(self.judge, self._judge_prompts)
+        found: list[dict[Key, Believed]] = []
+        for start in range(0, len(questions), ABOUT):
+            self.progress("drawing and comparing answers", start, len(questions))
+            # An asker keeps what was answered: one for each batch bounds the memory.
+            asker = Asker(Engines(self.engine, self.judge, entailer), _NO_CAP)
+            batch = questions[start : start + ABOUT]
+            for one in await asker.attend([self._one(asked, asker) for asked in batch]):
+                if isinstance(one, BaseException):
+                    raise one
+                found.append(one)
+        self.progress("drawing and comparing answers", len(questions), len(questions))
+        return found
+
+    async def _one(self, asked: Asked, ask: Asker) -> dict[Key, Believed]:
+        assert self._prompts is not None
+        contexts = list(dict.fromkeys((CLOSED_BOOK, *asked.contexts)))
+        questions: list[SampleQuestion] = [
+            belief(self._prompts, asked.question, context, n=self.draws, seed=self.seed + repeat)
+            for context in contexts
+            for repeat in range(asked.repeats)
+        ]
+        drawn = [answered(answer).samples for answer in await ask(questions)]
+        series = {
+            context: drawn[at * asked.repeats : (at + 1) * asked.repeats]
+            for at, context in enumerate(contexts)
+        }
+        firsts = {context: SampleAnswer(tuple(series[context][0][: self.samples])) for context in contexts}
+        meanings = Meanings(asked.question, ask)
+        believed = await Estimator().beliefs(firsts, asked.references, meanings)
+        targets = list(dict.fromkeys(meanings.words(reference) for reference in asked.references))
+        if asked.repeats > 1:
+            said = dict.fromkeys(meanings.words(sample.text) for samples in drawn for sample in samples)
+            await meanings.learn(
+                pair for words in said for target in targets for pair in ((words, target), (target, words))
+            )
+        grades = await self._grades(asked, {s.text for a in firsts.values() for s in a.samples}, ask)
+        relevances = await self._relevances(asked, contexts, ask)
+        found = {}
+        for context in contexts:
+            samples = firsts[context].samples
+            measures = _lexical(samples, asked.references) | _uncertainty(samples)
+            measures["judge"] = float(np.mean([grades[sample.text] for sample in samples]))
+            measures["relevance"] = max((relevances[text] for text in context), default=0.0)
+            estimate = believed[context]
+            if not isinstance(estimate, RagguardError) and estimate.soft and estimate.hard:
+                measures["semantic_entropy"] = estimate.entropy.value
+                measures["seper"], measures["seper_hard"] = estimate.soft.value, estimate.hard.value
+            soft, hard = _growing(series[context] if asked.repeats > 1 else [], targets, meanings)
+            found[context] = Believed(measures, soft, hard)
+        return found
+
+    async def _grades(self, asked: Asked, texts: set[str], ask: Asker) -> dict[str, float]:
+        """What the judge thinks of each answer beside the references, 1 to 5."""
+        assert self._judge_prompts is not None
+        wanted = sorted(texts)
+        questions: list[LabelQuestion] = [
+            response_grade(self._judge_prompts, asked.question, text, asked.references) for text in wanted
+        ]
+        answers = await ask(questions)
+        return {
+            text: read_rating(question, answered(answer)).expectation
+            for text, question, answer in zip(wanted, questions, answers, strict=True)
+        }
+
+    async def _relevances(self, asked: Asked, contexts: Sequence[Key], ask: Asker) -> dict[str, float]:
+        """How probable it is to the judge, who sees no answer, that a passage is relevant."""
+        assert self._judge_prompts is not None
+        texts = list(dict.fromkeys(text for context in contexts for text in context))
+        questions = [relevance(self._judge_prompts, asked.question, text) for text in texts]
+        answers = await ask(questions)
+        return {
+            text: read_relevance(question, answered(answer)).p
+            for text, question, answer in zip(texts, questions, answers, strict=True)
+        }
+
+
+def _lexical(samples: Sequence[Sample], references: Sequence[str]) -> dict[str, float]:
+    """The means of what compares words."""
+    named = {"exact_match": exact_match, "rouge_l": rouge_l, "token_f1": token_f1}
+    each = {
+        name: np.array([f(sample.text, list(references)) for sample in samples]) for name, f in named.items()
+    }
+    found = {name: float(values.mean()) for name, values in each.items()}
+    # Belief with nobody to compare meanings: how much of an error is the comparer's is seen beside it.
+    return found | {"seper_words": float(_weights(samples) @ each["exact_match"])}
+
+
+def _weights(samples: Sequence[Sample]) -> Floats:
+    """What each answer weighs; equally much where the engine shows no log-probabilities."""
+    shown = all(sample.logprobs for sample in samples)
+    return sample_weights([sample.logprobs if shown else (0.0,) for sample in samples])
+
+
+def _uncertainty(samples: Sequence[Sample]) -> dict[str, float]:
+    """Perplexity a token and entropy of the answers' words; nothing where the engine shows no log-probabilities."""
+    if not all(sample.logprobs for sample in samples):
+        return {}
+    return {
+        "perplexity": float(np.mean([np.exp(-np.mean(sample.logprobs)) for sample in samples])),
+        "entropy": float(np.mean([-np.sum(sample.logprobs) for sample in samples])),
+    }
+
+
+def _growing(
+    repeats: Sequence[Sequence[Sample]], targets: Sequence[str], meanings: Meanings
+) -> tuple[Floats, Floats]:
+    """Soft and hard belief from the first 1, 2, … answers of each repeat; hard by equal words, each a meaning."""
+    soft, hard = [], []
+    for samples in repeats:
+        words = [meanings.words(sample.text) for sample in samples]
+        there = [[meanings.entailment(word, target)[0] for target in targets] for word in words]
+        back = [[meanings.entailment(target, word)[0] for target in targets] for word in words]
+        means = np.asarray(kernel(there, back))
+        matches = np.array([[meanings.matches(word, target) for target in targets] for word in words])
+        weights, n = _weights(samples), len(samples)
+        first = np.tri(n, dtype=bool)
+        rows = np.where(first, weights, 0.0)
+        rows /= rows.sum(axis=-1, keepdims=True)
+        soft.append(seper_soft(rows, np.broadcast_to(means, (n, *means.shape)), mask=first))
+        ids = np.broadcast_to(np.arange(n), (n, n))
+        hard.append(seper_hard(rows, ids, np.broadcast_to(matches, (n, *matches.shape)), mask=first))
+    return np.array(soft), np.array(hard)

@@ -1,0 +1,98 @@
+"""Correlations over the contexts of all questions together, as most papers give them.
+
+Contexts of one question are not independent of each other, so the intervals come from drawing whole questions. Where
+questions are to be compared only with themselves, `ragguard.metrics.correlate` with groups does it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ragguard.metrics import arrays
+from ragguard.metrics.agreement import Correlation, Difference, correlate
+from ragguard.metrics.arrays import Floats, Integers
+
+Kind = Literal["pearson", "spearman"]
+DRAWS = 400
+
+
+def pooled(
+    metric: ArrayLike,
+    outcome: ArrayLike,
+    questions: ArrayLike,
+    kind: Kind = "pearson",
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Correlation:
+    """The correlation over all contexts, with its own p and the middle 95 % of draws of questions."""
+    xs, ys, labels, left_out = _known(outcome, questions, metric)
+    found = correlate(xs[0], ys, kind)
+    drawn = [_correlation(xs[0][rows], ys[rows], kind) for rows in _draws(labels, draws, seed)]
+    low, high, _ = _interval(drawn)
+    return Correlation(found.value, found.p, low, high, len(ys), left_out)
+
+
+def pooled_difference(
+    a: ArrayLike,
+    b: ArrayLike,
+    outcome: ArrayLike,
+    questions: ArrayLike,
+    kind: Kind = "pearson",
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Difference:
+    """By how much the first metric's correlation is higher than the second's, on what both have a number for."""
+    (first, second), ys, labels, left_out = _known(outcome, questions, a, b)
+
+    def gap(rows: Integers | slice) -> float:
+        return _correlation(first[rows], ys[rows], kind) - _correlation(second[rows], ys[rows], kind)
+
+    low, high, p = _interval([gap(rows) for rows in _draws(labels, draws, seed)])
+    return Difference(gap(slice(None)), p, low, high, len(ys), left_out)
+
+
+def _known(
+    outcome: ArrayLike, questions: ArrayLike, *metrics: ArrayLike
+) -> tuple[list[Floats], Floats, Integers, int]:
+    """What has a number on every side, the number of each one's question, and how many were left out."""
+    sides = [np.asarray(values, dtype=np.float64) for values in (*metrics, outcome)]
+    there = ~np.isnan(np.stack(sides)).any(axis=0)
+    *xs, ys = (side[there] for side in sides)
+    _, labels = np.unique(np.asarray(questions)[there], return_inverse=True)
+    return xs, ys, labels, int((~there).sum())
+
+
+def _draws(labels: Integers, draws: int, seed: int) -> Iterator[Integers]:
+    """The contexts of as many questions as there are, drawn with replacement."""
+    if not len(labels):
+        return
+    members: list[Integers] = [np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1)]
+    random = np.random.default_rng(seed)
+    for _ in range(draws):
+        yield np.concatenate([members[at] for at in random.integers(len(members), size=len(members))])
+
+
+def _correlation(xs: Floats, ys: Floats, kind: Kind) -> float:
+    if kind == "spearman" and len(xs):
+        xs, ys = arrays.ranks(xs), arrays.ranks(ys)
+    if len(xs) < 2 or not np.ptp(xs) or not np.ptp(ys):
+        return math.nan
+    xs, ys = xs - xs.mean(), ys - ys.mean()
+    return float(xs @ ys / math.sqrt((xs @ xs) * (ys @ ys)))
+
+
+def _interval(drawn: list[float]) -> tuple[float, float, float]:
+    """The middle 95 % and the two-sided p that the true value is 0."""
+    there = np.array(drawn)[~np.isnan(drawn)] if drawn else np.empty(0)
+    if not there.size:
+        return math.nan, math.nan, math.nan
+    side = min(np.count_nonzero(there <= 0), np.count_nonzero(there >= 0)) + 1
+    low, high = np.quantile(there, [0.025, 0.975])
+    return float(low), float(high), min(1.0, 2 * side / (there.size + 1))

@@ -1,0 +1,112 @@
+"""Questions that want several passages, and searches of known quality for them.
+
+A report joins questions of the world into one: its parts are what the reader is asked, its base the passages that
+state what it wants, as often as wanted, among near misses and what has nothing to do with it. Falsehoods are not in
+the base: a passage is relevant or not, as in the papers that count relevant passages.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ragguard.errors import InvalidInput
+from ragguard.records import Passage
+from ragguard.world import Case, Fact, Split, aliases
+from ragguard.world.cases import state
+from ragguard.world.grammar import RELATIONS
+
+APPEAL = {"gold": 1.0, "same_relation": 0.6, "same_subject": 0.6, "unrelated": 0.0}
+"""How good a passage looks to a search without error: near misses look better than they are."""
+SEARCHES = {"sharp": 0.25, "fair": 0.5, "blunt": 1.0}
+"""Searches by name: the standard deviation of their error."""
+_STATEMENTS = 4
+_SPLIT: Split = "heldout"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of the questions that make up a report."""
+
+    question: str
+    references: tuple[str, ...]
+    fact: Fact
+    """The last fact that answers it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A question of several parts and all passages that there are for it."""
+
+    id: str
+    parts: tuple[Part, ...]
+    base: tuple[Passage, ...]
+
+    @property
+    def question(self) -> str:
+        """All parts as one."""
+        return " ".join(part.question for part in self.parts)
+
+    @property
+    def relevant(self) -> tuple[bool, ...]:
+        """Which passages of the base state something that is wanted."""
+        return tuple(passage.metadata["kind"] == "gold" for passage in self.base)
+
+    @property
+    def grades(self) -> list[int]:
+        """The world's grades of the base."""
+        return [passage.grade or 1 for passage in self.base]
+
+    def ranked(self, error: float, seed: int = 0) -> tuple[int, ...]:
+        """The base as a search with that error finds it: indices, best first."""
+        rng = random.Random(f"search {seed} {self.id} {error}")
+        looks = [APPEAL[passage.metadata["kind"]] + rng.gauss(0, error) for passage in self.base]
+        return tuple(sorted(range(len(looks)), key=lambda at: -looks[at]))
+
+
+def join(cases: Sequence[Case], name: str, *, statements: int = 1, by_hop: bool = False) -> Report:
+    """A report over cases, each fact that they need stated so many times in other words.
+
+    `by_hop`: its parts are the queries of the hops, else the questions themselves.
+    """
+    if not 1 <= statements <= _STATEMENTS:
+        raise InvalidInput("statements", statements, f"1 to {_STATEMENTS}")
+    rng = random.Random(f"report {name}")
+    parts = [part for case in cases for part in _parts(case, by_hop)]
+    wanted = {frozenset((fact.subject, fact.object)) for case in cases for fact in case.facts}
+    base = [
+        passage
+        for case in cases
+        for fact, gold in zip(case.facts, case.gold, strict=True)
+        for passage in _stated(rng, fact, gold, statements)
+    ]
+    # What is a near miss of one part may be what another wants.
+    base += [
+        passage
+        for case in cases
+        for passage in case.distractors
+        if passage.metadata["kind"] in APPEAL
+        and frozenset((passage.metadata["subject"], passage.metadata["object"])) not in wanted
+    ]
+    distinct = {passage.text: passage for passage in reversed(base)}
+    return Report(name, tuple(parts), tuple(reversed(distinct.values())))
+
+
+def _parts(case: Case, by_hop: bool) -> list[Part]:
+    if not by_hop:
+        return [Part(case.question, tuple(case.references), case.facts[-1])]
+    return [
+        Part(question, tuple(aliases(RELATIONS[fact.relation].object, fact.object)), fact)
+        for question, fact in zip(case.sub_questions, case.facts, strict=True)
+    ]
+
+
+def _stated(rng: random.Random, fact: Fact, gold: Passage, times: int) -> list[Passage]:
+    """The gold passage, and others that say the same."""
+    texts = [gold.text]
+    while len(texts) < times:
+        text = state(rng, fact, _SPLIT)
+        if text not in texts:
+            texts.append(text)
+    return [replace(gold, text=text, id=f"{gold.id}-{number}") for number, text in enumerate(texts)]
