@@ -57,8 +57,10 @@ class Patience:
         self._attempts, self._base, self._cap, self._total = attempts, base, cap, total
         self._circuit = _Circuit(trip_after, pause, max(pause, longest_pause))
 
-    async def persist(self, ask: Callable[[], Awaitable[_Answer]], deadline: float | None) -> _Answer:
-        """What `ask` returns, asked again as long as that may help."""
+    async def persist(
+        self, ask: Callable[[], Awaitable[_Answer]], deadline: float | None, *, proves: bool = True
+    ) -> _Answer:
+        """What `ask` returns, asked again as long as that may help; `proves`: a return shows a server that is well."""
         started = monotonic()
         until = started + self._total if deadline is None else min(deadline, started + self._total)
         attempt = 0
@@ -81,7 +83,10 @@ class Patience:
                 self._circuit.failed(ticket, error, hurried=True)
                 raise
             else:
-                self._circuit.answered()
+                if proves:
+                    self._circuit.answered()
+                else:
+                    self._circuit.left(ticket)
                 return answer
 
     def _wait(self, error: EngineError, attempt: int, until: float) -> float | None:
@@ -101,6 +106,7 @@ class Retry:
     def __init__(self, engine: Engine, patience: Patience | None = None) -> None:
         self._engine = engine
         self._patience = patience or Patience()
+        self._last: EngineInfo | None = None
 
     async def sample(
         self,
@@ -135,8 +141,14 @@ class Retry:
         )
 
     async def info(self) -> EngineInfo:
-        """What the wrapped engine is."""
-        return await self._patience.persist(self._engine.info, None)
+        """What the wrapped engine is; while it is not asked, what it was, so that its cached answers stay of use."""
+        try:
+            # As a rule it is remembered, and a server that is down would seem well before each call that fails.
+            self._last = await self._patience.persist(self._engine.info, None, proves=False)
+        except CircuitOpen:
+            if self._last is None:
+                raise
+        return self._last
 
     async def aclose(self) -> None:
         """Closes the wrapped engine."""
@@ -176,6 +188,12 @@ class _Circuit:
         with self._lock:
             self._failures, self._opened, self._probe = 0, None, None
             self._pause = self._first_pause
+
+    def left(self, ticket: object) -> None:
+        """An attempt ended and says nothing of the server: if it was the probe, another one is."""
+        with self._lock:
+            if self._probe is ticket:
+                self._probe = None
 
     def failed(self, ticket: object, error: BaseException, *, hurried: bool) -> None:
         """An attempt failed. Whether the server is to blame depends on how, and on who set the deadline."""

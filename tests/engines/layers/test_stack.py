@@ -2,13 +2,15 @@
 
 import asyncio
 import random
+import time
 
 import numpy as np
+import pytest
 from support.scripted_engine import ScriptedEngine, unit
 
 from ragguard.engines.base import Engine, LabelProbs
 from ragguard.engines.layers import Budget, Cache, Coalesce, Patience, Priority, Retry
-from ragguard.errors import EngineError, EngineOverloaded, EngineUnreachable, PromptTooLong
+from ragguard.errors import CircuitOpen, EngineError, EngineOverloaded, EngineUnreachable, PromptTooLong
 
 PATIENCE = Patience(base=0.001, cap=0.002, trip_after=10_000)
 
@@ -55,6 +57,30 @@ async def test_a_storm_of_faults_and_cancellations():
     assert sum(isinstance(answer, LabelProbs) for answer in answers) > 200
     engine.fault = lambda call: None
     assert (await layers.label_probs(["after"], ["A"])).p[0, 0] == unit("after", "A") / 6
+
+
+async def test_a_server_that_only_fails_is_no_longer_asked_though_it_is_known_what_it_is():
+    engine = ScriptedEngine()
+    patience = Patience(attempts=2, base=0.001, cap=0.001, trip_after=6, pause=0.3)
+    layers = Cache(Coalesce(Retry(Priority(Budget(engine)), patience)))
+    await layers.label_probs(["before"], ["A"])
+    engine.calls.clear()
+    engine.fault = lambda call: EngineOverloaded("503")
+    for i in range(8):
+        with pytest.raises(EngineError):
+            await layers.label_probs([f"{i}"], ["A"])
+    assert len(engine.calls) == 6
+    assert (await layers.label_probs(["before"], ["A"])).usage.cached == 1
+    engine.fault = lambda call: None
+    deadline = time.monotonic() + 5
+    while True:
+        try:
+            answer = await layers.label_probs(["after"], ["A"])
+            break
+        except CircuitOpen:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+    assert answer.p[0, 0] == unit("after", "A") / 6
 
 
 async def test_a_cached_answer_costs_no_slot_no_request_and_no_wait():
