@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
-from ragguard.capture.context import current_run, current_task
+from ragguard.capture.context import current_run
 from ragguard.capture.decisions import joined
 from ragguard.capture.faults import describe
 from ragguard.capture.handle import references_of
@@ -24,6 +24,7 @@ from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
 from ragguard.errors import InvalidInput
 from ragguard.records import Decision, Passage, Status, TraceContext
+from ragguard_langchain.lone import LIMIT, LoneRetrieval
 from ragguard_langchain.messages import NOTHING, Answer, Taken, unpacked
 from ragguard_langchain.places import Place, Places
 from ragguard_langchain.scopes import RunNotes, Scope, ToolCall
@@ -37,10 +38,15 @@ GONE_SECONDS = 1.0
 REMEMBERED = 64
 """How many of a run's latest retrievals a guard may still speak of."""
 _SAID = frozenset((REFERENCES, NAME, RUN_ID))
+THREAD = "thread_id"
+"""LangGraph's metadata key of what is resumed after an interrupt."""
+_JOINS = _SAID | {THREAD}
 _NOT_KEPT = ("ragguard_", "ls_", "langgraph_", "__")
 
 
-_innermost: ContextVar[Place[Scope] | None] = ContextVar("ragguard_langchain_retrieval", default=None)
+_innermost: ContextVar[Place[Scope] | LoneRetrieval | None] = ContextVar(
+    "ragguard_langchain_retrieval", default=None
+)
 """The retrieval that began last in this context: some wrappers call their inner retriever without telling
 LangChain that it is inside. Never reset, since the end is reported in another context; good only while open."""
 
@@ -51,6 +57,7 @@ class CallTree:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.places: Places[Scope] = Places()
+        self.lone: dict[UUID | None, LoneRetrieval] = {}
         self._found: dict[str, list[Found]] = {}
         """The latest retrievals of the runs that trees have joined."""
 
@@ -80,37 +87,52 @@ class CallTree:
             self._open(place)
         return place
 
-    def begin_root(self, place: Place[Scope], query: str, name: str) -> None:
-        """A retriever that is the first call: the recorder hears of it when it is over, or something happens in it,
-        since a run that is one retrieval is told in one go."""
-        place.task = current_task()
-        run = place.notes.run
-        run.trace = span_of(place.id, retrieval=True) or run.trace
-        if run.opened:
-            self.begin_step(place, query, name, run.metadata)
-            return
-        place.bare, place.query, place.name = True, query, name
-        _innermost.set(place)
+    def place(self, id: UUID | None) -> Place[Scope] | None:
+        """The open call of that id; asking for it is something that happens in it."""
+        place = self.places.get(id)
+        if place is None and id in self.lone:
+            return self._unfold(id)
+        return place
 
-    def end_root_step(self, place: Place[Scope], taken: Any, unpack: Unpack) -> None:
+    def begin_lone(self, id: UUID, query: str, name: str, metadata: Mapping[str, Any] | None) -> bool:
+        """A retriever that is the first call and a run of its own: the recorder hears of it when it is over, since
+        a run that is one retrieval is told in one go. False where it is a part of something, or is to be told at
+        once."""
+        if (
+            not (self.recorder.samples_all or self.recorder.samples(str(id)))
+            or current_run(self.recorder) is not None
+            or (metadata and not _JOINS.isdisjoint(metadata))
+        ):
+            return False
+        self.lone[id] = one = LoneRetrieval(id, query, name, metadata)
+        _innermost.set(one)
+        if len(self.lone) > LIMIT:
+            self.lone.pop(next(iter(self.lone)), None)
+        return True
+
+    def end_lone(self, one: LoneRetrieval, taken: Any, unpack: Unpack) -> None:
         """Such a retriever is over, and nothing happened in it."""
-        run = place.notes.run
-        self.places.fell(place)
-        self.recorder.run_made(
-            place.run_id, place.query, taken, unpack=unpack, name=place.name, metadata=_kept(run.metadata),
-            started_ns=place.started_ns, trace=span_of(place.id, retrieval=True) or run.trace,
-        )  # fmt: skip
+        one.over = True
+        metadata = _kept(one.metadata) if one.metadata else {"framework": "langchain"}
+        trace = span_of(one.id, retrieval=True) or one.trace
+        self.recorder.run_made(one.id, one.query, taken, unpack, one.name, metadata, one.started_ns, trace)
+
+    def _unfold(self, id: UUID | None) -> Place[Scope] | None:
+        """Something happens in such a retriever: it becomes a run with an open step."""
+        one = self.lone.pop(id, None)
+        if one is None:
+            return self.places.get(id)
+        metadata = one.metadata or {}
+        place = Place(one.id, str(one.id), Scope(RunNotes(one.query, one.name, metadata, trace=one.trace)))
+        place.started_ns, place.task = one.started_ns, one.task
+        self.places.plant(place, owner=True)
+        self.begin_step(place, one.query, one.name, metadata)
+        return place
 
     def pass_over(self, place: Place[Scope]) -> None:
         """A retrieval of an unsampled run: that run is counted, once."""
         if not place.notes.run.opened:
             self._open(place)
-
-    def unfold(self, place: Place[Scope]) -> None:
-        """Something happens in such a retriever: it becomes a run with an open step."""
-        if place.bare:
-            place.bare = False
-            self.begin_step(place, place.query, place.name, place.notes.run.metadata)
 
     def child(self, parent: Place[Scope], id: UUID, metadata: Mapping[str, Any] | None) -> Place[Scope]:
         """A call inside another one. All calls of an unsampled run share the place of its root."""
@@ -118,8 +140,6 @@ class CallTree:
         if not root.sampled:
             self.places.grow(id, root, root)
             return root
-        if parent.bare:
-            self.unfold(parent)
         scope = parent.notes
         node = metadata.get("langgraph_checkpoint_ns", "") if metadata else ""
         turn = parent.turn
@@ -137,11 +157,11 @@ class CallTree:
 
     def around(self, query: str) -> Place[Scope] | None:
         """The open retrieval for the same query that the code at hand seems to be inside of."""
-        place = _innermost.get()
-        while place is not None:
-            if place.query == query and self.places.get(place.id) is place:
+        inner = _innermost.get()
+        while inner is not None:
+            if inner.query == query and not inner.over and (place := self.place(inner.id)) is not None:
                 return place
-            place = place.around
+            inner = inner.around
         return None
 
     def begin_step(
@@ -200,8 +220,6 @@ class CallTree:
         if told.heard_by(self) or not told.verdict.judged:
             return
         run = place.notes.run
-        if place.bare:
-            self.unfold(place)
         if place.step_id:
             run.verdicts.setdefault(place.step_id, []).append(told.verdict)
             return
@@ -314,7 +332,7 @@ class CallTree:
         if named and self.recorder.knows(str(named)):
             run.owner, run.opened, run.found = False, True, self._found.setdefault(str(named), [])
             return str(named), self.recorder.samples(str(named))
-        if thread := run.metadata.get("thread_id"):
+        if thread := run.metadata.get(THREAD):
             run.thread = f"langgraph:{thread}"
             waiting = self.recorder.run_resumed(run.thread)
             if waiting and resumes:
@@ -347,22 +365,25 @@ class CallTree:
     def sweep(self, ttl: float) -> None:
         """Ends what was cancelled without a word, and what is too old."""
         now = time.time_ns()
+        for one in list(self.lone.values()):
+            over = one.task is not None and _is_over(one.task)
+            if over:
+                self.place(one.id)  # as such it may have another moment
+            elif now - one.started_ns >= ttl * 1e9 and (old := self.place(one.id)) is not None:
+                self.end_root(old, status="abandoned")
         for root in self.places.roots():
             if root.task is not None and _is_over(root.task):
                 root.gone_ns = root.gone_ns or now
                 if now - root.gone_ns >= GONE_SECONDS * 1e9:
-                    self._give_up(root, "cancelled")
+                    self.end_root(root, status="cancelled")
             elif now - root.started_ns >= ttl * 1e9 and not self.recorder.knows(root.run_id):
-                self._give_up(root, "abandoned")
+                self.end_root(root, status="abandoned")
 
     def forget(self) -> None:
         """Lets go of everything."""
         self.places.clear()
+        self.lone.clear()
         self._found.clear()
-
-    def _give_up(self, root: Place[Scope], status: Status) -> None:
-        self.unfold(root)
-        self.end_root(root, status=status)
 
 
 def _kept(metadata: Mapping[str, Any]) -> dict[str, Any]:

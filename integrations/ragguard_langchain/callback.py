@@ -85,7 +85,7 @@ class RagGuardCallback(BaseCallbackHandler):
             tree = self._tree
             if run_id in self._places:
                 return
-            parent = self._places.get(parent_run_id)
+            parent = tree.place(parent_run_id)
             if parent is None:
                 question, resumes = question_of(inputs), _is_resume(inputs)
                 place = tree.root(run_id, question, metadata or {}, name or "", resumes=resumes)
@@ -128,34 +128,36 @@ class RagGuardCallback(BaseCallbackHandler):
         """A retriever begins: a step, or a part of the retrieval around it."""
         try:
             tree = self._tree
-            if run_id in self._places:
+            if run_id in self._places or run_id in tree.lone:
                 return
             query = query if isinstance(query, str) else question_of(query)
             around = tree.around(query)
-            parent = self._places.get(parent_run_id)
+            parent = tree.place(parent_run_id)
             if parent is None and around is not None:
                 parent = around.root or around
-            if parent is None:
-                place = tree.root(run_id, query, metadata or {}, name or "")
-            else:
+            if parent is not None:
                 place = tree.child(parent, run_id, metadata)
-            if not place.sampled:
-                tree.pass_over(place)
-            elif parent is None:
-                tree.begin_root(place, query, name or "")
+            elif tree.begin_lone(run_id, query, name or "", metadata):
+                return
             else:
+                place = tree.root(run_id, query, metadata or {}, name or "")
+                place.task = current_task()
+            if place.sampled:
                 tree.begin_step(place, query, name or "", metadata, around)
+            else:
+                tree.pass_over(place)
         except FAULTS as error:
             self._recorder.faults.note("on_retriever_start", error)
 
     def on_retriever_end(self, documents: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """A retriever gave its documents: the very list that its caller gets, so it is copied at once."""
         try:
+            one = self._tree.lone.pop(run_id, None)
+            if one is not None:
+                self._tree.end_lone(one, snapshot(documents), unpacked)
+                return
             place = self._pop(run_id)
             if place is None:
-                return
-            if place.bare:
-                self._tree.end_root_step(place, snapshot(documents), unpacked)
                 return
             if self._recorder.wants(place.step_id):
                 taken = snapshot(documents)
@@ -194,7 +196,7 @@ class RagGuardCallback(BaseCallbackHandler):
                 return
             name = str((serialized or {}).get("name") or name or "")
             query = tool_query(inputs, input_str)
-            parent = self._places.get(parent_run_id)
+            parent = tree.place(parent_run_id)
             if parent is None:
                 place = tree.root(run_id, query, metadata or {}, name)
                 place.task = current_task()
@@ -242,7 +244,7 @@ class RagGuardCallback(BaseCallbackHandler):
         if name != VERDICT or not isinstance(data, Told):
             return
         try:
-            place = self._places.get(run_id)
+            place = self._tree.place(run_id)
             if place is None:
                 self._tree.decided_outside(data)
             elif place.sampled:
@@ -258,10 +260,10 @@ class RagGuardCallback(BaseCallbackHandler):
     def _fail(
         self, run_id: UUID, error: BaseException, question: str = "", trace: TraceContext | None = None
     ) -> None:
+        self._tree.place(run_id)
         place = self._pop(run_id)
         if place is None:
             return
-        self._tree.unfold(place)
         status = _status_of(error)
         if status == "interrupted":
             place.notes.run.interrupted = True

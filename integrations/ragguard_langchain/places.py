@@ -34,17 +34,15 @@ class Place(Generic[N]):
     turn: TurnKey | None = None
     query = ""
     """Of a retrieval."""
-    name = ""
-    """Of a retrieval."""
     around: Place[N] | None = None
     """Of a retrieval: an open one that the code seems to be inside of."""
-    bare = False
-    """True for a root that is a retriever as long as nothing happened in it: the recorder hears of it at its end."""
     task: weakref.ref[Task[Any]] | None = None
     """Of a root that says nothing when it is cancelled: the task that runs it."""
     gone_ns = 0
     """When that task was first found to be over."""
     started_ns = 0
+    over = False
+    """Of a retrieval: told by the places that are open."""
     members: set[UUID | None] | None = None
     """Of a root: the open calls below it."""
 

@@ -8,6 +8,7 @@ start hook, at our end hook, or at both.
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -35,8 +36,14 @@ def span_of(call: UUID, *, retrieval: bool = False) -> TraceContext | None:
 
 
 def _openinference(call: UUID) -> Any:
-    instrumentor = sys.modules[_OPENINFERENCE].LangChainInstrumentor()
+    instrumentor = _instrumentor()
     return instrumentor.get_span(call) if instrumentor.is_instrumented_by_opentelemetry else None
+
+
+@cache
+def _instrumentor() -> Any:
+    """There is one in a process, whoever asks for it."""
+    return sys.modules[_OPENINFERENCE].LangChainInstrumentor()
 
 
 def _openllmetry(call: UUID) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+from uuid import UUID
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.faults import describe
@@ -74,7 +75,8 @@ class Retrieval:
 class WholeRun:
     """A run that was one retrieval, and over before anybody heard of it: one word for three events."""
 
-    id: str
+    id: str | UUID
+    """A framework's own id becomes a text when it is read."""
     query: str
     name: str
     metadata: Mapping[str, Any]
@@ -87,7 +89,7 @@ class WholeRun:
     def as_run(self) -> Run:
         """The record of its beginning."""
         return Run(
-            self.id, self.query, status="open", metadata=self.metadata, name=self.name,
+            str(self.id), self.query, status="open", metadata=self.metadata, name=self.name,
             started_ns=self.started_ns, trace=self.trace,
         )  # fmt: skip
 
@@ -95,13 +97,13 @@ class WholeRun:
         """The record of its retrieval."""
         passages, about = unpacked(self.found, self.unpack, {"retriever": self.name} if self.name else {})
         return RetrievalStep(
-            self.id, self.id, 0, 0, self.query, passages, passages, self.started_ns, self.ended_ns, "ok",
+            str(self.id), str(self.id), 0, 0, self.query, passages, passages, self.started_ns, self.ended_ns, "ok",
             trace=self.trace, metadata=about,
         )  # fmt: skip
 
     def as_events(self) -> tuple[Event, ...]:
         """What an intake makes of it on its own side: a beginning, a step and an end."""
-        end = RunEnded(self.id, "ok", None, self.query, ended_ns=self.ended_ns)
+        end = RunEnded(str(self.id), "ok", None, self.query, ended_ns=self.ended_ns)
         return RunStarted(self.as_run), StepEnded(self.as_step), end
 
 

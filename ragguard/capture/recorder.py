@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
+from uuid import UUID
 
 from ragguard.capture.events import Intake, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
@@ -80,7 +81,8 @@ class Recorder:
         if max_open < 1:
             raise InvalidInput("max_open", max_open, "at least 1")
         self._intake, self._clock = intake, clock
-        self._sample_all = sample_rate == 1.0
+        self.samples_all = sample_rate == 1.0
+        """True where every run is recorded, whatever its id."""
         self._sample_below = sample_rate * 2**32
         self._ttl, self._max_open = ttl, max_open
         self.counts = Counts()
@@ -112,7 +114,7 @@ class Recorder:
 
     def samples(self, run_id: str) -> bool:
         """Whether a run of that id is recorded: always the same for the same id."""
-        return self._sample_all or zlib.crc32(run_id.encode("utf-8", "replace")) < self._sample_below
+        return self.samples_all or zlib.crc32(run_id.encode("utf-8", "replace")) < self._sample_below
 
     def knows(self, run_id: str) -> bool:
         """True while the run is open, sampled or not."""
@@ -169,10 +171,9 @@ class Recorder:
 
     def run_made(
         self,
-        run_id: str,
+        run_id: str | UUID,
         query: str,
         passages: Any,
-        *,
         unpack: Unpack | None = None,
         name: str = "",
         metadata: Mapping[str, Any] | None = None,
@@ -182,16 +183,15 @@ class Recorder:
         """Records a run that was one retrieval, and is over; see `step_ended` for the passages."""
         try:
             ended_ns = time.time_ns()
+            sampled = self.samples_all or self.samples(str(run_id))
             with self._lock:
-                if not self.samples(run_id):
+                if not sampled:
                     self.counts.unsampled += 1
                     return
                 self.counts.runs += 1
                 self.counts.steps += 1
-            whole = WholeRun(
-                run_id, query, name, metadata or {}, started_ns or ended_ns, ended_ns, passages, unpack, trace
-            )
-            self._intake(whole)
+            about = (name, metadata or {}, started_ns or ended_ns, ended_ns)
+            self._intake(WholeRun(run_id, query, *about, passages, unpack, trace))
         except FAULTS as error:
             self.faults.note("run_made", error)
 

@@ -1,0 +1,37 @@
+"""A retriever that is the first call of its tree: the commonest case, and the one that has to cost least."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from asyncio import Task
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from ragguard.capture.context import current_task
+from ragguard.capture.trace import trace_context
+from ragguard.records import TraceContext
+from ragguard_langchain.spans import span_of
+
+LIMIT = 65_536
+"""How many may be open; the oldest go first."""
+
+
+class LoneRetrieval:
+    """An open retrieval in which nothing has happened: the recorder hears of it when it is over.
+
+    Something that happens in it makes it a place in a tree, with a run and a step that are open.
+    """
+
+    __slots__ = ("id", "metadata", "name", "over", "query", "started_ns", "task", "trace")
+    around: None = None
+    """It is in nothing else that retrieves."""
+
+    def __init__(self, id: UUID, query: str, name: str, metadata: Mapping[str, Any] | None) -> None:
+        self.id, self.query, self.name, self.metadata = id, query, name, metadata
+        self.trace: TraceContext | None = span_of(id, retrieval=True) or trace_context()
+        self.task: weakref.ref[Task[Any]] | None = current_task()
+        """What says nothing when it is cancelled: the task that runs it."""
+        self.over = False
+        self.started_ns = time.time_ns()
