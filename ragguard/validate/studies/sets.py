@@ -240,17 +240,23 @@ def correlations(graded: dict[str, list[Selection]]) -> Table:
         grades = [one.grade for one in group]
         found = fitted(group, grades)
         values = [correlate(measure.values, grades, flat=0.0).value for measure in found.values()]
-        rows.append((name, *values, *(found[m].alpha for m in ("T", "F", "F_e")), len(group)))
+        # Contexts alike in everything that is counted differ in the order of their passages alone.
+        alike = [f"{one.k} {one.total} {one.n_p}" for one in group]
+        order = correlate(found["nDCG"].values, grades, groups=alike)
+        rows.append((name, *values, *(found[m].alpha for m in ("T", "F", "F_e")), len(group),
+                     order.value, order.low, order.high))  # fmt: skip
     names = ("T", "T_u", "F", "F_e", "nDCG", "RA-nWG", "%PROC")
     return Table(
         "sets-correlations",
         "Measures of a selection and the response grade: Spearman correlations",
-        ("Data", *names, "α of T", "α of F", "α of F_e", "contexts"),
+        ("Data", *names, "α of T", "α of F", "α of F_e", "contexts", "order alone", "low", "high"),
         tuple(rows),
         "Schwartz et al., figure 5",
         (
             "-n: narrow, K < N_p; -w: wide, K ≥ N_p. T, T_u, F and F_e at the α that fits the data best, as in the "
             "paper; nDCG, RA-nWG and %PROC have nothing to fit, which is an advantage of the others.",
+            "Order alone: nDCG's mean correlation among contexts of equal K, N_p and n_p, with the interval of draws of "
+            "such groups: whether the reader minds where the relevant passages stand.",
             "RA-nWG and %PROC from the world's grades, %PROC with the top 2K as what was retrieved.",
         ),
     )
