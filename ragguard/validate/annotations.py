@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,6 +29,8 @@ class Annotated:
     """The world's own."""
     p_relevant: Floats
     """What the judge says, who sees the references."""
+    p_abstain: Floats
+    """The reader's, given the passage alone."""
     utility: Floats
     """With the world's relevance, as every other metric has it."""
     judged: Floats
@@ -38,30 +40,41 @@ class Annotated:
     judged_by_hop: Floats
     """The same with the judge's relevance, references unseen: what an agent's run gets."""
     erag: Floats
-    """ROUGE-L of what the reader answers from it alone."""
-    p_answer: Floats | None
-    """The probability of the reference itself, where the engine can tell."""
+    """ROUGE-L of what the reader answers from it alone; nan where it was not asked for."""
+    p_answer: Floats
+    """The probability of the reference itself; nan where it was not asked for, or the engine cannot tell."""
 
 
 async def annotate(
-    pools: Sequence[Pool], engine: Engine, judge: Engine | None = None, progress: Progress = silent
+    pools: Sequence[Pool],
+    engine: Engine,
+    judge: Engine | None = None,
+    *,
+    rivals: bool = True,
+    progress: Progress = silent,
 ) -> list[Annotated]:
-    """The pools with all their annotations; one of which a passage could not be judged is left out."""
+    """The pools with all their annotations; one of which a passage could not be judged is left out.
+
+    `rivals`: eRAG and the answer's probability as well.
+    """
     whole = [pool.context(range(len(pool.passages)), "all") for pool in pools]
     scored = await score_contexts(whole, engine, judge=judge, progress=progress)
     by_hop = await _by_hop(pools, scored, engine, judge, progress)
-    worth = await with_downstream_relevance(whole, engine, progress=progress)
-    likely = await _p_answer(pools, engine, progress)
+    nothing = [np.full(len(pool.passages), np.nan) for pool in pools]
+    erag = await _erag(whole, engine, progress) if rivals else nothing
+    told = "sequence" in (await engine.info()).capabilities
+    likely = await _p_answer(pools, engine, progress) if rivals and told else nothing
     found = []
-    for pool, one, hops, alone, p_answer in zip(pools, scored, by_hop, worth, likely, strict=True):
+    for pool, one, hops, worth, p_answer in zip(pools, scored, by_hop, erag, likely, strict=True):
         p_relevant, p_abstain, judged = (_all_of(one, name) for name in _NEEDED)
         if p_relevant is None or p_abstain is None or judged is None or hops is None:
             continue
         relevance = np.array(pool.relevance)
         found.append(Annotated(
-            pool=pool, relevance=relevance, p_relevant=p_relevant,
+            pool=pool, relevance=relevance, p_relevant=p_relevant, p_abstain=p_abstain,
             utility=np.asarray(utility(relevance, p_abstain)), judged=judged,
-            by_hop=hops[0], judged_by_hop=hops[1], erag=np.array(alone.relevance), p_answer=p_answer,
+            by_hop=hops[0], judged_by_hop=hops[1],
+            erag=worth, p_answer=p_answer,
         ))  # fmt: skip
     if pools and not found:
         failures = [failure.message for one in scored for failure in one.failures]
@@ -121,18 +134,17 @@ async def _by_hop(
     return best
 
 
-async def _p_answer(pools: Sequence[Pool], engine: Engine, progress: Progress) -> list[Floats | None]:
-    info = await engine.info()
-    if "sequence" not in info.capabilities:
-        return [None] * len(pools)
-    prompts = load_prompts(info.prompts)
-    found: list[Floats | None] = []
+async def _erag(whole: Sequence[Context], engine: Engine, progress: Progress) -> list[Floats]:
+    worth = await with_downstream_relevance(whole, engine, progress=progress)
+    return [np.array(one.relevance, dtype=np.float64) for one in worth]
+
+
+async def _p_answer(pools: Sequence[Pool], engine: Engine, progress: Progress) -> list[Floats]:
+    prompts = load_prompts((await engine.info()).prompts)
+    found: list[Floats] = []
     for done, pool in enumerate(pools):
         progress("asking for the right answer's probability", done, len(pools))
-        asked = [
-            replace(abstention(prompts, pool.case.question, passage.text).prompt, cuttable=())
-            for passage in pool.passages
-        ]
+        asked = [abstention(prompts, pool.case.question, passage.text).prompt for passage in pool.passages]
         probs = await engine.label_probs(asked, [pool.case.answer], mode="sequence")
         found.append(np.asarray(probs.p[:, 0]))
     progress("asking for the right answer's probability", len(pools), len(pools))

@@ -55,12 +55,16 @@ class Pool:
         return all(not found.isdisjoint(places) for found in self.gold)
 
 
-def find_pools(world: World, cases: Sequence[Case], name: str, size: int = SIZE) -> list[Pool]:
+def corpus_for(world: World, cases: Sequence[Case]) -> Corpus:
+    """The world's corpus with the distractors of the cases among its passages."""
+    return Corpus(world, extra=[passage for case in cases for passage in case.pool()])
+
+
+def find_pools(corpus: Corpus, cases: Sequence[Case], name: str, size: int = SIZE) -> list[Pool]:
     """A pool for each case whose facts a search for its hops finds; the others are left out.
 
     A hop's own query finds an equal share of the pool: one search for a two-hop question seldom finds both facts.
     """
-    corpus = Corpus(world, extra=[passage for case in cases for passage in case.pool()])
     pools = (_pool(corpus, case, f"{name}-{number}", size) for number, case in enumerate(cases))
     return [pool for pool in pools if all(pool.gold)]
 

@@ -14,7 +14,12 @@ from ragguard.validate.samples import Sample
 from ragguard.validate.tables import Cell, Table
 
 Values = Mapping[str, Floats | None]
-KINDS: dict[Kind, str] = {"spearman": "Spearman", "kendall_b": "Kendall", "pearson": "Pearson"}
+KINDS: dict[Kind, str] = {
+    "spearman": "Spearman",
+    "kendall_b": "Kendall τ-b",
+    "kendall_c": "τ-c",
+    "pearson": "Pearson",
+}
 _HOW = (
     "Per question Spearman's correlation with the outcome (correct 2, abstained 1, wrong 0), then the mean over "
     "questions; from and to: 95 % of a bootstrap over questions. A metric that is the same for all contexts of a "

@@ -6,13 +6,13 @@ import pytest
 
 from ragguard import world
 from ragguard.errors import InvalidInput
-from ragguard.validate.pools import draw, find_pools
+from ragguard.validate.pools import corpus_for, draw, find_pools
 
 
 @pytest.fixture(scope="module", params=[1, 2])
 def pools(request):
     cases = world.cases(30, seed=4, hops=request.param)
-    return find_pools(world.default_world(), cases, f"{request.param}")
+    return find_pools(corpus_for(world.default_world(), cases), cases, f"{request.param}")
 
 
 def test_every_kind_of_passage_is_known_for_what_it_is(pools):

@@ -8,6 +8,7 @@ passages (table 3), ablations (table 4), the answer's probability as a rival (ta
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import get_args
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from ragguard.metrics.distraction import Ablation, LearnedUdcg, udcg
 from ragguard.validate.annotations import Annotated, annotate
 from ragguard.validate.answering import grader
 from ragguard.validate.contexts import OUTCOMES
-from ragguard.validate.pools import find_pools
+from ragguard.validate.pools import Pool, corpus_for, find_pools
 from ragguard.validate.predictions import (
     DataSet,
     Values,
@@ -34,9 +35,10 @@ from ragguard.validate.progress import Progress, silent
 from ragguard.validate.samples import Sample, read_contexts, sample
 from ragguard.validate.scoring import rank_measures
 from ragguard.validate.tables import Cell, Table
-from ragguard.world import cases, default_world
+from ragguard.world import PassageKind, cases, default_world
 
 SOURCE = "Trappolini et al. 2025"
+SETS = {1: "one hop", 2: "two hops"}
 K = 5
 CONTEXTS = 10
 LENGTHS = range(1, 11)
@@ -48,6 +50,15 @@ SCHEMAS: dict[str, Callable[[Annotated], Floats]] = {
     "eRAG": lambda one: one.erag,
     "utility": lambda one: one.utility,
 }
+PASSAGES: dict[str, Callable[[Annotated], Floats]] = {
+    "judged relevant": lambda one: (one.p_relevant >= 0.5).astype(np.float64),
+    "p(abstain)": lambda one: one.p_abstain,
+    "utility": lambda one: one.utility,
+    "utility, judge's relevance": lambda one: one.judged,
+    "utility, hop by hop": lambda one: one.by_hop,
+    "hop by hop, judge's relevance": lambda one: one.judged_by_hop,
+    "eRAG": lambda one: one.erag,
+}
 CLASSICAL = {
     "NDCG": "ndcg", "MRR": "reciprocal_rank", "MAP": "average_precision", "PREC": "precision", "HITS": "hits",
     "RECALL": "recall",
@@ -56,6 +67,7 @@ METRICS = (
     *CLASSICAL, "eRAG", "eRAG, NDCG", "UDCG", "UDCGθ", "UDCG, judge's relevance", "UDCG, hop by hop",
     "UDCG, hop by hop, judge's relevance",
 )  # fmt: skip
+CONTROLS = ("(the outcome itself)", "(the outcome, ties broken by chance)", "(the outcomes, shuffled)")
 RELEVANCE = (
     "Every metric has the world's own relevance, UDCG too, unless its row says that it is the judge's. NDCG, MAP and "
     "RECALL know all that is relevant among the 25; eRAG is the mean ROUGE-L of the passages' own answers, or their "
@@ -76,23 +88,32 @@ async def study(
     seed: int = 0,
     progress: Progress = silent,
 ) -> list[Table]:
-    """The paper's tables, over so many questions of one hop and as many of two."""
+    """The paper's tables, over so many questions of one hop and as many of two.
+
+    The learnt metric is trained on 0.6 times as many others of one hop: 1,200 contexts beside 200 questions, as there.
+    """
     engine = connect(engine)
     judge = engine if judge is None else connect(judge)
     compares = await grader(judge)
-    learnt, trained_on = await _training(engine, judge, compares, questions, seed, progress)
+    asked = {hops: cases(questions, seed, hops) for hops in SETS}
+    tested = {fact for some in asked.values() for case in some for fact in case.facts}
+    wanted = max(4, round(questions * 0.6))
+    fresh = [case for case in cases(2 * wanted, seed + 1) if not tested & set(case.facts)][:wanted]
+    corpus = corpus_for(default_world(), [*asked[1], *asked[2], *fresh])
+    learnt, trained_on = await _training(
+        find_pools(corpus, fresh, "train"), engine, judge, compares, seed, progress
+    )
     sets = []
-    for hops, name in ((1, "one hop"), (2, "two hops")):
-        asked = cases(questions, seed, hops)
-        pools = await annotate(find_pools(default_world(), asked, f"{hops}"), engine, judge, progress)
+    for hops, name in SETS.items():
+        pools = await annotate(find_pools(corpus, asked[hops], f"{hops}"), engine, judge, progress=progress)
         drawn = await sample(pools, engine, compares, k=K, contexts=CONTEXTS, seed=seed, progress=progress)
-        sets.append(DataSet(name, drawn, {**measured(drawn), **_learnt(drawn, learnt)}, questions))
-    one = sets[0]
-    lengths = {
-        k: one.sample if k == K else
-        await sample(one.sample.pools, engine, compares, k=k, contexts=CONTEXTS, seed=seed, progress=progress)
-        for k in LENGTHS
-    }  # fmt: skip
+        values = {**measured(drawn), **_learnt(drawn, learnt), **controls(drawn, seed)}
+        sets.append(DataSet(name, drawn, values, questions))
+    few = sets[0].sample.pools[: -(-len(sets[0].sample.pools) // 2)]
+    lengths = {}
+    for k in LENGTHS:
+        drawn = await sample(few, engine, compares, k=k, contexts=CONTEXTS, seed=seed, progress=progress)
+        lengths[k] = DataSet("one hop", drawn, measured(drawn), len(few))
     trained = f"UDCGθ was trained on {trained_on} other contexts of one hop, and on none of two."
     return [
         await _ideal_rankings(sets, engine, compares, progress),
@@ -112,12 +133,12 @@ async def study(
             f"{SOURCE}, table 5", [LIKELY],
         ),
         by_length(
-            {k: DataSet(one.name, drawn, measured(drawn), one.asked) for k, drawn in lengths.items()},
-            "distraction-lengths", "Contexts of 1 to 10 passages, one hop",
+            lengths, "distraction-lengths", "Contexts of 1 to 10 passages, one hop",
             ("NDCG", "MRR", "MAP", "PREC", "eRAG", "UDCG"), f"{SOURCE}, figure 2",
         ),
         splits(sets, "distraction-splits", METRICS),
-        other_kinds(sets, "distraction-other-kinds", METRICS, f"{SOURCE}, table 3"),
+        other_kinds(sets, "distraction-other-kinds", (*METRICS, *CONTROLS), f"{SOURCE}, table 3"),
+        _passages(sets),
         outcomes(sets, "distraction-outcomes"),
         _weights(learnt),
     ]  # fmt: skip
@@ -129,12 +150,11 @@ def measured(drawn: Sample) -> Values:
     classical = rank_measures(relevance, drawn.ideal(lambda one: one.relevance))
     erag = drawn.of(lambda one: one.erag)
     hops = max((one.pool.case.hops for one in drawn.pools), default=1)
-    likely = all(one.p_answer is not None for one in drawn.pools)
     return {
         **{name: classical[metric] for name, metric in CLASSICAL.items()},
         "eRAG": erag.mean(axis=-1),
         "eRAG, NDCG": rank_measures(erag, drawn.ideal(lambda one: one.erag))["ndcg"],
-        "ANSWER_PROB": drawn.of(_p_answer).mean(axis=-1) if likely else None,
+        "ANSWER_PROB": drawn.of(lambda one: one.p_answer).mean(axis=-1),
         "UDCG": _udcg(drawn, lambda one: one.utility),
         "UDCG, rel-only": _udcg(drawn, lambda one: one.utility, 0.0),
         "UDCG, judge's relevance": _udcg(drawn, lambda one: one.judged),
@@ -144,8 +164,15 @@ def measured(drawn: Sample) -> Values:
     }  # fmt: skip
 
 
-def _p_answer(one: Annotated) -> Floats:
-    return np.zeros(0) if one.p_answer is None else one.p_answer
+def controls(drawn: Sample, seed: int = 0) -> Values:
+    """What can be reached: by who knows the outcome, who knows it but never says the same twice, who knows nothing."""
+    rng = np.random.default_rng(seed)
+    shuffled = drawn.outcome.copy()
+    for owner in range(len(drawn.pools)):
+        rows = np.flatnonzero(drawn.owner == owner)
+        shuffled[rows] = shuffled[rng.permutation(rows)]
+    untied = drawn.outcome + rng.uniform(0, 0.5, len(shuffled))
+    return dict(zip(CONTROLS, (drawn.outcome, untied, shuffled), strict=True))
 
 
 def _udcg(drawn: Sample, values: Callable[[Annotated], Floats], gamma: float = 1 / 3) -> Floats:
@@ -153,13 +180,15 @@ def _udcg(drawn: Sample, values: Callable[[Annotated], Floats], gamma: float = 1
 
 
 async def _training(
-    engine: Engine, judge: Engine, compares: Engine | None, questions: int, seed: int, progress: Progress
+    found: Sequence[Pool],
+    engine: Engine,
+    judge: Engine,
+    compares: Engine | None,
+    seed: int,
+    progress: Progress,
 ) -> tuple[dict[str, LearnedUdcg], int]:
-    """The learnt metric and its ablations, and from how many contexts: 1,200 beside 200 questions, as in the paper."""
-    tested = {fact for hops in (1, 2) for case in cases(questions, seed, hops) for fact in case.facts}
-    wanted = max(4, round(questions * 0.6))
-    fresh = [case for case in cases(2 * wanted, seed + 1) if not tested & set(case.facts)][:wanted]
-    pools = await annotate(find_pools(default_world(), fresh, "train"), engine, judge, progress)
+    """The learnt metric and its ablations, and from how many contexts."""
+    pools = await annotate(found, engine, judge, rivals=False, progress=progress)
     drawn = await sample(pools, engine, compares, k=K, contexts=CONTEXTS, seed=seed, progress=progress)
     if not drawn.varied:
         return {}, 0
@@ -213,6 +242,25 @@ async def _ideal_rankings(
     return Table(
         "distraction-ideal-rankings", "What is answered from five passages chosen by an oracle",
         ("questions", *columns), tuple(rows), f"{SOURCE}, table 2", tuple(notes), digits=1,
+    )  # fmt: skip
+
+
+def _passages(sets: Sequence[DataSet]) -> Table:
+    """What reader and judge make of each kind of passage alone: where the metrics get it wrong."""
+    rows: list[tuple[Cell, ...]] = []
+    for one in sets:
+        pools = one.sample.pools
+        kinds = np.concatenate([pool.pool.kinds for pool in pools]) if pools else np.array([])
+        for kind in get_args(PassageKind):
+            here = kinds == kind
+            told = [
+                float(np.concatenate([values(pool) for pool in pools])[here].mean()) if here.any() else None
+                for values in PASSAGES.values()
+            ]
+            rows.append((f"{one.name}: {kind.replace('_', ' ')}", int(here.sum()), *told))
+    return Table(
+        "distraction-passages", "What each kind of passage is to the reader and the judge",
+        ("passages", "number", *PASSAGES), tuple(rows), "", ("Means over the pools of all questions.",),
     )  # fmt: skip
 
 
