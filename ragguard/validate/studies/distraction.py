@@ -14,6 +14,7 @@ import numpy as np
 
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
+from ragguard.errors import InvalidInput
 from ragguard.metrics.agreement import paired_bootstrap
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.distraction import Ablation, LearnedUdcg, udcg
@@ -92,6 +93,8 @@ async def study(
 
     The learnt metric is trained on 0.6 times as many others of one hop: 1,200 contexts beside 200 questions, as there.
     """
+    if questions < 1:
+        raise InvalidInput("questions", questions, "1 or more")
     engine = connect(engine)
     judge = engine if judge is None else connect(judge)
     compares = await grader(judge)

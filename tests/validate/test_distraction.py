@@ -1,0 +1,115 @@
+"""The study of UDCG, small: its tables, that a seed repeats it, and what its controls must show."""
+
+import asyncio
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from ragguard.engines.connect import connect
+from ragguard.errors import InvalidInput, RagguardError
+from ragguard.validate.studies.distraction import METRICS, study
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return connect("nano")
+
+
+@pytest.fixture(scope="module")
+def tables(engine):
+    told = []
+    found = asyncio.run(study(engine, questions=4, seed=7, progress=lambda *step: told.append(step)))
+    assert told
+    assert all(0 <= done <= of for _, done, of in told)
+    return {table.name: table for table in found}
+
+
+def rows(table):
+    return {row[0]: row[1:] for row in table.rows}
+
+
+async def test_the_papers_tables_are_there(tables):
+    assert [table.source.rpartition(", ")[2] for table in tables.values() if table.source][:6] == [
+        "table 2", "table 3", "table 3 (its bootstrap)", "table 4", "table 5", "figure 2",
+    ]  # fmt: skip
+    for table in tables.values():
+        assert json.loads(json.dumps(table.as_dict(), allow_nan=False))["rows"]
+        assert "nan" not in table.markdown()
+        assert {len(row) for row in table.rows} == {len(table.columns)}
+
+
+async def test_an_oracles_choices_end_correct_abstained_or_wrong(tables):
+    table = tables["distraction-ideal-rankings"]
+    assert list(rows(table)) == ["one hop", "two hops", "mean"]
+    for cells in rows(table).values():
+        for at in range(0, 9, 3):
+            assert sum(cells[at : at + 3]) == pytest.approx(100)
+
+
+async def test_every_metric_has_a_correlation_in_its_interval(tables):
+    table = tables["distraction-correlations"]
+    assert tuple(rows(table)) == METRICS
+    for name, cells in rows(table).items():
+        for at in (0, 3):
+            if cells[at] is not None:
+                assert -1 <= cells[at + 1] <= cells[at] <= cells[at + 2] <= 1
+        assert (cells[0] is None) == ("hop by hop" in name)
+    assert rows(table)["UDCG"][0] > 0.5
+
+
+async def test_the_outcome_itself_correlates_fully_and_shuffled_hardly(tables):
+    found = rows(tables["distraction-other-kinds"])
+    for at in (0, 4):
+        assert found["(the outcome itself)"][at] == pytest.approx(1)
+        assert 0.7 < found["(the outcome, ties broken by chance)"][at] < 1
+        assert abs(found["(the outcomes, shuffled)"][at]) < 0.5
+
+
+async def test_there_is_a_row_for_each_length(tables):
+    found = rows(tables["distraction-lengths"])
+    assert list(found) == [*map(str, range(1, 11)), "standard deviation"]
+
+
+async def test_a_seed_repeats_it_and_another_does_not(engine, tables):
+    again = await study(engine, questions=4, seed=7)
+    assert {table.name: table for table in again} == tables
+
+
+async def test_of_two_hops_a_passage_alone_says_little_and_its_hop_much(tables):
+    found = rows(tables["distraction-passages"])
+    head = tables["distraction-passages"].columns[1:]
+    gold = dict(zip(head, found["two hops: gold"], strict=True))
+    assert gold["utility"] < 0.5 < gold["utility, hop by hop"]
+    assert gold["eRAG"] < 0.5 < dict(zip(head, found["one hop: gold"], strict=True))["eRAG"]
+
+
+async def test_an_engine_without_exact_sequences_has_no_answer_probability(engine):
+    class Plain:
+        def __init__(self):
+            self.sample, self.label_probs, self.aclose = engine.sample, engine.label_probs, engine.aclose
+
+        async def info(self):
+            info = await engine.info()
+            return replace(info, capabilities=info.capabilities - {"sequence"})
+
+    found = {table.name: table for table in await study(Plain(), questions=1, seed=7)}
+    cells = rows(found["distraction-estimators"])["ANSWER_PROB"]
+    assert all(cell is None or math.isnan(cell) for cell in cells)
+    assert "| ANSWER_PROB | – |" in found["distraction-estimators"].markdown()
+
+
+async def test_what_cannot_be_studied_is_said():
+    class Chatty:
+        info = staticmethod(connect("nano").info)
+
+        async def label_probs(self, *args, **kwargs):
+            raise RagguardError("only chats")
+
+        sample = aclose = label_probs
+
+    with pytest.raises(RagguardError, match="only chats"):
+        await study(Chatty(), questions=1)
+    with pytest.raises(InvalidInput):
+        await study(Chatty(), questions=0)
