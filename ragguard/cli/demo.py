@@ -77,6 +77,7 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
     from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
 
     from ragguard import DistractorGuard, RagGuard, connect
+    from ragguard.report.digest import MISLEADS
     from ragguard.report.html import write_html
     from ragguard.store.runfile import write_runs
 
@@ -118,7 +119,7 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
             f"{report.seconds:.1f} s later {'all were scored' if report else report}"
         )
         write_runs(runs, out / "runs.jsonl")
-        write_html(rg.store.scored_runs(), out / "report.html", "ragguard: the demonstration")
+        write_html(rg.store.overviews(MISLEADS), out / "report.html", "ragguard: the demonstration")
         rg.close()
         provider.shutdown()
     return bool(report)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ragguard.sinks.base import ScoredRun
+    from ragguard.store.overview import Overview
     from ragguard.store.store import Store
 
 ORDERS = ("harm", "loss", "gain", "new")
@@ -31,6 +31,7 @@ def run(
     import gc
 
     from ragguard.errors import InvalidInput, RagguardError
+    from ragguard.report.digest import MISLEADS
     from ragguard.report.html import write_html
     from ragguard.store.store import Store
 
@@ -41,12 +42,12 @@ def run(
         try:
             if html is not None:
                 gc.disable()  # a million small records that hold no cycles, in a process that ends with them
-                count = write_html(store.scored_runs(), html, f"ragguard: {database.name}")
+                count = write_html(store.overviews(MISLEADS), html, f"ragguard: {database.name}")
                 typer.echo(f"{count} runs written to {html}; open it in a browser")
             elif run_id:
                 _show_run(store, run_id)
             else:
-                _show_runs(store.scored_runs(texts=False), sort, most)
+                _show_runs(store.overviews(MISLEADS, texts=False), sort, most)
         finally:
             store.close()
     except RagguardError as error:
@@ -54,7 +55,7 @@ def run(
         raise typer.Exit(2) from error
 
 
-def _show_runs(runs: Iterable[ScoredRun], sort: str, most: int) -> None:
+def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
     from rich import box
     from rich.console import Console
     from rich.markup import escape
@@ -63,7 +64,7 @@ def _show_runs(runs: Iterable[ScoredRun], sort: str, most: int) -> None:
     from ragguard.errors import InvalidInput
     from ragguard.report.digest import summary
 
-    lines = [summary(scored) for scored in runs]
+    lines = [summary(run) for run in runs]
     if not lines:
         raise InvalidInput(
             "the store", "no runs", "at least one; capture some, or `ragguard score RUNS.jsonl`"

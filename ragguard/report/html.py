@@ -1,9 +1,9 @@
 """The report as one page that needs nothing else: no network, no framework, no server.
 
-Runs are written as they come, in blocks that the page reads only when one of their runs is
-opened, so that ten thousand runs are written in bounded memory and open at once. Texts that came
-from passages stand in JSON data and reach the page as text nodes, never as markup; a content
-security policy allows the page's own script and nothing else.
+Runs come out of a store (`Store.overviews(MISLEADS)`). They are written as they come, in blocks that
+the page reads only when one of their runs is opened, so that ten thousand runs are written in bounded
+memory and open at once. Texts that came from passages stand in JSON data and reach the page as text
+nodes, never as markup; a content security policy allows the page's own script and nothing else.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import IO, Any
 from ragguard._version import __version__
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.metrics.registry import METRICS
-from ragguard.report.digest import MISLEADS, Texts, detail, summary
-from ragguard.sinks.base import ScoredRun
+from ragguard.report.digest import MISLEADS, Texts, detail, scores_json, summary
+from ragguard.store.overview import SCALE, Overview
 
 BLOCK = 50
 """Runs a block of data."""
@@ -30,7 +30,7 @@ _PAGE = files("ragguard.report") / "page"
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
-def write_html(runs: Iterable[ScoredRun], path: str | Path, title: str = "ragguard") -> int:
+def write_html(runs: Iterable[Overview], path: str | Path, title: str = "ragguard") -> int:
     """Writes the page and says how many runs it holds; the file appears only when it is complete."""
     target = Path(path)
     try:
@@ -52,7 +52,7 @@ def write_html(runs: Iterable[ScoredRun], path: str | Path, title: str = "raggua
     return count
 
 
-def _write(runs: Iterable[ScoredRun], page: IO[str], title: str) -> int:
+def _write(runs: Iterable[Overview], page: IO[str], title: str) -> int:
     style, script = ((_PAGE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
@@ -64,29 +64,41 @@ def _write(runs: Iterable[ScoredRun], page: IO[str], title: str) -> int:
     )
     lines: list[dict[str, Any]] = []
     block: list[dict[str, Any]] = []
+    said: list[str] = []
     texts = Texts()
-    for scored in runs:
-        lines.append(summary(scored))
-        block.append(detail(scored, texts))
+    for run in runs:
+        lines.append(summary(run))
+        block.append(detail(run, texts))
+        said.append(scores_json(run))
         if len(block) == BLOCK:
-            _data(page, f"block-{len(lines) // BLOCK - 1}", {"runs": block, "texts": texts.listed()})
-            block, texts = [], Texts()
+            _block(page, len(lines) // BLOCK - 1, block, said, texts)
+            block, said, texts = [], [], Texts()
     if block:
-        _data(page, f"block-{len(lines) // BLOCK}", {"runs": block, "texts": texts.listed()})
+        _block(page, len(lines) // BLOCK, block, said, texts)
     captions = {
         name: {"title": m.title, "about": m.description, "range": _ends(m.range), "better": m.direction}
         for name, m in METRICS.items()
     }
-    _data(page, "index", {
-        "runs": lines, "block": BLOCK, "misleads": MISLEADS, "metrics": captions, "version": __version__,
-    })  # fmt: skip
+    _data(page, "index", _json({
+        "runs": lines, "block": BLOCK, "misleads": MISLEADS, "scale": SCALE, "metrics": captions,
+        "version": __version__,
+    }))  # fmt: skip
     page.write(foot.replace("{{script}}", script))
     return len(lines)
 
 
-def _data(page: IO[str], name: str, data: Any) -> None:
+def _block(page: IO[str], number: int, runs: list[dict[str, Any]], said: list[str], texts: Texts) -> None:
+    """Some runs; what was said of them is JSON already."""
+    head = _json({"runs": runs, "texts": texts.listed()})
+    _data(page, f"block-{number}", f'{head[:-1]},"said":[{",".join(said)}]}}')
+
+
+def _json(data: dict[str, Any]) -> str:
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=False)
-    text = text.encode("utf-8", "replace").decode("utf-8")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _data(page: IO[str], name: str, text: str) -> None:
     for unsafe, written in _UNSAFE.items():
         text = text.replace(unsafe, written)
     page.write(f'<script type="application/json" id="{name}">{text}</script>\n')

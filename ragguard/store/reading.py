@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ragguard.records import Failure, Run, Score
@@ -52,9 +52,9 @@ def places_by_rank(connection: sqlite3.Connection, start: int, count: int) -> li
 
 def runs_at(connection: sqlite3.Connection, places: Sequence[int], *, texts: bool = True) -> dict[int, Run]:
     """The runs that stand there, with their steps, in the order of their places."""
-    heads = _with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", places)
-    steps = _with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", places)
-    known = _texts(connection, [body for _, body in heads + steps]) if texts else {}
+    heads = with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", places)
+    steps = with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", places)
+    known = texts_of(connection, [body for _, body in heads + steps]) if texts else {}
     runs = {row["seq"]: run_of(row, body, known) for row, body in heads}
     for row, body in steps:
         run = runs[row["run"]]
@@ -67,8 +67,8 @@ def scores_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int,
     scores: dict[int, list[Score]] = {place: [] for place in runs}
     cursor = connection.cursor()
     cursor.row_factory = None  # plain tuples: there may be a million of them
-    rows = list(_chunks(cursor, _SCORES.format("run IN ({})"), list(runs)))
-    origins = _origins(connection, rows)
+    rows = list(chunks(cursor, _SCORES.format("run IN ({})"), list(runs)))
+    origins = origins_of(connection, {row[-1] for row in rows})
     for row in rows:
         scores[row[1]].append(score_of(row, runs[row[1]], origins[row[-1]]))
     return scores
@@ -78,7 +78,7 @@ def unsent_scores(connection: sqlite3.Connection, place: int, run_id: str) -> li
     """What was said of a run and has not reached the sinks."""
     condition = "run = ? AND scores.seq > (SELECT emit_after FROM runs WHERE seq = scores.run)"
     rows = connection.execute(_SCORES.format(condition), (place,)).fetchall()
-    origins = _origins(connection, rows)
+    origins = origins_of(connection, {row[-1] for row in rows})
     return [score_of(row, run_id, origins[row[-1]]) for row in rows]
 
 
@@ -93,7 +93,7 @@ def failures_of_settings(
 ) -> dict[int, list[tuple[str, Failure]]]:
     """The same, each with the settings it belongs to."""
     failures: dict[int, list[tuple[str, Failure]]] = {place: [] for place in runs}
-    for row in _chunks(connection, "SELECT * FROM failures WHERE run IN ({}) ORDER BY seq", list(runs)):
+    for row in chunks(connection, "SELECT * FROM failures WHERE run IN ({}) ORDER BY seq", list(runs)):
         failures[row["run"]].append((row["identity"], failure_of(row, runs[row["run"]])))
     return failures
 
@@ -104,34 +104,36 @@ def page_of_scores(connection: sqlite3.Connection, after: int) -> list[tuple[int
     runs = list({row["run"] for row in rows})
     ids = {
         row["seq"]: row["id"]
-        for row in _chunks(connection, "SELECT seq, id FROM runs WHERE seq IN ({})", runs)
+        for row in chunks(connection, "SELECT seq, id FROM runs WHERE seq IN ({})", runs)
     }
-    origins = _origins(connection, rows)
+    origins = origins_of(connection, {row[-1] for row in rows})
     return [(row["seq"], score_of(row, ids[row["run"]], origins[row["origin"]])) for row in rows]
 
 
-def _origins(connection: sqlite3.Connection, rows: Sequence[Sequence[Any]]) -> dict[int, Origin]:
-    """Where the scores of these rows came from."""
-    found = _chunks(connection, _ORIGINS, list({row[-1] for row in rows}))
+def origins_of(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Origin]:
+    """Where scores came from."""
+    found = chunks(connection, _ORIGINS, list(numbers))
     return {number: tuple(origin) for number, *origin in found}
 
 
-def _with_bodies(
+def with_bodies(
     connection: sqlite3.Connection, statement: str, places: Sequence[int]
 ) -> list[tuple[sqlite3.Row, Data]]:
-    return [(row, json.loads(row["body"])) for row in _chunks(connection, statement, places)]
+    """Rows with what stands in their bodies."""
+    return [(row, json.loads(row["body"])) for row in chunks(connection, statement, places)]
 
 
-def _texts(connection: sqlite3.Connection, bodies: Sequence[Data]) -> dict[str, str]:
+def texts_of(connection: sqlite3.Connection, bodies: Sequence[Data]) -> dict[str, str]:
+    """The texts that bodies need, by their digests."""
     wanted = list({digest for body in bodies for digest in digests_in(body)})
-    rows = _chunks(connection, "SELECT digest, text FROM passages WHERE digest IN ({})", wanted)
+    rows = chunks(connection, "SELECT digest, text FROM passages WHERE digest IN ({})", wanted)
     return {row["digest"].hex(): row["text"] for row in rows}
 
 
-def _chunks(
-    connection: sqlite3.Connection | sqlite3.Cursor, statement: str, values: Sequence[Any]
+def chunks(
+    connection: sqlite3.Connection | sqlite3.Cursor, statement: str, values: Sequence[Any], *before: object
 ) -> Iterator[sqlite3.Row]:
-    """The rows of a statement over many values; SQLite takes only so many at once."""
+    """The rows of a statement over many values, behind the parameters `before`; SQLite takes only so many at once."""
     for start in range(0, len(values), _MOST_PARAMETERS):
         chunk = values[start : start + _MOST_PARAMETERS]
-        yield from connection.execute(statement.format(",".join("?" * len(chunk))), chunk)
+        yield from connection.execute(statement.format(",".join("?" * len(chunk))), (*before, *chunk))

@@ -320,7 +320,7 @@ def score_of(row: Sequence[Any], run_id: str, origin: Origin) -> Score:
     reference_source, engine, prompts, scorer, version, references_hash = origin
     return Score(
         name, value, level, run_id, step_id, passage_id, position, stderr, label, explanation, reference_source,
-        engine, prompts, _usage(usage) if usage else _NO_USAGE, scorer, version, references_hash,
+        engine, prompts, usage_of(usage) if usage else _NO_USAGE, scorer, version, references_hash,
         sub_question, expectation, json.loads(metadata) if metadata else {}, stage,
     )  # fmt: skip
 
@@ -329,7 +329,7 @@ _NO_USAGE = Usage()
 
 
 @lru_cache(maxsize=1024)
-def _usage(written: str) -> Usage:
+def usage_of(written: str) -> Usage:
     """Usage from its column; many scores of a batch share theirs."""
     return Usage(*json.loads(written))
 

@@ -19,8 +19,10 @@ from ragguard.errors import InvalidInput, RagguardError, StoreError
 from ragguard.records import Failure, Run, Score, new_id
 from ragguard.sinks.base import ScoredRun
 from ragguard.store import ledger, owners, reading, removal
+from ragguard.store.breath import Breath
 from ragguard.store.database import Database
 from ragguard.store.ledger import Due, Left, Outcome
+from ragguard.store.overview import Overview, page_of_overviews
 from ragguard.store.transfer import transfer
 from ragguard.store.writing import Writing, make_due
 
@@ -131,9 +133,10 @@ class Store:
 
     def _record(self, events: Sequence[Event]) -> None:
         def write(db: sqlite3.Connection) -> None:
-            writing = Writing(db, self._process.owner)
+            writing, breath = Writing(db, self._process.owner), Breath()
             for event in events:
                 writing.event(event)
+                breath.take()
             writing.finish()
             self._write_counts(db)
 
@@ -334,6 +337,15 @@ class Store:
             )
             for place, run in runs.items():
                 yield ScoredRun(run, scores[place], failures[place])
+
+    def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
+        """All runs for a report, page by page; a passage with a utility under `misleads` counts as misleading."""
+        after = 0
+        while page := self._db.read(
+            lambda db: page_of_overviews(db, after, misleads, texts=texts)  # noqa: B023
+        ):
+            yield from page.values()
+            after = max(page)
 
     def all_scores(self) -> Iterator[Score]:
         """All scores in the order in which they were stored, page by page."""

@@ -1,6 +1,7 @@
 """The page in a real browser: found by keyboard, filtered, told to screen readers, whole on a phone and on paper."""
 
 import pytest
+from support.overviews import overviews
 
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score
 from ragguard.report.html import write_html
@@ -49,7 +50,7 @@ def scored(number):
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
-    write_html(map(scored, range(RUNS)), path)
+    write_html(overviews(map(scored, range(RUNS))), path)
     return path.as_uri()
 
 

@@ -35,8 +35,28 @@
   function detailOf(place) {
     const block = Math.floor(place / index.block);
     if (!blocks.has(block)) blocks.set(block, data("block-" + block));
-    const held = blocks.get(block);
-    return { run: held.runs[place % index.block], texts: held.texts };
+    const held = blocks.get(block), at = place % index.block;
+    if (!held.runs[at].scores) assemble(held.runs[at], held.said[at]);
+    return { run: held.runs[at], texts: held.texts };
+  }
+
+  // Scores lie beside the runs, as rows of whole numbers; they are put in their places when a run is opened.
+  function assemble(run, [ofPassages, ofSteps, ofRun]) {
+    const score = ([, name, value, error, label, source, stage]) =>
+      [name, value / index.scale, error == null ? null : error / index.scale, label, source === "answer", stage];
+    run.scores = ofRun.map(score);
+    const steps = new Map();
+    for (const step of run.steps) {
+      steps.set(step.place, step);
+      step.scores = ofSteps.filter(([place]) => place === step.place).map(score);
+      step.passages = step.texts.map((text, row) =>
+        ({ text, kept: step.kept[row], reason: step.reasons[row + 1] || "", ratings: {} }));
+    }
+    for (const [place, rank, name, value, sub] of ofPassages) {
+      const passage = steps.has(place) && steps.get(place).passages[rank - 1];
+      if (passage && sub == null) passage[name] = value / index.scale;
+      else if (passage) passage.ratings[sub] = value / index.scale;
+    }
   }
 
   const mean = (values) => values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;

@@ -1,0 +1,175 @@
+"""Runs for reports: what was said of each is gathered in SQL, since ten thousand runs have a million scores.
+
+Numbers leave SQLite as JSON of whole numbers in units of 1 / SCALE, in the order in which they were
+stored; only those about a run as a whole become objects here. Knows what a row's body holds, and
+nothing of how a report looks.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ragguard.records import Failure, Usage
+from ragguard.store.reading import PAGE, chunks, failures_at, origins_of, texts_of, with_bodies
+from ragguard.store.rows import Data, usage_of
+
+SCALE = 10_000
+"""Units of a score's value and error in the gathered JSON."""
+
+
+class Noted(NamedTuple):
+    """A score about a run as a whole; `step` is empty."""
+
+    step: None
+    name: str
+    value: float
+    stderr: float | None
+    label: str
+    reference_source: str
+    stage: str
+
+
+@dataclass(slots=True)
+class Told:
+    """What was said of a run."""
+
+    of_passages: str = "[]"
+    """JSON rows of: the step's place, rank, name, value, sub-question."""
+    of_steps: str = "[]"
+    """JSON rows of: the step's place, name, value, error, label, source of the reference, stage."""
+    of_run: str = "[]"
+    """The same, without a place."""
+    worst: float | None = None
+    """The least utility of a passage."""
+    misleading: int = 0
+    """How many passages have a utility under the bound that was asked for."""
+    usage: Usage = field(default_factory=Usage)
+    engines: list[str] = field(default_factory=list)
+    sub_questions: list[str] = field(default_factory=list)
+    """Those that a scorer made itself."""
+
+    def noted(self) -> list[Noted]:
+        """The scores about the run as a whole."""
+        return [
+            Noted(step, name, value / SCALE, None if stderr is None else stderr / SCALE, *rest)
+            for step, name, value, stderr, *rest in json.loads(self.of_run)
+        ]
+
+
+@dataclass(slots=True)
+class StepLine:
+    """A step with its passages in the retriever's order, in columns."""
+
+    place: int
+    """What the rows of `Told` know it by."""
+    row: sqlite3.Row
+    texts: list[str]
+    kept: list[bool]
+    """Which of them the model got."""
+    reasons: dict[int, str]
+    """Rank → why the guard dropped it."""
+    decision: Data | None
+    error: str
+
+
+@dataclass(slots=True)
+class Overview:
+    """A run with its steps and what was said of it."""
+
+    row: sqlite3.Row
+    references: list[str]
+    sub_questions: list[str]
+    steps: list[StepLine]
+    told: Told
+    failures: list[Failure]
+
+
+def page_of_overviews(
+    connection: sqlite3.Connection, after: int, misleads: float, *, texts: bool = True
+) -> dict[int, Overview]:
+    """The next runs behind the place `after`, by their places; none at the end."""
+    rows = connection.execute("SELECT seq FROM runs WHERE seq > ? ORDER BY seq LIMIT ?", (after, PAGE))
+    places = [row[0] for row in rows]
+    heads = with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", places)
+    steps = with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", places)
+    known = texts_of(connection, [body for _, body in steps]) if texts else {}
+    told = _told(connection, places, misleads)
+    failures = failures_at(connection, {row["seq"]: row["id"] for row, _ in heads})
+    found = {
+        row["seq"]: Overview(
+            row, body.get("references") or [], body.get("sub_questions") or [], [],
+            told.get(row["seq"]) or Told(), failures[row["seq"]],
+        )
+        for row, body in heads
+    }  # fmt: skip
+    for row, body in steps:
+        found[row["run"]].steps.append(_step(row, body, known))
+    return found
+
+
+def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str]) -> StepLine:
+    items, given, decision = body.get("items", ()), body["passages"], body.get("decision")
+    candidates = body.get("candidates") or given
+    reasons = {} if decision is None else {drop[1]: drop[2] for drop in decision["dropped"]}
+    kept = [True] * len(candidates)
+    if candidates != given:
+        got = Counter((items[place][1], items[place][0]) for place in given)
+        for rank, place in enumerate(candidates):
+            same = items[place][1], items[place][0]
+            kept[rank] = got[same] > 0
+            got[same] -= kept[rank]
+    for rank in reasons:
+        if 0 < rank <= len(kept):
+            kept[rank - 1] = False
+    shown = [texts.get(items[place][0], "") for place in candidates]
+    return StepLine(row["seq"], row, shown, kept, reasons, decision, body.get("error", ""))
+
+
+_UNITS = f"CAST(round({{}} * {SCALE}) AS INTEGER)"
+_SAID = (
+    f"json_group_array(json_array({{}}, name, {_UNITS.format('value')}, {_UNITS.format('stderr')}, label, "
+    "(SELECT reference_source FROM origins WHERE id = origin), stage)) FILTER (WHERE level = '{}')"
+)
+# Grouped by the run alone, so that the index on it serves the groups, and nothing is sorted.
+_TOLD = (
+    "SELECT scores.run, "
+    f"json_group_array(json_array(steps.seq, position, name, {_UNITS.format('value')}, sub_question)) "
+    "FILTER (WHERE level = 'passage' AND position IS NOT NULL), "
+    f"{_SAID.format('steps.seq', 'step')}, {_SAID.format('NULL', 'run')}, "
+    "min(value) FILTER (WHERE name = 'utility'), count(*) FILTER (WHERE name = 'utility' AND value < ?), "
+    "group_concat(usage, char(10)), group_concat(DISTINCT origin), "
+    "min(json_extract(metadata, '$.sub_questions')) "
+    "FILTER (WHERE metadata <> '' AND json_type(metadata, '$.sub_questions') = 'array') "
+    "FROM scores LEFT JOIN steps ON steps.run = scores.run AND steps.id = scores.step_id "
+    "WHERE scores.run IN ({}) GROUP BY scores.run"
+)
+
+
+def _told(connection: sqlite3.Connection, places: list[int], misleads: float) -> dict[int, Told]:
+    rows = list(chunks(connection, _TOLD, places, misleads))
+    origins = origins_of(connection, {int(number) for row in rows for number in row[7].split(",")})
+    return {
+        place: Told(
+            of_passages, of_steps, of_run, worst, misleading, _sum(usages.split("\n")),
+            sorted({origins[int(number)][1] for number in numbers.split(",")} - {""}),
+            [str(question) for question in json.loads(made or "[]")],
+        )
+        for place, of_passages, of_steps, of_run, worst, misleading, usages, numbers, made in rows
+    }  # fmt: skip
+
+
+def _sum(usages: list[str]) -> Usage:
+    total = Usage()
+    for written, times in Counter(usages).items():
+        if written:
+            one = usage_of(written)
+            total += Usage(
+                one.requests * times, one.prompts * times, one.prompt_tokens * times,
+                one.output_tokens * times, one.seconds * times, one.cached * times,
+            )  # fmt: skip
+    return total

@@ -1,0 +1,20 @@
+"""Scored runs as a report reads them: through a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ragguard.report.digest import MISLEADS
+from ragguard.sinks.base import ScoredRun
+from ragguard.store.ledger import Outcome
+from ragguard.store.overview import Overview
+from ragguard.store.store import Store
+
+
+def overviews(scored: Iterable[ScoredRun]) -> Iterator[Overview]:
+    """What a store in memory says of these runs."""
+    store = Store()
+    for one in scored:
+        store.put(one.run)
+        store.settle(Outcome(one.run.id, "settings", 1, one.scores, one.failures))
+    yield from store.overviews(MISLEADS)
