@@ -27,6 +27,9 @@ from llama_index.core.workflow import Workflow
 class Kind(Enum):
     """The spans that matter; all others are passed over."""
 
+    __hash__ = (
+        object.__hash__
+    )  # there is one of each; Enum's own hash is a call in Python on the shortest way
     RETRIEVER = auto()
     CHOICE = auto()
     """A retrieval of tools or engines, not of passages: nothing in it is captured."""

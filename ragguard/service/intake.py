@@ -143,11 +143,15 @@ class Intake:
                 self.start()
             if self.closed:
                 self._lost("after close()")
-            elif self._gate is not None and type(event) in _ENDING and not self.is_current():
+                return
+            if self._gate is not None and type(event) in _ENDING and not self.is_current():
                 self._gate.enter()
-                self._put(event)
             elif self._full and type(event) is not RunStarted:
                 self._put_and_wait(event)
+                return
+            queue = self._queue
+            if queue.qsize() < self._limit:
+                queue.put(event)
             else:
                 self._put(event)
         except Exception as error:  # noqa: BLE001 - whatever it is, the host must not see it
