@@ -45,7 +45,7 @@ NONE, ORACLE = "no retrieval", "oracle retrieval Z*"
 async def study(
     engine: Engine,
     *,
-    questions: int = 16,
+    questions: int = 12,
     seed: int = 0,
     progress: Progress = silent,
     judge: Engine | None = None,

@@ -255,8 +255,8 @@ def correlations(graded: dict[str, list[Selection]]) -> Table:
         (
             "-n: narrow, K < N_p; -w: wide, K ≥ N_p. T, T_u, F and F_e at the α that fits the data best, as in the "
             "paper; nDCG, RA-nWG and %PROC have nothing to fit, which is an advantage of the others.",
-            "Order alone: nDCG's mean correlation among contexts of equal K, N_p and n_p, with the interval of draws of "
-            "such groups: whether the reader minds where the relevant passages stand.",
+            "Order alone: nDCG's mean correlation among contexts of equal K, N_p and n_p, with the interval of "
+            "draws of such groups: whether the reader minds where the relevant passages stand.",
             "RA-nWG and %PROC from the world's grades, %PROC with the top 2K as what was retrieved.",
         ),
     )

@@ -1,0 +1,76 @@
+"""Joined questions, searches of known quality, and pipelines over them."""
+
+import pytest
+
+from ragguard import world
+from ragguard.errors import InvalidInput
+from ragguard.validate.pipelines import DEPTH, chance, diverse, pipelines
+from ragguard.validate.reports import join
+from ragguard.world import Counts
+
+
+def test_a_base_holds_every_fact_as_often_as_wanted_and_no_falsehood() -> None:
+    cases = world.cases(3, seed=4)
+    report = join(cases, "three", statements=3)
+    facts = [
+        (p.metadata["subject"], p.metadata["object"])
+        for p, good in zip(report.base, report.relevant, strict=True)
+        if good
+    ]
+    for case in cases:
+        assert facts.count((case.facts[0].subject, case.facts[0].object)) == 3
+    assert len(facts) == 9
+    assert len({passage.text for passage in report.base}) == len(report.base)
+    assert all(passage.metadata["kind"] != "contradiction" for passage in report.base)
+    assert all(part.question in report.question for part in report.parts)
+
+
+def test_parts_are_questions_or_hops() -> None:
+    case = world.cases(1, seed=4, hops=2)[0]
+    whole, hops = join([case], "whole"), join([case], "hops", by_hop=True)
+    assert [part.question for part in whole.parts] == [case.question]
+    assert [part.question for part in hops.parts] == case.sub_questions
+    assert case.bridge in hops.parts[0].references
+    assert list(hops.parts[1].references) == case.references
+    assert sum(whole.relevant) == 2
+
+
+def test_more_statements_than_there_are_words_for_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="statements"):
+        join(world.cases(1), "x", statements=5)
+
+
+def test_a_search_without_error_finds_what_is_relevant_first() -> None:
+    report = join(world.cases(3, seed=4), "three")
+    ranking = report.ranked(0.0)
+    assert sorted(ranking) == list(range(len(report.base)))
+    assert [report.relevant[at] for at in ranking[:3]] == [True] * 3
+    assert report.ranked(1.0, 1) == report.ranked(1.0, 1)
+    assert report.ranked(1.0, 1) != report.ranked(1.0, 2)
+
+
+def test_a_worse_search_finds_less() -> None:
+    reports = [
+        join([case], f"r{n}")
+        for n, case in enumerate(world.cases(40, seed=4, distractors=Counts(4, 3, 0, 8)))
+    ]
+    found = [sum(report.relevant[report.ranked(error)[0]] for report in reports) for error in (0.1, 0.5, 3.0)]
+    assert found[0] > found[1] > found[2]
+
+
+def test_what_repeats_what_is_taken_comes_later() -> None:
+    texts = ["ada founded the firm", "ada founded the firm indeed", "oslo lies in norway"]
+    assert diverse((0, 1, 2), texts) == (0, 2, 1)
+    assert diverse((0, 1, 2), texts, weight=1.0) == (0, 1, 2)
+
+
+def test_pipelines_reorder_what_their_search_found() -> None:
+    report = join(world.cases(6, seed=4), "six", statements=3)
+    made = {name: pipeline(report) for name, pipeline in pipelines(0).items()}
+    for name, order in made.items():
+        if "+" in name:
+            assert sorted(order) == sorted(made[name.split(" +")[0]][:DEPTH])
+    drawn = chance(report, "fair", 1, 10, 0)
+    assert len(drawn) == 10
+    assert drawn == chance(report, "fair", 1, 10, 0)
+    assert drawn != chance(report, "fair", 2, 10, 0)
