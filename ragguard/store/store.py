@@ -20,7 +20,6 @@ from ragguard.records import Failure, Run, Score, new_id
 from ragguard.sinks.base import ScoredRun
 from ragguard.store import ledger, owners, reading, removal
 from ragguard.store.breath import Breath
-from ragguard.store.breath import Breath
 from ragguard.store.database import Database
 from ragguard.store.ledger import Due, Left, Outcome
 from ragguard.store.overview import Overview, page_of_overviews
