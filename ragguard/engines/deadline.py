@@ -30,6 +30,9 @@ async def until(deadline: float | None, what: str) -> AsyncIterator[None]:
     except TimeoutError as error:
         if not limit.expired():
             raise
+        # These hold the task, which will hold this error: a circle, and the collector's work is a pause for all.
+        del limit
+        error.__traceback__ = None
         raise EngineTimeout(
             f"{what} had no answer when its deadline came, after {left:.3f} s: give it more time or fewer prompts"
         ) from error

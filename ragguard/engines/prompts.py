@@ -13,7 +13,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal, get_args
@@ -109,11 +109,19 @@ class PromptSet:
         spans: list[Span] = []
         turns: tuple[tuple[Role, str], ...] = (("system", template.system), ("user", template.user))
         for role, text in turns:
-            if text:
+            if text and _SLOT.search(text) is None:
+                messages.append(_fixed(role, text))
+            elif text:
                 content, cuts = _fill(text, template, passages, slots, cuttable)
                 spans += [Span(len(messages), start, end) for start, end in cuts]
                 messages.append(Message(role, content))
         return Prompt(tuple(messages), tuple(reversed(spans)))
+
+
+@lru_cache(maxsize=256)
+def _fixed(role: Role, text: str) -> Message:
+    """What all prompts of a task have in common, once."""
+    return Message(role, text)
 
 
 def _fill(

@@ -159,7 +159,6 @@ class DistractorGuard:
             return Decision(given, reason="no passages")
         if len(given) <= self.min_keep:
             return Decision(given, reason=f"min_keep is {self.min_keep}")
-        judged = [Judged(passage, position) for position, passage in enumerate(given, 1)]
         if any(policy.needs_utility for policy in self.policies):
             if not self._pause.allows():
                 return Decision(
@@ -171,8 +170,8 @@ class DistractorGuard:
                 self._pause.missed()
                 return outcome
             self._pause.met()
-            judged = outcome
-        return self._choose(judged)
+            return self._choose(outcome)
+        return self._choose([Judged(passage, position) for position, passage in enumerate(given, 1)])
 
     async def _within(self, query: str, given: list[Passage], left: float) -> list[Judged] | Decision:
         """The judgements, or a decision to keep everything. Never waits longer, not even for a cancellation."""
@@ -227,8 +226,8 @@ class DistractorGuard:
         try:
             reads, verdicts = await asyncio.gather(*asking)
         finally:
-            for call in asking:
-                call.cancel()
+            while asking:
+                asking.pop().cancel()
         return [
             _judgement(passage, position, reads[position - 1], judging[position - 1], verdicts[position - 1])
             for position, passage in enumerate(passages, 1)

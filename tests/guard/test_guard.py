@@ -1,13 +1,14 @@
 """The guard: what it drops, when it keeps everything, and that it is always on time."""
 
 import asyncio
+import gc
 import math
 import time
 
 import pytest
 from support.scripted_engine import ScriptedEngine
 
-from ragguard.errors import CalibrationError, EngineRejected, InvalidInput
+from ragguard.errors import CalibrationError, EngineRejected, InvalidInput, PromptTooLong
 from ragguard.guard import Deduplicate, DistractorGuard, Example, TopUtility, UtilityThreshold
 from ragguard.records import Passage
 
@@ -198,6 +199,77 @@ async def test_a_cancelled_caller_stays_cancelled():
     while model.running:
         assert time.monotonic() < deadline
         await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "status"),
+    [
+        ({}, "pruned"),
+        ({"gate": asyncio.Event()}, "timeout"),
+        ({"fault": lambda call: EngineRejected("no")}, "error"),
+    ],
+)
+async def test_nothing_is_left_for_the_garbage_collector(settings, status):
+    """Its pauses stop every guard of the process, and what stands in a circle waits for it."""
+    model = engine(**settings)
+    watching = guard(model, budget_ms=30 if status == "timeout" else 5000, pause_after=100)
+    await watching.aprune("warm", [HELPS, MISLEADS])
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        assert (await watching.aprune("q", [HELPS, MISLEADS])).status == status
+        while model.running:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        gc.collect()
+        left = {type(one).__qualname__ for one in gc.garbage if type(one).__module__.startswith("ragguard")}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+    assert left == set()
+
+
+async def test_a_passage_that_is_refused_for_its_length_is_asked_again_shorter():
+    def fault(call):
+        return PromptTooLong("too long", limit=4096) if any(len(text) > 8000 for text in call.texts) else None
+
+    model = engine(fault=fault)
+    long = f"{HELPS} {'And so on. ' * 2000}"
+    decision = await guard(model).aprune("q", [IDLE, long, MISLEADS])
+    assert texts(decision) == [IDLE, long]
+    assert [drop.passage.text for drop in decision.dropped] == [MISLEADS]
+    assert decision.elapsed_ms < 5000
+    refused, *_, last = model.calls
+    assert len(refused.prompts) == len(last.prompts) == 6
+    assert max(map(len, last.texts)) < 8000 < max(map(len, refused.texts))
+
+
+async def test_a_refusal_that_no_shortening_helps_is_an_error_and_asked_no_further():
+    model = engine(fault=lambda call: PromptTooLong("too long", limit=3))
+    decision = await guard(model).aprune("q", [HELPS, MISLEADS])
+    assert (decision.status, len(decision.kept)) == ("error", 2)
+    asked = len(model.calls)
+    decision = await guard(model).aprune("q", [HELPS, MISLEADS * 2000])
+    assert (decision.status, len(decision.kept)) == ("error", 2)
+    assert len(model.calls) - asked == 2 * asked
+
+
+async def test_asking_again_ends_with_the_budget():
+    async def hold():
+        await asyncio.Event().wait()
+
+    class Slow(ScriptedEngine):
+        """Refuses at once; what is shorter it never answers."""
+
+        async def label_probs(self, prompts, *args, **kwargs):
+            if max(len(prompt.messages[-1].content) for prompt in prompts) > 8000:
+                raise PromptTooLong("too long")
+            await hold()
+
+    clock = time.perf_counter()
+    decision = await guard(Slow(), budget_ms=100).aprune("q", [HELPS * 1000, MISLEADS])
+    assert time.perf_counter() - clock < 0.5
+    assert (decision.status, len(decision.kept)) == ("timeout", 2)
 
 
 def test_from_synchronous_code():

@@ -148,7 +148,10 @@ class ScriptedEngine:
                 except TimeoutError as error:
                     raise EngineTimeout("the scripted engine was held past the deadline") from error
             if (error := self.fault(call)) is not None:
-                raise error
+                try:
+                    raise error
+                finally:
+                    del error  # or it would know this frame, which knows it
         finally:
             self._count(-1)
 

@@ -109,40 +109,49 @@ class Cache:
         if not asked:
             return await self._engine.label_probs(asked, labels, mode, deadline, priority)
         info = await self._known(deadline)
-        keys: dict[Prompt, list[bytes]] = {}
-        place_of: dict[bytes, tuple[Prompt, str]] = {}
-        for prompt in dict.fromkeys(asked):
-            digest = _digest(f"{info.fingerprint} label_probs {mode or info.mode}", prompt)
-            keys[prompt] = [_with(digest, label) for label in labels]
-            place_of.update(zip(keys[prompt], ((prompt, label) for label in labels), strict=True))
+        stem, width = f"{info.fingerprint} label_probs {mode or info.mode}", len(labels)
+        distinct = list(dict.fromkeys(asked))
+        # The places of keys are numbers and no pairs: while a call waits, each object in it is work for the collector.
+        keys = [
+            _with(digest, label)
+            for prompt in distinct
+            for digest in (_digest(stem, prompt),)
+            for label in labels
+        ]
+        place_of = {key: place for place, key in enumerate(keys)}
         cost = _Cost()
 
-        async def ask_alike(
-            prompt_keys: dict[Prompt, list[bytes]], wanted: tuple[str, ...]
-        ) -> dict[bytes, Labelled]:
-            some = list(prompt_keys)
+        async def ask_alike(rows: Sequence[int], columns: Sequence[int]) -> dict[bytes, Labelled]:
+            some, wanted = [distinct[row] for row in rows], tuple(labels[column] for column in columns)
             answer = await self._engine.label_probs(some, wanted, mode, deadline, priority)
             cost.add(some, answer.usage)
             return {
-                key: Labelled.of(answer, row, column)
-                for row, prompt in enumerate(some)
-                for column, key in enumerate(prompt_keys[prompt])
+                keys[row * width + column]: Labelled.of(answer, at, label)
+                for at, row in enumerate(rows)
+                for label, column in enumerate(columns)
             }
 
         async def ask(missing: Sequence[bytes]) -> dict[bytes, Labelled]:
-            lacking: dict[Prompt, list[bytes]] = {}
+            lacking: dict[int, int] = {}
             for key in missing:
-                lacking.setdefault(place_of[key][0], []).append(key)
+                row, column = divmod(place_of[key], width)
+                lacking[row] = lacking.get(row, 0) | 1 << column
             # Prompts that lack the same labels go in one call; as a rule, that is all of them.
-            alike: dict[tuple[str, ...], dict[Prompt, list[bytes]]] = {}
-            for prompt, its_keys in lacking.items():
-                wanted = tuple(place_of[key][1] for key in its_keys)
-                alike.setdefault(wanted, {})[prompt] = its_keys
-            answers = await asyncio.gather(*(ask_alike(some, wanted) for wanted, some in alike.items()))
+            alike: dict[int, list[int]] = {}
+            for row, columns in lacking.items():
+                alike.setdefault(columns, []).append(row)
+            answers = await asyncio.gather(
+                *(
+                    ask_alike(rows, [column for column in range(width) if columns >> column & 1])
+                    for columns, rows in alike.items()
+                )
+            )
             return {key: value for answer in answers for key, value in answer.items()}
 
-        found = await self._labels.get(list(place_of), ask, deadline, priority)
-        return _table([[found[key] for key in keys[prompt]] for prompt in asked], cost.of(asked))
+        found = await self._labels.get(keys, ask, deadline, priority)
+        row_of = {prompt: row for row, prompt in enumerate(distinct)}
+        places = [row_of[prompt] * width for prompt in asked]
+        return _table([[found[key] for key in keys[at : at + width]] for at in places], cost.of(asked))
 
     async def info(self) -> EngineInfo:
         """What the wrapped engine is; a note where the cache's file was given up."""

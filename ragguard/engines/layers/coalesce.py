@@ -240,7 +240,9 @@ class _Batch(Generic[_Answer]):
     prompts: int = 0
     tokens: int = 0
     timer: asyncio.TimerHandle | None = None
+    sent: bool = False
     task: asyncio.Task[None] | None = None
+    """While it is under way."""
 
 
 class _Merger(Generic[_Answer]):
@@ -277,6 +279,7 @@ class _Merger(Generic[_Answer]):
                 return await caller.answer
         finally:
             self._leave(batch, caller)
+            del caller  # it knows the answer: an error that knows this frame
 
     def _room(self, question: _Question[_Answer], prompts: int, tokens: int) -> _Batch[_Answer]:
         """The open batch if this much still goes in, else a new one."""
@@ -300,7 +303,7 @@ class _Merger(Generic[_Answer]):
         if self._open.get((batch.loop, batch.question.kind)) is batch:
             del self._open[batch.loop, batch.question.kind]
         if batch.callers:
-            batch.task = batch.loop.create_task(self._send(batch))
+            batch.sent, batch.task = True, batch.loop.create_task(self._send(batch))
 
     def _leave(self, batch: _Batch[_Answer], caller: _Caller[_Answer]) -> None:
         """A caller has its answer or has gone away. A batch that nobody waits for is not worth asking."""
@@ -309,12 +312,12 @@ class _Merger(Generic[_Answer]):
         else:
             caller.answer.cancel()
         batch.callers = [other for other in batch.callers if other is not caller]
-        if batch.task is None:
+        if not batch.sent:
             batch.prompts -= len(caller.prompts)
             batch.tokens -= sum(_tokens(p) + caller.question.output_tokens for p in caller.prompts)
             if not batch.callers:
                 self._close_batch(batch)
-        elif not batch.callers:
+        elif not batch.callers and batch.task is not None:
             batch.task.cancel()
 
     async def _send(self, batch: _Batch[_Answer]) -> None:
@@ -325,20 +328,20 @@ class _Merger(Generic[_Answer]):
             for caller in callers:
                 # Only a cancelled task (the loop is being torn down) leaves someone without an answer.
                 caller.answer.cancel()
+            batch.task = None
 
     async def _send_together(self, question: _Question[_Answer], callers: list[_Caller[_Answer]]) -> None:
         prompts = [prompt for caller in callers for prompt in caller.prompts]
         deadlines = [caller.deadline for caller in callers]
         deadline = None if None in deadlines else max(d for d in deadlines if d is not None)
-        try:
-            answer = await question.put(self._engine, prompts, deadline)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the callers'
-            if len(callers) > 1 and _may_be_one_prompt(error):
+        answer = await self._put(question, prompts, deadline)
+        if isinstance(answer, Exception):
+            if len(callers) > 1 and _may_be_one_prompt(answer):
                 await self._send_apart(callers)
                 return
             for caller in callers:
                 if not caller.answer.done():
-                    caller.answer.set_exception(error)
+                    caller.answer.set_exception(answer)
             return
         if any(caller.question != question for caller in callers) and not question.holds_together(answer):
             self.mixes = False
@@ -350,6 +353,15 @@ class _Merger(Generic[_Answer]):
             usage = _share(answer.usage, first, last, len(prompts))
             if not caller.answer.done():
                 caller.answer.set_result(caller.question.part(answer, question.labels, first, last, usage))
+
+    async def _put(
+        self, question: _Question[_Answer], prompts: Sequence[Prompt], deadline: float | None
+    ) -> _Answer | Exception:
+        """The answer, or the error as a value: whatever it is, it is the callers', whom its frames must not know."""
+        try:
+            return await question.put(self._engine, prompts, deadline)
+        except Exception as error:  # noqa: BLE001 - as above
+            return error
 
     async def _send_apart(self, callers: list[_Caller[_Answer]]) -> None:
         await asyncio.gather(*(self._send_together(caller.question, [caller]) for caller in callers))

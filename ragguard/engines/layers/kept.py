@@ -9,8 +9,8 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
-from typing import ClassVar, Generic, Self, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from ragguard.engines.base import HowAnswered, LabelProbs, Sample
 from ragguard.engines.deadline import until
@@ -39,9 +39,14 @@ class Labelled:
         p, cut = float(answer.p[row, column]), answer.truncated.get(row, 0)
         return cls(p, exact, answer.mode, bound, stderr, cut)
 
+    @property
+    def packed(self) -> tuple[Any, ...]:
+        """As it is kept in memory: a tuple of plain values is nothing that the garbage collector looks at."""
+        return self.p, self.exact, self.mode, self.bound, self.stderr, self.cut
+
     def encode(self) -> bytes:
         """As JSON."""
-        return json.dumps(astuple(self)).encode()
+        return json.dumps(self.packed).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -60,6 +65,11 @@ class Drawn:
     def weight(self) -> int:
         """How many label probabilities take as much memory."""
         return 1 + sum(len(sample.logprobs) for sample in self.samples) // 8
+
+    @property
+    def packed(self) -> tuple[Any, ...]:
+        """As it is kept in memory."""
+        return self.samples, self.cut
 
     def encode(self) -> bytes:
         """As JSON."""
@@ -85,7 +95,7 @@ class Kept(Generic[_Value]):
         self._flights: Flights[_Value] = Flights()
         self._weight = 0
         self._lock = threading.Lock()
-        self._memory: OrderedDict[bytes, _Value] = OrderedDict()
+        self._memory: OrderedDict[bytes, tuple[Any, ...]] = OrderedDict()
 
     async def get(
         self,
@@ -100,8 +110,6 @@ class Kept(Generic[_Value]):
         while missing := [key for key in dict.fromkeys(keys) if key not in found]:
             mine, others = self._flights.board(missing, priority)
             if mine is not None:
-                answers: Mapping[bytes, _Value] = {}
-                failure: BaseException | None = None
                 try:
                     # Someone may have landed between the look and the boarding.
                     known = self._remembered(mine.keys)
@@ -109,10 +117,10 @@ class Kept(Generic[_Value]):
                     answers = {**known, **(await ask(unknown) if unknown else {})}
                     self._remember(answers, shelve=unknown)
                 except BaseException as error:
-                    failure = error
+                    self._flights.land(mine, {}, error)
+                    del mine  # it knows the error, which knows this frame
                     raise
-                finally:
-                    self._flights.land(mine, answers, failure)
+                self._flights.land(mine, answers, None)
                 found.update(answers)
             for flight in others:
                 async with until(deadline, "a call that waited for an equal one"):
@@ -124,10 +132,10 @@ class Kept(Generic[_Value]):
         found = {}
         with self._lock:
             for key in keys:
-                value = self._memory.get(key)
-                if value is not None:
+                packed = self._memory.get(key)
+                if packed is not None:
                     self._memory.move_to_end(key)
-                    found[key] = value
+                    found[key] = self._kind(*packed)
         return found
 
     async def _shelved(self, keys: Sequence[bytes]) -> dict[bytes, _Value]:
@@ -146,10 +154,15 @@ class Kept(Generic[_Value]):
     def _remember(self, answers: Mapping[bytes, _Value], shelve: Sequence[bytes]) -> None:
         with self._lock:
             for key, value in answers.items():
-                before = self._memory.pop(key, None)
-                self._memory[key] = value
-                self._weight += value.weight - (before.weight if before else 0)
+                self._forget(key)
+                self._memory[key] = value.packed
+                self._weight += value.weight
             while self._weight > self._max_weight and len(self._memory) > 1:
-                self._weight -= self._memory.popitem(last=False)[1].weight
+                self._forget(next(iter(self._memory)))
         if self._shelf is not None and shelve:
             self._shelf.write({key: answers[key].encode() for key in shelve})
+
+    def _forget(self, key: bytes) -> None:
+        packed = self._memory.pop(key, None)
+        if packed is not None:
+            self._weight -= self._kind(*packed).weight
