@@ -7,7 +7,7 @@ answers. Knows no label: what the contexts are worth is the study's business.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from ragguard.metrics import exact_match, rouge_l, sample_weights, seper_hard, s
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.belief import kernel
 from ragguard.probes.belief import belief
-from ragguard.probes.question import LabelQuestion, SampleAnswer, SampleQuestion, answered
+from ragguard.probes.question import SampleAnswer, answered
 from ragguard.probes.rating import read_rating
 from ragguard.probes.relevance import read_relevance, relevance
 from ragguard.probes.response_grade import response_grade
@@ -57,7 +57,7 @@ class Believed:
     hard: Floats
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Beliefs:
     """Asks a reader, and a judge what its answers mean."""
 
@@ -69,32 +69,31 @@ class Beliefs:
     """How many answers are drawn to see what another number of samples would give."""
     seed: int = 0
     progress: Progress = silent
-    _prompts: PromptSet | None = field(default=None, init=False)
-    _judge_prompts: PromptSet | None = field(default=None, init=False)
 
     async def of(self, questions: Sequence[Asked]) -> list[dict[Key, Believed]]:
         """For each question what is believed without a context (`CLOSED_BOOK`) and in each."""
-        self._prompts = load_prompts((await self.engine.info()).prompts)
-        self._judge_prompts = load_prompts((await self.judge.info()).prompts)
-        entailer = EngineEntailer(self.judge, self._judge_prompts)
+        prompts = load_prompts((await self.engine.info()).prompts)
+        judging = load_prompts((await self.judge.info()).prompts)
+        entailer = EngineEntailer(self.judge, judging)
         found: list[dict[Key, Believed]] = []
         for start in range(0, len(questions), ABOUT):
             self.progress("drawing and comparing answers", start, len(questions))
             # An asker keeps what was answered: one for each batch bounds the memory.
             asker = Asker(Engines(self.engine, self.judge, entailer), _NO_CAP)
             batch = questions[start : start + ABOUT]
-            for one in await asker.attend([self._one(asked, asker) for asked in batch]):
+            for one in await asker.attend([self._one(asked, asker, prompts, judging) for asked in batch]):
                 if isinstance(one, BaseException):
                     raise one
                 found.append(one)
         self.progress("drawing and comparing answers", len(questions), len(questions))
         return found
 
-    async def _one(self, asked: Asked, ask: Asker) -> dict[Key, Believed]:
-        assert self._prompts is not None
+    async def _one(
+        self, asked: Asked, ask: Asker, prompts: PromptSet, judging: PromptSet
+    ) -> dict[Key, Believed]:
         contexts = list(dict.fromkeys((CLOSED_BOOK, *asked.contexts)))
-        questions: list[SampleQuestion] = [
-            belief(self._prompts, asked.question, context, n=self.draws, seed=self.seed + repeat)
+        questions = [
+            belief(prompts, asked.question, context, n=self.draws, seed=self.seed + repeat)
             for context in contexts
             for repeat in range(asked.repeats)
         ]
@@ -106,51 +105,53 @@ class Beliefs:
         firsts = {context: SampleAnswer(tuple(series[context][0][: self.samples])) for context in contexts}
         meanings = Meanings(asked.question, ask)
         believed = await Estimator().beliefs(firsts, asked.references, meanings)
+        # How much the weighting does is seen beside an answer, a vote; nothing is asked for it.
+        alike = await Estimator(weights="count").beliefs(firsts, asked.references, meanings)
         targets = list(dict.fromkeys(meanings.words(reference) for reference in asked.references))
         if asked.repeats > 1:
             said = dict.fromkeys(meanings.words(sample.text) for samples in drawn for sample in samples)
             await meanings.learn(
                 pair for words in said for target in targets for pair in ((words, target), (target, words))
             )
-        grades = await self._grades(asked, {s.text for a in firsts.values() for s in a.samples}, ask)
-        relevances = await self._relevances(asked, contexts, ask)
+        texts = sorted({sample.text for first in firsts.values() for sample in first.samples})
+        grades = await _grades(asked, texts, ask, judging)
+        relevances = await _relevances(asked, contexts, ask, judging)
         found = {}
         for context in contexts:
             samples = firsts[context].samples
             measures = _lexical(samples, asked.references) | _uncertainty(samples)
             measures["judge"] = float(np.mean([grades[sample.text] for sample in samples]))
             measures["relevance"] = max((relevances[text] for text in context), default=0.0)
-            estimate = believed[context]
+            estimate, votes = believed[context], alike[context]
             if not isinstance(estimate, RagguardError) and estimate.soft and estimate.hard:
                 measures["semantic_entropy"] = estimate.entropy.value
                 measures["seper"], measures["seper_hard"] = estimate.soft.value, estimate.hard.value
+            if not isinstance(votes, RagguardError) and votes.soft:
+                measures["seper_votes"] = votes.soft.value
             soft, hard = _growing(series[context] if asked.repeats > 1 else [], targets, meanings)
             found[context] = Believed(measures, soft, hard)
         return found
 
-    async def _grades(self, asked: Asked, texts: set[str], ask: Asker) -> dict[str, float]:
-        """What the judge thinks of each answer beside the references, 1 to 5."""
-        assert self._judge_prompts is not None
-        wanted = sorted(texts)
-        questions: list[LabelQuestion] = [
-            response_grade(self._judge_prompts, asked.question, text, asked.references) for text in wanted
-        ]
-        answers = await ask(questions)
-        return {
-            text: read_rating(question, answered(answer)).expectation
-            for text, question, answer in zip(wanted, questions, answers, strict=True)
-        }
 
-    async def _relevances(self, asked: Asked, contexts: Sequence[Key], ask: Asker) -> dict[str, float]:
-        """How probable it is to the judge, who sees no answer, that a passage is relevant."""
-        assert self._judge_prompts is not None
-        texts = list(dict.fromkeys(text for context in contexts for text in context))
-        questions = [relevance(self._judge_prompts, asked.question, text) for text in texts]
-        answers = await ask(questions)
-        return {
-            text: read_relevance(question, answered(answer)).p
-            for text, question, answer in zip(texts, questions, answers, strict=True)
-        }
+async def _grades(asked: Asked, texts: Sequence[str], ask: Asker, prompts: PromptSet) -> dict[str, float]:
+    """What the judge thinks of each answer beside the references, 1 to 5."""
+    questions = [response_grade(prompts, asked.question, text, asked.references) for text in texts]
+    return {
+        text: read_rating(question, answered(answer)).expectation
+        for text, question, answer in zip(texts, questions, await ask(questions), strict=True)
+    }
+
+
+async def _relevances(
+    asked: Asked, contexts: Sequence[Key], ask: Asker, prompts: PromptSet
+) -> dict[str, float]:
+    """How probable it is to the judge, who sees no answer, that a passage is relevant."""
+    texts = list(dict.fromkeys(text for context in contexts for text in context))
+    questions = [relevance(prompts, asked.question, text) for text in texts]
+    return {
+        text: read_relevance(question, answered(answer)).p
+        for text, question, answer in zip(texts, questions, await ask(questions), strict=True)
+    }
 
 
 def _lexical(samples: Sequence[Sample], references: Sequence[str]) -> dict[str, float]:

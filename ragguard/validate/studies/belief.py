@@ -38,6 +38,7 @@ METHODS = {
     "Judge, with references": ("judge", 1),
     "Relevance of the passage (judge)": ("relevance", 1),
     "ΔSePer, equal words for meanings": ("seper_words", 1),
+    "ΔSePer, soft, an answer a vote": ("seper_votes", 1),
     "ΔSePer, hard": ("seper_hard", 1),
     "ΔSePer, soft": ("seper", 1),
 }
