@@ -17,8 +17,11 @@ from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.metrics import arrays
 from ragguard.metrics.arrays import Floats, Integers
 
-Kind = Literal["spearman", "kendall_b", "kendall_c", "pearson"]
-KINDS = ("spearman", "kendall_b", "kendall_c", "pearson")
+Kind = Literal["spearman", "kendall_b", "kendall_c", "pearson", "somers_d"]
+"""`somers_d`: of the pairs whose outcomes differ, the share that the metric orders rightly less the share it orders
+wrongly. It alone asks of a metric nothing about pairs that came out the same, which others hold against a metric that
+tells them apart."""
+KINDS: tuple[Kind, ...] = ("spearman", "kendall_b", "kendall_c", "pearson", "somers_d")
 
 
 class Correlation(NamedTuple):
@@ -157,6 +160,10 @@ def _coefficient(xs: Floats, ys: Floats, kind: Kind, flat: float) -> float:
         return math.nan
     if not _varies(xs):
         return flat
+    if kind == "somers_d":
+        # Kendall's τ-b, divided by the pairs that differ in the outcome alone.
+        apart = math.sqrt(_apart(xs) / _apart(ys))
+        return float(np.clip(_scipys(xs, ys, kind).statistic * apart, -1, 1))
     if kind in ("kendall_b", "kendall_c"):
         return float(_scipys(xs, ys, kind).statistic)
     if kind == "spearman":
@@ -173,7 +180,13 @@ def _scipys(xs: Floats, ys: Floats, kind: Kind) -> Any:
         return stats.spearmanr(xs, ys)
     if kind == "pearson":
         return stats.pearsonr(xs, ys)
-    return stats.kendalltau(xs, ys, variant=kind[-1])
+    return stats.kendalltau(xs, ys, variant="c" if kind == "kendall_c" else "b")
+
+
+def _apart(values: Floats) -> float:
+    """How many pairs differ."""
+    times = np.unique(values, return_counts=True)[1].astype(np.float64)
+    return float(len(values) * (len(values) - 1) - times @ (times - 1)) / 2
 
 
 def _varies(values: Floats) -> bool:

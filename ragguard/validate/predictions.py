@@ -15,15 +15,16 @@ from ragguard.validate.tables import Cell, Table
 
 Values = Mapping[str, Floats | None]
 KINDS: dict[Kind, str] = {
-    "spearman": "Spearman",
-    "kendall_b": "Kendall τ-b",
-    "kendall_c": "τ-c",
-    "pearson": "Pearson",
-}
+    "spearman": "Spearman", "kendall_b": "Kendall τ-b", "pearson": "Pearson", "somers_d": "Somers' D",
+}  # fmt: skip
 _HOW = (
-    "Per question Spearman's correlation with the outcome (correct 2, abstained 1, wrong 0), then the mean over "
-    "questions; from and to: 95 % of a bootstrap over questions. A metric that is the same for all contexts of a "
-    "question counts 0 there."
+    "Per question {kind} with the outcome (correct 2, abstained 1, wrong 0), then the mean over questions; from and "
+    "to: 95 % of a bootstrap over questions. A metric that is the same for all contexts of a question counts 0 there."
+)
+_PAIRS = (
+    "Somers' D asks of two contexts that came out differently alone whether the better one has more: the share of such "
+    "pairs that a metric orders rightly less the share it orders wrongly. The others also hold it against a metric "
+    "that it tells apart what came out the same: what knows the outcome but never says the same twice cannot reach 1."
 )
 
 
@@ -52,17 +53,36 @@ class DataSet:
 
 
 def correlations(
-    sets: Sequence[DataSet], name: str, title: str, metrics: Sequence[str], source: str, notes: Sequence[str]
+    sets: Sequence[DataSet],
+    name: str,
+    title: str,
+    metrics: Sequence[str],
+    source: str,
+    notes: Sequence[str] = (),
 ) -> Table:
     """A row a metric, for each set its correlation and interval."""
     rows = [
         (metric, *(cell for one in sets for cell in _told(one.correlation(metric)))) for metric in metrics
     ]
     columns = [column for one in sets for column in (one.name, f"{one.name}, from", f"{one.name}, to")]
-    return Table(name, title, ("metric", *columns), tuple(rows), source, (_HOW, *notes, *map(skipped, sets)))
+    return Table(
+        name,
+        title,
+        ("metric", *columns),
+        tuple(rows),
+        source,
+        (_HOW.format(kind=KINDS["spearman"]), *notes, *map(skipped, sets)),
+    )
 
 
-def differences(sets: Sequence[DataSet], name: str, metrics: Sequence[str], of: str, source: str) -> Table:
+def differences(
+    sets: Sequence[DataSet],
+    name: str,
+    metrics: Sequence[str],
+    of: str,
+    source: str,
+    kind: Kind = "spearman",
+) -> Table:
     """By how much one metric correlates more than each of the others."""
     rows = []
     for metric in metrics:
@@ -72,26 +92,32 @@ def differences(sets: Sequence[DataSet], name: str, metrics: Sequence[str], of: 
             if metric == of or mine is None or other is None:
                 cells += [None] * 4
                 continue
-            gap = paired_bootstrap(mine, other, one.sample.owner, one.sample.outcome, flat=0.0)
+            gap = paired_bootstrap(mine, other, one.sample.owner, one.sample.outcome, kind, flat=0.0)
             cells += [gap.value, gap.low, gap.high, gap.p]
         if any(cell is not None for cell in cells):
             rows.append((metric, *cells))
     columns = [
         f"{one.name}{mark}" for one in sets for mark in (", more by", ", from", ", to", ", p")
     ]  # fmt: skip
+    title = f"By how much {of} goes better with the answers, by {KINDS[kind]}"
     return Table(
-        name, f"By how much {of} correlates more with the answers", ("than", *columns), tuple(rows), source,
+        name, title, ("than", *columns), tuple(rows), source,
         ("Paired bootstrap over questions: the same draws for both metrics.",),
     )  # fmt: skip
 
 
 def by_length(
-    sets: Mapping[int, DataSet], name: str, title: str, metrics: Sequence[str], source: str
+    sets: Mapping[int, DataSet],
+    name: str,
+    title: str,
+    metrics: Sequence[str],
+    source: str,
+    kind: Kind = "spearman",
 ) -> Table:
     """A row a context length, and how much each metric's correlation varies over them."""
     rows: list[tuple[Cell, ...]] = []
     for k, one in sets.items():
-        found = [one.correlation(metric, draws=2) for metric in metrics]
+        found = [one.correlation(metric, kind, draws=2) for metric in metrics]
         rows.append((str(k), *(None if value is None else value.value for value in found)))
     table = np.array(
         [[np.nan if cell is None else cell for cell in row[1:]] for row in rows], dtype=np.float64
@@ -100,6 +126,7 @@ def by_length(
     rows.append(("standard deviation", *spread))
     counts = ", ".join(f"{one.sample.varied} of {len(one.sample.pools)}" for one in sets.values())
     notes = (f"Questions whose outcomes vary, by k: {counts}.",)
+    title = f"{title}, by {KINDS[kind]}"
     return Table(name, title, ("k", *metrics), tuple(rows), source, notes)
 
 
@@ -135,7 +162,7 @@ def other_kinds(sets: Sequence[DataSet], name: str, metrics: Sequence[str], sour
         found = [one.correlation(metric, kind, draws=2) for one, kind in kinds]
         rows.append((metric, *(None if value is None else value.value for value in found)))
     columns = [f"{one.name}, {KINDS[kind]}" for one, kind in kinds]
-    return Table(name, "The same by other coefficients", ("metric", *columns), tuple(rows), source)
+    return Table(name, "The same by other coefficients", ("metric", *columns), tuple(rows), source, (_PAIRS,))
 
 
 def outcomes(sets: Sequence[DataSet], name: str) -> Table:

@@ -22,6 +22,7 @@ def noisy(seed, n=200, strength=1.0):
         ("pearson", scipy.stats.pearsonr),
         ("kendall_b", scipy.stats.kendalltau),
         ("kendall_c", lambda x, y: scipy.stats.kendalltau(x, y, variant="c")),
+        ("somers_d", lambda x, y: scipy.stats.somersd(y, x)),
     ],
 )
 def test_equals_scipy(kind, scipys):

@@ -68,6 +68,10 @@ METRICS = (
     *CLASSICAL, "eRAG", "eRAG, NDCG", "UDCG", "UDCGθ", "UDCG, judge's relevance", "UDCG, hop by hop",
     "UDCG, hop by hop, judge's relevance",
 )  # fmt: skip
+GAMMAS = {"UDCG, rel-only": 0.0, "UDCG, γ = 2/3": 2 / 3, "UDCG, γ = 1": 1.0}
+PARTS = (*ABLATIONS, "UDCG", *GAMMAS)
+ESTIMATORS = ("NDCG", "PREC", "eRAG", "ANSWER_PROB", "UDCG", "UDCGθ")
+DRAWN = ("NDCG", "MRR", "MAP", "PREC", "HITS", "eRAG", "UDCG")
 CONTROLS = ("(the outcome itself)", "(the outcome, ties broken by chance)", "(the outcomes, shuffled)")
 RELEVANCE = (
     "Every metric has the world's own relevance, UDCG too, unless its row says that it is the judge's. NDCG, MAP and "
@@ -118,29 +122,22 @@ async def study(
         drawn = await sample(few, engine, compares, k=k, contexts=CONTEXTS, seed=seed, progress=progress)
         lengths[k] = DataSet("one hop", drawn, measured(drawn), len(few))
     trained = f"UDCGθ was trained on {trained_on} other contexts of one hop, and on none of two."
+    table_3, figure_2 = f"{SOURCE}, table 3", f"{SOURCE}, figure 2"
     return [
         await _ideal_rankings(sets, engine, compares, progress),
-        correlations(
-            sets, "distraction-correlations", "Which metric goes with the answers", METRICS,
-            f"{SOURCE}, table 3", [RECIPE, RELEVANCE, trained],
-        ),
-        differences(sets, "distraction-differences", METRICS, "UDCG", f"{SOURCE}, table 3 (its bootstrap)"),
-        correlations(
-            sets, "distraction-ablation", "What each part of UDCG is good for",
-            ("UDCGθ", "UDCGθ, rel-only", "UDCGθ, binary", "UDCG", "UDCG, rel-only"),
-            f"{SOURCE}, table 4", [],
-        ),
-        correlations(
-            sets, "distraction-estimators", "The right answer's probability as a rival",
-            ("NDCG", "PREC", "eRAG", "ANSWER_PROB", "UDCG", "UDCGθ"),
-            f"{SOURCE}, table 5", [LIKELY],
-        ),
-        by_length(
-            lengths, "distraction-lengths", "Contexts of 1 to 10 passages, one hop",
-            ("NDCG", "MRR", "MAP", "PREC", "eRAG", "UDCG"), f"{SOURCE}, figure 2",
-        ),
+        correlations(sets, "distraction-correlations", "Which metric goes with the answers", METRICS,
+                     table_3, [RECIPE, RELEVANCE, trained]),
+        differences(sets, "distraction-differences", METRICS, "UDCG", table_3),
+        other_kinds(sets, "distraction-other-kinds", (*METRICS, *CONTROLS), table_3),
+        differences(sets, "distraction-differences-d", METRICS, "UDCG", table_3, "somers_d"),
+        correlations(sets, "distraction-ablation", "What each part of UDCG is good for", PARTS,
+                     f"{SOURCE}, table 4"),
+        correlations(sets, "distraction-estimators", "The right answer's probability as a rival", ESTIMATORS,
+                     f"{SOURCE}, table 5", [LIKELY]),
+        by_length(lengths, "distraction-lengths", "Contexts of 1 to 10 passages, one hop", DRAWN, figure_2),
+        by_length(lengths, "distraction-lengths-d", "Contexts of 1 to 10 passages, one hop", DRAWN, figure_2,
+                  "somers_d"),
         splits(sets, "distraction-splits", METRICS),
-        other_kinds(sets, "distraction-other-kinds", (*METRICS, *CONTROLS), f"{SOURCE}, table 3"),
         _passages(sets),
         outcomes(sets, "distraction-outcomes"),
         _weights(learnt),
@@ -159,7 +156,7 @@ def measured(drawn: Sample) -> Values:
         "eRAG, NDCG": rank_measures(erag, drawn.ideal(lambda one: one.erag))["ndcg"],
         "ANSWER_PROB": drawn.of(lambda one: one.p_answer).mean(axis=-1),
         "UDCG": _udcg(drawn, lambda one: one.utility),
-        "UDCG, rel-only": _udcg(drawn, lambda one: one.utility, 0.0),
+        **{name: _udcg(drawn, lambda one: one.utility, gamma) for name, gamma in GAMMAS.items()},
         "UDCG, judge's relevance": _udcg(drawn, lambda one: one.judged),
         "UDCG, hop by hop": _udcg(drawn, lambda one: one.by_hop) if hops > 1 else None,
         "UDCG, hop by hop, judge's relevance":
