@@ -124,6 +124,13 @@ def _fixed(role: Role, text: str) -> Message:
     return Message(role, text)
 
 
+@lru_cache(maxsize=256)
+def _slots(text: str) -> tuple[tuple[tuple[str, str], ...], str]:
+    """A template's (text before, name) of each slot, and what stands behind the last."""
+    split = _SLOT.split(text)
+    return tuple(zip(split[:-1:2], split[1::2], strict=True)), split[-1]
+
+
 def _fill(
     text: str,
     template: Template,
@@ -131,38 +138,27 @@ def _fill(
     slots: Mapping[str, str],
     cuttable: Sequence[str],
 ) -> tuple[str, list[tuple[int, int]]]:
-    pieces: list[str] = []
+    filled = ""
     cuts: list[tuple[int, int]] = []
-    at = done = 0
-
-    def put(piece: str) -> None:
-        nonlocal at
-        pieces.append(piece)
-        at += len(piece)
-
-    for slot in _SLOT.finditer(text):
-        put(text[done : slot.start()])
-        done = slot.end()
-        name = slot.group(1)
+    parts, end = _slots(text)
+    for before, name in parts:
+        filled += before
         if name != "passages":
             if name not in slots:
                 raise InvalidInput("slots", sorted(slots), f"a value for {{{name}}}")
-            start = at
-            put(neutralise(slots[name]))
+            start = len(filled)
+            filled += neutralise(slots[name])
             if name in cuttable:
-                cuts.append((start, at))
+                cuts.append((start, len(filled)))
             continue
         for number, passage in enumerate(passages, 1):
-            if number > 1:
-                put(template.separator)
-            before, _, after = template.passage.replace("{number}", str(number)).partition("{text}")
-            put(before)
-            start = at
-            put(neutralise(passage))
-            cuts.append((start, at))
-            put(after)
-    put(text[done:])
-    return "".join(pieces), cuts
+            head, _, tail = template.passage.replace("{number}", str(number)).partition("{text}")
+            filled += head if number == 1 else template.separator + head
+            start = len(filled)
+            filled += neutralise(passage)
+            cuts.append((start, len(filled)))
+            filled += tail
+    return filled + end, cuts
 
 
 def parse_prompts(text: str, origin: str = "prompts") -> PromptSet:

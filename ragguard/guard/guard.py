@@ -13,7 +13,9 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ragguard.engines.base import Engine
+import numpy as np
+
+from ragguard.engines.base import Engine, Prompt
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import (
@@ -210,28 +212,25 @@ class DistractorGuard:
         theirs = prompts
         if self.judge is not self.engine:
             theirs = self._prompts or load_prompts((await self.judge.info()).prompts)
-        reader: list[LabelQuestion] = []
-        judging: list[LabelQuestion] = []
+        reader: list[Prompt] = []
+        judging: list[Prompt] = []
         async with turn():
             for at in range(0, len(passages), AT_A_TIME):
                 some = [passage.text[:read] for passage in passages[at : at + AT_A_TIME]]
-                reader += [abstention(prompts, query, text) for text in some]
-                judging += [relevance(theirs, query, text) for text in some]
+                reader += [abstention(prompts, query, text).prompt for text in some]
+                judging += [relevance(theirs, query, text).prompt for text in some]
                 await asyncio.sleep(0)
         # Two calls as the scorer's, so that each finds what the other asked; one request where one engine does both.
         asking = [
-            asyncio.ensure_future(_answers(self.engine, reader, deadline)),
-            asyncio.ensure_future(_answers(self.judge, judging, deadline)),
+            asyncio.ensure_future(_answers(self.engine, reader, prompts.labels("abstention"), deadline)),
+            asyncio.ensure_future(_answers(self.judge, judging, theirs.labels("relevance"), deadline)),
         ]
         try:
             reads, verdicts = await asyncio.gather(*asking)
         finally:
             while asking:
                 asking.pop().cancel()
-        return [
-            _judgement(passage, position, reads[position - 1], judging[position - 1], verdicts[position - 1])
-            for position, passage in enumerate(passages, 1)
-        ]
+        return _judgements(passages, reads, relevance(theirs, query, ""), verdicts)
 
     def _choose(self, judged: list[Judged]) -> Decision:
         left, reasons = judged, dict[int, str]()
@@ -262,24 +261,33 @@ class DistractorGuard:
 
 
 async def _answers(
-    engine: Engine, questions: Sequence[LabelQuestion], deadline: float | None
+    engine: Engine, prompts: Sequence[Prompt], labels: tuple[str, ...], deadline: float | None
 ) -> list[LabelAnswer]:
-    labels = questions[0].labels
-    probs = await engine.label_probs(
-        [question.prompt for question in questions], labels, deadline=deadline, priority=AHEAD
-    )
-    return label_answers(probs, len(questions), len(labels))
+    probs = await engine.label_probs(prompts, labels, deadline=deadline, priority=AHEAD)
+    return label_answers(probs, len(prompts), len(labels))
 
 
-def _judgement(
-    passage: Passage, position: int, read: LabelAnswer, question: LabelQuestion, verdict: LabelAnswer
-) -> Judged:
-    p = read_abstention(read).p
-    try:
-        r = min(1.0, read_relevance(question, verdict).p)
-    except LowLabelMass as error:
-        return Judged(passage, position, p_abstain=p, problem=str(error))
-    return Judged(passage, position, float(utility(r, p)), p, r)
+def _judgements(
+    passages: Sequence[Passage],
+    reads: Sequence[LabelAnswer],
+    question: LabelQuestion,
+    verdicts: Sequence[LabelAnswer],
+) -> list[Judged]:
+    abstains = [read_abstention(read).p for read in reads]
+    relevant, problems = [0.0] * len(passages), dict[int, str]()
+    for at, verdict in enumerate(verdicts):
+        try:
+            relevant[at] = min(1.0, read_relevance(question, verdict).p)
+        except LowLabelMass as error:
+            problems[at] = str(error)
+    # All at once: arrays cost by the call.
+    utilities = np.asarray(utility(relevant, abstains)).tolist()
+    return [
+        Judged(passage, at + 1, p_abstain=abstains[at], problem=problems[at])
+        if at in problems
+        else Judged(passage, at + 1, utilities[at], abstains[at], relevant[at])
+        for at, passage in enumerate(passages)
+    ]
 
 
 def _swallow(task: asyncio.Task[list[Judged]]) -> None:
