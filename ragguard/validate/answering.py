@@ -6,8 +6,9 @@ grades come from references alone.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Coroutine, Hashable, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar, cast
 
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
@@ -26,6 +27,7 @@ from ragguard.scorers.view import short
 from ragguard.validate.contexts import OUTCOMES, Context
 from ragguard.validate.progress import Progress, silent
 
+T = TypeVar("T")
 BATCH = 256
 _NO_CAP = 10**12
 # What is wrong with one context; anything else is wrong with the engine, and raised.
@@ -67,7 +69,8 @@ async def with_answers(
     for start in range(0, len(distinct), BATCH):
         progress("answering", start, len(distinct))
         batch = distinct[start : start + BATCH]
-        for question, answer in zip(batch, await asker(batch), strict=True):
+        (answers,) = await _together(asker, [asker(batch)])
+        for question, answer in zip(batch, answers, strict=True):
             if isinstance(answer, RagguardError):
                 _raise_unless_its_own(answer)
             else:
@@ -131,10 +134,7 @@ async def with_outcomes(
     for start in range(0, len(distinct), BATCH):
         progress("grading answers", start, len(distinct))
         batch = distinct[start : start + BATCH]
-        for one, grade in zip(batch, await asker.attend([graded(*one) for one in batch]), strict=True):
-            if isinstance(grade, BaseException):
-                raise grade
-            grades[one] = grade
+        grades.update(zip(batch, await _together(asker, [graded(*one) for one in batch]), strict=True))
     progress("grading answers", len(distinct), len(distinct))
     judged = list(contexts)
     for at, one in wanted.items():
@@ -154,6 +154,15 @@ class _WordsAlone:
 
     async def respond(self, questions: Sequence[Question]) -> list[Answer]:
         return [EntailAnswer((0.0, 1.0, 0.0)) for _ in questions]
+
+
+async def _together(asker: Asker, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """All of it in as few calls as can be; what is still under way ends with whoever waits for it."""
+    found = await asker.attend(work)
+    for one in found:
+        if isinstance(one, BaseException):
+            raise one
+    return cast(list[T], found)
 
 
 def _raise_unless_its_own(error: RagguardError) -> None:

@@ -1,5 +1,6 @@
 """Contexts get the reader's answers and their grades."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -142,3 +143,22 @@ async def test_an_engine_that_is_away_is_said():
 
     with pytest.raises(EngineUnreachable):
         await with_answers([context(world.cases(1)[0], "gold")], Counting(away))
+
+
+async def test_who_stops_waiting_stops_the_asking():
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    class Slow(Counting):
+        async def sample(self, *args, **kwargs):
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+    work = asyncio.ensure_future(with_answers([context(world.cases(1)[0], "gold")], Slow()))
+    await begun.wait()
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    await asyncio.wait_for(ended.wait(), 5)
