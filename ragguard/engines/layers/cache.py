@@ -140,12 +140,13 @@ class Cache:
             alike: dict[int, list[int]] = {}
             for row, columns in lacking.items():
                 alike.setdefault(columns, []).append(row)
-            answers = await asyncio.gather(
-                *(
-                    ask_alike(rows, [column for column in range(width) if columns >> column & 1])
-                    for columns, rows in alike.items()
-                )
-            )
+            asking = [
+                ask_alike(rows, [column for column in range(width) if columns >> column & 1])
+                for columns, rows in alike.items()
+            ]
+            if len(asking) == 1:
+                return await asking.pop()
+            answers = await asyncio.gather(*asking)
             return {key: value for answer in answers for key, value in answer.items()}
 
         found = await self._labels.get(keys, ask, deadline, priority)
