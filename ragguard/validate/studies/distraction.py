@@ -72,7 +72,8 @@ GAMMAS = {"UDCG, rel-only": 0.0, "UDCG, γ = 2/3": 2 / 3, "UDCG, γ = 1": 1.0}
 PARTS = (*ABLATIONS, "UDCG", *GAMMAS)
 ESTIMATORS = ("NDCG", "PREC", "eRAG", "ANSWER_PROB", "UDCG", "UDCGθ")
 DRAWN = ("NDCG", "MRR", "MAP", "PREC", "HITS", "eRAG", "UDCG")
-CONTROLS = ("(the outcome itself)", "(the outcome, ties broken by chance)", "(the outcomes, shuffled)")
+UNTIED = "(the outcome, ties broken by chance)"
+CONTROLS = ("(the outcome itself)", UNTIED, "(HITS, ties broken by chance)", "(the outcomes, shuffled)")
 RELEVANCE = (
     "Every metric has the world's own relevance, UDCG too, unless its row says that it is the judge's. NDCG, MAP and "
     "RECALL know all that is relevant among the 25; eRAG is the mean ROUGE-L of the passages' own answers, or their "
@@ -114,7 +115,8 @@ async def study(
     for hops, name in SETS.items():
         pools = await annotate(find_pools(corpus, asked[hops], f"{hops}"), engine, judge, progress=progress)
         drawn = await sample(pools, engine, compares, k=K, contexts=CONTEXTS, seed=seed, progress=progress)
-        values = {**measured(drawn), **_learnt(drawn, learnt), **controls(drawn, seed)}
+        values = {**measured(drawn), **_learnt(drawn, learnt)}
+        values |= controls(drawn, drawn.of(lambda one: one.relevance).max(axis=-1), seed)
         sets.append(DataSet(name, drawn, values, questions))
     few = sets[0].sample.pools[: -(-len(sets[0].sample.pools) // 2)]
     lengths = {}
@@ -122,11 +124,17 @@ async def study(
         drawn = await sample(few, engine, compares, k=k, contexts=CONTEXTS, seed=seed, progress=progress)
         lengths[k] = DataSet("one hop", drawn, measured(drawn), len(few))
     trained = f"UDCGθ was trained on {trained_on} other contexts of one hop, and on none of two."
+    reached = [(one.name, one.correlation(UNTIED, draws=2)) for one in sets]
+    ceiling = (
+        "What knows the outcome but never says the same twice reaches "
+        + ", ".join(f"{found.value:.3f} ({name})" for name, found in reached if found is not None)
+        + ": by this coefficient, metrics of few values such as HITS have less to lose."
+    )
     table_3, figure_2 = f"{SOURCE}, table 3", f"{SOURCE}, figure 2"
     return [
         await _ideal_rankings(sets, engine, compares, progress),
         correlations(sets, "distraction-correlations", "Which metric goes with the answers", METRICS,
-                     table_3, [RECIPE, RELEVANCE, trained]),
+                     table_3, [RECIPE, RELEVANCE, trained, ceiling]),
         differences(sets, "distraction-differences", METRICS, "UDCG", table_3),
         other_kinds(sets, "distraction-other-kinds", (*METRICS, *CONTROLS), table_3),
         differences(sets, "distraction-differences-d", METRICS, "UDCG", table_3, "somers_d"),
@@ -164,15 +172,16 @@ def measured(drawn: Sample) -> Values:
     }  # fmt: skip
 
 
-def controls(drawn: Sample, seed: int = 0) -> Values:
-    """What can be reached: by who knows the outcome, who knows it but never says the same twice, who knows nothing."""
+def controls(drawn: Sample, hits: Floats, seed: int = 0) -> Values:
+    """What can be reached by who knows the outcome or whether there is a hit, never saying the same twice or not."""
     rng = np.random.default_rng(seed)
     shuffled = drawn.outcome.copy()
     for owner in range(len(drawn.pools)):
         rows = np.flatnonzero(drawn.owner == owner)
         shuffled[rows] = shuffled[rng.permutation(rows)]
-    untied = drawn.outcome + rng.uniform(0, 0.5, len(shuffled))
-    return dict(zip(CONTROLS, (drawn.outcome, untied, shuffled), strict=True))
+    chance = rng.uniform(0, 0.5, len(shuffled))
+    found = (drawn.outcome, drawn.outcome + chance, hits + chance, shuffled)
+    return dict(zip(CONTROLS, found, strict=True))
 
 
 def _udcg(drawn: Sample, values: Callable[[Annotated], Floats], gamma: float = 1 / 3) -> Floats:
