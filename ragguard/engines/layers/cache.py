@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -111,48 +111,18 @@ class Cache:
         info = await self._known(deadline)
         stem, width = f"{info.fingerprint} label_probs {mode or info.mode}", len(labels)
         distinct = list(dict.fromkeys(asked))
-        # The places of keys are numbers and no pairs: while a call waits, each object in it is work for the collector.
         keys = [
             _with(digest, label)
             for prompt in distinct
             for digest in (_digest(stem, prompt),)
             for label in labels
         ]
-        place_of = {key: place for place, key in enumerate(keys)}
-        cost = _Cost()
-
-        async def ask_alike(rows: Sequence[int], columns: Sequence[int]) -> dict[bytes, Labelled]:
-            some, wanted = [distinct[row] for row in rows], tuple(labels[column] for column in columns)
-            answer = await self._engine.label_probs(some, wanted, mode, deadline, priority)
-            cost.add(some, answer.usage)
-            return {
-                keys[row * width + column]: Labelled.of(answer, at, label)
-                for at, row in enumerate(rows)
-                for label, column in enumerate(columns)
-            }
-
-        async def ask(missing: Sequence[bytes]) -> dict[bytes, Labelled]:
-            lacking: dict[int, int] = {}
-            for key in missing:
-                row, column = divmod(place_of[key], width)
-                lacking[row] = lacking.get(row, 0) | 1 << column
-            # Prompts that lack the same labels go in one call; as a rule, that is all of them.
-            alike: dict[int, list[int]] = {}
-            for row, columns in lacking.items():
-                alike.setdefault(columns, []).append(row)
-            asking = [
-                ask_alike(rows, [column for column in range(width) if columns >> column & 1])
-                for columns, rows in alike.items()
-            ]
-            if len(asking) == 1:
-                return await asking.pop()
-            answers = await asyncio.gather(*asking)
-            return {key: value for answer in answers for key, value in answer.items()}
-
-        found = await self._labels.get(keys, ask, deadline, priority)
+        asking = _Labels(self._engine, distinct, labels, keys, mode, deadline, priority)
+        found = await self._labels.get(keys, asking.ask, deadline, priority)
         row_of = {prompt: row for row, prompt in enumerate(distinct)}
         places = [row_of[prompt] * width for prompt in asked]
-        return _table([[found[key] for key in keys[at : at + width]] for at in places], cost.of(asked))
+        rows = [[found[key] for key in keys[at : at + width]] for at in places]
+        return _table(rows, asking.cost.of(asked))
 
     async def info(self) -> EngineInfo:
         """What the wrapped engine is; a note where the cache's file was given up."""
@@ -195,6 +165,58 @@ class _Cost:
     def of(self, prompts: Sequence[Prompt]) -> Usage:
         cached = len(prompts) - len(self._asked)
         return self._usage + Usage(prompts=cached, cached=cached)
+
+
+@dataclass(slots=True)
+class _Labels:
+    """A call for labels on its way to the engine.
+
+    An object and no closures, and the places of keys are numbers and no pairs: hundreds of calls may wait at
+    once, and each object in them is work for the garbage collector, whose pauses make guards late.
+    """
+
+    engine: Engine
+    prompts: Sequence[Prompt]
+    labels: tuple[str, ...]
+    keys: Sequence[bytes]
+    """Of the first prompt's labels, then the second's, and so on."""
+    mode: LabelMode | None
+    deadline: float | None
+    priority: int
+    cost: _Cost = field(default_factory=_Cost)
+
+    async def ask(self, missing: Sequence[bytes]) -> dict[bytes, Labelled]:
+        asking = [self._ask_alike(rows, columns) for columns, rows in self._alike(missing).items()]
+        if len(asking) == 1:
+            return await asking.pop()
+        answers = await asyncio.gather(*asking)
+        return {key: value for answer in answers for key, value in answer.items()}
+
+    def _alike(self, missing: Sequence[bytes]) -> dict[tuple[int, ...], list[int]]:
+        """Prompts that lack the same labels go in one call; as a rule, that is all of them."""
+        lacking, width = frozenset(missing), len(self.labels)
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for row in range(len(self.prompts)):
+            columns = tuple([at for at in range(width) if self.keys[row * width + at] in lacking])
+            if columns:
+                alike.setdefault(columns, []).append(row)
+        return alike
+
+    async def _ask_alike(self, rows: Sequence[int], columns: Sequence[int]) -> dict[bytes, Labelled]:
+        some = [self.prompts[row] for row in rows]
+        labels = [self.labels[column] for column in columns]
+        answer = await self.engine.label_probs(some, labels, self.mode, self.deadline, self.priority)
+        self.cost.add(some, answer.usage)
+        return self._labelled(answer, rows, columns)
+
+    def _labelled(
+        self, answer: LabelProbs, rows: Sequence[int], columns: Sequence[int]
+    ) -> dict[bytes, Labelled]:
+        return {
+            self.keys[row * len(self.labels) + column]: Labelled.of(answer, at, label)
+            for at, row in enumerate(rows)
+            for label, column in enumerate(columns)
+        }
 
 
 def _digest(stem: str, prompt: Prompt) -> hashlib._Hash:

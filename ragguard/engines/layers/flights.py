@@ -7,7 +7,6 @@ call never follows a less urgent one. Leaders and followers may live on differen
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -21,18 +20,25 @@ _Value = TypeVar("_Value")
 class Flight(Generic[_Value]):
     """One leader's way to the engine and back, with the keys it answers for."""
 
+    __slots__ = ("_landed", "keys", "priority")
+
     def __init__(self, priority: int, keys: Iterable[bytes]) -> None:
         self.priority = priority
         self.keys = tuple(keys)
-        self._landed: Future[Mapping[bytes, _Value]] = Future()
-        # A follower that stops waiting must not cancel it for the others.
-        self._landed.set_running_or_notify_cancel()
+        # Most flights have no followers, and a future that threads may share is a dozen objects.
+        self._landed: Future[Mapping[bytes, _Value]] | None = None
 
-    async def answers(self) -> Mapping[bytes, _Value]:
-        """What the leader brought back; nothing when it handed over."""
-        return await asyncio.wrap_future(self._landed)
+    def follow(self) -> Future[Mapping[bytes, _Value]]:
+        """What the leader will bring back; nothing when it hands over. Before it has landed."""
+        if self._landed is None:
+            self._landed = Future()
+            # A follower that stops waiting must not cancel it for the others.
+            self._landed.set_running_or_notify_cancel()
+        return self._landed
 
     def land(self, answers: Mapping[bytes, _Value], error: BaseException | None) -> None:
+        if self._landed is None:
+            return
         if error is not None and _is_everyones(error):
             self._landed.set_exception(error)
         else:
@@ -48,21 +54,21 @@ class Flights(Generic[_Value]):
 
     def board(
         self, keys: Iterable[bytes], priority: int
-    ) -> tuple[Flight[_Value] | None, list[Flight[_Value]]]:
-        """The flight that this caller must lead, if any, and those it may follow."""
-        following: dict[Flight[_Value], None] = {}
+    ) -> tuple[Flight[_Value] | None, list[Future[Mapping[bytes, _Value]]]]:
+        """The flight that this caller must lead, if any, and what those bring back that it may follow."""
+        following: dict[Flight[_Value], Future[Mapping[bytes, _Value]]] = {}
         alone = []
         with self._lock:
             for key in keys:
                 flight = self._by_key.get(key)
                 if flight is not None and flight.priority <= priority:
-                    following[flight] = None
+                    following[flight] = flight.follow()
                 else:
                     alone.append(key)
             mine = Flight[_Value](priority, alone) if alone else None
             if mine:
                 self._by_key.update(dict.fromkeys(alone, mine))
-        return mine, list(following)
+        return mine, list(following.values())
 
     def land(
         self, flight: Flight[_Value], answers: Mapping[bytes, _Value], error: BaseException | None

@@ -5,6 +5,7 @@ Knows answers and keys; no prompt, no engine.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections import OrderedDict
@@ -122,9 +123,9 @@ class Kept(Generic[_Value]):
                     raise
                 self._flights.land(mine, answers, None)
                 found.update(answers)
-            for flight in others:
+            for landing in others:
                 async with until(deadline, "a call that waited for an equal one"):
-                    landed = await flight.answers()
+                    landed = await asyncio.wrap_future(landing)
                 found.update((key, landed[key]) for key in missing if key in landed)
         return found
 
