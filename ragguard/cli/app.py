@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("ragguard.cli.demo", "Show what there is, on this machine alone."),
     "report": ("ragguard.cli.report", "Look at scored runs, in the terminal or as one page."),
     "compare": ("ragguard.cli.compare", "Compare two sets of scored runs; for a CI gate, --fail-if."),
+    "validate": ("ragguard.cli.validate", "Find out which metric predicts how good the answers are."),
     "metrics": (
         "ragguard.cli.metrics",
         "Print every metric: range, direction, unit, what it needs, its paper.",

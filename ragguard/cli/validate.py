@@ -1,0 +1,224 @@
+"""`ragguard validate`: does a metric predict the answer? On one's own data, or as the papers tried it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ragguard.engines.base import Engine
+    from ragguard.validate.contexts import Context
+    from ragguard.validate.progress import Progress
+    from ragguard.validate.scoring import Scored
+    from ragguard.validate.tables import Table
+
+STUDIES = ("distraction", "belief", "sets", "coverage")
+
+
+def run(
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[DATA]", help="Contexts with outcomes: a file or a folder; see docs/validation.md."
+        ),
+    ] = None,
+    study: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Instead of DATA: a paper's experiments on nano's world; {', '.join(STUDIES)} or all."
+        ),
+    ] = None,
+    format: Annotated[
+        str, typer.Option(help="Of DATA: auto, contexts, runs, udcg, responses, crux, beir or trec.")
+    ] = "auto",
+    k: Annotated[int, typer.Option("-k", min=1, help="How much of a ranking is a context.")] = 10,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            "-e",
+            help="Judges, and answers where there is no outcome: nano, http://HOST:PORT/v1[#MODEL], vllm:MODEL, "
+            "hf:MODEL. Without one DATA's own numbers are all there is; a study takes nano.",
+        ),
+    ] = None,
+    judge: Annotated[str | None, typer.Option(help="Another engine, for relevance and grades.")] = None,
+    scorers: Annotated[str, typer.Option(help="Of: utility, belief, coverage, grades.")] = "utility",
+    erag: Annotated[bool, typer.Option("--erag", help="With eRAG, which costs an answer a passage.")] = False,
+    metric: Annotated[
+        str | None, typer.Option(help="The metric to set against the others; the best one unless told.")
+    ] = None,
+    questions: Annotated[int | None, typer.Option(min=1, help="Of a study: of how many.")] = None,
+    seed: Annotated[int, typer.Option(help="Of draws and of the bootstrap.")] = 0,
+    markdown: Annotated[Path | None, typer.Option(help="Write the tables there as Markdown.")] = None,
+    as_json: Annotated[Path | None, typer.Option("--json", help="Write the tables there as JSON.")] = None,
+) -> None:
+    """Find out which metric predicts how good the answers are.
+
+    Exit code 0: done. 2: not possible: no such file, another format, no outcomes, no engine.
+    """
+    from rich.console import Console
+
+    from ragguard.errors import RagguardError
+
+    console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    try:
+        if (data is None) == (not study):
+            _refuse("data", data, "DATA, or --study NAME: one of the two")
+        with console.status("") as status:
+
+            def tell(what: str, done: int, of: int, /) -> None:
+                status.update(f"{what}: {done:,} of {of:,}")
+
+            if data is None:
+                tables = asyncio.run(_studies(study or [], engine or "nano", judge, questions, seed, tell))
+            else:
+                chosen = [name.strip() for name in scorers.split(",") if name.strip()]
+                tables = asyncio.run(
+                    _data(data, format, k, engine, judge, chosen, erag, metric, seed, tell, console)
+                )
+    except RagguardError as error:
+        console.print(f"ragguard validate: {error}")
+        raise typer.Exit(2) from error
+    _show(tables)
+    try:
+        if markdown is not None:
+            markdown.write_text("\n".join(table.markdown() for table in tables), encoding="utf-8")
+        if as_json is not None:
+            as_json.write_text(json.dumps([table.as_dict() for table in tables], indent=2), encoding="utf-8")
+    except OSError as error:
+        console.print(f"ragguard validate: the tables could not be written ({error}); name another file")
+        raise typer.Exit(2) from error
+
+
+async def _studies(
+    names: Sequence[str], engine: str, judge: str | None, questions: int | None, seed: int, tell: Progress
+) -> list[Table]:
+    from importlib import import_module
+
+    from ragguard.engines.connect import connect
+    from ragguard.errors import UnknownName
+
+    wanted = STUDIES if "all" in names else tuple(dict.fromkeys(names))
+    for name in wanted:
+        if name not in STUDIES:
+            raise UnknownName("study", name, f"{', '.join(STUDIES)}, all")
+    reader = connect(engine)
+    judged_by = None if judge is None else connect(judge)
+    given = {} if questions is None else {"questions": questions}
+    tables: list[Table] = []
+    try:
+        for name in wanted:
+            study = import_module(f"ragguard.validate.studies.{name}").study
+            tables += await study(reader, judge=judged_by, seed=seed, progress=tell, **given)
+    finally:
+        await _close(reader, judged_by)
+    return tables
+
+
+async def _data(
+    path: Path, format: str, k: int, engine: str | None, judge: str | None, scorers: Sequence[str], erag: bool,
+    metric: str | None, seed: int, tell: Progress, console: Console,
+) -> list[Table]:  # fmt: skip
+    from ragguard.engines.connect import connect
+    from ragguard.validate.correlations import measured, tables
+    from ragguard.validate.readers.dataset import read_dataset
+    from ragguard.validate.scoring import score_contexts
+
+    contexts = read_dataset(path, format, k)
+    if engine is None:
+        if erag or judge is not None:
+            _refuse("engine", None, "--engine, for --erag and --judge")
+        scored = await score_contexts(contexts, None, scorers=())
+        return tables(measured(scored), metric, seed=seed)
+    reader = connect(engine)
+    judged_by = None if judge is None else connect(judge)
+    try:
+        contexts = await _with_outcomes(contexts, reader, judged_by or reader, tell)
+        readable = [one for one in contexts if any(passage.text.strip() for passage in one.passages)]
+        if not readable:
+            _refuse(str(path), "no texts", "texts of the passages, or no --engine: it has nothing to read")
+        scored = await score_contexts(
+            readable, reader, judge=judged_by, scorers=tuple(scorers), progress=tell
+        )
+        failed = [failure for one in scored for failure in one.failures]
+        if failed:
+            console.print(
+                f"{len(failed)} scores are missing, of them: {failed[0].scorer}: {failed[0].message}"
+            )
+        if erag:
+            scored = await _with_erag(scored, reader, tell)
+        return tables(measured(scored), metric, seed=seed)
+    finally:
+        await _close(reader, judged_by)
+
+
+async def _with_outcomes(
+    contexts: Sequence[Context], reader: Engine, judge: Engine, tell: Progress
+) -> list[Context]:
+    """Contexts with references and texts, but without an outcome, are answered and graded."""
+    from ragguard.validate.answering import grader, with_answers, with_outcomes
+
+    open_ = [
+        at for at, one in enumerate(contexts)
+        if one.outcome is None and one.references
+        and (one.answer is not None or any(passage.text.strip() for passage in one.passages))
+    ]  # fmt: skip
+    answered = await with_answers([contexts[at] for at in open_], reader, progress=tell)
+    graded = await with_outcomes(answered, await grader(judge), progress=tell)
+    found = list(contexts)
+    for at, one in zip(open_, graded, strict=True):
+        found[at] = one
+    return found
+
+
+async def _with_erag(scored: Sequence[Scored], reader: Engine, tell: Progress) -> list[Scored]:
+    """With the rank measures of what the reader made of each passage alone."""
+    from dataclasses import replace
+
+    from ragguard.validate.erag import with_downstream_relevance
+    from ragguard.validate.scoring import rank_values
+
+    alone = await with_downstream_relevance([one.context for one in scored], reader, progress=tell)
+    return [
+        replace(
+            one, values={**one.values, **{f"eRAG, {name}": v for name, v in rank_values(context).items()}}
+        )
+        for one, context in zip(scored, alone, strict=True)
+    ]
+
+
+async def _close(*engines: Engine | None) -> None:
+    for engine in engines:
+        if engine is not None:
+            await engine.aclose()
+
+
+def _refuse(argument: str, value: object, allowed: str) -> None:
+    from ragguard.errors import InvalidInput
+
+    raise InvalidInput(argument, value, allowed)
+
+
+def _show(tables: Sequence[Table]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table as Grid
+
+    console = Console(highlight=False)
+    for table in tables:
+        grid = Grid(box=box.SIMPLE, title=escape(table.title), title_justify="left")
+        for place, column in enumerate(table.columns):
+            grid.add_column(escape(column), justify="right" if place else "left")
+        for row in table.rows:
+            grid.add_row(*(escape(table.shown(cell)) for cell in row))
+        console.print(grid)
+        for note in (f"Layout: {table.source}.", *table.notes) if table.source else table.notes:
+            console.print(f"  {escape(note)}")

@@ -1,0 +1,139 @@
+"""Which metric goes with the outcomes of a data set: for each question by itself, or for all contexts together."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ragguard.errors import InvalidInput
+from ragguard.metrics.agreement import Kind, correlate, paired_bootstrap
+from ragguard.metrics.arrays import Floats
+from ragguard.validate.scoring import Scored
+from ragguard.validate.tables import Cell, Table
+
+KINDS: dict[Kind, str] = {"spearman": "Spearman", "kendall_b": "Kendall τ-b", "pearson": "Pearson"}
+FEW = 5
+"""With fewer questions that vary, what is said of each question says nothing of the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A data set as columns: what came of each context, and what each metric says of it."""
+
+    outcome: Floats
+    questions: tuple[str, ...]
+    values: dict[str, Floats]
+    """nan where a metric says nothing."""
+    left_out: int = 0
+    """Contexts without an outcome."""
+
+    @property
+    def varying(self) -> int:
+        """How many questions have contexts with different outcomes."""
+        outcomes: dict[str, set[float]] = {}
+        for question, outcome in zip(self.questions, self.outcome, strict=True):
+            outcomes.setdefault(question, set()).add(float(outcome))
+        return sum(len(found) > 1 for found in outcomes.values())
+
+
+def measured(scored: Sequence[Scored]) -> Measured:
+    """The contexts that have an outcome, as columns."""
+    kept = [one for one in scored if one.context.outcome is not None]
+    if not kept:
+        raise InvalidInput(
+            "outcome", None, "one for some contexts: in the data, from references and an engine (--engine), or beside "
+            "the rankings in outcomes.jsonl",
+        )  # fmt: skip
+    outcome = np.array([one.context.outcome for one in kept], dtype=np.float64)
+    if not np.ptp(outcome):
+        raise InvalidInput(
+            "outcome", float(outcome[0]), "outcomes that differ: with one alone nothing can go"
+        )
+    told = [dict(one.context.given) | dict(one.values) for one in kept]
+    names = sorted({name for values in told for name in values})
+    columns = {name: np.array([values.get(name, math.nan) for values in told]) for name in names}
+    if not columns:
+        raise InvalidInput(
+            "metrics", None, "relevance of the passages, given numbers, or texts and an engine (--engine)"
+        )
+    return Measured(outcome, tuple(one.context.question_id for one in kept), columns, len(scored) - len(kept))
+
+
+def tables(data: Measured, against: str | None = None, *, draws: int = 2000, seed: int = 0) -> list[Table]:
+    """How well every metric goes with the outcomes, best first; and by how much better than each other one is
+    `against`, the best one unless told."""
+    if against is not None and against not in data.values:
+        raise InvalidInput("metric", against, f"one of {', '.join(data.values)}")
+    groups = data.questions if data.varying >= FEW else None
+    rows = _correlations(data, groups, draws, seed)
+    found = [_correlation_table(data, rows, groups)]
+    known = [str(row[0]) for row in rows if row[1] is not None]
+    if len(known) > 1:
+        found.append(_differences(data, against or known[0], known, groups, draws, seed))
+    return found
+
+
+def _correlations(
+    data: Measured, groups: Sequence[str] | None, draws: int, seed: int
+) -> list[tuple[Cell, ...]]:
+    rows: list[tuple[Cell, ...]] = []
+    for name, values in data.values.items():
+        spearman, *others = (
+            correlate(values, data.outcome, kind, groups, draws if kind == "spearman" else 2, seed)
+            for kind in KINDS
+        )
+        rows.append((
+            name, _cell(spearman.value), _cell(spearman.low), _cell(spearman.high),
+            *(_cell(other.value) for other in others), spearman.counted, spearman.skipped,
+        ))  # fmt: skip
+    return sorted(rows, key=lambda row: -(row[1] if isinstance(row[1], float) else -math.inf))
+
+
+def _correlation_table(
+    data: Measured, rows: Sequence[tuple[Cell, ...]], groups: Sequence[str] | None
+) -> Table:
+    unit = "contexts" if groups is None else "questions"
+    sizes = Counter(data.questions)
+    notes = [
+        f"{len(data.outcome):,} contexts of {len(sizes):,} questions; {data.varying:,} questions have contexts with "
+        f"different outcomes. {data.left_out:,} contexts without an outcome were left out."
+    ]
+    if groups is None:
+        notes.append(
+            f"Fewer than {FEW} questions vary, so all contexts are compared with one another: what makes a question "
+            "easy counts here as well, and there is no interval."
+        )
+    else:
+        notes.append(
+            "The mean of the questions' own correlations; from and to: 95 % of a bootstrap over questions. Skipped: "
+            "questions in which the outcome or the metric is the same for all contexts."
+        )
+    columns = ("metric", "Spearman", "from", "to", "Kendall τ-b", "Pearson", unit, "skipped")
+    return Table(
+        "correlations", "Which metric goes with the outcomes", columns, tuple(rows), "", tuple(notes)
+    )
+
+
+def _differences(
+    data: Measured, best: str, names: Sequence[str], groups: Sequence[str] | None, draws: int, seed: int
+) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for name in names:
+        if name != best:
+            gap = paired_bootstrap(
+                data.values[best], data.values[name], groups, data.outcome, "spearman", draws, seed
+            )
+            rows.append((name, *map(_cell, (gap.value, gap.low, gap.high, gap.p)), gap.counted))
+    unit = "contexts" if groups is None else "questions"
+    return Table(
+        "differences", f"By how much {best} goes better with them", ("than", "by", "from", "to", "p", unit),
+        tuple(rows), "", ("Spearman; a paired bootstrap: the same draws for both metrics.",),
+    )  # fmt: skip
+
+
+def _cell(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -1,0 +1,64 @@
+"""Our own lines of contexts with outcomes, which anybody can write; `docs/validation.md` describes them.
+
+{"question": "…", "passages": [{"text": "…", "relevance": 1}, …], "references": ["…"], "outcome": 2}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ragguard.validate.contexts import OUTCOMES, Context
+from ragguard.validate.readers.fields import Fields, json_objects, passages_of
+
+KNOWN = frozenset((
+    "id", "question_id", "question", "passages", "references", "ideal", "answer", "outcome", "sub_questions",
+    "given",
+))  # fmt: skip
+
+
+def read(path: Path) -> Iterator[Context]:
+    """The contexts of a file."""
+    for number, fields in enumerate(json_objects(path), 1):
+        yield context_of(fields, number)
+
+
+def context_of(fields: Fields, number: int) -> Context:
+    """One context. A name that is not known is refused: a misspelt outcome is none."""
+    for name in fields.data:
+        if name not in KNOWN:
+            raise fields.wrong(
+                name, fields.data[name], f"no field of that name; there are {', '.join(sorted(KNOWN))}"
+            )
+    question = fields.text("question")
+    passages = fields.objects("passages")
+    grades = [passage.number("relevance") for passage in passages]
+    known = [grade for grade in grades if grade is not None]
+    if known and len(known) < len(grades):
+        raise fields.wrong("passages", grades, "a relevance for every passage, or for none")
+    given = fields.data.get("given") or {}
+    numbers = Fields(given, f"{fields.where}, given")
+    return Context(
+        id=fields.text("id", default=str(number)),
+        question_id=fields.text("question_id", default=question),
+        question=question,
+        passages=passages_of(passages),
+        references=fields.texts("references"),
+        relevance=tuple(known) if known else None,
+        ideal=fields.numbers("ideal") if fields.data.get("ideal") is not None else None,
+        answer=fields.text("answer", default="") or None,
+        outcome=outcome_of(fields),
+        sub_questions=fields.texts("sub_questions"),
+        given={str(name): value for name in given if (value := numbers.number(name)) is not None},
+    )
+
+
+def outcome_of(fields: Fields) -> float | None:
+    """A number, or one of the words for which there is one."""
+    value = fields.data.get("outcome")
+    if not isinstance(value, str):
+        return fields.number("outcome")
+    for verdict, number in OUTCOMES.items():
+        if verdict == value:
+            return float(number)
+    raise fields.wrong("outcome", value, f"a number, or one of {', '.join(OUTCOMES)}")

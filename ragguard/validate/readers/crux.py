@@ -1,0 +1,71 @@
+"""A CRUX folder: topics with their sub-questions, ratings of passages for each of these, and a `NAME.run` a system.
+
+topics.jsonl    {"id": "…", "topic": "…", "subtopics": ["…", …]}
+ratings.jsonl   {"id": "…", "docid": "…", "rating": [5, 0, 3, …]}, a rating a sub-question
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ragguard.metrics import alpha_ndcg, answerable_questions, coverage
+from ragguard.validate.contexts import Context
+from ragguard.validate.readers.fields import json_lines
+from ragguard.validate.readers.rankings import Folder, Question, qrel_files, read_qrels
+
+TOPICS, RATINGS = "topics.jsonl", "ratings.jsonl"
+ENOUGH = 3
+"""A passage answers a sub-question from this rating on."""
+Ratings = dict[str, dict[str, tuple[float, ...]]]
+"""Topic → passage → rating of each sub-question."""
+
+
+def read(path: Path, k: int) -> Iterator[Context]:
+    """The contexts of all systems, with their coverage and α-nDCG as given numbers."""
+    questions = {
+        fields.text("id"): Question(fields.text("topic"), (), fields.texts("subtopics"))
+        for fields in json_lines(path / TOPICS)
+    }
+    ratings = read_ratings(path / RATINGS, questions)
+    judged = qrel_files(path)
+    grades = read_qrels(judged) if judged else {
+        topic: {document: float(max(rating, default=0) >= ENOUGH) for document, rating in by_document.items()}
+        for topic, by_document in ratings.items()
+    }  # fmt: skip
+    for context in Folder(path, grades, questions).contexts(k):
+        yield replace(context, given=measures(context, ratings.get(context.question_id, {})))
+
+
+def read_ratings(path: Path, questions: dict[str, Question]) -> Ratings:
+    """Every passage's ratings, one a sub-question."""
+    found: Ratings = {}
+    for fields in json_lines(path):
+        topic, rating = fields.text("id"), fields.numbers("rating")
+        asked = questions.get(topic)
+        if asked is not None and len(rating) != len(asked.sub_questions):
+            raise fields.wrong(
+                "rating", list(rating), f"{len(asked.sub_questions)} numbers, one a sub-question"
+            )
+        found.setdefault(topic, {})[fields.text("docid")] = rating
+    return found
+
+
+def measures(context: Context, rated: dict[str, tuple[float, ...]]) -> dict[str, float]:
+    """Of the sub-questions that some rated passage answers, how many the context does, and how early."""
+    asked = len(context.sub_questions)
+    if not rated or not asked or not context.passages:
+        return {}
+    none = (0.0,) * asked
+    ratings = np.array([rated.get(passage.id, none) for passage in context.passages])
+    whole = np.array(list(rated.values()))
+    answerable = answerable_questions(whole, ENOUGH)
+    if not answerable.any():
+        return {}
+    return {
+        "coverage": float(coverage(ratings, ENOUGH, answerable)),
+        "alpha_ndcg": float(alpha_ndcg(ratings, ENOUGH, ideal=whole)),
+    }

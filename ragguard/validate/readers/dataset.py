@@ -1,0 +1,99 @@
+"""What a path holds, and how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ragguard.errors import InvalidInput, StoreError, UnknownName
+from ragguard.store.store import is_store
+from ragguard.validate.contexts import Context
+from ragguard.validate.readers import beir, contexts, crux, responses, runs, trec, udcg
+from ragguard.validate.readers.fields import first
+from ragguard.validate.readers.rankings import qrel_files, run_files
+
+K = 10
+"""How much of a ranking is a context, unless told."""
+AUTO = "auto"
+_HOLDS = (
+    "lines of contexts (question, passages, outcome), run files, stores, UDCG's examples, graded samples of "
+    "retrieval-response, or a folder of CRUX, BEIR or TREC files; say which with --format"
+)
+
+
+def _responses(path: Path, k: int) -> Iterator[Context]:
+    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+    graded = [file for file in files if responses.is_graded(file)]
+    if not graded:
+        raise InvalidInput(str(path), "no graded samples", "objects with `inK` and `grade`")
+    return responses.read(graded, [file for file in files if responses.is_texts(file)])
+
+
+FORMATS: Mapping[str, Callable[[Path, int], Iterator[Context]]] = {
+    "contexts": lambda path, _: contexts.read(path),
+    "runs": lambda path, _: runs.read(path),
+    "udcg": lambda path, _: udcg.read(path),
+    "responses": _responses,
+    "crux": crux.read,
+    "beir": beir.read,
+    "trec": trec.read,
+}
+"""Of each format what reads it: a path, and how much of a ranking a context is."""
+
+
+def read_dataset(path: str | Path, format: str = AUTO, k: int = K) -> list[Context]:
+    """The contexts of a data set; ids are made different where they are not."""
+    path = Path(path)
+    if k < 1:
+        raise InvalidInput("k", k, "1 or more")
+    if not path.exists():
+        raise StoreError(f"there is no {path}; check the path")
+    if format != AUTO and format not in FORMATS:
+        raise UnknownName("format", format, f"{AUTO}, {', '.join(FORMATS)}")
+    found = list(FORMATS[format_of(path) if format == AUTO else format](path, k))
+    if not found:
+        raise InvalidInput(str(path), "nothing", "at least one context")
+    ids: set[str] = set()
+    for context in found:
+        if context.id in ids:
+            raise InvalidInput(f"{path}, id", context.id, "ids that differ; it is there twice")
+        ids.add(context.id)
+    return found
+
+
+def format_of(path: Path) -> str:
+    """The format of what is there, by its file names, or by its first object."""
+    if path.is_dir():
+        return _format_of_folder(path)
+    if is_store(path) or path.suffix == ".gz":
+        return "runs"
+    found = first(path)
+    if "steps" in found or str(found.get("format", "")).startswith("ragguard.run/"):
+        return "runs"
+    if {"inK", "grade"} <= found.keys():
+        return "responses"
+    if "passages" in found and "question" in found:
+        return "udcg" if _is_udcg(found) else "contexts"
+    raise InvalidInput(str(path), sorted(found) or "no JSON object at its beginning", _HOLDS)
+
+
+def _format_of_folder(path: Path) -> str:
+    if (path / crux.RATINGS).exists() and (path / crux.TOPICS).exists():
+        return "crux"
+    if (path / beir.CORPUS).exists() and (path / beir.QUERIES).exists():
+        return "beir"
+    if qrel_files(path):
+        return "trec"
+    if any(responses.is_graded(file) for file in path.glob("*.json*")):
+        return "responses"
+    names = sorted(file.name for file in path.iterdir())[:8]
+    raise InvalidInput(str(path), names if names or run_files(path) else "an empty folder", _HOLDS)
+
+
+def _is_udcg(found: Mapping[str, Any]) -> bool:
+    passages = found["passages"]
+    return bool(
+        isinstance(passages, list) and passages and isinstance(passages[0], Mapping)
+        and "is_relevant" in passages[0]
+    )  # fmt: skip

@@ -1,0 +1,63 @@
+"""Captured runs: what the model had before it when it answered is the context."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from ragguard.errors import InvalidInput
+from ragguard.records import Passage, Run
+from ragguard.scorers.grades import RELEVANT
+from ragguard.store.runfile import read_runs
+from ragguard.store.store import Store, is_store
+from ragguard.validate.contexts import Context
+
+OUTCOME = "outcome"
+"""A run's metadata may say how good its answer was."""
+_STATES = ("answer_correct", "response_grade")
+"""Scores of a store that are outcomes themselves, the first that there is."""
+
+
+def read(path: Path) -> Iterator[Context]:
+    """The runs of a run file or a store; a store's own scores of them are given numbers."""
+    if not is_store(str(path)):
+        for run in read_runs(path):
+            yield context_of(run)
+        return
+    store = Store(path, read_only=True)
+    try:
+        for scored in store.scored_runs():
+            numbers = {score.name: score.value for score in scored.scores if score.level == "run"}
+            outcome = next((numbers[name] for name in _STATES if name in numbers), None)
+            given = {name: value for name, value in numbers.items() if name not in _STATES}
+            yield context_of(scored.run, outcome, given)
+    finally:
+        store.close()
+
+
+def context_of(run: Run, outcome: float | None = None, given: dict[str, float] | None = None) -> Context:
+    """The final context of a run: all its passages in the order of its steps, each once."""
+    passages: dict[tuple[str, str], Passage] = {}
+    for step in run.steps:
+        for passage in step.passages:
+            passages.setdefault((passage.id, passage.text), passage)
+    grades = [passage.grade for passage in passages.values()]
+    said = run.metadata.get(OUTCOME)
+    if said is not None:
+        if not isinstance(said, (int, float)) or not math.isfinite(said):
+            raise InvalidInput(f"run {run.id}, metadata.{OUTCOME}", said, "a number")
+        outcome = float(said)
+    return Context(
+        id=run.id,
+        question_id=run.question,
+        question=run.question,
+        passages=tuple(passages.values()),
+        references=tuple(run.references or ()),
+        relevance=None if None in grades or not grades
+        else tuple(float(grade >= RELEVANT) for grade in grades if grade is not None),
+        answer=run.answer,
+        outcome=outcome,
+        sub_questions=tuple(run.sub_questions or ()),
+        given=given or {},
+    )  # fmt: skip

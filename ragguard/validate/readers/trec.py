@@ -1,0 +1,30 @@
+"""A folder of TREC files: `qrels…`, a `NAME.run` a system, perhaps `topics.tsv` (`query<TAB>text`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ragguard.errors import InvalidInput
+from ragguard.validate.contexts import Context
+from ragguard.validate.readers.fields import lines_of
+from ragguard.validate.readers.rankings import Folder, Question, qrel_files, read_qrels
+
+TOPICS = "topics.tsv"
+
+
+def read(path: Path, k: int) -> Iterator[Context]:
+    """The contexts of all systems; without texts, so that measures of rankings alone can be had."""
+    yield from Folder(path, read_qrels(qrel_files(path)), read_topics(path / TOPICS)).contexts(k)
+
+
+def read_topics(path: Path) -> dict[str, Question]:
+    """The questions; nothing where there is no such file."""
+    found: dict[str, Question] = {}
+    if path.exists():
+        for number, line in lines_of(path):
+            query, tab, text = line.strip().partition("\t")
+            if not tab:
+                raise InvalidInput(f"{path}, line {number}", line.strip()[:60], "`query`, a tab and its text")
+            found[query] = Question(text.strip())
+    return found

@@ -1,0 +1,86 @@
+"""`ragguard validate` as a user types it."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from ragguard import world
+from ragguard.cli.app import app
+
+
+def validate(*arguments):
+    return CliRunner().invoke(app, ["validate", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def contexts(tmp_path_factory):
+    """Contexts of the world without outcomes: with the gold passage, without it, with a lie."""
+    path = tmp_path_factory.mktemp("data") / "contexts.jsonl"
+    with path.open("w") as file:
+        for case in world.cases(7, seed=21):
+            others = case.of_kind("unrelated")[:2]
+            for name, passages in {
+                "gold": [*others, *case.gold], "none": others, "lie": [*case.of_kind("contradiction")[:1], *others],
+            }.items():  # fmt: skip
+                file.write(json.dumps({
+                    "id": f"{case.question} {name}", "question": case.question, "references": case.references,
+                    "passages": [{"text": one.text, "relevance": int(one in case.gold)} for one in passages],
+                }) + "\n")  # fmt: skip
+    return path
+
+
+def test_contexts_are_answered_graded_and_compared(contexts, tmp_path):
+    out, page = tmp_path / "tables.json", tmp_path / "tables.md"
+    done = validate(contexts, "--engine", "nano", "--erag", "--json", out, "--markdown", page)
+    assert done.exit_code == 0, done.output
+    first, second = json.loads(out.read_text())
+    rows = {row[0]: row for row in first["rows"]}
+    assert {"udcg", "ndcg", "precision", "eRAG, ndcg"} <= rows.keys()
+    assert rows["udcg"][1] > 0.3
+    assert second["columns"][0] == "than"
+    assert "| udcg |" in page.read_text()
+    assert "udcg" in done.output
+
+
+def test_without_an_engine_the_data_speak_for_themselves(tmp_path):
+    path = tmp_path / "c.jsonl"
+    path.write_text("".join(
+        json.dumps({"question": f"q{n % 6}", "id": str(n), "outcome": n % 3, "given": {"g": n % 3},
+                    "passages": [{"text": "", "relevance": 1}]}) + "\n"
+        for n in range(36)
+    ))  # fmt: skip
+    done = validate(path)
+    assert done.exit_code == 0, done.output
+
+
+def test_a_study_on_the_world(tmp_path):
+    out = tmp_path / "t.json"
+    done = validate("--study", "belief", "--questions", 2, "--json", out)
+    assert done.exit_code == 0, done.output
+    assert {table["name"] for table in json.loads(out.read_text())}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "DATA, or --study NAME: one of the two"),
+        (("none.jsonl",), "there is no none.jsonl"),
+        (("--study", "udcg"), "distraction, belief, sets, coverage, all"),
+        (("DATA", "--study", "belief"), "one of the two"),
+        (("DATA",), "--engine"),
+        (("DATA", "--erag"), "--engine, for --erag"),
+        (("DATA", "--format", "excel"), "'excel'"),
+        (("DATA", "--format", "udcg"), "is_relevant"),
+        (("DATA", "--engine", "ftp://x"), "ftp"),
+        (("DATA", "--engine", "nano", "--scorers", "utilty"), "utilty"),
+        (("DATA", "--engine", "nano", "--metric", "udgc"), "one of"),
+        (("DATA", "--engine", "nano", "--markdown", "/no/such/folder/x.md"), "could not be written"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_sentence(contexts, arguments, told):
+    done = validate(*(contexts if one == "DATA" else one for one in arguments))
+    assert done.exit_code == 2, done.output
+    text = " ".join(done.output.split())
+    assert told in text
+    assert "Traceback" not in text

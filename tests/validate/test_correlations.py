@@ -1,0 +1,84 @@
+"""Which metric goes with the outcomes of a data set, by hand and at random."""
+
+import math
+
+import numpy as np
+import pytest
+
+from ragguard.errors import InvalidInput
+from ragguard.records import Passage
+from ragguard.validate.contexts import Context
+from ragguard.validate.correlations import measured, tables
+from ragguard.validate.scoring import Scored
+
+
+def scored(question, number, outcome, **values):
+    context = Context(
+        id=f"{question}/{number}", question_id=question, question=question, passages=(Passage("x"),),
+        outcome=outcome, given={"theirs": 1.0 * number},
+    )  # fmt: skip
+    return Scored(context, values)
+
+
+def questions(count, contexts=6, seed=0):
+    draw = np.random.default_rng(seed)
+    for question in range(count):
+        for number in range(contexts):
+            outcome = float(draw.integers(3))
+            yield scored(f"q{question}", number, outcome, same=outcome + 100 * question, noise=draw.random())
+
+
+def row_of(table, name):
+    (row,) = [row for row in table.rows if row[0] == name]
+    return dict(zip(table.columns, row, strict=True))
+
+
+def test_the_outcome_itself_is_first_and_noise_is_nothing():
+    first, second = tables(measured(list(questions(40))))
+    same, noise = row_of(first, "same"), row_of(first, "noise")
+    assert first.rows[0][0] == "same"
+    assert (same["Spearman"], same["Kendall τ-b"]) == (pytest.approx(1), pytest.approx(1))
+    assert noise["from"] < 0 < noise["to"]
+    assert same["questions"] + same["skipped"] == 40
+    gap = row_of(second, "noise")
+    assert gap["from"] > 0.5
+    assert gap["p"] < 0.01
+
+
+def test_another_metric_may_be_set_against_the_others():
+    _, second = tables(measured(list(questions(20))), "noise")
+    assert row_of(second, "same")["by"] < -0.5
+    with pytest.raises(InvalidInput, match="metric: got 'nois'; allowed: one of"):
+        tables(measured(list(questions(20))), "nois")
+
+
+def test_with_one_context_a_question_all_are_compared_and_that_is_said():
+    data = measured([scored(f"q{n}", 0, float(n), same=float(n)) for n in range(9)])
+    first = tables(data)[0]
+    assert row_of(first, "same")["Spearman"] == pytest.approx(1)
+    assert "contexts" in first.columns
+    assert row_of(first, "same")["from"] is None
+    assert "easy counts" in " ".join(first.notes)
+
+
+def test_a_metric_that_some_contexts_lack():
+    some = list(questions(8))
+    without = [one if place % 2 else Scored(one.context, {"same": 1.0}) for place, one in enumerate(some)]
+    data = measured(without)
+    assert np.isnan(data.values["noise"]).sum() == len(some) // 2
+    assert math.isfinite(row_of(tables(data)[0], "noise")["Spearman"])
+
+
+def test_without_outcomes_or_metrics_there_is_nothing_to_say():
+    one = scored("q", 0, None, x=1.0)
+    with pytest.raises(InvalidInput, match=r"outcome: .*--engine"):
+        measured([one])
+    with pytest.raises(InvalidInput, match="outcomes that differ"):
+        measured([scored("q", n, 1.0, x=1.0) for n in range(3)])
+    bare = [
+        Scored(Context(id=f"{n}", question_id="q", question="q", passages=(), outcome=float(n)), {})
+        for n in (0, 1)
+    ]
+    with pytest.raises(InvalidInput, match=r"metrics: .*--engine"):
+        measured(bare)
+    assert measured([one, scored("q", 1, 1.0, x=1.0), scored("q", 2, 2.0, x=2.0)]).left_out == 1
