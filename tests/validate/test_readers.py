@@ -96,7 +96,7 @@ def test_stores_bring_their_scores(tmp_path):
     assert format_of(path) == "runs"
     assert found.passages[0].text == case.gold[0].text
     assert found.outcome == 1.0
-    assert "udcg" in found.given
+    assert "udcg_context" in found.given
     assert "answer_correct" not in found.given
 
 
