@@ -38,6 +38,7 @@ class Table:
         return {
             "name": self.name, "title": self.title, "source": self.source, "columns": list(self.columns),
             "rows": [[_plain(cell) for cell in row] for row in self.rows], "notes": list(self.notes),
+            "digits": self.digits,
         }  # fmt: skip
 
     def shown(self, cell: Cell) -> str:
