@@ -41,6 +41,8 @@ AHEAD = -10
 CALIBRATED_AT_ONCE = 16
 READ, READ_AGAIN = 32_000, 4_000
 """Characters of a passage that are judged; fewer once a server refused the batch for one that is too long."""
+GRACE_S = 0.05
+"""An engine's deadline lies so much behind the budget: what is late is called off, before it raises for itself."""
 AT_A_TIME = 10
 """Passages for which prompts are written before the loop may do something else."""
 BACKGROUND = BackgroundLoop("ragguard-guard")
@@ -180,13 +182,14 @@ class DistractorGuard:
         late = Decision(given, status="timeout", reason=f"no judgement within {self.budget_ms:g} ms")
         if left <= 0:
             return late
-        task = asyncio.ensure_future(self._judged(query, given, time.monotonic() + left))
+        task = asyncio.ensure_future(self._judged(query, given, time.monotonic() + left + GRACE_S))
         try:
             await asyncio.wait({task}, timeout=left)
         finally:
             if not task.done():
-                task.cancel()
                 task.add_done_callback(_swallow)
+                # After those who wait just now: whoever is late as well must not wait for this one's clearing up.
+                task.get_loop().call_soon(task.cancel)
         if not task.done() or task.cancelled():
             return late
         error = task.exception()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -109,20 +109,12 @@ class Cache:
         if not asked:
             return await self._engine.label_probs(asked, labels, mode, deadline, priority)
         info = await self._known(deadline)
-        stem, width = f"{info.fingerprint} label_probs {mode or info.mode}", len(labels)
+        stem = f"{info.fingerprint} label_probs {mode or info.mode}"
         distinct = list(dict.fromkeys(asked))
-        keys = [
-            _with(digest, label)
-            for prompt in distinct
-            for digest in (_digest(stem, prompt),)
-            for label in labels
-        ]
+        keys = _keys(stem, distinct, labels)
         asking = _Labels(self._engine, distinct, labels, keys, mode, deadline, priority)
         found = await self._labels.get(keys, asking.ask, deadline, priority)
-        row_of = {prompt: row for row, prompt in enumerate(distinct)}
-        places = [row_of[prompt] * width for prompt in asked]
-        rows = [[found[key] for key in keys[at : at + width]] for at in places]
-        return _table(rows, asking.cost.of(asked))
+        return _table(_rows(asked, distinct, keys, found), asking.cost.of(asked))
 
     async def info(self) -> EngineInfo:
         """What the wrapped engine is; a note where the cache's file was given up."""
@@ -228,6 +220,27 @@ def _digest(stem: str, prompt: Prompt) -> hashlib._Hash:
         digest.update(content)
     digest.update(repr([tuple(span) for span in prompt.cuttable]).encode())
     return digest
+
+
+def _keys(stem: str, prompts: Sequence[Prompt], labels: Sequence[str]) -> list[bytes]:
+    """Of the first prompt's labels, then the second's, and so on."""
+    keys = []
+    for prompt in prompts:
+        digest = _digest(stem, prompt)
+        keys += [_with(digest, label) for label in labels]
+    return keys
+
+
+def _rows(
+    asked: Sequence[Prompt],
+    distinct: Sequence[Prompt],
+    keys: Sequence[bytes],
+    found: Mapping[bytes, Labelled],
+) -> list[list[Labelled]]:
+    """The values of each prompt that was asked, also of those that were asked twice."""
+    values, width = [found[key] for key in keys], len(keys) // len(distinct)
+    row_of = {prompt: values[at * width : (at + 1) * width] for at, prompt in enumerate(distinct)}
+    return [row_of[prompt] for prompt in asked]
 
 
 def _with(digest: hashlib._Hash, label: str) -> bytes:

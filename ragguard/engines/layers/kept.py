@@ -9,7 +9,7 @@ import asyncio
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -107,14 +107,14 @@ class Kept(Generic[_Value]):
     ) -> dict[bytes, _Value]:
         """The answers to `keys`; `ask` gets those that nobody knows and nobody else is asking just now."""
         found = self._remembered(keys)
-        found.update(await self._shelved([key for key in dict.fromkeys(keys) if key not in found]))
-        while missing := [key for key in dict.fromkeys(keys) if key not in found]:
+        found.update(await self._shelved(_lacking(keys, found)))
+        while missing := _lacking(keys, found):
             mine, others = self._flights.board(missing, priority)
             if mine is not None:
                 try:
                     # Someone may have landed between the look and the boarding.
                     known = self._remembered(mine.keys)
-                    unknown = [key for key in mine.keys if key not in known]
+                    unknown = _lacking(mine.keys, known)
                     answers = {**known, **(await ask(unknown) if unknown else {})}
                     self._remember(answers, shelve=unknown)
                 except BaseException as error:
@@ -167,3 +167,7 @@ class Kept(Generic[_Value]):
         packed = self._memory.pop(key, None)
         if packed is not None:
             self._weight -= self._kind(*packed).weight
+
+
+def _lacking(keys: Iterable[bytes], found: Mapping[bytes, _Value]) -> list[bytes]:
+    return [key for key in dict.fromkeys(keys) if key not in found]
