@@ -214,11 +214,34 @@ def _show(tables: Sequence[Table]) -> None:
 
     console = Console(highlight=False)
     for table in tables:
-        grid = Grid(box=box.SIMPLE, title=escape(table.title), title_justify="left")
-        for place, column in enumerate(table.columns):
-            grid.add_column(escape(column), justify="right" if place else "left")
-        for row in table.rows:
-            grid.add_row(*(escape(table.shown(cell)) for cell in row))
-        console.print(grid)
+        title: str | None = escape(table.title)
+        for places in _blocks(table, console.width - 2):
+            grid = Grid(box=box.SIMPLE, title=title, title_justify="left")
+            for place in places:
+                grid.add_column(escape(table.columns[place]), justify="right" if place else "left")
+            for row in table.rows:
+                grid.add_row(*(escape(table.shown(row[place])) for place in places))
+            console.print(grid)
+            title = None
         for note in (f"Layout: {table.source}.", *table.notes) if table.source else table.notes:
             console.print(f"  {escape(note)}")
+
+
+def _blocks(table: Table, width: int) -> list[list[int]]:
+    """The columns that fit beside each other, each time after the first one."""
+    needed = [
+        max(
+            max((len(table.shown(row[place])) for row in table.rows), default=0),
+            max(map(len, column.split()), default=0),  # a heading may stand on several lines
+        )
+        + 3
+        for place, column in enumerate(table.columns)
+    ]
+    blocks, left = [[0]], width - needed[0]
+    for place in range(1, len(needed)):
+        if needed[place] > left and len(blocks[-1]) > 1:
+            blocks.append([0])
+            left = width - needed[0]
+        blocks[-1].append(place)
+        left -= needed[place]
+    return blocks
