@@ -105,6 +105,8 @@ async def written(
     for plan in plans:
         for each in plan.values():
             wanted |= dict.fromkeys(enumerate(each))
+    # Contexts that begin alike stand together: an engine that keeps prefixes reads what they share once.
+    wanted = dict.fromkeys(sorted(wanted))
     contexts = [
         Context(
             id=f"{judged[at].report.id}/{places}/{number}",

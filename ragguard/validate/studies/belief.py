@@ -22,6 +22,7 @@ from ragguard.scorers.contexts import CLOSED_BOOK, Key
 from ragguard.validate.beliefs import Asked, Beliefs, Believed
 from ragguard.validate.pooled import pooled, pooled_difference
 from ragguard.validate.progress import Progress, silent
+from ragguard.validate.reasons import with_reasons
 from ragguard.validate.tables import Cell, Table
 from ragguard.world import Case, PassageKind
 
@@ -119,12 +120,13 @@ async def study(
     believed = await Beliefs(reader, judging, seed=seed * 1000, progress=progress).of(asked)
     model = (await reader.info()).model
     sets, left_out = data_sets(readings, believed, questions)
-    return [
+    tables = [
         correlations(sets, believed, left_out, model),
         intervals(sets, believed),
         samples(sets, believed),
         properties(readings, believed, questions),
     ]
+    return with_reasons(tables, await reader.info(), await judging.info())
 
 
 def data_sets(
@@ -268,13 +270,23 @@ def properties(
             chosen = [one for at in members for one in readings[at] if one.kind == kind]
             before = [believed[one.question][CLOSED_BOOK].measures.get("seper", math.nan) for one in chosen]
             change = np.array(gains(chosen, believed, BEST))
-            hard = np.array(gains(chosen, believed, "ΔSePer, hard"))
-            error = float(np.nanstd(change, ddof=1) / math.sqrt(len(change))) if len(change) > 1 else None
+            others = [gains(chosen, believed, method) for method in ("ΔSePer, hard", "Entropy")]
+            known = change[~np.isnan(change)]
+            error = float(known.std(ddof=1) / math.sqrt(len(known))) if len(known) > 1 else None
             rows.append(
-                (f"{name}: {kind}", chosen[0].worth, float(np.nanmean(before)), float(np.nanmean(change)),
-                 error, float(np.nanmean(hard)), len(chosen))
+                (f"{name}: {kind}", chosen[0].worth, _mean(before), _mean(change),
+                 error, *(_mean(values) for values in others), len(chosen))
             )  # fmt: skip
-    columns = ("Context", "worth", "SePer before", "ΔSePer, soft", "±", "ΔSePer, hard", "contexts")
+    columns = (
+        "Context",
+        "worth",
+        "SePer before",
+        "ΔSePer, soft",
+        "±",
+        "ΔSePer, hard",
+        "entropy falls by",
+        "contexts",
+    )
     return Table(
         "belief-properties", "What kinds of passages change", columns, tuple(rows),
         "SePer, section 3.2 and tables 6 and 7",
@@ -284,3 +296,9 @@ def properties(
 def _succeeds(of_question: dict[Key, Believed]) -> bool:
     """Whether the reader means the reference more often than not before it has read anything."""
     return of_question[CLOSED_BOOK].measures.get("seper_hard", 0.0) >= 0.5
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    """The mean of what is known."""
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else None

@@ -18,6 +18,7 @@ from ragguard.metrics import correlate, paired_bootstrap
 from ragguard.metrics.arrays import Floats
 from ragguard.validate.pipelines import FIRST, chance, pipelines
 from ragguard.validate.progress import Progress, silent
+from ragguard.validate.reasons import with_reasons
 from ragguard.validate.reports import Report, join
 from ragguard.validate.responses import (
     ETA,
@@ -74,13 +75,14 @@ async def study(
         )
         bounds[name] = with_ideal(bounds[name], judged, said)
     model = (await reader.info()).model
-    return [
+    tables = [
         table_of_pipelines(sized, bounds, model),
         thresholds(sized),
         sizes(sized, fixed),
         matrix(drawn),
         intervals(sized, fixed, drawn),
     ]
+    return with_reasons(tables, await reader.info(), await judging.info())
 
 
 def data_sets(questions: int, seed: int) -> dict[str, list[Report]]:

@@ -29,6 +29,7 @@ from ragguard.validate.answering import with_answers
 from ragguard.validate.contexts import Context
 from ragguard.validate.pooled import pooled_difference
 from ragguard.validate.progress import Progress, silent
+from ragguard.validate.reasons import with_reasons
 from ragguard.validate.reports import SEARCHES, Report, join
 from ragguard.validate.tables import Cell, Table
 from ragguard.world import Counts
@@ -129,7 +130,7 @@ async def study(
         ]  # fmt: skip
         graded[name] = await with_grades(selections, reports, reader, judging, progress)
     model = (await reader.info()).model
-    return [
+    tables = [
         distribution(graded, model),
         correlations(graded),
         differences(graded),
@@ -137,6 +138,7 @@ async def study(
         kinds(graded),
         alphas(graded),
     ]
+    return with_reasons(tables, await reader.info(), await judging.info())
 
 
 def data_sets(questions: int, seed: int) -> dict[str, list[Report]]:
