@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 
 from ragguard.errors import SchemaMismatch, StoreError
 
-VERSION = 1
+VERSION = 2
 APPLICATION_ID = 0x52474431
 """Marks the file as ours (`file` and SQLite's own tools show it)."""
 
 # Texts of passages are kept once, under the digest of their content; `passage_uses` counts who
-# needs one, in a table of its own, since counting beside the text would rewrite the text.
+# needs one beyond the first, in a table of its own, since counting beside the text would rewrite the
+# text, and most texts of a corpus that is not asked twice need no row there.
 # A run belongs to the process in `owner` until nothing is left to do for it:
 #   owner, no due_ns          it is still open
 #   owner, due_ns             it is to be scored at that instant
@@ -121,7 +122,12 @@ TABLES = (
     "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
 )
 
-MIGRATIONS: Mapping[int, Sequence[str]] = {}
+MIGRATIONS: Mapping[int, Sequence[str]] = {
+    1: (
+        "UPDATE passage_uses SET uses = uses - 1",
+        "DELETE FROM passage_uses WHERE uses <= 0",
+    ),
+}
 """Version → the statements that make the next one of it. The file of each past version is in tests/store/data."""
 
 
@@ -129,6 +135,8 @@ def connect(path: str, *, full: bool = False) -> sqlite3.Connection:
     """A connection with our settings; `full` waits for the disk at every commit."""
     connection = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA page_size = 8192")
+    # A batch of large steps in memory until its commit, and the upper floors of the indexes from one to the next.
+    connection.execute("PRAGMA cache_size = -16384")
     connection.execute("PRAGMA secure_delete = ON")  # what is deleted is gone from the file as well
     connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
     return connection

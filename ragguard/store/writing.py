@@ -14,6 +14,8 @@ from typing import Any
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.errors import InvalidInput
 from ragguard.records import RetrievalStep, Run
+from ragguard.store.breath import Breath
+from ragguard.store.reading import chunks
 from ragguard.store.rows import (
     Data,
     Shelf,
@@ -26,6 +28,9 @@ from ragguard.store.rows import (
     trace_body,
 )
 
+_AT_ONCE = 100
+"""Texts between two breaths."""
+
 
 class Writing:
     """One transaction's worth of captured data; `finish` writes the texts it needs."""
@@ -35,7 +40,9 @@ class Writing:
         self._owner = owner
         self._now = time.time_ns()
         self._seqs: dict[str, int] = {}
-        self._texts: dict[bytes, str] = {}
+        self._open: set[int] = set()
+        """Runs of which it is known that they have not ended."""
+        self._texts: dict[str, str] = {}
         self._uses: Counter[bytes] = Counter()
 
     def event(self, event: Event) -> None:
@@ -43,7 +50,7 @@ class Writing:
         match event:
             case StepEnded():
                 seq = self._opened(event.step.run_id)
-                if self._step(seq, event.step):
+                if self._step(seq, event.step) and seq not in self._open:
                     self._changed(seq)
             case RunStarted():
                 self._started(event.run)
@@ -78,6 +85,7 @@ class Writing:
             raise InvalidInput(
                 "run.id", run.id, f"an id that no run with another question has; it is that of {known[1]!r}"
             )
+        self._open.discard(seq)
         replaced = self._replace(seq, run)
         if not replaced and tuple(known) == columns:
             return False
@@ -92,10 +100,21 @@ class Writing:
 
     def finish(self) -> None:
         """Writes texts and their counts; texts that nobody needs any more go."""
-        self._db.executemany(
-            "INSERT OR IGNORE INTO passages (digest, text) VALUES (?, ?)",
-            ((digest, text) for digest, text in self._texts.items() if self._uses[digest] > 0),
-        )
+        # In the order of the digests: what comes one after the other stands side by side in the index.
+        needed = sorted(digest for digest, count in self._uses.items() if count > 0)
+        there = {
+            row[0] for row in chunks(self._db, "SELECT digest FROM passages WHERE digest IN ({})", needed)
+        }
+        new = [digest for digest in needed if digest not in there]
+        breath = Breath()
+        for start in range(0, len(new), _AT_ONCE):
+            self._db.executemany(
+                "INSERT INTO passages (digest, text) VALUES (?, ?)",
+                [(digest, self._texts[digest.hex()]) for digest in new[start : start + _AT_ONCE]],
+            )
+            breath.take()
+        for digest in new:
+            self._uses[digest] -= 1  # its being there stands for the first use
         release(self._db, self._uses)
 
     # Events
@@ -119,6 +138,7 @@ class Writing:
 
     def _ended(self, event: RunEnded) -> None:
         seq = self._opened(event.run_id)
+        self._open.discard(seq)
         body = self._body("runs", seq)
         if event.references is not None:
             body["references"] = event.references
@@ -154,7 +174,8 @@ class Writing:
             body, shelf = amended_body(self._body("steps", step[0]), event.passages, event.decision)
             self._need(shelf)
             self._db.execute("UPDATE steps SET body = ? WHERE seq = ?", (body, step[0]))
-            self._changed(seq)
+            if seq not in self._open:
+                self._changed(seq)
 
     # Rows
 
@@ -166,10 +187,14 @@ class Writing:
     def _seq(self, run_id: str) -> int | None:
         seq = self._seqs.get(run_id)
         if seq is None:
-            row = self._db.execute("SELECT seq FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
+            row = self._db.execute(
+                "SELECT seq, status FROM runs WHERE id = ?", (storable(run_id),)
+            ).fetchone()
             if row is None:
                 return None
             seq = self._seqs[run_id] = row[0]
+            if row[1] == "open":
+                self._open.add(row[0])
         return seq
 
     def _opened(self, run_id: str) -> int:
@@ -189,6 +214,8 @@ class Writing:
         ).lastrowid  # fmt: skip
         assert seq is not None
         self._seqs[run.id] = seq
+        if owner:
+            self._open.add(seq)
         return seq
 
     def _step(self, run: int, step: RetrievalStep) -> bool:
@@ -242,16 +269,16 @@ def make_due(connection: sqlite3.Connection, run: int, owner: str, now: int) -> 
 
 
 def release(connection: sqlite3.Connection, uses: Counter[bytes]) -> None:
-    """Changes how often texts are needed; those with no use left are deleted."""
+    """Changes how often texts are needed beyond once; those with no use left are deleted."""
     connection.executemany(
         "INSERT INTO passage_uses (digest, uses) VALUES (?, ?) "
         "ON CONFLICT (digest) DO UPDATE SET uses = uses + excluded.uses",
-        ((digest, count) for digest, count in uses.items() if count),
+        sorted((digest, count) for digest, count in uses.items() if count),
     )
     fewer = [(digest,) for digest, count in uses.items() if count < 0]
     connection.executemany(
         "DELETE FROM passages WHERE digest = ? AND "
-        "(SELECT uses FROM passage_uses WHERE passage_uses.digest = passages.digest) <= 0",
+        "(SELECT uses FROM passage_uses WHERE passage_uses.digest = passages.digest) < 0",
         fewer,
     )
     connection.executemany("DELETE FROM passage_uses WHERE digest = ? AND uses <= 0", fewer)

@@ -26,6 +26,20 @@ def test_a_file_of_every_version_opens_with_everything_in_it(tmp_path, dump):
     assert [claim.run.id for claim in store.claim(9)] == ["r2"]
 
 
+@pytest.mark.parametrize("dump", PAST, ids=lambda path: path.stem)
+def test_texts_of_a_file_of_every_version_go_with_the_last_run_that_needs_them(tmp_path, dump):
+    with sqlite3.connect(tmp_path / "s.db") as db:
+        db.executescript(dump.read_text())
+    store = Store(tmp_path / "s.db")
+    store.delete("r1")
+    assert list(store.runs()) == [a_run("r2", steps=1)]
+    store.delete("r2")
+    with sqlite3.connect(tmp_path / "s.db") as db:
+        assert db.execute(
+            "SELECT (SELECT count(*) FROM passages) + count(*) FROM passage_uses"
+        ).fetchone() == (0,)
+
+
 def test_every_version_has_its_file():
     assert [path.stem for path in PAST] == [f"v{version}" for version in range(1, schema.VERSION + 1)]
 
