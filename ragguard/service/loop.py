@@ -15,6 +15,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from ragguard.errors import InvalidInput
+
 T = TypeVar("T")
 
 
@@ -41,6 +43,13 @@ class BackgroundLoop:
 
     def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """The coroutine's result; the calling thread waits for it."""
+        if self.is_current():
+            work.close()
+            raise InvalidInput(
+                "call",
+                self.name,
+                "one from another thread: on its own it would wait for itself; await the async form",
+            )
         return self.submit(work).result(timeout)
 
     async def within(self, work: Coroutine[Any, Any, T]) -> T:

@@ -6,6 +6,7 @@ import threading
 import pytest
 from support.child import in_child
 
+from ragguard.errors import InvalidInput
 from ragguard.service.loop import BackgroundLoop
 from ragguard.service.stream import bounded
 
@@ -13,6 +14,17 @@ from ragguard.service.stream import bounded
 async def where():
     await asyncio.sleep(0)
     return threading.current_thread().name
+
+
+def test_waiting_for_it_on_its_own_thread_is_refused_as_it_would_be_for_ever():
+    loop = BackgroundLoop("background")
+
+    async def deadlock():
+        return loop.run(where())
+
+    with pytest.raises(InvalidInput, match="wait for itself"):
+        loop.run(deadlock(), timeout=5)
+    assert loop.run(where()) == "background"
 
 
 def test_it_serves_sync_code_also_inside_a_running_loop():
