@@ -3,12 +3,14 @@
     python benchmarks/capture_worker.py langchain | llama_index
 
 Prints JSON. The contenders take turns in one process, so that a busy moment strikes all; each has until the
-turn's end to do in the background what it likes, and is then asked to finish before the next one's turn.
+turn's end to do in the background what it likes, and is then asked to finish before the next one's turn. "empty"
+is a handler that does nothing: what the framework itself takes for telling anybody anything.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import random
 import statistics
@@ -20,7 +22,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+from uuid import uuid4
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "integrations"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -32,7 +35,8 @@ from ragguard import RagGuard
 
 PASSAGES, SIZE = 20, 2048
 ROUNDS, CALLS = 60, 50
-TASKS, STALL_SECONDS = 64, 3.0
+HOOK_CALLS = 3000
+TASKS, STALL_SECONDS, STALL_TURNS = 64, 2.0, 7
 TEXTS = [f"{number} " + "retrieval " * (SIZE // 10) for number in range(PASSAGES)]
 
 
@@ -41,6 +45,13 @@ class Framework(Protocol):
 
     def retrieve(self) -> object: ...
     async def aretrieve(self, wait: float = 0.0) -> object: ...
+
+
+class Late(NamedTuple):
+    """How late the event loop was once, in milliseconds, and how long Python collected garbage meanwhile."""
+
+    whole: float
+    collecting: float
 
 
 @dataclass
@@ -52,7 +63,8 @@ class Contender:
     detach: Callable[[], None] = lambda: None
     settle: Callable[[], object] = lambda: None
     micros: dict[str, list[float]] = field(default_factory=lambda: {"sync": [], "async": []})
-    stalls: list[float] = field(default_factory=list)
+    stalls: list[list[Late]] = field(default_factory=list)
+    """Of each turn, how late the event loop was."""
 
     @contextmanager
     def attached(self) -> Iterator[None]:
@@ -90,6 +102,19 @@ def ragguard(
     return Contender("ragguard", lambda: instrument(rg), uninstrument, lambda: rg.flush(timeout=60))
 
 
+def hooks(folder: str, retrieval: Callable[[RagGuard], Callable[[], tuple[float, ...]]]) -> dict[str, Any]:
+    """Microseconds of a hook's own, called as the framework calls it some hundred times a second, while ragguard
+    tries to score on an HTTP engine that is not there."""
+    with RagGuard(engine="http://127.0.0.1:9/v1", store=Path(folder) / "hooks.db", queue_size=100_000) as rg:
+        once = retrieval(rg)
+        taken = []
+        for _ in range(HOOK_CALLS):
+            time.sleep(0.002)
+            taken += [seconds * 1e6 for seconds in once()]
+        rg.close(timeout=0.1)
+    return percentiles(taken)
+
+
 def openinference(instrumentor: Any) -> Contender:
     """OpenInference's instrumentation of the framework."""
     provider = spans_to_nowhere()
@@ -101,13 +126,18 @@ def openinference(instrumentor: Any) -> Contender:
     )
 
 
-def llama_index(folder: str) -> tuple[Framework, list[Contender]]:
-    """LlamaIndex and those who watch it."""
+def llama_index(folder: str) -> tuple[Framework, list[Contender], dict[str, Any]]:
+    """LlamaIndex, those who watch it, and our hooks alone."""
+    from inspect import signature
+
     from llama_index.core.base.base_retriever import BaseRetriever
+    from llama_index.core.instrumentation import get_dispatcher
+    from llama_index.core.instrumentation.span_handlers import NullSpanHandler
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
     from openinference.instrumentation.llama_index import LlamaIndexInstrumentor
 
     from ragguard_llamaindex import instrument, uninstrument
+    from ragguard_llamaindex.spans import Spans
 
     found = [
         NodeWithScore(
@@ -137,18 +167,42 @@ def llama_index(folder: str) -> tuple[Framework, list[Contender]]:
             shelf.wait = wait
             return await shelf.aretrieve("which firm is based in Oslo?")
 
-    contenders = [ragguard(folder, instrument, uninstrument), openinference(LlamaIndexInstrumentor())]
-    return LlamaIndex(), contenders
+    def alone(rg: RagGuard) -> Callable[[], tuple[float, ...]]:
+        spans, bound = (
+            Spans(rg.recorder),
+            signature(Shelf.retrieve).bind(shelf, "which firm is based in Oslo?"),
+        )
+
+        def once() -> tuple[float, ...]:
+            id_ = f"Shelf.retrieve-{uuid4()}"
+            start = time.perf_counter()
+            spans.entered(id_, bound, shelf)
+            between = time.perf_counter()
+            spans.exited(id_, bound, shelf, found)
+            return between - start, time.perf_counter() - between
+
+        return once
+
+    root, nothing = get_dispatcher("root"), NullSpanHandler()
+    contenders = [
+        Contender(
+            "empty", lambda: root.add_span_handler(nothing), lambda: root.span_handlers.remove(nothing)
+        ),
+        ragguard(folder, instrument, uninstrument),
+        openinference(LlamaIndexInstrumentor()),
+    ]
+    return LlamaIndex(), contenders, hooks(folder, alone)
 
 
-def langchain(folder: str) -> tuple[Framework, list[Contender]]:
-    """LangChain and those who watch it."""
+def langchain(folder: str) -> tuple[Framework, list[Contender], dict[str, Any]]:
+    """LangChain, those who watch it, and our hooks alone."""
+    from langchain_core.callbacks import BaseCallbackHandler
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
     from langchain_core.runnables import RunnableConfig
     from openinference.instrumentation.langchain import LangChainInstrumentor
 
-    from ragguard_langchain import instrument, uninstrument
+    from ragguard_langchain import RagGuardCallback, instrument, uninstrument
 
     found = [
         Document(text, metadata={"source": "a.pdf", "page": n, "lang": "en"}) for n, text in enumerate(TEXTS)
@@ -176,7 +230,36 @@ def langchain(folder: str) -> tuple[Framework, list[Contender]]:
             shelf.wait = wait
             return await shelf.ainvoke("which firm is based in Oslo?", config)
 
-    contenders = [ragguard(folder, instrument, uninstrument), openinference(LangChainInstrumentor())]
+    class Empty(BaseCallbackHandler):
+        run_inline = True
+
+        def on_retriever_start(self, *_: Any, **__: Any) -> None:
+            pass
+
+        def on_retriever_end(self, *_: Any, **__: Any) -> None:
+            pass
+
+    def alone(rg: RagGuard) -> Callable[[], tuple[float, ...]]:
+        handler = RagGuardCallback(rg)
+
+        def once() -> tuple[float, ...]:
+            id = uuid4()
+            start = time.perf_counter()
+            handler.on_retriever_start(
+                {}, "which firm is based in Oslo?", run_id=id, metadata={}, name="Shelf"
+            )
+            between = time.perf_counter()
+            handler.on_retriever_end(found, run_id=id)
+            return between - start, time.perf_counter() - between
+
+        return once
+
+    empty = Empty()
+    contenders = [
+        Contender("empty", lambda: config.update(callbacks=[empty]), lambda: config.pop("callbacks", None)),
+        ragguard(folder, instrument, uninstrument),
+        openinference(LangChainInstrumentor()),
+    ]
     if find_spec("langfuse"):
         from langfuse import Langfuse
         from langfuse.langchain import CallbackHandler
@@ -194,7 +277,7 @@ def langchain(folder: str) -> tuple[Framework, list[Contender]]:
                 client.flush,
             )
         )
-    return LangChain(), contenders
+    return LangChain(), contenders, hooks(folder, alone)
 
 
 def timed(framework: Framework) -> list[float]:
@@ -217,21 +300,50 @@ async def atimed(framework: Framework) -> list[float]:
     return [seconds * 1e6 for seconds in taken]
 
 
-async def stalls(framework: Framework) -> list[float]:
-    """How many milliseconds late the event loop is, while many retrievals are under way at any time."""
+async def stalls(framework: Framework) -> list[Late]:
+    """How late the event loop is, while many retrievals are under way at any time."""
     end = time.perf_counter() + STALL_SECONDS
-    late = []
+    late: list[Late] = []
+    collected: list[tuple[float, float]] = []
+    began = 0.0
+
+    def collecting(phase: str, _: dict[str, int]) -> None:
+        nonlocal began
+        if phase == "start":
+            began = time.perf_counter()
+        else:
+            collected.append((began, time.perf_counter()))
 
     async def retrieve() -> None:
         while time.perf_counter() < end:
             await framework.aretrieve(wait=0.25)
 
-    tasks: list[Awaitable[None]] = [asyncio.create_task(retrieve()) for _ in range(TASKS)]
-    while (start := time.perf_counter()) < end:
-        await asyncio.sleep(0.001)
-        late.append((time.perf_counter() - start - 0.001) * 1e3)
-    await asyncio.gather(*tasks)
+    gc.callbacks.append(collecting)
+    try:
+        tasks: list[Awaitable[None]] = [asyncio.create_task(retrieve()) for _ in range(TASKS)]
+        while (start := time.perf_counter()) < end:
+            await asyncio.sleep(0.001)
+            now = time.perf_counter()
+            share = sum(max(0.0, min(now, until) - max(start, since)) for since, until in collected[-20:])
+            late.append(Late((now - start - 0.001) * 1e3, share * 1e3))
+        await asyncio.gather(*tasks)
+    finally:
+        gc.callbacks.remove(collecting)
     return late
+
+
+def lateness(turns: list[list[Late]]) -> dict[str, float]:
+    """Over all turns, and the median over the turns of each one's longest; with and without the collector's share."""
+    every = [late.whole for turn in turns for late in turn]
+    return {
+        **percentiles(every),
+        "longest": round(statistics.median(max(late.whole for late in turn) for turn in turns), 2),
+        "longest_without_gc": round(
+            statistics.median(max(late.whole - late.collecting for late in turn) for turn in turns), 2
+        ),
+        "longest_of_all": round(max(every), 2),
+        "longest_gc": round(max(late.collecting for turn in turns for late in turn), 2),
+    }
 
 
 def percentiles(values: list[float]) -> dict[str, float]:
@@ -245,7 +357,7 @@ def percentiles(values: list[float]) -> dict[str, float]:
 def measure(name: str) -> dict[str, Any]:
     """All contenders, round by round."""
     with tempfile.TemporaryDirectory() as folder:
-        framework, watching = (llama_index if name == "llama_index" else langchain)(folder)
+        framework, watching, alone = (llama_index if name == "llama_index" else langchain)(folder)
         contenders = [Contender("bare"), *watching]
         for number in range(ROUNDS + 1):
             for contender in random.sample(contenders, len(contenders)):
@@ -256,16 +368,18 @@ def measure(name: str) -> dict[str, Any]:
                 if number:  # the first round is for warming up
                     for mode, micros in taken.items():
                         contender.micros[mode] += micros
-        for contender in contenders:
-            with contender.attached():
-                contender.stalls = asyncio.run(stalls(framework))
-    return {
+        for _ in range(STALL_TURNS):
+            for contender in random.sample(contenders, len(contenders)):
+                with contender.attached():
+                    contender.stalls.append(asyncio.run(stalls(framework)))
+    figures = {
         contender.name: {
             **{mode: percentiles(micros) for mode, micros in contender.micros.items()},
-            "loop_late_ms": {**percentiles(contender.stalls), "longest": round(max(contender.stalls), 2)},
+            "loop_late_ms": lateness(contender.stalls),
         }
         for contender in contenders
     }
+    return {"hook_us": alone, "contenders": figures}
 
 
 if __name__ == "__main__":
