@@ -14,6 +14,7 @@ from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.view import view_run
 from ragguard.validate.beliefs import Asked, Beliefs, Believed, _growing
+from ragguard.validate.reasons import ON_NANO
 from ragguard.validate.studies.belief import (
     METHODS,
     REPEATS,
@@ -137,6 +138,8 @@ async def test_a_small_study() -> None:
     tables = await study(connect("nano"), questions=2, seed=1, progress=lambda *at: told.append(at))
     by_name = {table.name: table for table in tables}
     assert list(by_name) == ["belief-utility", "belief-intervals", "belief-samples", "belief-properties"]
+    known = {name for name in ON_NANO if name.startswith("belief-")}
+    assert known <= {table.name for table in tables}
     assert all(len(row) == len(table.columns) for table in tables for row in table.rows)
     assert [row[0] for row in by_name["belief-utility"].rows] == [*METHODS, "Contexts"]
     assert by_name["belief-utility"].rows[-1][-1] == 12

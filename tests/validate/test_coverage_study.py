@@ -8,6 +8,7 @@ from ragguard.engines.layers import Cache
 from ragguard.probes.rating import Rating
 from ragguard.records import Passage, Usage
 from ragguard.scorers.ratings import Ratings
+from ragguard.validate.reasons import ON_NANO
 from ragguard.validate.reports import Part, Report, join
 from ragguard.validate.responses import Judged, Responses, ideal, measured, rated, stated, with_ideal
 from ragguard.validate.studies.coverage import METRICS, data_sets, study, system_interval, system_tau
@@ -102,6 +103,8 @@ async def test_a_small_study() -> None:
     assert list(tables) == [
         "coverage-pipelines", "coverage-thresholds", "coverage-sizes", "coverage-matrix", "coverage-intervals",
     ]  # fmt: skip
+    known = {name for name in ON_NANO if name.startswith("coverage-")}
+    assert known <= {table.name for table in tables.values()}
     assert all(len(row) == len(table.columns) for table in tables.values() for row in table.rows)
     first = tables["coverage-pipelines"]
     rows = {row[0]: dict(zip(first.columns, row, strict=True)) for row in first.rows}

@@ -8,6 +8,7 @@ import pytest
 from ragguard import connect
 from ragguard.engines.layers import Cache
 from ragguard.records import Passage
+from ragguard.validate.reasons import ON_NANO
 from ragguard.validate.reports import SEARCHES, Report
 from ragguard.validate.studies.sets import (
     KS,
@@ -124,6 +125,8 @@ async def test_a_small_study() -> None:
     assert [table.name for table in tables] == [
         "sets-grades", "sets-correlations", "sets-differences", "sets-segments", "sets-kinds", "sets-alpha",
     ]  # fmt: skip
+    known = {name for name in ON_NANO if name.startswith("sets-")}
+    assert known <= {table.name for table in tables}
     assert all(len(row) == len(table.columns) for table in tables for row in table.rows)
     rows = {row[0]: dict(zip(tables[1].columns, row, strict=True)) for row in tables[1].rows}
     contexts = sum(row["contexts"] for row in rows.values())

@@ -1,0 +1,19 @@
+"""Reasons stand under nano's tables and under nobody else's."""
+
+from dataclasses import replace
+
+from ragguard import connect
+from ragguard.validate.reasons import ON_NANO, with_reasons
+from ragguard.validate.tables import Table
+
+TABLE = Table("belief-samples", "Title", ("n", "r"), ((1, 0.5),), notes=("how it came about",))
+
+
+async def test_reasons_hold_where_nano_reads_and_judges() -> None:
+    nano = await connect("nano").info()
+    other = replace(nano, prompts="default")
+    assert with_reasons([TABLE], nano, nano)[0].notes == ("how it came about", *ON_NANO["belief-samples"])
+    assert with_reasons([TABLE], nano, other) == [TABLE]
+    assert with_reasons([TABLE], other, nano) == [TABLE]
+    unknown = replace(TABLE, name="another")
+    assert with_reasons([unknown], nano, nano) == [unknown]
