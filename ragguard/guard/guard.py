@@ -28,6 +28,7 @@ from ragguard.errors import (
 from ragguard.guard.calibration import Calibration, Example, choose_threshold
 from ragguard.guard.pause import Pause
 from ragguard.guard.policies import Judged, Policy, UtilityThreshold
+from ragguard.guard.room import Room
 from ragguard.guard.turn import turn
 from ragguard.metrics.distraction import utility
 from ragguard.probes.abstention import abstention, read_abstention
@@ -45,6 +46,8 @@ GRACE_S = 0.05
 """An engine's deadline lies so much behind the budget: what is late is called off, before it raises for itself."""
 AT_A_TIME = 10
 """Passages for which prompts are written before the loop may do something else."""
+AT_ONCE = 512
+"""Passages that one guard judges at once: some batches full, as many as the usual layers send together."""
 BACKGROUND = BackgroundLoop("ragguard-guard")
 """For calls from synchronous code, also from inside a running loop."""
 
@@ -79,6 +82,7 @@ class DistractorGuard:
         self.judge = self.engine if judge is None else connect(judge)
         self._prompts = None if prompts is None else load_prompts(prompts)
         self._pause = Pause(pause_after, pause_s)
+        self._room = Room(AT_ONCE)
 
     def prune(self, query: str, passages: Sequence[Passage | str]) -> Decision:
         """As `aprune`, from synchronous code; it may be called on a running event loop, which then waits."""
@@ -179,9 +183,8 @@ class DistractorGuard:
 
     async def _within(self, query: str, given: list[Passage], left: float) -> list[Judged] | Decision:
         """The judgements, or a decision to keep everything. Never waits longer, not even for a cancellation."""
-        late = Decision(given, status="timeout", reason=f"no judgement within {self.budget_ms:g} ms")
         if left <= 0:
-            return late
+            return self._late(given)
         task = asyncio.ensure_future(self._judged(query, given, time.monotonic() + left + GRACE_S))
         try:
             await asyncio.wait({task}, timeout=left)
@@ -191,22 +194,26 @@ class DistractorGuard:
                 # After those who wait just now: whoever is late as well must not wait for this one's clearing up.
                 task.get_loop().call_soon(task.cancel)
         if not task.done() or task.cancelled():
-            return late
+            return self._late(given)
         error = task.exception()
         if error is None:
             return task.result()
         if isinstance(error, EngineTimeout):
-            return late
+            return self._late(given)
         return Decision(given, status="error", reason=f"{type(error).__name__}: {error}")
+
+    def _late(self, given: list[Passage]) -> Decision:
+        return Decision(given, status="timeout", reason=f"no judgement within {self.budget_ms:g} ms")
 
     async def _judged(self, query: str, passages: Sequence[Passage], deadline: float | None) -> list[Judged]:
         """One passage that no server takes must not be the reason that the others stay unjudged."""
-        try:
-            return await self._judge(query, passages, deadline, READ)
-        except PromptTooLong:
-            if all(len(passage.text) <= READ_AGAIN for passage in passages):
-                raise
-            return await self._judge(query, passages, deadline, READ_AGAIN)
+        async with self._room.for_(len(passages)):
+            try:
+                return await self._judge(query, passages, deadline, READ)
+            except PromptTooLong:
+                if all(len(passage.text) <= READ_AGAIN for passage in passages):
+                    raise
+                return await self._judge(query, passages, deadline, READ_AGAIN)
 
     async def _judge(
         self, query: str, passages: Sequence[Passage], deadline: float | None, read: int
