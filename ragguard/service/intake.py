@@ -175,8 +175,9 @@ class Intake:
             done.set_exception(Closed("the service was closed; make a new RagGuard"))
             return done
         self.start()
-        self._queue.put(_Job(work, done))  # type: ignore[arg-type]
+        # Said first: a word that comes after the writer has seen the job would hurry the events behind it.
         self._hurry.set()
+        self._queue.put(_Job(work, done))  # type: ignore[arg-type]
         return done
 
     def is_current(self) -> bool:
@@ -190,8 +191,8 @@ class Intake:
             thread = self._thread
         if thread is None or thread is threading.current_thread():
             return True
-        self._queue.put(None)
         self._hurry.set()
+        self._queue.put(None)
         thread.join(timeout)
         return not thread.is_alive()
 
@@ -206,10 +207,9 @@ class Intake:
 
     def _put_and_wait(self, event: Event | WholeRun) -> None:
         written = threading.Event()
-        if self._put(_Awaited(event, written)):
-            self._hurry.set()
-            if not self.is_current() and not written.wait(DISK_WAIT):
-                _log.error("a step was not on the disk after %g s; it is still being written", DISK_WAIT)
+        self._hurry.set()
+        if self._put(_Awaited(event, written)) and not self.is_current() and not written.wait(DISK_WAIT):
+            _log.error("a step was not on the disk after %g s; it is still being written", DISK_WAIT)
 
     def _wait_for_room(self) -> bool:
         if self.is_current():
@@ -239,7 +239,8 @@ class Intake:
                 batch = [queue.get(timeout=max(0.0, next_tick - time.monotonic()))]
             except Empty:
                 continue
-            self._hurry.wait(LINGER)
+            if batch[0] is not None and not isinstance(batch[0], (_Job, _Awaited)):
+                self._hurry.wait(LINGER)
             self._hurry.clear()
             while len(batch) < BATCH:
                 try:
