@@ -111,7 +111,8 @@ def _sentence(found: Calibration, told: _Told, out: Path) -> str:
         f"threshold {found.threshold:.4f}: {promise}\n"
         f"learnt from {found.examples:,} retrievals with gold passages ({found.skipped:,} without any were "
         f"skipped{others})\n"
-        f"on them it drops {found.distractors_dropped:.1%} of the other passages, and {found.gold_loss:.1%} of gold\n"
+        f"on them it drops {found.distractors_dropped:.1%} of the other passages, and {found.gold_loss:.1%} of gold; "
+        f"{found.passages_kept or 0:.1f} passages of a retrieval stay\n"
         f"written to {out}, for this engine, these prompts and min_keep {found.min_keep} alone: "
         f"DistractorGuard(engine).use({str(out)!r})"
     )

@@ -56,6 +56,9 @@ class Calibration:
     engine: str
     judge: str
     prompts: str
+    passages_kept: float | None = None
+    """On the examples themselves: how many passages of a retrieval stay, in the mean. Where it is `min_keep`, the
+    promise bound nothing: the best passages of each retrieval held all the gold, and the rest could go."""
 
     def save(self, path: str | Path) -> None:
         """Writes it as JSON."""
@@ -147,6 +150,11 @@ def choose_threshold(
     best = int(np.argmax(drops == drops[-1]))
     dropped = float(drops[-1] / len(others)) if len(others) else math.nan
     return float(levels[best]), float(losses[best]), dropped
+
+
+def mean_kept(utilities: Sequence[Sequence[float | None]], threshold: float, min_keep: int) -> float:
+    """How many passages of an example a threshold keeps, in the mean."""
+    return float(np.mean([np.sum(_falls_at(values, min_keep) >= threshold) for values in utilities]))
 
 
 def _falls_at(values: Sequence[float | None], min_keep: int) -> Floats:

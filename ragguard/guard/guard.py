@@ -25,7 +25,7 @@ from ragguard.errors import (
     LowLabelMass,
     PromptTooLong,
 )
-from ragguard.guard.calibration import Calibration, Example, choose_threshold
+from ragguard.guard.calibration import Calibration, Example, choose_threshold, mean_kept
 from ragguard.guard.pause import Pause
 from ragguard.guard.policies import Judged, Policy, UtilityThreshold
 from ragguard.guard.room import Room
@@ -68,10 +68,12 @@ class DistractorGuard:
         pause_after: int = 5,
         pause_s: float = 5.0,
     ) -> None:
-        if not 0 <= budget_ms < math.inf:
-            raise InvalidInput("budget_ms", budget_ms, "a number of milliseconds, 0 or more")
-        if min_keep < 0:
-            raise InvalidInput("min_keep", min_keep, "0 or more")
+        for name, number in (("budget_ms", budget_ms), ("pause_s", pause_s)):
+            if not isinstance(number, int | float) or not 0 <= number < math.inf:
+                raise InvalidInput(name, number, "a number, 0 or more")
+        for name, count, least in (("min_keep", min_keep, 0), ("pause_after", pause_after, 1)):
+            if not isinstance(count, int) or count < least:
+                raise InvalidInput(name, count, f"a whole number, {least} or more")
         threshold_policy = UtilityThreshold(threshold)
         self.policies: tuple[Policy, ...] = (threshold_policy,) if policies is None else tuple(policies)
         for policy in self.policies:
@@ -89,9 +91,10 @@ class DistractorGuard:
         return BACKGROUND.run(self.aprune(query, passages))
 
     async def aprune(self, query: str, passages: Sequence[Passage | str]) -> Decision:
-        """What to give the model instead of `passages`. Never raises for what an engine or a passage does."""
+        """What to give the model instead of `passages`. Never raises for what an engine or a passage does, only for
+        `passages` that are none."""
         started, clock = time.time_ns(), time.perf_counter()
-        given = [passage if isinstance(passage, Passage) else Passage(passage) for passage in passages]
+        given = _passages(passages)
         try:
             decision = await self._decide(query, given, clock)
         except Exception as error:  # noqa: BLE001 - whatever a policy or a template does, the passages get through
@@ -128,7 +131,7 @@ class DistractorGuard:
         engine, judge, prompts = await self._identity()
         calibration = Calibration(
             threshold, max_gold_loss, confidence, len(useful), len(given) - len(useful), loss, dropped,
-            self.min_keep, engine, judge, prompts,
+            self.min_keep, engine, judge, prompts, mean_kept(utilities, threshold, self.min_keep),
         )  # fmt: skip
         await self.ause(calibration)
         return calibration
@@ -168,6 +171,8 @@ class DistractorGuard:
         if len(given) <= self.min_keep:
             return Decision(given, reason=f"min_keep is {self.min_keep}")
         if any(policy.needs_utility for policy in self.policies):
+            if not query.strip():
+                return Decision(given, reason="no query")
             if not self._pause.allows():
                 return Decision(
                     given, status="error", reason="not asked: the engine failed several times just now"
@@ -268,6 +273,17 @@ class DistractorGuard:
             status="pruned" if reasons else "kept_all",
             reason=names,
         )  # fmt: skip
+
+
+def _passages(given: Sequence[Passage | str]) -> list[Passage]:
+    allowed = "a list of Passage or texts"
+    if isinstance(given, str | Passage) or not isinstance(given, Iterable):
+        raise InvalidInput("passages", given, allowed)
+    passages = [passage if isinstance(passage, Passage) else Passage(passage) for passage in given]
+    for passage in passages:
+        if not isinstance(passage.text, str):
+            raise InvalidInput("passages", passage.text, allowed)
+    return passages
 
 
 async def _answers(

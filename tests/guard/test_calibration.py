@@ -13,6 +13,7 @@ from ragguard.guard.calibration import (
     examples_of,
     gold_of,
     least_examples,
+    mean_kept,
 )
 from ragguard.records import Passage, RetrievalStep
 
@@ -51,6 +52,13 @@ def test_the_expected_loss_stays_under_the_limit(min_keep):
     error = np.std(losses) / math.sqrt(len(losses))
     assert np.mean(losses) <= 0.1 + 2 * error
     assert np.mean(losses) >= 0.03, "a promise kept by dropping nothing is no help"
+
+
+def test_how_many_passages_stay_is_told():
+    utilities = [[0.9, 0.8, -0.9], [None, 0.1], [-0.5, -0.7]]
+    assert mean_kept(utilities, 0.5, 0) == pytest.approx((2 + 1 + 0) / 3)
+    assert mean_kept(utilities, 0.5, 1) == pytest.approx((2 + 1 + 1) / 3)
+    assert mean_kept(utilities, -1.0, 0) == pytest.approx(7 / 3)
 
 
 def test_with_a_confidence_the_bound_holds_nearly_always():

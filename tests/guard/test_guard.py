@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import math
+import threading
 import time
 
 import pytest
@@ -272,6 +273,76 @@ async def test_asking_again_ends_with_the_budget():
     assert (decision.status, len(decision.kept)) == ("timeout", 2)
 
 
+@pytest.mark.parametrize(
+    "passages", [None, 5, "one text", Passage("one"), [None], [{"page_content": "a"}], [Passage(None)]]
+)
+async def test_what_are_no_passages_is_refused_and_not_judged_letter_by_letter(passages):
+    model = engine()
+    with pytest.raises(InvalidInput, match="a list of Passage"):
+        await guard(model).aprune("q", passages)
+    assert model.calls == []
+
+
+@pytest.mark.parametrize("query", ["", "  \n"])
+async def test_without_a_query_nothing_is_asked_and_all_stays(query):
+    model = engine()
+    decision = await guard(model).aprune(query, [HELPS, MISLEADS])
+    assert (decision.status, len(decision.kept), decision.reason) == ("kept_all", 2, "no query")
+    assert model.calls == []
+
+
+async def test_a_query_that_is_no_text_keeps_everything():
+    decision = await guard().aprune(None, [HELPS, MISLEADS])
+    assert (decision.status, len(decision.kept)) == ("error", 2)
+
+
+async def test_a_closed_engine_keeps_everything_and_closing_twice_is_nothing():
+    watching = guard()
+    await watching.aclose()
+    await watching.aclose()
+    decision = await watching.aprune("q", [HELPS, MISLEADS])
+    assert (decision.status, len(decision.kept)) == ("error", 2)
+    assert "closed" in decision.reason
+
+
+async def test_a_policy_that_prunes_by_itself_does_not_wait_for_its_own_thread():
+    inner = guard()
+
+    class Nested:
+        needs_utility = False
+
+        def drop(self, judged):
+            return {drop.position: drop.reason for drop in inner.prune("q", [HELPS, MISLEADS]).dropped}
+
+    outer = guard(policies=[Nested()])
+    decision = await asyncio.wait_for(asyncio.to_thread(outer.prune, "q", [HELPS, MISLEADS]), 10)
+    assert (decision.status, len(decision.kept)) == ("error", 2)
+    assert "wait for itself" in decision.reason
+
+
+def test_one_guard_on_several_loops_and_threads_at_once():
+    watching = guard()
+    decisions = []
+
+    async def many(name):
+        return await asyncio.gather(*(watching.aprune(f"{name} {i}", [HELPS, MISLEADS]) for i in range(40)))
+
+    def on_a_loop(name):
+        decisions.extend(asyncio.run(many(name)))
+
+    def in_sync_code(name):
+        decisions.extend(watching.prune(f"{name} {i}", [HELPS, MISLEADS]) for i in range(20))
+
+    threads = [threading.Thread(target=on_a_loop, args=(name,)) for name in "abc"]
+    threads += [threading.Thread(target=in_sync_code, args=(name,)) for name in "cd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(decisions) == 160
+    assert all(texts(decision) == [HELPS] for decision in decisions)
+
+
 def test_from_synchronous_code():
     assert texts(guard().prune("q", [MISLEADS, HELPS])) == [HELPS]
 
@@ -294,7 +365,11 @@ async def test_many_at_once_do_not_mix():
         {"threshold": math.nan},
         {"budget_ms": -1},
         {"budget_ms": math.inf},
+        {"budget_ms": None},
         {"min_keep": -1},
+        {"min_keep": 1.5},
+        {"pause_after": 0},
+        {"pause_s": -1},
         {"policies": ["drop them all"]},
     ],
 )
