@@ -96,6 +96,8 @@ class EntailAnswer:
 
     p: tuple[float, float, float]
     mass: float = 1.0
+    truncated: int = 0
+    """Tokens cut from the two answers to make them fit."""
     usage: Usage = field(default_factory=Usage)
 
 

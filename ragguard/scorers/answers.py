@@ -75,15 +75,18 @@ class Answers:
         """`answer_correct`; long references cannot be met by a short answer and say nothing here."""
         answer = view.run.answer or ""
         found, how = await verdict_of(answer, view.short_references, meanings)
-        verdict, usage = str(found), meanings.cost([meanings.words(answer)])
+        words = [meanings.words(answer)]
+        verdict, usage = str(found), meanings.cost(words)
         if verdict == "correct":
             supported, cost = await self._supported(view, ask)
             usage += cost
             if not supported:
                 verdict = "correct, unsupported"
+        cut = meanings.cut(words)
         sheet.add(
             "answer_correct", VALUES[verdict], who="judge", stderr=0.0, label=verdict, explanation=how,
             usage=usage, reference_source="gold", references=view.short_references,
+            metadata={"cut_answer_tokens": cut} if cut else {},
         )  # fmt: skip
 
     async def _supported(self, view: View, ask: Ask) -> tuple[bool, Usage]:

@@ -111,6 +111,8 @@ class Estimator:
         }
         if drawn.truncated:
             metadata["cut_tokens"] = drawn.truncated
+        if cut := meanings.cut(answers):
+            metadata["cut_answer_tokens"] = cut
         return BeliefIn(entropy, soft, hard, drawn.usage + meanings.cost(answers), metadata)
 
     def _soft(

@@ -132,6 +132,15 @@ class Meanings:
         except RagguardError:
             return False
 
+    def cut(self, words: Iterable[str]) -> int:
+        """How many tokens were cut from these `words` and what they were compared with, so that they fitted."""
+        wanted = set(words)
+        return sum(
+            answer.truncated
+            for pair, answer in self._known.items()
+            if isinstance(answer, EntailAnswer) and wanted & {pair.premise, pair.hypothesis}
+        )
+
     def cost(self, words: Iterable[str]) -> Usage:
         """What comparing these `words` took, told once."""
         wanted = set(words)

@@ -132,6 +132,8 @@ class Engines:
             )
         mass = np.ones(len(questions)) if judged.mass is None else judged.mass
         return [
-            EntailAnswer((p[row, 0], p[row, 1], p[row, 2]), float(mass[row]), usage)
+            EntailAnswer(
+                (p[row, 0], p[row, 1], p[row, 2]), float(mass[row]), judged.truncated.get(row, 0), usage
+            )
             for row, usage in enumerate(apportion(judged.usage, weights))
         ]
