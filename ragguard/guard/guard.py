@@ -29,7 +29,6 @@ from ragguard.guard.calibration import Calibration, Example, choose_threshold, m
 from ragguard.guard.pause import Pause
 from ragguard.guard.policies import Judged, Policy, UtilityThreshold
 from ragguard.guard.room import Room
-from ragguard.guard.turn import turn
 from ragguard.metrics.distraction import utility
 from ragguard.probes.abstention import abstention, read_abstention
 from ragguard.probes.question import LabelAnswer, LabelQuestion, label_answers
@@ -46,6 +45,8 @@ GRACE_S = 0.05
 """An engine's deadline lies so much behind the budget: what is late is called off, before it raises for itself."""
 AT_A_TIME = 10
 """Passages for which prompts are written before the loop may do something else."""
+WRITING = Room(1)
+"""Whose turn it is to write prompts."""
 AT_ONCE = 512
 """Passages that one guard judges at once: some batches full, as many as the usual layers send together."""
 BACKGROUND = BackgroundLoop("ragguard-guard")
@@ -198,8 +199,10 @@ class DistractorGuard:
                 task.add_done_callback(_swallow)
                 # After those who wait just now: whoever is late as well must not wait for this one's clearing up.
                 task.get_loop().call_soon(task.cancel)
-        if not task.done() or task.cancelled():
+        if not task.done():
             return self._late(given)
+        if task.cancelled():
+            return Decision(given, status="error", reason="the engine broke the call off")
         error = task.exception()
         if error is None:
             return task.result()
@@ -229,7 +232,7 @@ class DistractorGuard:
             theirs = self._prompts or load_prompts((await self.judge.info()).prompts)
         reader: list[Prompt] = []
         judging: list[Prompt] = []
-        async with turn():
+        async with WRITING.for_(1):
             for at in range(0, len(passages), AT_A_TIME):
                 some = [passage.text[:read] for passage in passages[at : at + AT_A_TIME]]
                 reader += [abstention(prompts, query, text).prompt for text in some]

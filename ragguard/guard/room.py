@@ -1,8 +1,9 @@
-"""How many passages are judged at once, by one guard on one event loop.
+"""Room for so many at once on an event loop; the others wait in line, with next to nothing in hand.
 
-More than an engine takes at once is nothing gained: their prompts would stand about until their budgets end, and
-each object in them is work for Python's garbage collector, whose pauses make all guards late. Who finds no room
-waits in line, with next to nothing in hand.
+Hundreds of guards may be called at once on one loop. One at a time writes prompts, so that the loop stays free for
+what must not be late: the budgets. And no more passages are judged at once than an engine takes: prompts beyond
+that would stand about until their budgets end, and each object in them is work for Python's garbage collector,
+whose pauses make all guards late.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ class Room:
 
     def __init__(self, size: int) -> None:
         self._size = size
+        # Not asyncio's locks: they know their loop, and would keep it for ever.
         self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
 
     @asynccontextmanager
-    async def for_(self, passages: int) -> AsyncIterator[None]:
+    async def for_(self, many: int) -> AsyncIterator[None]:
         """`async with room.for_(len(passages)): …`"""
         line = self._lines.setdefault(asyncio.get_running_loop(), _Line(self._size))
-        need = min(passages, self._size)
+        need = min(many, self._size)
         await line.enter(need)
         try:
             yield

@@ -153,6 +153,16 @@ async def test_a_fault_means_everything_is_kept(problem):
     assert str(problem) in decision.reason
 
 
+async def test_a_call_that_the_engine_broke_off_is_no_timeout():
+    class Ending(ScriptedEngine):
+        async def label_probs(self, *args, **kwargs):
+            raise asyncio.CancelledError
+
+    decision = await guard(Ending()).aprune("q", [HELPS, MISLEADS])
+    assert (decision.status, len(decision.kept)) == ("error", 2)
+    assert "broke" in decision.reason
+
+
 async def test_numbers_that_are_none_mean_everything_is_kept():
     decision = await guard(ScriptedEngine(label=lambda t, x: math.nan)).aprune("q", [HELPS, MISLEADS])
     assert (decision.status, len(decision.kept)) == ("error", 2)

@@ -1,7 +1,9 @@
 """Room for so many passages at once: in line, whatever becomes of those who wait."""
 
 import asyncio
+import gc
 import time
+import weakref
 
 import pytest
 from support.scripted_engine import ScriptedEngine
@@ -118,3 +120,20 @@ async def test_a_guard_puts_no_more_before_an_engine_than_it_can_take():
     for caller in callers:
         caller.cancel()
     await asyncio.gather(*callers, return_exceptions=True)
+
+
+def test_a_loop_that_has_ended_is_not_kept():
+    """Also where its guards stood in line when it ended."""
+    guard = DistractorGuard(ScriptedEngine(), budget_ms=20_000)
+    ended = []
+
+    async def leave() -> None:
+        ended.append(weakref.ref(asyncio.get_running_loop()))
+        for n in range(20):
+            asyncio.create_task(guard.aprune(f"query {n}", [f"Passage {n}." for n in range(64)]))  # noqa: RUF006
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    asyncio.run(leave())
+    gc.collect()
+    assert ended[0]() is None
