@@ -381,7 +381,7 @@ class _Merger(Generic[_Answer]):
 
 def _may_be_one_prompt(error: Exception) -> bool:
     """Whether asking the callers apart may help some of them: not when the server itself is the trouble."""
-    if isinstance(error, CircuitOpen | EngineTimeout | Closed):
+    if isinstance(error, CircuitOpen | EngineTimeout | Closed | OSError):
         return False
     return not (isinstance(error, EngineError) and error.retryable)
 

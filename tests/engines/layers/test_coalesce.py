@@ -210,11 +210,12 @@ async def test_a_bad_prompt_fails_its_own_caller_only(error):
     assert len(engine.calls) == 4
 
 
-async def test_a_dead_server_is_not_asked_once_for_each_caller():
-    engine = ScriptedEngine(fault=lambda call: EngineUnreachable("gone"))
+@pytest.mark.parametrize("error", [EngineUnreachable("gone"), ConnectionError("gone")])
+async def test_a_dead_server_is_not_asked_once_for_each_caller(error):
+    engine = ScriptedEngine(fault=lambda call: error)
     layer = Coalesce(engine, window_ms=10)
     answers = await asyncio.gather(*(layer.label_probs([x], ["A"]) for x in "abc"), return_exceptions=True)
-    assert all(isinstance(answer, EngineUnreachable) for answer in answers)
+    assert all(answer is error for answer in answers)
     assert len(engine.calls) == 1
 
 
