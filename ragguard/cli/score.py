@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragguard.cli.source import RunSource, read_references
+from ragguard.errors import StoreError
 from ragguard.records import Usage
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from ragguard.scorers.plan import Plan
     from ragguard.sinks.base import ScoredRun
+    from ragguard.store.store import Store
 
 GIVE_UP_AFTER = 24
 """So many runs in a row without an answer, and the engine is taken for dead."""
@@ -165,9 +167,12 @@ async def _score(
     rg = RagGuard(engine, store=store, **options)
     try:
         await rg.engine.info()  # an engine that is not there is said once, and not for every run
+        await asyncio.to_thread(rg.store.housekeep)
+        _must_be_written(rg.store)
         async with aclosing(rg.score_runs(source.runs(), concurrency=options["concurrency"])) as stream:
             async for scored in stream:
                 tally.count(scored)
+                _must_be_written(rg.store)
                 if tally.unanswered >= GIVE_UP_AFTER:
                     tally.gave_up = True
                     break
@@ -176,6 +181,15 @@ async def _score(
     finally:
         await rg.aclose(CLOSE_SECONDS)
     return tally
+
+
+def _must_be_written(store: Store) -> None:
+    """An application goes on in memory when its disk fails; a command whose result is a file does not."""
+    if store.degraded:
+        raise StoreError(
+            f"{store.path} cannot be written, see above; what was scored before is in it: free the disk or name "
+            "another --store, and run the same command again"
+        )
 
 
 async def _plan(source: RunSource, engine: str, options: Mapping[str, Any]) -> Plan:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from ragguard.errors import SchemaMismatch, StoreError
 
@@ -200,6 +201,9 @@ def _advance(connection: sqlite3.Connection, version: int, migrations: Mapping[i
             connection.execute(f"PRAGMA user_version = {reached}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        with suppress(
+            sqlite3.OperationalError
+        ):  # a disk that failed has rolled back already, and is what to tell
+            connection.execute("ROLLBACK")
         raise
     return reached

@@ -2,7 +2,9 @@
 
 import json
 import signal
+import sqlite3
 import subprocess
+from contextlib import suppress
 
 import pytest
 from support.program import command, environment
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 from ragguard.cli.app import app
 from ragguard.engines.base import EngineInfo
 from ragguard.errors import EngineUnreachable
+from ragguard.store import schema
 from ragguard.store.runfile import write_runs
 from ragguard.store.store import Store
 
@@ -235,3 +238,29 @@ def test_an_engine_says_what_it_is_before_anything_is_read(engine, monkeypatch):
     assert done.exit_code == 2
     assert "nobody is at home" in done.output
     assert isinstance(EngineInfo("m", "k", "f"), EngineInfo)
+
+
+@pytest.mark.parametrize("when", ["at first", "on the way"])
+def test_a_store_that_cannot_be_written_is_no_success(engine, monkeypatch, when):
+    real, opened = schema.connect, []
+
+    def connect(path, *, full=False):
+        connection = real(path, full=full)
+        if path != ":memory:":
+            opened.append(connection)
+            if when == "at first":
+                connection.execute("PRAGMA query_only = on")
+        return connection
+
+    def judging(text, label):
+        for connection in opened:
+            with suppress(sqlite3.ProgrammingError):
+                connection.execute("PRAGMA query_only = on")
+        return 0.4
+
+    monkeypatch.setattr(schema, "connect", connect)
+    engine.label = judging
+    done = score(runs_file(30), *UTILITY, "--concurrency", 1)
+    assert done.exit_code == 2, done.output
+    assert "ragguard.db cannot be written" in done.output
+    assert "name another --store" in done.output

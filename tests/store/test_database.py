@@ -2,6 +2,8 @@
 
 import logging
 import os
+import resource
+import signal
 import sqlite3
 from contextlib import suppress
 
@@ -65,6 +67,20 @@ def test_a_disk_that_fails_is_replaced_by_memory_with_one_warning(tmp_path, disk
     captured(store, open_run)
     assert store.run("open") == open_run
     assert {claim.run.id for claim in store.claim(99)} >= {"before", "open", "r0", "r19"}
+
+
+def test_a_disk_that_is_full_when_the_file_is_made_is_replaced_by_memory(tmp_path, caplog):
+    """As the operating system says it: the tables themselves cannot be written."""
+
+    def child():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        store = Store(tmp_path / "s.db")
+        run = a_run("r")
+        captured(store, run)
+        return store.degraded and store.run("r") == run
+
+    in_child(child)
 
 
 def test_a_disk_that_works_again_gets_everything(tmp_path, disk, caplog):
