@@ -201,9 +201,8 @@ def _advance(connection: sqlite3.Connection, version: int, migrations: Mapping[i
             connection.execute(f"PRAGMA user_version = {reached}")
         connection.execute("COMMIT")
     except BaseException:
-        with suppress(
-            sqlite3.OperationalError
-        ):  # a disk that failed has rolled back already, and is what to tell
+        # A disk that failed has rolled back already, and is what is to be told.
+        with suppress(sqlite3.OperationalError):
             connection.execute("ROLLBACK")
         raise
     return reached
