@@ -51,8 +51,15 @@ def tokens_of(question: Question) -> int:
 class Asker:
     """Carries the questions of one run, as an `Ask`."""
 
-    def __init__(self, respondent: Respondent, token_cap: int, window: int | None = None) -> None:
+    def __init__(
+        self,
+        respondent: Respondent,
+        token_cap: int,
+        window: int | None = None,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
         self._respondent = respondent
+        self._patience_s = patience_s
         self._cap = self._tokens_left = token_cap
         self._window = window or token_cap + 1
         self._answers: dict[Question, Answer | RagguardError] = {}
@@ -110,7 +117,7 @@ class Asker:
         if len(self._queued) + self._in_flight >= self._scorers:
             self._send()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_PATIENCE_S, self._send)
+            self._timer = asyncio.get_running_loop().call_later(self._patience_s, self._send)
 
     def _send(self) -> None:
         if self._timer is not None:

@@ -33,6 +33,7 @@ from ragguard.validate.progress import Progress, silent
 ABOUT = 48
 """Questions that are worked on together."""
 _NO_CAP = 10**12
+_FOR_EVER = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,9 @@ class Beliefs:
         for start in range(0, len(questions), ABOUT):
             self.progress("drawing and comparing answers", start, len(questions))
             # An asker keeps what was answered: one for each batch bounds the memory.
-            asker = Asker(Engines(self.engine, self.judge, entailer), _NO_CAP)
+            # None waits for anything but answers, so all go together however slow the machine is: what shares a
+            # batch, and with it the last digits, is the same every time.
+            asker = Asker(Engines(self.engine, self.judge, entailer), _NO_CAP, patience_s=_FOR_EVER)
             batch = questions[start : start + ABOUT]
             for one in await asker.attend([self._one(asked, asker, prompts, judging) for asked in batch]):
                 if isinstance(one, BaseException):
