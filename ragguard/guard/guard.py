@@ -174,11 +174,13 @@ class DistractorGuard:
         if any(policy.needs_utility for policy in self.policies):
             if not query.strip():
                 return Decision(given, reason="no query")
+            left = self.budget_ms / 1e3 - (time.perf_counter() - clock)
+            if left <= 0:
+                return self._late(given)
             if not self._pause.allows():
                 return Decision(
                     given, status="error", reason="not asked: the engine failed several times just now"
                 )
-            left = self.budget_ms / 1e3 - (time.perf_counter() - clock)
             outcome = await self._within(query, given, left)
             if isinstance(outcome, Decision):
                 self._pause.missed()
@@ -189,8 +191,6 @@ class DistractorGuard:
 
     async def _within(self, query: str, given: list[Passage], left: float) -> list[Judged] | Decision:
         """The judgements, or a decision to keep everything. Never waits longer, not even for a cancellation."""
-        if left <= 0:
-            return self._late(given)
         task = asyncio.ensure_future(self._judged(query, given, time.monotonic() + left + GRACE_S))
         try:
             await asyncio.wait({task}, timeout=left)
