@@ -175,7 +175,7 @@ class Intake:
             done.set_exception(Closed("the service was closed; make a new RagGuard"))
             return done
         self.start()
-        # Said first: a word that comes after the writer has seen the job would hurry the events behind it.
+        # Said first: a word that comes after the writer has taken the job would hurry the events behind it.
         self._hurry.set()
         self._queue.put(_Job(work, done))  # type: ignore[arg-type]
         return done
@@ -241,12 +241,13 @@ class Intake:
                 continue
             if batch[0] is not None and not isinstance(batch[0], (_Job, _Awaited)):
                 self._hurry.wait(LINGER)
-            self._hurry.clear()
             while len(batch) < BATCH:
                 try:
                     batch.append(queue.get_nowait())
                 except Empty:
                     break
+            # Only now: a hurry that outlives its job would have the next events written one by one.
+            self._hurry.clear()
             running = None not in batch
             self._write(batch)
             self._stalled = False
