@@ -7,7 +7,7 @@ the engines said of themselves.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from ragguard.scorers.coverage import Coverage
 from ragguard.scorers.grades import Grades
 from ragguard.scorers.plan import Plan, PriceList, merge
 from ragguard.scorers.respondents import Engines
-from ragguard.scorers.scorer import Scorer, full_version
+from ragguard.scorers.scorer import MODELS, Scorer, full_version
 from ragguard.scorers.sheet import worth_repeating
 from ragguard.scorers.utility import Utility
 from ragguard.scorers.view import Caps, Setting, View, view_run
@@ -35,6 +35,7 @@ _log = logging.getLogger(__name__)
 FAMILIES = ("belief", "utility", "coverage", "grades")
 """What `scorers=` knows by name; "coverage" brings the answer's own scores along."""
 OURS = (Belief, Utility, Coverage, Answers, Grades)
+_UNKNOWN = EngineInfo("unknown", "unknown", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,23 +110,27 @@ class ScoringPipeline:
         self, run: Run, *, priority: int = 10, deadline: float | None = None
     ) -> list[Score | Failure]:
         """Everything that can be said of a run, and what cannot be said and why. Engine faults never raise."""
-        try:
-            setting = await self._ready()
-        except RagguardError as error:
-            return [_failure(scorer, run, error) for scorer in self._scorers]
+        setting, missing = await self._reach()
+        failures: list[Result] = []
+        able: list[Scorer] = []
+        for scorer in self._scorers:
+            needs = self._needs(scorer)
+            fault = next((error for model, error in missing.items() if model in needs), None)
+            if fault is None:
+                able.append(scorer)
+            else:
+                failures.append(_failure(scorer, run, fault))
+        if not able:
+            return failures
         self._warn_of_language(run)
         respondent = Engines(self._engine, self._judge, self._entailer, priority, deadline)
-        return await self._run(view_run(run, setting), respondent)
+        return [*await self._run(able, view_run(run, setting), respondent), *failures]
 
     async def plan(self, run: Run) -> Plan:
         """What scoring the run would ask; asks no question. An unreachable engine is planned for by the defaults."""
-        try:
-            setting = await self._ready()
-        except RagguardError:
-            unknown = EngineInfo("unknown", "unknown", "unknown")
-            setting = self._settle(unknown, unknown, unknown)
+        setting, _ = await self._reach()
         prices = PriceList(one_model=self._judge is self._engine)
-        results = await self._run(view_run(run, setting), prices)
+        results = await self._run(self._scorers, view_run(run, setting), prices)
         # What placeholders lead to says nothing; what lies over a cap does.
         capped = CapExceeded.__name__
         failures = tuple(r for r in results if isinstance(r, Failure) and r.error == capped)
@@ -158,12 +163,33 @@ class ScoringPipeline:
             )
 
     async def _ready(self) -> Setting:
-        if self._setting is None:
-            engine = await self._engine.info()
-            judge = engine if self._judge is self._engine else await self._judge.info()
-            entailer = await self._entailer.info()
-            self._setting = self._settle(engine, judge, entailer)
-        return self._setting
+        setting, missing = await self._reach()
+        for fault in missing.values():
+            raise fault
+        return setting
+
+    async def _reach(self) -> tuple[Setting, Mapping[str, RagguardError]]:
+        """Who answers; whoever cannot be reached stands there as unknown, and why is said beside."""
+        if self._setting is not None:
+            return self._setting, {}
+        infos: dict[str, EngineInfo] = {}
+        missing: dict[str, RagguardError] = {}
+        for name, model in (("engine", self._engine), ("judge", self._judge), ("entailer", self._entailer)):
+            try:
+                same = name == "judge" and model is self._engine
+                infos[name] = infos["engine"] if same else await model.info()
+            except RagguardError as error:
+                infos[name], missing[name] = _UNKNOWN, error
+                if name == "engine":  # without it nobody can go on, so nobody else is waited for
+                    return self._settle(_UNKNOWN, _UNKNOWN, _UNKNOWN), dict.fromkeys(MODELS, error)
+        setting = self._settle(infos["engine"], infos["judge"], infos["entailer"])
+        if not missing:
+            self._setting = setting
+        return setting, missing
+
+    def _needs(self, scorer: Scorer) -> set[str]:
+        """Whom a scorer cannot do without: those it asks, and those who decide about prompts and windows."""
+        return {"engine", *(() if self._prompts else ("judge",)), *getattr(scorer, "models", MODELS)}
 
     def _settle(self, engine: EngineInfo, judge: EngineInfo, entailer: EngineInfo) -> Setting:
         return Setting(
@@ -176,12 +202,12 @@ class ScoringPipeline:
             self._language,
         )
 
-    async def _run(self, view: View, respondent: Respondent) -> list[Result]:
+    async def _run(self, scorers: Sequence[Scorer], view: View, respondent: Respondent) -> list[Result]:
         setting = view.setting
         asker = Asker(respondent, setting.caps.prompt_tokens, setting.engine.context)
-        outcomes = await asker.attend([scorer.score(view, asker) for scorer in self._scorers])
+        outcomes = await asker.attend([scorer.score(view, asker) for scorer in scorers])
         results: list[Result] = []
-        for scorer, outcome in zip(self._scorers, outcomes, strict=True):
+        for scorer, outcome in zip(scorers, outcomes, strict=True):
             if not isinstance(outcome, BaseException):
                 ours = isinstance(scorer, OURS)
                 results += outcome if ours else [_complete(result, scorer, view) for result in outcome]

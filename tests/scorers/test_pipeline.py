@@ -196,6 +196,41 @@ async def test_a_plan_does_without_the_engine():
     assert plan.requests > 3
 
 
+async def test_a_dead_entailer_stops_those_alone_who_ask_it():
+    entailer = TableEntailer()
+    alive = entailer.info
+
+    async def dead():
+        raise EngineUnreachable("nothing at that address")
+
+    entailer.info = dead
+    scoring, the_run = pipeline(entailer=entailer), two_hops()
+    results = await scoring.score(the_run)
+    assert {r.scorer for r in results if isinstance(r, Score)} == {"utility", "coverage", "grades"}
+    failed = {r.scorer: (r.error, r.will_retry) for r in results if isinstance(r, Failure)}
+    assert failed == dict.fromkeys(("belief", "answers"), ("EngineUnreachable", True))
+    with pytest.raises(EngineUnreachable):
+        await scoring.identity()
+    entailer.info = alive
+    later = await scoring.score(the_run)
+    assert not [r for r in later if isinstance(r, Failure)]
+    # What was said meanwhile is said again in the same words, so it is kept once.
+    keys = {r.key for r in later}
+    assert {r.key for r in results if isinstance(r, Score)} <= keys
+
+
+async def test_a_dead_judge_stops_those_alone_who_ask_it():
+    judge = reader()
+
+    async def dead():
+        raise EngineUnreachable("nothing at that address")
+
+    judge.info = dead
+    results = await pipeline(judge=judge, prompts="default", scorers=["belief", "coverage"]).score(two_hops())
+    assert {r.scorer for r in results if isinstance(r, Failure)} == {"belief", "coverage", "answers"}
+    assert not [r for r in results if isinstance(r, Score)]
+
+
 async def test_identity_changes_with_what_numbers_depend_on():
     base = await pipeline().identity()
     assert base == await pipeline().identity()
