@@ -1,5 +1,6 @@
 """Data sets of every format become contexts; what is none is told with its place and the way out."""
 
+import gzip
 import json
 import math
 
@@ -10,7 +11,7 @@ from ragguard.errors import InvalidInput, RagguardError, StoreError, UnknownName
 from ragguard.metrics import coverage, udcg
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.store.runfile import write_runs
-from ragguard.validate.readers.dataset import format_of, read_dataset
+from ragguard.validate.readers.dataset import FILES, FOLDERS, format_of, read_dataset
 
 
 def lines(path, *objects):
@@ -49,6 +50,9 @@ def test_the_least_that_is_needed(tmp_path):
         ({"passages": [{"text": 1.5}]}, r"line 2, passages\[0\], text: .*a text"),
         ({"question": None}, "line 2, question: .*needed"),
         ({"given": {"bm25": "high"}}, "line 2, given, bm25: .*a number"),
+        ({"passages": [{"text": "x", "relevance": -1}]}, r"line 2, passages\[0\], relevance: .*at least 0"),
+        ({"ideal": [math.nan]}, "line 2, ideal: .*at least 0"),
+        ({"ideal": [0, 0]}, "line 2, ideal: .*among them"),
         ({"references": [1]}, "line 2, references: .*a list of texts"),
     ],
 )
@@ -56,6 +60,15 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path, changed, told):
     path = lines(tmp_path / "c.jsonl", CONTEXT, CONTEXT | {"id": "b"} | changed)
     with pytest.raises(InvalidInput, match=told):
         read_dataset(path)
+
+
+def test_packed_lines(tmp_path):
+    path = lines(tmp_path / "c.jsonl", CONTEXT)
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
+    assert read_dataset(tmp_path / "c.jsonl.gz") == read_dataset(path)
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(path.read_bytes())[:-9])
+    with pytest.raises(StoreError, match="check the path and the file"):
+        read_dataset(tmp_path / "c.jsonl.gz")
 
 
 def test_equal_ids_are_refused(tmp_path):
@@ -81,6 +94,9 @@ def test_run_files(tmp_path):
         assert second.outcome is None
     write_runs([graded_run(1, "good")], tmp_path / "bad.jsonl")
     with pytest.raises(InvalidInput, match=r"run r1, metadata.outcome"):
+        read_dataset(tmp_path / "bad.jsonl")
+    lines(tmp_path / "bad.jsonl", {"question": "who?", "steps": "none"})
+    with pytest.raises(InvalidInput, match=r"bad.jsonl, line 1, steps: .*a list"):
         read_dataset(tmp_path / "bad.jsonl")
 
 
@@ -143,6 +159,10 @@ def test_graded_samples_alone_and_with_their_texts(tmp_path):
     lines(tmp_path / "graded.jsonl", GRADED | {"rank": [9, 2, 0]})
     with pytest.raises(InvalidInput, match=r"rank: .*places below 4"):
         read_dataset(tmp_path)
+    for wrong in ([1, 1, 1], [1, 0.5, 0]):
+        lines(tmp_path / "graded.jsonl", GRADED | {"inK": wrong})
+        with pytest.raises(InvalidInput, match=r"line 1, inK: .*at most Np = 2"):
+            read_dataset(tmp_path)
 
 
 @pytest.fixture
@@ -250,3 +270,9 @@ def test_what_is_no_data_set(tmp_path):
             read_dataset(tmp_path / name)
     with pytest.raises(InvalidInput, match="k: got 0"):
         read_dataset(tmp_path / "c.jsonl", k=0)
+    for format in FOLDERS:
+        with pytest.raises(InvalidInput, match="the folder in which its files are"):
+            read_dataset(tmp_path / "c.jsonl", format)
+    for format in FILES:
+        with pytest.raises(InvalidInput, match="one of its files"):
+            read_dataset(tmp_path, format)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,8 +35,14 @@ def context_of(fields: Fields, number: int) -> Context:
     passages = fields.objects("passages")
     grades = [passage.number("relevance") for passage in passages]
     known = [grade for grade in grades if grade is not None]
+    for passage, grade in zip(passages, grades, strict=True):
+        if grade is not None and grade < 0:
+            raise passage.wrong("relevance", grade, "a grade of at least 0, which is irrelevant")
     if known and len(known) < len(grades):
         raise fields.wrong("passages", grades, "a relevance for every passage, or for none")
+    ideal = fields.numbers("ideal") if fields.data.get("ideal") is not None else None
+    if ideal is not None and Counter(filter(None, known)) - Counter(ideal):
+        raise fields.wrong("ideal", ideal, f"the grades of all judged passages, these {known} among them")
     given = fields.data.get("given") or {}
     numbers = Fields(given, f"{fields.where}, given")
     return Context(
@@ -45,7 +52,7 @@ def context_of(fields: Fields, number: int) -> Context:
         passages=passages_of(passages),
         references=fields.texts("references"),
         relevance=tuple(known) if known else None,
-        ideal=fields.numbers("ideal") if fields.data.get("ideal") is not None else None,
+        ideal=ideal,
         answer=fields.text("answer", default="") or None,
         outcome=outcome_of(fields),
         sub_questions=fields.texts("sub_questions"),

@@ -40,6 +40,8 @@ FORMATS: Mapping[str, Callable[[Path, int], Iterator[Context]]] = {
     "trec": trec.read,
 }
 """Of each format what reads it: a path, and how much of a ranking a context is."""
+FILES, FOLDERS = ("contexts", "runs", "udcg"), ("crux", "beir", "trec")
+"""The formats that are one file, and those that are several; `responses` may be either."""
 
 
 def read_dataset(path: str | Path, format: str = AUTO, k: int = K) -> list[Context]:
@@ -51,6 +53,10 @@ def read_dataset(path: str | Path, format: str = AUTO, k: int = K) -> list[Conte
         raise StoreError(f"there is no {path}; check the path")
     if format != AUTO and format not in FORMATS:
         raise UnknownName("format", format, f"{AUTO}, {', '.join(FORMATS)}")
+    if format in FOLDERS and not path.is_dir():
+        raise InvalidInput(str(path), "a file", f"for {format} the folder in which its files are")
+    if format in FILES and path.is_dir():
+        raise InvalidInput(str(path), "a folder", f"for {format} one of its files")
     found = list(FORMATS[format_of(path) if format == AUTO else format](path, k))
     if not found:
         raise InvalidInput(str(path), "nothing", "at least one context")
@@ -66,7 +72,7 @@ def format_of(path: Path) -> str:
     """The format of what is there, by its file names, or by its first object."""
     if path.is_dir():
         return _format_of_folder(path)
-    if is_store(path) or path.suffix == ".gz":
+    if is_store(path):
         return "runs"
     found = first(path)
     if "steps" in found or str(found.get("format", "")).startswith("ragguard.run/"):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from ragguard.capture.faults import describe
 from ragguard.errors import InvalidInput, StoreError
@@ -58,10 +60,10 @@ class Fields:
         return ()
 
     def numbers(self, name: str) -> tuple[float, ...]:
-        """A list of numbers."""
+        """A list of numbers of at least 0, such as grades."""
         value = self.data.get(name)
-        if not isinstance(value, list) or not all(isinstance(one, (int, float)) for one in value):
-            raise self.wrong(name, value, "a list of numbers")
+        if not isinstance(value, list) or not all(map(_is_grade, value)):
+            raise self.wrong(name, value, "a list of numbers of at least 0")
         return tuple(map(float, value))
 
     def objects(self, name: str) -> list[Fields]:
@@ -102,13 +104,14 @@ def json_objects(path: Path) -> Iterator[Fields]:
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, each with its number."""
+    """The lines that are not blank, each with its number; a name that ends in `.gz` is unpacked."""
+    opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, 1):
+        with opened(path, "rt", encoding="utf-8-sig") as file:
+            for number, line in enumerate(cast(IO[str], file), 1):
                 if line.strip():
                     yield number, line
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise StoreError(
             f"{path} could not be read ({describe(error)}); check the path and the file"
         ) from error
@@ -133,6 +136,10 @@ def passages_of(items: list[Fields]) -> tuple[Passage, ...]:
         Passage(item.text("text", "contents", default=""), item.text("id", "doc_id", "docid", default=""))
         for item in items
     )
+
+
+def _is_grade(value: object) -> bool:
+    return isinstance(value, (int, float)) and 0 <= value < math.inf
 
 
 def _parsed(text: str, where: str) -> Any:

@@ -45,6 +45,10 @@ def _context(sample: Fields, known: dict[str, tuple[str, tuple[str, ...], tuple[
     id, model = sample.text("id"), sample.text("E", default="")
     relevance = sample.numbers("inK")
     candidates, positives = _whole(sample, "Nc"), _whole(sample, "Np")
+    if not set(relevance) <= {0.0, 1.0} or sum(relevance) > positives:
+        raise sample.wrong(
+            "inK", list(relevance), f"1 for a positive and 0 for another, at most Np = {positives} ones"
+        )
     texts: list[str] = [""] * len(relevance)
     question = ""
     if id in known:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from ragguard.errors import InvalidInput
+from ragguard.errors import InvalidInput, RunFormatError
 from ragguard.records import Passage, Run
 from ragguard.scorers.grades import RELEVANT
 from ragguard.store.runfile import read_runs
@@ -22,8 +22,10 @@ _STATES = ("answer_correct", "response_grade")
 def read(path: Path) -> Iterator[Context]:
     """The runs of a run file or a store; a store's own scores of them are given numbers."""
     if not is_store(str(path)):
-        for run in read_runs(path):
-            yield context_of(run)
+        try:
+            yield from map(context_of, read_runs(path))
+        except RunFormatError as error:
+            raise InvalidInput(f"{path}, {error.argument}", error.value, error.allowed) from error
         return
     store = Store(path, read_only=True)
     try:
