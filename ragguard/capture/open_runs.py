@@ -223,6 +223,24 @@ class OpenRuns:
         return found
 
 
+def begun(
+    run_id: str,
+    question: str,
+    references: list[str] | None,
+    sub_questions: list[str] | None,
+    pool: list[Passage] | None,
+    metadata: Mapping[str, Any] | None,
+    name: str,
+    started_ns: int,
+    trace: TraceContext | None,
+) -> Run:
+    """The record of a run that has begun."""
+    return Run(
+        run_id, question, references, None, [], "open", metadata or {}, sub_questions, pool, name, started_ns,
+        0, trace,
+    )  # fmt: skip
+
+
 def unpacked(
     found: Any, unpack: Unpack | None, metadata: Mapping[str, Any]
 ) -> tuple[list[Passage], Mapping[str, Any]]:

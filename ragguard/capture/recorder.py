@@ -16,50 +16,24 @@ import time
 import weakref
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
+from ragguard.capture.counts import Counts
 from ragguard.capture.events import Intake, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
-from ragguard.capture.open_runs import OpenRun, OpenRuns, Retrieval, Unpack, WholeRun
+from ragguard.capture.followers import Follower
+from ragguard.capture.open_runs import OpenRun, OpenRuns, Retrieval, Unpack, WholeRun, begun
 from ragguard.capture.trace import trace_context
 from ragguard.capture.turns import TurnKey
 from ragguard.errors import InvalidInput
-from ragguard.records import Decision, Passage, Run, Status, TraceContext
+from ragguard.records import Decision, Passage, Status, TraceContext
 
 Here: TypeAlias = Literal["here"]
 """The place in the trace where the caller stands."""
 TOUCH_SECONDS = 1.0
 """A run that was touched less long ago keeps its place among the open ones."""
-
-
-@dataclass(slots=True)
-class Counts:
-    """What capture has seen so far."""
-
-    runs: int = 0
-    steps: int = 0
-    unsampled: int = 0
-    abandoned: int = 0
-    """Runs that were closed here since nobody ended them."""
-
-
-class Follower(Protocol):
-    """What an integration remembers of open calls; it goes when the recorder lets go of their runs."""
-
-    def run_closed(self, run_id: str) -> None:
-        """Nothing of that run is to be remembered any more."""
-        ...
-
-    def sweep(self, ttl: float) -> None:
-        """Ends what nobody will end, and forgets what is older than so many seconds."""
-        ...
-
-    def forget(self) -> None:
-        """This is a forked process: what is remembered is the parent's."""
-        ...
 
 
 class Recorder:
@@ -160,7 +134,7 @@ class Recorder:
             if trace == "here":
                 trace = trace_context()
             about = (references, sub_questions, pool, metadata, name, started_ns or time.time_ns(), trace)
-            self._emit(run, RunStarted(partial(_begun, run_id, question, *about)))
+            self._emit(run, RunStarted(partial(begun, run_id, question, *about)))
             return True
         except FAULTS as error:
             self.faults.note("run_started", error)
@@ -443,24 +417,6 @@ class Recorder:
             self._intake(final)
         except FAULTS as error:
             self.faults.note("intake", error)
-
-
-def _begun(
-    run_id: str,
-    question: str,
-    references: list[str] | None,
-    sub_questions: list[str] | None,
-    pool: list[Passage] | None,
-    metadata: Mapping[str, Any] | None,
-    name: str,
-    started_ns: int,
-    trace: TraceContext | None,
-) -> Run:
-    """The record of a run that has begun."""
-    return Run(
-        run_id, question, references, None, [], "open", metadata or {}, sub_questions, pool, name, started_ns,
-        0, trace,
-    )  # fmt: skip
 
 
 _recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
