@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.child import in_child
+from support.reader import TableEntailer, reader, two_hops
 from support.runs import a_run, as_events, scores_of
 from support.scripted_pipeline import ListSink, ScriptedPipeline
 
@@ -14,6 +15,7 @@ from ragguard.capture.events import RunEnded
 from ragguard.capture.faults import Faults
 from ragguard.errors import Closed, EngineUnreachable, InvalidInput
 from ragguard.records import Passage
+from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.service.redaction import Redactor
 from ragguard.service.report import Report
 from ragguard.service.scoring import Retry
@@ -68,6 +70,36 @@ def test_a_captured_run_is_scored_once_on_the_scorers_thread(make):
     assert (report.captured, report.steps, report.scored, report.pending) == (1, 2, 1, 0)
     assert service.store.scores("r1") == scores_of(a_run())
     assert service.scripted.threads == {"ragguard-scorer"}
+
+
+def test_a_dead_entailer_delays_belief_alone_and_each_score_is_stored_once(make):
+    entailer = TableEntailer()
+    alive, back = entailer.info, threading.Event()
+
+    async def info():
+        if not back.is_set():
+            raise EngineUnreachable("nothing at that address")
+        return await alive()
+
+    entailer.info = info
+    scoring = ScoringPipeline(reader(), entailer=entailer, scorers=("belief", "utility", "coverage"))
+    service = make(scoring, settings=Settings(retry=Retry(500, 0.01, 0.02), exit_timeout=0.5))
+    the_run = two_hops()
+    for hop in the_run.steps:
+        hop.run_id = the_run.id
+    capture(service, the_run)
+    eventually(lambda: service.store.scores(the_run.id))
+    before = {score.key for score in service.store.scores(the_run.id)}
+    assert {score.scorer for score in service.store.scores(the_run.id)} == {"utility", "coverage"}
+    assert {one.scorer for one in service.store.failures(the_run.id)} == {"belief", "answers"}
+    assert all(one.will_retry for one in service.store.failures(the_run.id))
+    back.set()
+    assert service.flush(20)
+    scores = service.store.scores(the_run.id)
+    assert len({score.key for score in scores}) == len(scores)
+    assert before < {score.key for score in scores}
+    assert {score.scorer for score in scores} == {"belief", "utility", "coverage", "answers"}
+    assert not service.store.failures(the_run.id)
 
 
 def test_nothing_is_started_before_it_is_needed(make, tmp_path):
@@ -500,6 +532,13 @@ async def test_asking_while_the_background_is_at_it_asks_the_engine_once(make):
     await asyncio.sleep(0)
     service.scripted.gate.set()
     assert list((await asked).scores) == scores_of(a_run())
+    assert len(service.scripted.seen) == 1
+
+
+async def test_asking_for_one_run_many_times_at_once_asks_the_engine_once(make):
+    service = make()
+    answers = await asyncio.gather(*(service.score(a_run()) for _ in range(8)))
+    assert all(list(scored.scores) == scores_of(a_run()) for scored in answers)
     assert len(service.scripted.seen) == 1
 
 
