@@ -145,11 +145,12 @@ def choose_threshold(
             [fall[~np.asarray(flags, dtype=bool)] for fall, flags in zip(falls, gold, strict=True)]
         )
     )
-    drops = np.searchsorted(others, levels[: best + 1], side="left")
-    # Of thresholds that drop the same distractors the lowest: it can only spare more gold.
-    best = int(np.argmax(drops == drops[-1]))
-    dropped = float(drops[-1] / len(others)) if len(others) else math.nan
-    return float(levels[best]), float(losses[best]), dropped
+    drops = int(np.searchsorted(others, levels[best], side="left"))
+    # Of thresholds that drop the same distractors the lowest, just over the last of them: it can only spare more
+    # gold. Between two levels may be a wide gap, as what `min_keep` holds is none: all gold may lie in it.
+    threshold = float(np.nextafter(others[drops - 1], np.inf)) if drops else -1.0
+    loss = float(_mean_losses(gold_falls, np.array([threshold]))[0])
+    return threshold, loss, drops / len(others) if len(others) else math.nan
 
 
 def mean_kept(utilities: Sequence[Sequence[float | None]], threshold: float, min_keep: int) -> float:

@@ -54,6 +54,16 @@ def test_the_expected_loss_stays_under_the_limit(min_keep):
     assert np.mean(losses) >= 0.03, "a promise kept by dropping nothing is no help"
 
 
+def test_no_more_gold_is_put_at_risk_than_the_distractors_ask_for():
+    """`min_keep` holds the only gold of each example; a retrieval with two golds must keep both."""
+    utilities = [[0.95, 0.4, -0.8]] * 40
+    gold = [[True, False, False]] * 40
+    threshold, loss, dropped = choose_threshold(utilities, gold, 0.05, None, 1)
+    assert (loss, dropped) == (0.0, 1.0)
+    assert 0.4 < threshold < 0.41
+    assert mean_kept([[0.9, 0.85, 0.3]], threshold, 1) == 2
+
+
 def test_how_many_passages_stay_is_told():
     utilities = [[0.9, 0.8, -0.9], [None, 0.1], [-0.5, -0.7]]
     assert mean_kept(utilities, 0.5, 0) == pytest.approx((2 + 1 + 0) / 3)
@@ -86,7 +96,8 @@ def test_a_larger_loss_allows_a_higher_threshold():
 
 def test_unjudged_passages_are_never_dropped():
     threshold, loss, dropped = choose_threshold([[None, -1.0]] * 30, [[True, False]] * 30, 0.05, None, 0)
-    assert (threshold, loss, dropped) == (1.0, 0.0, 1.0)
+    assert (loss, dropped) == (0.0, 1.0)
+    assert -1 < threshold < -0.99
 
 
 @pytest.mark.parametrize(
