@@ -104,6 +104,9 @@ class Scoring:
 
     async def work(self, claim: Claim, priority: int) -> bool:
         """Does what is due for a claimed run and releases it; False where the engine did not answer at all."""
+        if (busy := self._busy.get(claim.run.id)) is not None:
+            await busy.wait()  # somebody asked for it just before; what is left over is claimed again
+            return True
         with self._under_way(claim.run.id):
             if claim.due.score:
                 _, answered = await self._score(claim.run, claim.due, priority, await self._identity())
@@ -115,16 +118,17 @@ class Scoring:
         """Scores a run at once, unless the same settings have said all they can; gives what is known of it."""
         while (busy := self._busy.get(run.id)) is not None:
             await busy.wait()
-        identity = await self._identity()
-        mark = _mark(identity)
-        submission = await self._done(lambda: self._store.submit(run, mark))
-        if identity is not None and submission.settled:
+        # From here on it is ours: who asks for the same run meanwhile waits, and finds it said.
+        with self._under_way(run.id):
+            identity = await self._identity()
+            mark = _mark(identity)
+            submission = await self._done(lambda: self._store.submit(run, mark))
+            if identity is None or not submission.settled:
+                scored, _ = await self._score(run, submission.due, priority, identity)
+                return scored
             scores = await self._done(lambda: self._store.scores(run.id))
             failures = await self._done(lambda: self._store.failures(run.id))
             return ScoredRun(run, _latest(scores, identity), failures)
-        with self._under_way(run.id):
-            scored, _ = await self._score(run, submission.due, priority, identity)
-        return scored
 
     async def captured(self, run_id: str) -> Run | None:
         """The run as it stands in the store."""
