@@ -80,8 +80,8 @@ class Beliefs:
         for start in range(0, len(questions), ABOUT):
             self.progress("drawing and comparing answers", start, len(questions))
             # An asker keeps what was answered: one for each batch bounds the memory.
-            # None waits for anything but answers, so all go together however slow the machine is: what shares a
-            # batch, and with it the last digits, is the same every time.
+            # None waits for anything but answers, so all go together however slow the machine is: the same
+            # questions share a batch every time.
             asker = Asker(Engines(self.engine, self.judge, entailer), _NO_CAP, patience_s=_FOR_EVER)
             batch = questions[start : start + ABOUT]
             for one in await asker.attend([self._one(asked, asker, prompts, judging) for asked in batch]):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import kendalltau
 
 from ragguard import connect, world
 from ragguard.engines.layers import Cache
@@ -77,6 +78,10 @@ def test_systems_are_compared_by_their_means() -> None:
     # One pair of three in the other order.
     assert system_tau(np.array([[0.0, 0.0], [2, 2], [1, 1]]), outcome) == pytest.approx(1 / 3)
     assert system_tau(np.ones((3, 2)), outcome) == 0
+    assert np.isnan(system_tau(outcome, np.ones((3, 2))))
+    rng = np.random.default_rng(1)
+    metric, result = rng.integers(4, size=(2, 12, 1)).astype(float)
+    assert system_tau(metric, result) == pytest.approx(kendalltau(metric[:, 0], result[:, 0]).statistic)
     low, high = system_interval(outcome, outcome)
     assert (low, high) == pytest.approx((1, 1))
 

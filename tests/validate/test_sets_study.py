@@ -121,7 +121,7 @@ def test_data_sets_have_two_to_four_relevant_passages() -> None:
 async def test_a_small_study() -> None:
     # What is asked again is answered from memory: the recipe is to ask the same again.
     engine = Cache(connect("nano"))
-    tables = await study(engine, questions=2, seed=1)
+    tables = await study(engine, questions=1, seed=1)
     assert [table.name for table in tables] == [
         "sets-grades", "sets-correlations", "sets-differences", "sets-segments", "sets-kinds", "sets-alpha",
     ]  # fmt: skip
@@ -130,7 +130,7 @@ async def test_a_small_study() -> None:
     assert all(len(row) == len(table.columns) for table in tables for row in table.rows)
     rows = {row[0]: dict(zip(tables[1].columns, row, strict=True)) for row in tables[1].rows}
     contexts = sum(row["contexts"] for row in rows.values())
-    assert contexts == 3 * 2 * len(SEARCHES) * len(KS)
+    assert contexts == 3 * 1 * len(SEARCHES) * len(KS)
     assert rows["Parts-w"]["F"] > 0.5
-    again = await study(engine, questions=2, seed=1)
+    again = await study(engine, questions=1, seed=1)
     assert [table.as_dict() for table in again] == [table.as_dict() for table in tables]

@@ -7,6 +7,7 @@ writes from them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -102,8 +103,15 @@ def data_sets(questions: int, seed: int) -> dict[str, list[Report]]:
 
 
 def system_tau(metric: Floats, outcome: Floats) -> float:
-    """Kendall's τ between the means of contexts over reports."""
-    return correlate(metric.mean(axis=1), outcome.mean(axis=1), "kendall_b", flat=0.0).value
+    """Kendall's τ-b between the means of contexts over reports; 0 for a metric that says the same of all.
+
+    As SciPy's, twenty times as fast on a few contexts: an interval takes a hundred of them.
+    """
+    first, second = (np.sign(np.subtract.outer(means, means)) for means in (metric.mean(1), outcome.mean(1)))
+    if not second.any():
+        return math.nan
+    together = float((first * second).sum())
+    return together / math.sqrt((first**2).sum() * (second**2).sum()) if first.any() else 0.0
 
 
 def system_interval(
