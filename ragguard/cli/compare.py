@@ -32,11 +32,11 @@ def run(
     from ragguard.errors import RagguardError
     from ragguard.report.comparison import Condition, compare
     from ragguard.report.pairs import questions_of
-    from ragguard.store.scorefile import read_scored
+    from ragguard.store.scorefile import read_means
 
     try:
         conditions = [Condition.parse(text) for text in fail_if or ()]
-        found = compare(questions_of(read_scored(before)), questions_of(read_scored(after)), draws, seed)
+        found = compare(questions_of(read_means(before)), questions_of(read_means(after)), draws, seed)
         broken = [condition for condition in conditions if condition.holds(found)]
     except RagguardError as error:
         typer.echo(f"ragguard compare: {error}", err=True)

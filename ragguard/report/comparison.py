@@ -14,7 +14,8 @@ import numpy as np
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.metrics.agreement import paired_bootstrap
 from ragguard.metrics.registry import METRICS
-from ragguard.report.pairs import Questions, Series
+from ragguard.report.pairs import Questions
+from ragguard.store.means import Series
 
 _CONDITION = re.compile(r"^\s*([\w.]+)\s*(<=|>=|<|>)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*$")
 _OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}

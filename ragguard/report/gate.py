@@ -13,7 +13,7 @@ import pytest
 
 from ragguard.report.comparison import Change, Comparison, Condition, compare
 from ragguard.report.pairs import questions_of
-from ragguard.store.scorefile import read_scored
+from ragguard.store.scorefile import read_means
 
 Gate = Callable[..., Comparison]
 
@@ -25,7 +25,7 @@ def ragguard_gate() -> Gate:
     def gate(before: str | Path, after: str | Path, fail_if: str | Sequence[str] = ()) -> Comparison:
         wanted = [fail_if] if isinstance(fail_if, str) else fail_if
         conditions = [Condition.parse(text) for text in wanted]
-        found = compare(questions_of(read_scored(before)), questions_of(read_scored(after)))
+        found = compare(questions_of(read_means(before)), questions_of(read_means(after)))
         broken = [condition for condition in conditions if condition.holds(found)]
         if broken:
             named = {condition.metric for condition in broken}

@@ -12,6 +12,7 @@ from typing import Any
 from ragguard.errors import InvalidInput, MissingDependency, StoreError
 from ragguard.records import Failure, Run, Score, Usage
 from ragguard.sinks.base import ScoredRun
+from ragguard.store.means import RunMeans, means_of
 from ragguard.store.rows import Data, dump, plain
 from ragguard.store.runfile import text_file
 from ragguard.store.store import Store, is_store
@@ -62,6 +63,18 @@ def read_scored(path: str | Path) -> Iterator[ScoredRun]:
             [result for result in results if isinstance(result, Score)],
             [result for result in results if isinstance(result, Failure)],
         )
+
+
+def read_means(path: str | Path) -> Iterator[RunMeans]:
+    """The same, each as one number a metric: much quicker out of a store."""
+    if not is_store(path):
+        yield from map(means_of, read_scored(path))
+        return
+    store = Store(path, read_only=True)
+    try:
+        yield from store.means()
+    finally:
+        store.close()
 
 
 def _records(path: str | Path) -> Iterator[tuple[str, str, Score | Failure]]:

@@ -22,6 +22,7 @@ from ragguard.store import ledger, owners, reading, removal
 from ragguard.store.breath import Breath
 from ragguard.store.database import Database
 from ragguard.store.ledger import Due, Left, Outcome
+from ragguard.store.means import RunMeans, page_of_means
 from ragguard.store.overview import Overview, page_of_overviews
 from ragguard.store.transfer import transfer
 from ragguard.store.writing import Writing, make_due
@@ -344,6 +345,13 @@ class Store:
         while page := self._db.read(
             lambda db: page_of_overviews(db, after, misleads, texts=texts)  # noqa: B023
         ):
+            yield from page.values()
+            after = max(page)
+
+    def means(self) -> Iterator[RunMeans]:
+        """All runs for a comparison, page by page."""
+        after = 0
+        while page := self._db.read(lambda db: page_of_means(db, after)):  # noqa: B023
             yield from page.values()
             after = max(page)
 

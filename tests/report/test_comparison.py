@@ -8,6 +8,7 @@ from ragguard.records import Passage, RetrievalStep, Run, Score
 from ragguard.report.comparison import Condition, compare
 from ragguard.report.pairs import questions_of
 from ragguard.sinks.base import ScoredRun
+from ragguard.store.means import means_of
 
 
 def side(values, name="udcg", **fields):
@@ -20,7 +21,7 @@ def side(values, name="udcg", **fields):
 
 
 def compared(a, b, **settings):
-    return compare(questions_of(a), questions_of(b), **settings)
+    return compare(questions_of(map(means_of, a)), questions_of(map(means_of, b)), **settings)
 
 
 def test_a_real_difference_is_found_with_its_sign():
@@ -75,7 +76,10 @@ def test_before_and_after_the_guard_are_two_series():
     runs = side([0.5], "udcg")
     step = runs[0].run.steps[0]
     runs[0].scores.append(Score("udcg", 0.4, "step", runs[0].run.id, step.id, stage="candidates"))
-    assert {series.title for series in questions_of(runs).values} == {"udcg", "udcg.candidates"}
+    assert {series.title for series in questions_of(map(means_of, runs)).values} == {
+        "udcg",
+        "udcg.candidates",
+    }
 
 
 def test_questions_are_paired_by_their_normalised_text():

@@ -1,0 +1,78 @@
+"""Scored runs as a comparison reads them: one number a metric, made in SQL where they stand in a store."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ragguard.records import Level
+from ragguard.sinks.base import ScoredRun
+from ragguard.store.reading import PAGE, chunks
+
+
+class Series(NamedTuple):
+    """What makes two numbers comparable: gold is never mixed with support, nor before the guard with after."""
+
+    name: str
+    level: Level
+    reference_source: str
+    stage: str
+
+    @property
+    def title(self) -> str:
+        """As it is shown and as `--fail-if` names it."""
+        support = ".support" if self.reference_source == "answer" else ""
+        before = ".candidates" if self.stage == "candidates" else ""
+        return f"{self.name}{support}{before}"
+
+
+@dataclass(slots=True)
+class RunMeans:
+    """A run, with the mean of each of its series over steps or passages."""
+
+    question: str
+    steps: int = 0
+    passages: int = 0
+    failures: int = 0
+    means: dict[Series, float] = field(default_factory=dict)
+
+
+def means_of(scored: ScoredRun) -> RunMeans:
+    """The same of records."""
+    values: dict[Series, list[float]] = defaultdict(list)
+    for score in scored.scores:
+        stage = score.stage if score.level != "run" else "passages"
+        values[Series(score.name, score.level, score.reference_source, stage)].append(score.value)
+    steps = scored.run.steps
+    return RunMeans(
+        scored.run.question, len(steps), sum(len(step.passages) for step in steps), len(scored.failures),
+        {series: sum(found) / len(found) for series, found in values.items()},
+    )  # fmt: skip
+
+
+_STEPS = "SELECT run, count(*), sum(json_array_length(body, '$.passages')) FROM steps WHERE run IN ({}) GROUP BY run"
+_FAILURES = "SELECT run, count(*) FROM failures WHERE run IN ({}) GROUP BY run"
+_MEANS = (
+    "SELECT run, avg(value), name, level, reference_source, iif(level = 'run', 'passages', stage) AS of_stage "
+    "FROM scores JOIN origins ON origins.id = origin WHERE run IN ({}) "
+    "GROUP BY run, name, level, reference_source, of_stage ORDER BY run, min(scores.seq)"
+)
+
+
+def page_of_means(connection: sqlite3.Connection, after: int) -> dict[int, RunMeans]:
+    """The next runs behind the place `after`, by their places; none at the end."""
+    rows = connection.execute(
+        "SELECT seq, question FROM runs WHERE seq > ? ORDER BY seq LIMIT ?", (after, PAGE)
+    )
+    found = {place: RunMeans(question) for place, question in rows}
+    places: Sequence[int] = list(found)
+    for place, steps, passages in chunks(connection, _STEPS, places):
+        found[place].steps, found[place].passages = steps, passages
+    for place, failures in chunks(connection, _FAILURES, places):
+        found[place].failures = failures
+    for place, mean, *series in chunks(connection, _MEANS, places):
+        found[place].means[Series(*series)] = mean
+    return found

@@ -1,0 +1,43 @@
+"""What comparisons read from a store is what its records say."""
+
+from support.runs import a_run
+
+from ragguard.records import Failure, Score
+from ragguard.sinks.base import ScoredRun
+from ragguard.store.ledger import Outcome
+from ragguard.store.means import means_of
+from ragguard.store.scorefile import read_means, write_scores
+from ragguard.store.store import Store
+
+
+def scored(id, value):
+    run = a_run(id, question=f"who is {id}?")
+    of = {"run_id": id, "step_id": run.steps[0].id}
+    scores = [
+        *(Score("utility", value + place, "passage", position=place, **of) for place in range(3)),
+        *(Score("udcg", value, "step", id, step.id, reference_source="gold") for step in run.steps),
+        Score("udcg", -value, "step", stage="candidates", **of),
+        Score("seper", value, "step", reference_source="gold", **of),
+        Score("seper", value / 2, "step", reference_source="answer", references_hash="a", **of),
+        Score("udcg_context", value, "run", id, stage="candidates"),
+    ]
+    return ScoredRun(run, scores, [Failure("belief", "Timeout", "too late", True, id)])
+
+
+def test_a_store_and_its_records_have_the_same_means(tmp_path):
+    runs = [scored(f"r{number}", number / 8) for number in range(450)]  # more than two pages
+    runs.append(ScoredRun(a_run("nothing was said of it", steps=0)))
+    store = Store(tmp_path / "s.db")
+    for one in runs:
+        store.put(one.run)
+        store.settle(Outcome(one.run.id, "x", 1, one.scores, one.failures))
+    store.close()
+    assert list(read_means(tmp_path / "s.db")) == [means_of(one) for one in runs]
+
+
+def test_a_score_file_has_them_too(tmp_path):
+    one = scored("r1", 0.5)
+    write_scores([one], tmp_path / "scores.jsonl")
+    [found] = read_means(tmp_path / "scores.jsonl")
+    assert found.means == means_of(one).means
+    assert (found.question, found.failures) == ("who is r1?", 1)
