@@ -12,6 +12,7 @@ import numpy as np
 from ragguard.errors import InvalidInput
 from ragguard.metrics.agreement import Kind, correlate, paired_bootstrap
 from ragguard.metrics.arrays import Floats
+from ragguard.metrics.distraction import udcg, utility
 from ragguard.validate.scoring import Scored
 from ragguard.validate.tables import Cell, Table
 
@@ -53,7 +54,7 @@ def measured(scored: Sequence[Scored]) -> Measured:
         raise InvalidInput(
             "outcome", float(outcome[0]), "outcomes that differ: with one alone nothing can go"
         )
-    told = [dict(one.context.given) | dict(one.values) for one in kept]
+    told = [_told(one) for one in kept]
     names = sorted({name for values in told for name in values})
     columns = {name: np.array([values.get(name, math.nan) for values in told]) for name in names}
     if not columns:
@@ -61,6 +62,28 @@ def measured(scored: Sequence[Scored]) -> Measured:
             "metrics", None, "relevance of the passages, given numbers, or texts and an engine (--engine)"
         )
     return Measured(outcome, tuple(one.context.question_id for one in kept), columns, len(scored) - len(kept))
+
+
+_OF_THE_RUN = {
+    "udcg_context": "udcg", "coverage_total": "coverage", "delta_coverage": "coverage",
+    "delta_seper_total": "delta_seper", "delta_seper_alone": "delta_seper",
+}  # fmt: skip
+"""A context is a run of one step: these names say the same of it, and one of them is enough."""
+
+
+def _told(one: Scored) -> dict[str, float]:
+    """What is said of a context: by the data set itself, by the engine, and by both together."""
+    said = {
+        name: value
+        for name, value in one.values.items()
+        if name not in _OF_THE_RUN or _OF_THE_RUN[name] not in one.values
+    }
+    given = {f"{name}, given" if name in said else name: value for name, value in one.context.given.items()}
+    p_abstain = [value for value in one.of_passages("p_abstain") if value is not None]
+    relevance = one.context.relevance
+    if relevance and len(p_abstain) == len(relevance):
+        said["udcg, own relevance"] = float(udcg(utility([grade > 0 for grade in relevance], p_abstain)))
+    return given | said
 
 
 def tables(data: Measured, against: str | None = None, *, draws: int = 2000, seed: int = 0) -> list[Table]:

@@ -1,12 +1,15 @@
 """`ragguard validate` as a user types it."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from ragguard import world
 from ragguard.cli.app import app
+
+ROOT = Path(__file__).parents[2]
 
 
 def validate(*arguments):
@@ -41,6 +44,12 @@ def test_contexts_are_answered_graded_and_compared(contexts, tmp_path):
     assert second["columns"][0] == "than"
     assert "| udcg |" in page.read_text()
     assert "udcg" in done.output
+
+
+def test_the_example_says_what_the_page_shows(tmp_path):
+    done = validate(ROOT / "examples" / "contexts.jsonl", "--engine", "nano", "--markdown", tmp_path / "t.md")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "t.md").read_text() in (ROOT / "docs" / "validation.md").read_text()
 
 
 def test_without_an_engine_the_data_speak_for_themselves(tmp_path):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ragguard.errors import InvalidInput
-from ragguard.records import Passage
+from ragguard.metrics import udcg
+from ragguard.records import Passage, Score
 from ragguard.validate.contexts import Context
 from ragguard.validate.correlations import measured, tables
 from ragguard.validate.scoring import Scored
@@ -67,6 +68,24 @@ def test_a_metric_that_some_contexts_lack():
     data = measured(without)
     assert np.isnan(data.values["noise"]).sum() == len(some) // 2
     assert math.isfinite(row_of(tables(data)[0], "noise")["Spearman"])
+
+
+def test_what_the_data_and_the_engine_both_say_stands_side_by_side():
+    def one(number, outcome):
+        context = Context(
+            id=f"{number}", question_id="q", question="q", passages=(Passage("x"), Passage("y")),
+            relevance=(2.0, 0.0), outcome=outcome, given={"coverage": 0.25},
+        )  # fmt: skip
+        scores = [
+            Score("p_abstain", value, "passage", "r", position=place) for place, value in ((1, 0.1), (2, 0.7))
+        ]
+        return Scored(context, {"coverage": 0.5, "coverage_total": 0.5, "udcg_context": 0.6}, tuple(scores))
+
+    values = measured([one(0, 0.0), one(1, 1.0)]).values
+    assert {name: column[0] for name, column in values.items()} == {
+        "coverage": 0.5, "coverage, given": 0.25, "udcg_context": 0.6,
+        "udcg, own relevance": pytest.approx(float(udcg([0.9, -0.3]))),
+    }  # fmt: skip
 
 
 def test_without_outcomes_or_metrics_there_is_nothing_to_say():
