@@ -12,10 +12,11 @@ from asyncio import Task
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
-from ragguard.capture.context import current_run
+from ragguard.capture.context import current_handle, current_run
 from ragguard.capture.decisions import joined
 from ragguard.capture.faults import describe
 from ragguard.capture.handle import references_of
@@ -100,7 +101,7 @@ class CallTree:
         once."""
         if (
             not (self.recorder.samples_all or self.recorder.samples(str(id)))
-            or current_run(self.recorder) is not None
+            or (current_handle.get() is not None and current_run(self.recorder) is not None)
             or (metadata and not _JOINS.isdisjoint(metadata))
         ):
             return False
@@ -113,9 +114,17 @@ class CallTree:
     def end_lone(self, one: LoneRetrieval, taken: Any, unpack: Unpack) -> None:
         """Such a retriever is over, and nothing happened in it."""
         one.over = True
-        metadata = _kept(one.metadata) if one.metadata else {"framework": "langchain"}
         trace = span_of(one.id, retrieval=True) or one.trace
-        self.recorder.run_made(one.id, one.query, taken, unpack, one.name, metadata, one.started_ns, trace)
+        self.recorder.run_made(
+            one.id,
+            one.query,
+            taken,
+            unpack,
+            one.name,
+            partial(_kept, one.metadata or {}),
+            one.started_ns,
+            trace,
+        )
 
     def _unfold(self, id: UUID | None) -> Place[Scope] | None:
         """Something happens in such a retriever: it becomes a run with an open step."""

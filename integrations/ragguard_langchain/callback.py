@@ -56,6 +56,7 @@ class RagGuardCallback(BaseCallbackHandler):
 
     raise_error = False
     run_inline = True
+    ignore_retriever = ignore_chain = ignore_agent = False  # LangChain's own are properties
     ignore_llm = True
     ignore_chat_model = True
     ignore_retry = True
@@ -128,11 +129,11 @@ class RagGuardCallback(BaseCallbackHandler):
         """A retriever begins: a step, or a part of the retrieval around it."""
         try:
             tree = self._tree
-            if run_id in self._places or run_id in tree.lone:
+            if (self._places and run_id in self._places) or (tree.lone and run_id in tree.lone):
                 return
             query = query if isinstance(query, str) else question_of(query)
             around = tree.around(query)
-            parent = tree.place(parent_run_id)
+            parent = None if parent_run_id is None else tree.place(parent_run_id)
             if parent is None and around is not None:
                 parent = around.root or around
             if parent is not None:

@@ -29,7 +29,8 @@ class LoneRetrieval:
     """It is in nothing else that retrieves."""
 
     def __init__(self, id: UUID, query: str, name: str, metadata: Mapping[str, Any] | None) -> None:
-        self.id, self.query, self.name, self.metadata = id, query, name, metadata
+        self.id, self.query, self.name = id, query, name
+        self.metadata = metadata.copy() if type(metadata) is dict else metadata
         self.trace: TraceContext | None = span_of(id, retrieval=True) or trace_context()
         self.task: weakref.ref[Task[Any]] | None = current_task()
         """What says nothing when it is cancelled: the task that runs it."""

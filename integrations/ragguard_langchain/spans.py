@@ -26,18 +26,18 @@ def span_of(call: UUID, *, retrieval: bool = False) -> TraceContext | None:
 
     That a span is one of a `retrieval` is written on it at its end only, so the caller says so.
     """
-    span = _openinference(call) if _OPENINFERENCE in sys.modules else None
-    if span is None and _OPENLLMETRY in sys.modules:
+    modules = sys.modules
+    span: Any = None
+    if _OPENINFERENCE in modules and (made := _instrumentor()).is_instrumented_by_opentelemetry:
+        span = made.get_span(call)
+    if span is None and _OPENLLMETRY in modules:
         span = _openllmetry(call)
-    context = None if span is None else context_of(span)
+    if span is None:
+        return None
+    context = context_of(span)
     if context is not None:
         context.foreign = retrieval
     return context
-
-
-def _openinference(call: UUID) -> Any:
-    instrumentor = _instrumentor()
-    return instrumentor.get_span(call) if instrumentor.is_instrumented_by_opentelemetry else None
 
 
 @cache

@@ -18,6 +18,8 @@ from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, SubS
 
 Unpack: TypeAlias = Callable[[Any], Iterable[str | Passage]]
 """Makes passages of what a hook took; runs when the step is first read, on the intake's side."""
+About: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+"""Metadata, or what gives it when it is first read."""
 
 UNPACK_ERROR = "ragguard.split_error"
 """Metadata key of a step whose unpacking failed; its one passage is then the whole text."""
@@ -79,7 +81,7 @@ class WholeRun:
     """A framework's own id becomes a text when it is read."""
     query: str
     name: str
-    metadata: Mapping[str, Any]
+    metadata: About | None
     started_ns: int
     ended_ns: int
     found: Any
@@ -88,8 +90,9 @@ class WholeRun:
 
     def as_run(self) -> Run:
         """The record of its beginning."""
+        metadata = self.metadata() if callable(self.metadata) else self.metadata
         return Run(
-            str(self.id), self.query, status="open", metadata=self.metadata, name=self.name,
+            str(self.id), self.query, status="open", metadata=metadata or {}, name=self.name,
             started_ns=self.started_ns, trace=self.trace,
         )  # fmt: skip
 

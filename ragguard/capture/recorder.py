@@ -24,7 +24,7 @@ from ragguard.capture.counts import Counts
 from ragguard.capture.events import Intake, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
 from ragguard.capture.followers import Follower
-from ragguard.capture.open_runs import OpenRun, OpenRuns, Retrieval, Unpack, WholeRun, begun
+from ragguard.capture.open_runs import About, OpenRun, OpenRuns, Retrieval, Unpack, WholeRun, begun
 from ragguard.capture.trace import trace_context
 from ragguard.capture.turns import TurnKey
 from ragguard.errors import InvalidInput
@@ -150,7 +150,7 @@ class Recorder:
         passages: Any,
         unpack: Unpack | None = None,
         name: str = "",
-        metadata: Mapping[str, Any] | None = None,
+        metadata: About | None = None,
         started_ns: int = 0,
         trace: TraceContext | None = None,
     ) -> None:
@@ -164,8 +164,11 @@ class Recorder:
                     return
                 self.counts.runs += 1
                 self.counts.steps += 1
-            about = (name, metadata or {}, started_ns or ended_ns, ended_ns)
-            self._intake(WholeRun(run_id, query, *about, passages, unpack, trace))
+            self._intake(
+                WholeRun(
+                    run_id, query, name, metadata, started_ns or ended_ns, ended_ns, passages, unpack, trace
+                )
+            )
         except FAULTS as error:
             self.faults.note("run_made", error)
 
