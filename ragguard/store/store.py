@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
@@ -318,7 +319,7 @@ class Store:
 
     def runs(self, *, texts: bool = True) -> Iterator[Run]:
         """All runs in the order in which they were captured, page by page; quicker without the passages' texts."""
-        for runs in self._pages(texts):
+        for runs in self._pages(partial(reading.page_of_runs, texts=texts)):
             yield from runs.values()
 
     def runs_by_rank(self, start: int, count: int) -> list[Run]:
@@ -331,7 +332,7 @@ class Store:
 
     def scored_runs(self, *, texts: bool = True) -> Iterator[ScoredRun]:
         """All runs with everything that was said of them, page by page."""
-        for runs in self._pages(texts):
+        for runs in self._pages(partial(reading.page_of_runs, texts=texts)):
             ids = {place: run.id for place, run in runs.items()}
             scores, failures = self._db.read(
                 lambda db, ids=ids: (reading.scores_at(db, ids), reading.failures_at(db, ids))  # type: ignore[misc]
@@ -341,19 +342,13 @@ class Store:
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
         """All runs for a report, page by page; a passage with a utility under `misleads` counts as misleading."""
-        after = 0
-        while page := self._db.read(
-            lambda db: page_of_overviews(db, after, misleads, texts=texts)  # noqa: B023
-        ):
+        for page in self._pages(partial(page_of_overviews, misleads=misleads, texts=texts)):
             yield from page.values()
-            after = max(page)
 
     def means(self) -> Iterator[RunMeans]:
         """All runs for a comparison, page by page."""
-        after = 0
-        while page := self._db.read(lambda db: page_of_means(db, after)):  # noqa: B023
+        for page in self._pages(page_of_means):
             yield from page.values()
-            after = max(page)
 
     def all_scores(self) -> Iterator[Score]:
         """All scores in the order in which they were stored, page by page."""
@@ -366,9 +361,9 @@ class Store:
         """What all processes together have counted."""
         return self._db.read(lambda db: {row[0]: row[1] for row in db.execute("SELECT * FROM counters")})
 
-    def _pages(self, texts: bool) -> Iterator[dict[int, Run]]:
+    def _pages(self, read: Callable[[sqlite3.Connection, int], dict[int, T]]) -> Iterator[dict[int, T]]:
         after = 0
-        while page := self._db.read(lambda db: reading.page_of_runs(db, after, texts=texts)):  # noqa: B023
+        while page := self._db.read(lambda db: read(db, after)):  # noqa: B023
             yield page
             after = max(page)
 
