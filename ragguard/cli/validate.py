@@ -71,6 +71,10 @@ def run(
     try:
         if (data is None) == (not study):
             _refuse("data", data, "DATA, or --study NAME: one of the two")
+        if data is None and (metric is not None or erag):
+            _refuse("metric" if metric else "erag", metric or erag, "--metric and --erag with DATA only")
+        if data is not None and questions is not None:
+            _refuse("questions", questions, "--questions with --study only; DATA is read whole")
         with console.status("") as status:
 
             def tell(what: str, done: int, of: int, /) -> None:
