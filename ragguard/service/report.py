@@ -42,4 +42,5 @@ class Report:
             if number
         ]  # fmt: skip
         done = "everything is scored and stored" if self.complete else "not everything is scored"
-        return f"{done}: {', '.join(parts) or 'nothing was captured'} ({self.seconds:.1f} s)"
+        nothing = "nothing was captured" if self.complete else "what was captured waits for the store"
+        return f"{done}: {', '.join(parts) or nothing} ({self.seconds:.1f} s)"

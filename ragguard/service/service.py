@@ -221,7 +221,8 @@ class Service:
             began = time.monotonic()
             if self.intake.started:
                 report = self.flush(timeout)
-                self._end(max(_GRACE, began + timeout - time.monotonic()))
+                if self._end(max(_GRACE, began + timeout - time.monotonic())):
+                    report = self._report(not self._left.pending, began)
             else:
                 self.intake.close(0.0)
                 self.store.close()
@@ -231,7 +232,9 @@ class Service:
         self._tell_what_is_left(report)
         return report
 
-    def _end(self, seconds: float) -> None:
+    def _end(self, seconds: float) -> bool:
+        """Lets everything go; True where what is left was counted once nothing more could come of it."""
+
         async def end() -> None:
             await self._worker.stop()
             await self.delivery.aclose(seconds)
@@ -245,10 +248,13 @@ class Service:
             ending.cancel()
         except Exception as error:  # noqa: BLE001 - an engine or a sink that cannot end is no reason not to
             self.faults.note("closing", error)
-        if self.intake.close(seconds):
-            self.store.close()
-        else:
+        if not self.intake.close(seconds):
             _log.error("the store's writer did not end in time; what it still holds may be lost")
+            return False
+        with suppress(RagguardError):  # a disk that cannot be read; what was known before is told
+            self._left = self.store.left()
+        self.store.close()
+        return True
 
     def _tell_what_is_left(self, report: Report) -> None:
         if report.pending + report.open == 0:

@@ -444,6 +444,19 @@ def test_close_keeps_to_its_time_and_gives_back_what_is_under_way(make):
     assert service.flush(5) is report
 
 
+@pytest.mark.parametrize("path", ["store.db", None])
+def test_close_without_any_time_still_says_what_is_left(make, tmp_path, caplog, path):
+    service = make(
+        ScriptedPipeline(gate=threading.Event()), path=path and tmp_path / path, bound=Bound(9, "newest")
+    )
+    capture(service, *(a_run(f"r{number}") for number in range(3)))
+    report = service.close(0.0)
+    assert not report
+    assert (report.captured, report.pending) == (3, 3)
+    assert "nothing was captured" not in str(report)
+    assert ("3 runs were not scored and are lost" in caplog.text) == (path is None)
+
+
 def test_what_is_captured_after_the_end_is_counted_and_raises_nothing(make, caplog):
     service = make()
     capture(service, a_run())
