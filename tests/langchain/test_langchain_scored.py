@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 from langchain.agents import create_agent
 from langchain_classic.retrievers import ContextualCompressionRetriever
@@ -157,3 +159,35 @@ async def test_nano_guards_an_agent_hop_by_hop():
             assert judged == {"candidates", "passages"}
     finally:
         rg.close()
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+async def test_no_hook_calls_a_function_of_the_users(tmp_path, mode):
+    """A splitter, `references=` and `redact=` run on the scorer's side, where nothing of LangChain is around them."""
+    called = {}
+
+    def seen(name, result):
+        def function(*given):
+            called.setdefault(name, set()).update(frame.filename for frame in traceback.extract_stack())
+            return result(*given)
+
+        return function
+
+    with RagGuard(
+        engine=ScriptedEngine(), scorers=(), store=tmp_path / "runs.db",
+        references=seen("references", lambda question: ["Ada Berg"]), redact=seen("redact", lambda text: text),
+    ) as rg:  # fmt: skip
+        callback = RagGuardCallback(rg, tools={"wiki": seen("splitter", paragraphs)})
+        asking = agent(
+            call("wiki", query="a"), [call("wiki", query="b"), call("wiki", query="c")], ANSWER, tools=[wiki]
+        )
+        if mode == "invoke":
+            asking.invoke(asked(), {"callbacks": [callback]})
+        else:
+            await asking.ainvoke(asked(), {"callbacks": [callback]})
+        assert await rg.aflush(timeout=30)
+        (run,) = rg.runs()
+    assert run.references == ["Ada Berg"]
+    assert [len(step.passages) for step in run.steps] == [4, 4, 4]
+    assert set(called) == {"references", "redact", "splitter"}
+    assert not [file for files in called.values() for file in files if "/langchain_core/" in file]
