@@ -227,6 +227,20 @@ def test_a_crux_folder(tmp_path):
         read_dataset(tmp_path)
 
 
+def test_a_crux_folder_as_its_scripts_write_it(tmp_path):
+    lines(
+        tmp_path / "test_topics_exam_questions.jsonl",
+        {"example_id": "t", "topic": "Report on it", "questions": ["a", "b"]},
+    )
+    lines(tmp_path / "test_judgements.jsonl", {"example_id": "t", "pid": "t:0#0", "rating": [5, 0]},
+          {"example_id": "t", "pid": "t:0#1", "rating": [0, 4]})  # fmt: skip
+    (tmp_path / "test_qrels_oracle_context_pr.txt").write_text("t 0 t:0#0 3\nt 0 t:0#1 3\n")
+    (tmp_path / "one.run").write_text("t Q0 t:0#1 1 2 x\n")
+    assert format_of(tmp_path) == "crux"
+    (found,) = read_dataset(tmp_path)
+    assert (found.sub_questions, found.relevance, found.given["coverage"]) == (("a", "b"), (3,), 0.5)
+
+
 def test_runs_and_judgements_of_other_queries(trec):
     (trec / "qrels.txt").write_text("other 0 d1 1\n")
     with pytest.raises(InvalidInput, match="no query in common"):

@@ -2,12 +2,16 @@
 
 topics.jsonl    {"id": "…", "topic": "…", "subtopics": ["…", …]}
 ratings.jsonl   {"id": "…", "docid": "…", "rating": [5, 0, 3, …]}, a rating a sub-question
+
+CRUX's scripts also write `SPLIT_topics_exam_questions.jsonl` (`example_id`, `topic`, `questions`) and
+`SPLIT_judgements.jsonl` (`example_id`, `pid`, `rating`); both are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +21,6 @@ from ragguard.validate.contexts import Context
 from ragguard.validate.readers.fields import json_lines
 from ragguard.validate.readers.rankings import Folder, Question, qrel_files, read_qrels
 
-TOPICS, RATINGS = "topics.jsonl", "ratings.jsonl"
 ENOUGH = 3
 """A passage answers a sub-question from this rating on."""
 Ratings = dict[str, dict[str, tuple[float, ...]]]
@@ -27,10 +30,13 @@ Ratings = dict[str, dict[str, tuple[float, ...]]]
 def read(path: Path, k: int) -> Iterator[Context]:
     """The contexts of all systems, with their coverage and α-nDCG as given numbers."""
     questions = {
-        fields.text("id"): Question(fields.text("topic"), (), fields.texts("subtopics"))
-        for fields in json_lines(path / TOPICS)
+        fields.text("id", "example_id"): Question(
+            fields.text("topic"), (), fields.texts("subtopics", "questions")
+        )
+        for file in topic_files(path)
+        for fields in json_lines(file)
     }
-    ratings = read_ratings(path / RATINGS, questions)
+    ratings = read_ratings(rating_files(path), questions)
     judged = qrel_files(path)
     grades = read_qrels(judged) if judged else {
         topic: {document: float(max(rating, default=0) >= ENOUGH) for document, rating in by_document.items()}
@@ -40,17 +46,27 @@ def read(path: Path, k: int) -> Iterator[Context]:
         yield replace(context, given=measures(context, ratings.get(context.question_id, {})))
 
 
-def read_ratings(path: Path, questions: dict[str, Question]) -> Ratings:
+def topic_files(path: Path) -> list[Path]:
+    """The topics in a folder."""
+    return sorted(path.glob("*topics*.jsonl"))
+
+
+def rating_files(path: Path) -> list[Path]:
+    """The ratings in a folder."""
+    return sorted(path.glob("*ratings*.jsonl")) + sorted(path.glob("*judgements*.jsonl"))
+
+
+def read_ratings(files: Sequence[Path], questions: dict[str, Question]) -> Ratings:
     """Every passage's ratings, one a sub-question."""
     found: Ratings = {}
-    for fields in json_lines(path):
-        topic, rating = fields.text("id"), fields.numbers("rating")
+    for fields in chain.from_iterable(map(json_lines, files)):
+        topic, rating = fields.text("id", "example_id"), fields.numbers("rating")
         asked = questions.get(topic)
         if asked is not None and len(rating) != len(asked.sub_questions):
             raise fields.wrong(
                 "rating", list(rating), f"{len(asked.sub_questions)} numbers, one a sub-question"
             )
-        found.setdefault(topic, {})[fields.text("docid")] = rating
+        found.setdefault(topic, {})[fields.text("docid", "pid")] = rating
     return found
 
 

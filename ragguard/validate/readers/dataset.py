@@ -85,7 +85,7 @@ def format_of(path: Path) -> str:
 
 
 def _format_of_folder(path: Path) -> str:
-    if (path / crux.RATINGS).exists() and (path / crux.TOPICS).exists():
+    if crux.rating_files(path) and crux.topic_files(path):
         return "crux"
     if (path / beir.CORPUS).exists() and (path / beir.QUERIES).exists():
         return "beir"
