@@ -102,11 +102,12 @@ class Writing:
         """Writes texts and their counts; texts that nobody needs any more go."""
         # In the order of the digests: what comes one after the other stands side by side in the index.
         needed = sorted(digest for digest, count in self._uses.items() if count > 0)
-        there = {
-            row[0] for row in chunks(self._db, "SELECT digest FROM passages WHERE digest IN ({})", needed)
-        }
-        new = [digest for digest in needed if digest not in there]
         breath = Breath()
+        there = set()
+        for row in chunks(self._db, "SELECT digest FROM passages WHERE digest IN ({})", needed):
+            there.add(row[0])
+            breath.take()
+        new = [digest for digest in needed if digest not in there]
         for start in range(0, len(new), _AT_ONCE):
             self._db.executemany(
                 "INSERT INTO passages (digest, text) VALUES (?, ?)",
@@ -270,11 +271,15 @@ def make_due(connection: sqlite3.Connection, run: int, owner: str, now: int) -> 
 
 def release(connection: sqlite3.Connection, uses: Counter[bytes]) -> None:
     """Changes how often texts are needed beyond once; those with no use left are deleted."""
-    connection.executemany(
-        "INSERT INTO passage_uses (digest, uses) VALUES (?, ?) "
-        "ON CONFLICT (digest) DO UPDATE SET uses = uses + excluded.uses",
-        sorted((digest, count) for digest, count in uses.items() if count),
-    )
+    changes = sorted((digest, count) for digest, count in uses.items() if count)
+    breath = Breath()
+    for start in range(0, len(changes), _AT_ONCE):
+        connection.executemany(
+            "INSERT INTO passage_uses (digest, uses) VALUES (?, ?) "
+            "ON CONFLICT (digest) DO UPDATE SET uses = uses + excluded.uses",
+            changes[start : start + _AT_ONCE],
+        )
+        breath.take()
     fewer = [(digest,) for digest, count in uses.items() if count < 0]
     connection.executemany(
         "DELETE FROM passages WHERE digest = ? AND "
