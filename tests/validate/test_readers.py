@@ -156,9 +156,14 @@ def test_graded_samples_alone_and_with_their_texts(tmp_path):
     lines(tmp_path / "texts.jsonl", {"id": "N-5", "q": "who?", "p": ["p0", "p1", "p2"], "n": ["n0", "n1"]})
     (found,) = read_dataset(tmp_path)
     assert (found.question, [passage.text for passage in found.passages]) == ("who?", ["p1", "n0", "p0"])
-    lines(tmp_path / "graded.jsonl", GRADED | {"rank": [9, 2, 0]})
-    with pytest.raises(InvalidInput, match=r"rank: .*places below 4"):
-        read_dataset(tmp_path)
+    for rank, told in (
+        ([1, 9, 0], "places below 4"),
+        ([2, 1, 0], "one below Np"),
+        ([1, 2], "for each of `inK`"),
+    ):
+        lines(tmp_path / "graded.jsonl", GRADED | {"rank": rank})
+        with pytest.raises(InvalidInput, match=f"rank: .*{told}"):
+            read_dataset(tmp_path)
     for wrong in ([1, 1, 1], [1, 0.5, 0]):
         lines(tmp_path / "graded.jsonl", GRADED | {"inK": wrong})
         with pytest.raises(InvalidInput, match=r"line 1, inK: .*at most Np = 2"):

@@ -54,10 +54,16 @@ def _context(sample: Fields, known: dict[str, tuple[str, tuple[str, ...], tuple[
     if id in known:
         question, positive, negative = known[id]
         pool = [*positive[:positives], *negative[: candidates - positives]]
+        places = [int(place) for place in sample.numbers("rank")]
+        # The positives come first; where that is not so, every passage would get another one's grade.
+        if [float(place < positives) for place in places] != list(relevance):
+            raise sample.wrong(
+                "rank", places, f"a place for each of `inK`, one below Np = {positives} for each 1"
+            )
         try:
-            texts = [pool[int(place)] for place in sample.numbers("rank")[: len(relevance)]]
+            texts = [pool[place] for place in places]
         except IndexError as error:
-            raise sample.wrong("rank", sample.data.get("rank"), f"places below {len(pool)}") from error
+            raise sample.wrong("rank", places, f"places below {len(pool)}") from error
     return Context(
         id="/".join((id, model, str(candidates), str(positives), str(len(relevance)))),
         question_id=f"{id}/{candidates}/{positives}",
