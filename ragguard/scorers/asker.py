@@ -40,11 +40,15 @@ class Respondent(Protocol):
         ...
 
 
-def tokens_of(question: Question) -> int:
-    """About how many prompt tokens a question takes; samples of one prompt share them."""
+def tokens_of(question: Question, around_pair: int = 0) -> int:
+    """About how many prompt tokens a question takes; samples of one prompt share them.
+
+    `around_pair` is what a judge's prompt puts around two answers to compare; a model of its own takes them bare.
+    """
     if isinstance(question, EntailQuestion):
         pair = question.pair
-        return 2 * count_tokens(pair.question) + count_tokens(pair.premise) + count_tokens(pair.hypothesis)
+        texts = (pair.question, pair.question, pair.premise, pair.hypothesis)
+        return sum(map(count_tokens, texts)) + around_pair
     return prompt_tokens(question.prompt)
 
 
@@ -57,9 +61,10 @@ class Asker:
         token_cap: int,
         window: int | None = None,
         patience_s: float = _PATIENCE_S,
+        around_pair: int = 0,
     ) -> None:
         self._respondent = respondent
-        self._patience_s = patience_s
+        self._patience_s, self._around_pair = patience_s, around_pair
         self._cap = self._tokens_left = token_cap
         self._window = window or token_cap + 1
         self._answers: dict[Question, Answer | RagguardError] = {}
@@ -145,7 +150,7 @@ class Asker:
 
     def _afford(self, question: Question) -> bool:
         # What does not fit the model's window is cut by the engine, and not paid for.
-        tokens = min(tokens_of(question), self._window)
+        tokens = min(tokens_of(question, self._around_pair), self._window)
         if tokens > self._tokens_left:
             self._answers[question] = CapExceeded(
                 f"the prompts of a run may have {self._cap} tokens in all; {self._tokens_left} were left and "

@@ -17,6 +17,7 @@ from ragguard.engines.entailment_engine import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
 from ragguard.metrics.answers import ENGLISH, Language
+from ragguard.probes.tokens import prompt_tokens
 from ragguard.records import Failure, Result, Run, Score
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import Asker, Respondent
@@ -100,6 +101,7 @@ class ScoringPipeline:
         self._engine, self._judge = engine, judge or engine
         self._scorers = _scorers(scorers, soft)
         self._prompts = None if prompts is None else load_prompts(prompts)
+        self._judge_compares = entailer is None
         self._entailer = entailer or EngineEntailer(self._judge, self._prompts)
         self._caps, self._language = caps or Caps(), language
         self._setting: Setting | None = None
@@ -129,7 +131,7 @@ class ScoringPipeline:
     async def plan(self, run: Run) -> Plan:
         """What scoring the run would ask; asks no question. An unreachable engine is planned for by the defaults."""
         setting, _ = await self._reach()
-        prices = PriceList(one_model=self._judge is self._engine)
+        prices = PriceList(self._judge is self._engine, setting.around_pair)
         results = await self._run(self._scorers, view_run(run, setting), prices)
         # What placeholders lead to says nothing; what lies over a cap does.
         capped = CapExceeded.__name__
@@ -192,19 +194,30 @@ class ScoringPipeline:
         return {"engine", *(() if self._prompts else ("judge",)), *getattr(scorer, "models", MODELS)}
 
     def _settle(self, engine: EngineInfo, judge: EngineInfo, entailer: EngineInfo) -> Setting:
+        judge_prompts = self._prompts or load_prompts(judge.prompts)
+        around_pair = 0
+        if self._judge_compares and "entailment" in judge_prompts.templates:
+            bare = judge_prompts.render("entailment", question="", first="", second="")
+            around_pair = prompt_tokens(bare)
         return Setting(
             engine,
             judge,
             entailer,
             self._prompts or load_prompts(engine.prompts),
-            self._prompts or load_prompts(judge.prompts),
+            judge_prompts,
             self._caps,
             self._language,
+            around_pair,
         )
 
     async def _run(self, scorers: Sequence[Scorer], view: View, respondent: Respondent) -> list[Result]:
         setting = view.setting
-        asker = Asker(respondent, setting.caps.prompt_tokens, setting.engine.context)
+        asker = Asker(
+            respondent,
+            setting.caps.prompt_tokens,
+            setting.engine.context,
+            around_pair=setting.around_pair,
+        )
         outcomes = await asker.attend([scorer.score(view, asker) for scorer in scorers])
         results: list[Result] = []
         for scorer, outcome in zip(scorers, outcomes, strict=True):

@@ -110,6 +110,8 @@ class PriceList:
 
     one_model: bool = True
     """Whether the judge is the engine, so that their questions share calls."""
+    around_pair: int = 0
+    """Tokens of a judge's prompt around two answers to compare."""
     lines: list[PlanLine] = field(default_factory=list)
 
     def batch_of(self, question: Question) -> Hashable:
@@ -130,7 +132,7 @@ class PriceList:
             verb, output = "label_probs", len(questions)
             if isinstance(first, SampleQuestion):
                 verb, output = "sample", len(questions) * first.n * first.max_tokens
-        tokens = sum(map(tokens_of, questions))
+        tokens = sum(tokens_of(question, self.around_pair) for question in questions)
         self.lines.append(PlanLine(who, verb, 1, len(questions), tokens, output))
         return [_placeholder(question) for question in questions]
 

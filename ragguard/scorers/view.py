@@ -102,6 +102,8 @@ class Setting:
     judge_prompts: PromptSet
     caps: Caps = Caps()
     language: Language = ENGLISH
+    around_pair: int = 0
+    """Tokens of the judge's prompt around two answers to compare; none where a model of its own compares."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from ragguard.errors import (
     UnknownName,
 )
 from ragguard.metrics import Language
+from ragguard.probes.tokens import prompt_tokens
 from ragguard.records import Failure, Passage, Score, Usage
 from ragguard.scorers.pipeline import FAMILIES, ScoringPipeline
 from ragguard.scorers.scorer import Scorer
@@ -180,6 +181,17 @@ async def test_a_plan_asks_nothing_and_foretells_the_requests():
     assert plan.price(prompt=1.0, output=0.0) == pytest.approx(plan.prompt_tokens / 1e6)
     assert (plan + plan).requests == 2 * plan.requests
     assert (plan + plan).runs == 2
+
+
+async def test_a_plan_counts_what_the_judges_prompt_says_around_two_answers():
+    given = load_prompts("default")
+    bare = await pipeline(prompts=given).plan(two_hops())
+    judged = await pipeline(prompts=given, entailer=None).plan(two_hops())
+    lines = [next(line for line in plan.lines if line.verb == "entail") for plan in (bare, judged)]
+    assert lines[0].prompts == lines[1].prompts
+    around = prompt_tokens(given.render("entailment", question="", first="", second=""))
+    assert around > 100
+    assert lines[1].prompt_tokens == lines[0].prompt_tokens + around * lines[1].prompts
 
 
 async def test_a_plan_tells_what_would_not_be_judged():
