@@ -168,15 +168,19 @@ class Intake:
             self._thread.start()
         self._started()
 
-    def do(self, work: Callable[[], T]) -> Future[T]:
-        """Has something done on the writer's thread, after everything that was put in before."""
+    def do(self, work: Callable[[], T], *, hurry: bool = True) -> Future[T]:
+        """Has something done on the writer's thread, after everything that was put in before.
+
+        Without `hurry` it waits with the events in front of it until their batch is written.
+        """
         done: Future[T] = Future()
         if self.closed:
             done.set_exception(Closed("the service was closed; make a new RagGuard"))
             return done
         self.start()
         # Said first: a word that comes after the writer has taken the job would hurry the events behind it.
-        self._hurry.set()
+        if hurry:
+            self._hurry.set()
         self._queue.put(_Job(work, done))  # type: ignore[arg-type]
         return done
 

@@ -58,7 +58,7 @@ class Pipeline(Protocol):
 class Do(Protocol):
     """Has something done by the store's writer."""
 
-    def __call__(self, work: Callable[[], T], /) -> Future[T]: ...
+    def __call__(self, work: Callable[[], T], /, *, hurry: bool = True) -> Future[T]: ...
 
 
 @dataclass(frozen=True, slots=True)

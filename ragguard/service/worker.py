@@ -86,17 +86,22 @@ class Worker:
         room = (1 if self._failed_in_a_row else self._concurrency) - len(self._tasks)
         if room <= 0:
             return _LONGEST_SLEEP  # whoever is done wakes us
-        claims = await asyncio.wrap_future(self._do(lambda: self._store.claim(room)))
+        # Whoever looks for work, time and again, does not hurry the writer: hooks would feel its small batches.
+        claims, next_ns = await asyncio.wrap_future(self._do(lambda: self._look(room), hurry=False))
         for claim in claims:
             task = asyncio.get_running_loop().create_task(self._work(claim))
             self._tasks.add(task)
             task.add_done_callback(self._done)
         if claims:
             return 0.0 if len(claims) < room else _LONGEST_SLEEP
-        next_ns = (await asyncio.wrap_future(self._do(self._store.left))).next_ns
         if next_ns is None or self._tasks:
             return _LONGEST_SLEEP
         return min(_LONGEST_SLEEP, max(0.01, (next_ns - time.time_ns()) / 1e9))
+
+    def _look(self, room: int) -> tuple[list[Claim], int | None]:
+        """What is due; where nothing is, when something will be."""
+        claims = self._store.claim(room)
+        return claims, None if claims else self._store.left().next_ns
 
     async def _work(self, claim: Claim) -> None:
         answered = True
