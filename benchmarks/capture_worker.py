@@ -34,9 +34,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from ragguard import RagGuard
 
 PASSAGES, SIZE = 20, 2048
-ROUNDS, CALLS = 60, 50
+ROUNDS, CALLS = 30, 50
 HOOK_CALLS = 3000
-TASKS, STALL_SECONDS, STALL_TURNS = 64, 2.0, 7
+TASKS, STALL_SECONDS, STALL_TURNS = 64, 2.0, 5
 TEXTS = [f"{number} " + "retrieval " * (SIZE // 10) for number in range(PASSAGES)]
 
 
@@ -347,8 +347,9 @@ def lateness(turns: list[list[Late]]) -> dict[str, float]:
 
 
 def percentiles(values: list[float]) -> dict[str, float]:
-    """The middle, and what one in a hundred exceeds."""
+    """The middle, what one in a hundred exceeds, and what one in four stays under: the other core at rest."""
     return {
+        "p25": round(statistics.quantiles(values, n=4)[0], 2),
         "p50": round(statistics.median(values), 2),
         "p99": round(statistics.quantiles(values, n=100)[98], 2),
     }
