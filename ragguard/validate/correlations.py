@@ -17,6 +17,9 @@ from ragguard.validate.scoring import Scored
 from ragguard.validate.tables import Cell, Table
 
 KINDS: dict[Kind, str] = {"spearman": "Spearman", "kendall_b": "Kendall τ-b", "pearson": "Pearson"}
+FLAT = 0.0
+"""What a metric has that says the same of all contexts of a question while their outcomes differ. Left out instead, one
+that speaks up only where it is easy would come first."""
 FEW = 5
 """With fewer questions that vary, what is said of each question says nothing of the next one."""
 
@@ -106,7 +109,7 @@ def _correlations(
     rows: list[tuple[Cell, ...]] = []
     for name, values in data.values.items():
         spearman, *others = (
-            correlate(values, data.outcome, kind, groups, draws if kind == "spearman" else 2, seed)
+            correlate(values, data.outcome, kind, groups, draws if kind == "spearman" else 2, seed, FLAT)
             for kind in KINDS
         )
         rows.append((
@@ -133,7 +136,8 @@ def _correlation_table(
     else:
         notes.append(
             "The mean of the questions' own correlations; from and to: 95 % of a bootstrap over questions. Skipped: "
-            "questions in which the outcome or the metric is the same for all contexts."
+            "questions whose contexts all came out the same. A metric that is the same for all contexts of a question "
+            "counts 0 there."
         )
     columns = ("metric", "Spearman", "from", "to", "Kendall τ-b", "Pearson", unit, "skipped")
     return Table(
@@ -148,7 +152,7 @@ def _differences(
     for name in names:
         if name != best:
             gap = paired_bootstrap(
-                data.values[best], data.values[name], groups, data.outcome, "spearman", draws, seed
+                data.values[best], data.values[name], groups, data.outcome, "spearman", draws, seed, FLAT
             )
             rows.append((name, *map(_cell, (gap.value, gap.low, gap.high, gap.p)), gap.counted))
     unit = "contexts" if groups is None else "questions"

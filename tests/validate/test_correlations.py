@@ -70,6 +70,18 @@ def test_a_metric_that_some_contexts_lack():
     assert math.isfinite(row_of(tables(data)[0], "noise")["Spearman"])
 
 
+def test_a_metric_that_says_nothing_of_most_questions_does_not_come_first():
+    some = list(questions(20))
+    rare = [
+        Scored(one.context, {**one.values, "rare": one.values["same"] if place < 6 else 1.0})
+        for place, one in enumerate(some)
+    ]
+    first = tables(measured(rare))[0]
+    row = row_of(first, "rare")
+    assert row["questions"] == row_of(first, "same")["questions"]
+    assert row["Spearman"] == pytest.approx(1 / row["questions"])
+
+
 def test_what_the_data_and_the_engine_both_say_stands_side_by_side():
     def one(number, outcome):
         context = Context(
