@@ -63,7 +63,7 @@ def score_all(runs) -> list[Scored]:
 @pytest.fixture(scope="module")
 def straight():
     """Two hops that find what they need beside a near miss each, and one step that finds nothing of use."""
-    cases = world.cases(30, seed=11, hops=2)
+    cases = world.cases(40, seed=11, hops=2)
     return score_all(world.make_run(case, seed=i, junk=1, useless_steps=1) for i, case in enumerate(cases))
 
 
@@ -78,14 +78,14 @@ def parallel():
 @pytest.fixture(scope="module")
 def misled():
     """One hop that finds a falsehood in place of the truth; the answer repeats it."""
-    cases = world.cases(20, seed=13, hops=1)
+    cases = world.cases(40, seed=13, hops=1)
     return score_all(world.make_run(case, seed=i, junk=1, mislead=(1,)) for i, case in enumerate(cases))
 
 
 @pytest.fixture(scope="module")
 def known():
     """Steps that find what nano knows by heart."""
-    cases = world.cases(20, seed=14, hops=1, known=True)
+    cases = world.cases(40, seed=14, hops=1, known=True)
     return score_all(world.make_run(case, seed=i, junk=1) for i, case in enumerate(cases))
 
 
@@ -109,7 +109,7 @@ def test_nothing_fails(straight, parallel, misled, known):
         ("coverage", "ScoringError"),
         ("belief", "LowLabelMass"),
     }
-    assert len(failures) <= 0.05 * len(runs)
+    assert len(failures) <= 0.02 * len(runs)
 
 
 def test_gold_steps_beat_useless_ones(straight):
@@ -125,14 +125,16 @@ def test_gold_steps_beat_useless_ones(straight):
 
 
 def test_useless_and_already_known_steps_are_within_two_standard_errors_of_nothing(straight, known):
-    found = [s.of("delta_seper", step) for s in straight for step in s.steps("useless")]
-    found += [s.of("delta_seper", step) for s in known for step in s.steps("gold")]
-    assert share(abs(score.value) <= 2 * score.stderr for score in found) >= 0.9
+    useless = [s.of("delta_seper", step) for s in straight for step in s.steps("useless")]
+    learnt = [s.of("delta_seper", step) for s in known for step in s.steps("gold")]
+    for found in (useless, learnt):
+        assert len(found) == 40
+        assert share(abs(score.value) <= 2 * score.stderr for score in found) >= 0.9
 
 
 def test_marginals_sum_to_the_total_also_over_parallel_hops(straight, parallel):
     believed = [s for s in (*straight, *parallel) if not any(f.scorer == "belief" for f in s.failures)]
-    assert len(believed) >= 60
+    assert len(believed) >= 78
     for scored in believed:
         marginals = [scored.of("delta_seper", step).value for step in scored.run.steps]
         assert sum(marginals) == pytest.approx(scored.total, abs=1e-9)
@@ -141,7 +143,7 @@ def test_marginals_sum_to_the_total_also_over_parallel_hops(straight, parallel):
 def test_parallel_hops_are_both_credited(parallel):
     believed = [s for s in parallel if not any(f.scorer == "belief" for f in s.failures)]
     serious = [s for s in believed if s.total >= SERIOUS]
-    assert len(serious) >= 10
+    assert len(serious) >= 20
     for hop in (0, 1):
         credit = np.array([s.of("delta_seper", s.run.steps[hop]).value for s in serious])
         assert credit.mean() > 2 * credit.std(ddof=1) / len(credit) ** 0.5, f"hop {hop + 1}"
@@ -149,8 +151,8 @@ def test_parallel_hops_are_both_credited(parallel):
 
 def test_hops_one_after_the_other_are_both_useful(straight):
     hops = [(s, step) for s in straight for step in s.steps("gold")]
-    assert share(s.of("delta_coverage", step).value > 0 for s, step in hops) >= 0.8
-    assert share(s.of("utility", step, gold_at(step)).value > 0 for s, step in hops) >= 0.8, (
+    assert share(s.of("delta_coverage", step).value > 0 for s, step in hops) >= 0.95
+    assert share(s.of("utility", step, gold_at(step)).value > 0 for s, step in hops) >= 0.95, (
         "a bridge is no junk"
     )
 
@@ -167,20 +169,20 @@ def test_support_agrees_with_gold_where_the_answer_is_right(straight, unreferenc
         for gold, support in pairs
         if gold.of("answer_correct").label == "correct" and abs(gold.total) >= SERIOUS
     ]
-    assert len(judged) >= 10
+    assert len(judged) >= 20
     assert share(np.sign(gold) == np.sign(support) for gold, support in judged) >= 0.9
     assert all(s.of("delta_seper_total").reference_source == "answer" for _, s in pairs)
 
 
 def test_a_misled_run_is_recognised_as_such(straight, misled, unreferenced):
     wrong = unreferenced[len(straight) :]
-    # nano takes some names for others' (CARD.md, accuracy of A, B, C), and has three aliases to do so here.
-    assert share(s.of("answer_correct").label == "wrong" for s in misled) >= 0.8
+    # nano takes some names for others' (CARD.md, accuracy of A, B, C): 36 of these 40 are told as wrong.
+    assert share(s.of("answer_correct").label == "wrong" for s in misled) >= 0.85
     # What misled it supports what it said and not what is true; a straight run is supported in what is true.
     gap = [support.total - gold.total for gold, support in zip(misled, wrong, strict=True)]
     fair = [support.total - gold.total for gold, support in zip(straight, unreferenced, strict=False)]
-    assert share(value >= SERIOUS for value in gap) >= 0.8
-    assert share(value >= SERIOUS for value in fair) <= 0.2
+    assert share(value >= SERIOUS for value in gap) >= 0.9
+    assert share(value >= SERIOUS for value in fair) <= 0.15
     false = [
         s.of("utility", step, at).value
         for s in misled
@@ -188,7 +190,7 @@ def test_a_misled_run_is_recognised_as_such(straight, misled, unreferenced):
         for at, passage in enumerate(step.passages, 1)
         if passage.metadata["kind"] == "contradiction"
     ]
-    assert share(value < 0 for value in false) >= 0.8, (
+    assert share(value < 0 for value in false) >= 0.95, (
         "the judge sees the references, as the step asked the question"
     )
 
