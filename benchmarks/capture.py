@@ -11,7 +11,7 @@ Missed on the machine of the results kept here, with what was found of the reaso
   20 µs and there are two; in part of each turn all calls are slower by some 80 µs, with ragguard more often than
   bare. Why is not known.
 - The longest stall of the event loop. Bare it is 8 to 10 ms already, the machine's; ragguard adds 6 ms (LangChain) and
-  2 ms (LlamaIndex, 52 ms in a run shortly before, with an older store), little of it the collector's but for single pauses.
+  2 ms (LlamaIndex; 52 ms in a run shortly before, with an older store), little of it the collector's but single pauses.
 """
 
 from __future__ import annotations
