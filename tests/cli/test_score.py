@@ -217,6 +217,8 @@ def test_an_interrupt_ends_it_and_the_same_command_goes_on(engine, here):
     write_runs(runs, "runs.jsonl")
     stopped = subprocess.Popen(
         command(STOPPED), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+        # Whoever starts the tests in the background of a shell has interrupts ignored, also by what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert stopped.stdout.readline() == "asked\n"
     stopped.send_signal(signal.SIGINT)
