@@ -6,12 +6,13 @@
 Added is the difference of the medians to the same retrieval with nothing attached, in the same process and run.
 ragguard writes to its store on disk; what the peers would send goes nowhere, which costs them nothing.
 
-Missed on the machine of the results kept here, with what was found of the reason:
-- LlamaIndex, sync and async, at the median. At the lower quartile ragguard adds 41 and 44 µs, where a hook alone takes
-  20 µs and there are two; in part of each turn all calls are slower by some 80 µs, with ragguard more often than
-  bare. Why is not known.
-- The longest stall of the event loop. Bare it is 8 to 10 ms already, the machine's; ragguard adds 6 ms (LangChain) and
-  2 ms (LlamaIndex; 52 ms in a run shortly before, with an older store), little of it the collector's but single pauses.
+Missed on the machine of the results kept here, which had nothing else to do, with what was found of the reason:
+- LangChain async at the median (78 µs; 48 and 49 µs in two runs beside other work), and LlamaIndex, sync and async (104
+  and 96 µs; 38 and 76 at the lower quartile). Calls come in two speeds, in bare turns as well and without any other
+  thread of the process at work: the main thread's own processor clock runs 1.5 to 2 times as far then. That is the
+  virtual machine's, and strikes longer turns more often. Two hooks alone take 30 to 40 µs of it.
+- The longest stall of the event loop, by little: 5.5 ms (LangChain) and 10 ms (LlamaIndex) beside 4 and 6 ms bare. What
+  is far longer is Python's collector walking all objects of the process, once in some seconds (66 to 103 ms here).
 """
 
 from __future__ import annotations

@@ -324,7 +324,11 @@ async def stalls(framework: Framework) -> list[Late]:
         while (start := time.perf_counter()) < end:
             await asyncio.sleep(0.001)
             now = time.perf_counter()
-            share = sum(max(0.0, min(now, until) - max(start, since)) for since, until in collected[-20:])
+            share = 0.0
+            for since, until in reversed(collected):
+                if until < start:
+                    break
+                share += min(now, until) - max(start, since)
             late.append(Late((now - start - 0.001) * 1e3, share * 1e3))
         await asyncio.gather(*tasks)
     finally:

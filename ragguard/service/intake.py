@@ -254,6 +254,7 @@ class Intake:
             self._hurry.clear()
             running = None not in batch
             self._write(batch)
+            batch.clear()  # its thousands of objects go now, not when the next hook has just put something in
             self._stalled = False
             with self._room:
                 self._room.notify_all()
