@@ -72,6 +72,28 @@ def test_an_event_is_in_the_store_within_fifty_milliseconds(start):
     assert sorted(slowest)[5] < 0.05
 
 
+def test_events_behind_a_job_are_gathered_again(start, monkeypatch):
+    """Whoever asks for a job hurries the writer. Said too late, that would hurry what comes after the job instead."""
+    intake, store = start()
+    sizes, record = [], store.record
+    monkeypatch.setattr(store, "record", lambda events: (sizes.append(len(events)), record(events)))
+    monkeypatch.setattr(module, "LINGER", 0.3)
+    intake.start()
+    intake.do(lambda: None).result(10)
+    hurry = intake._hurry.set
+    monkeypatch.setattr(intake._hurry, "set", lambda: (time.sleep(0.5), hurry()))
+    intake.do(lambda: None).result(10)
+    monkeypatch.setattr(intake._hurry, "set", hurry)
+    for number in range(5):
+        intake(RunStarted(Run(f"r{number}", "who?", status="open")))
+        time.sleep(0.01)
+    deadline = time.monotonic() + 10
+    while sum(sizes) < 5:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    assert sizes == [5]
+
+
 def test_a_hook_takes_microseconds(start):
     store = SlowStore()
     intake, _ = start(store, limit=100_000)
