@@ -334,9 +334,7 @@ class Store:
         """All runs with everything that was said of them, page by page."""
         for runs in self._pages(partial(reading.page_of_runs, texts=texts)):
             ids = {place: run.id for place, run in runs.items()}
-            scores, failures = self._db.read(
-                lambda db, ids=ids: (reading.scores_at(db, ids), reading.failures_at(db, ids))  # type: ignore[misc]
-            )
+            scores, failures = self._db.read(partial(_said_at, ids=ids))
             for place, run in runs.items():
                 yield ScoredRun(run, scores[place], failures[place])
 
@@ -384,6 +382,13 @@ def _put(db: sqlite3.Connection, owner: str, run: Run) -> bool:
     changed = writing.run(run)
     writing.finish()
     return changed
+
+
+def _said_at(
+    db: sqlite3.Connection, ids: dict[int, str]
+) -> tuple[dict[int, list[Score]], dict[int, list[Failure]]]:
+    """What was said of the runs at these places."""
+    return reading.scores_at(db, ids), reading.failures_at(db, ids)
 
 
 def is_store(path: str | Path) -> bool:
