@@ -129,7 +129,7 @@ async def test_slow_headers_and_a_slow_body_meet_the_deadline(pair, slow):
     began = time.monotonic()
     error = await failure(engine, deadline=began + 0.3)
     assert isinstance(error, EngineTimeout)
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < 4
     assert await works(engine)
 
 

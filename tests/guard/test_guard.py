@@ -119,7 +119,7 @@ async def test_late_means_everything_is_kept_on_time():
     model = engine(gate=asyncio.Event())
     clock = time.perf_counter()
     decision = await guard(model, budget_ms=50).aprune("q", [HELPS, MISLEADS])
-    assert time.perf_counter() - clock < 0.5
+    assert time.perf_counter() - clock < 1.5
     assert (decision.status, texts(decision)) == ("timeout", [HELPS, MISLEADS])
     assert "50 ms" in decision.reason
 
@@ -136,7 +136,7 @@ async def test_an_engine_that_ignores_cancellation_is_not_waited_for():
 
     clock = time.perf_counter()
     decision = await guard(Stubborn(), budget_ms=50).aprune("q", [HELPS, MISLEADS])
-    assert time.perf_counter() - clock < 0.5
+    assert time.perf_counter() - clock < 1.5
     assert decision.status == "timeout"
 
 
@@ -281,7 +281,7 @@ async def test_asking_again_ends_with_the_budget():
 
     clock = time.perf_counter()
     decision = await guard(Slow(), budget_ms=100).aprune("q", [HELPS * 1000, MISLEADS])
-    assert time.perf_counter() - clock < 0.5
+    assert time.perf_counter() - clock < 1.5
     assert (decision.status, len(decision.kept)) == ("timeout", 2)
 
 

@@ -239,7 +239,7 @@ class EngineContract:
         ):
             with pytest.raises(EngineTimeout):
                 await call
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 3
         assert len(await subject.engine.label_probs(PROMPTS, LABELS)) == 3
 
     async def test_a_cancelled_call_leaves_the_engine_well(self, subject: Subject) -> None:
