@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, Observation
@@ -47,6 +48,8 @@ class Instruments:
     def record(self, scored: ScoredRun) -> None:
         """Adds one scored run to all metrics."""
         for score in scored.scores:
+            if not math.isfinite(score.value):  # one would spoil the sum of all
+                continue
             labels: dict[str, str] = {
                 n.GEN_AI_EVALUATION: identifier(score_name(score)),
                 n.SCORE_LEVEL: score.level,

@@ -91,7 +91,10 @@ OURS = (
     USAGE_REQUESTS := Name("ragguard.usage.requests", "int", "requests the scores cost", "evaluation"),
     USAGE_PROMPT_TOKENS := Name("ragguard.usage.prompt_tokens", "int", "prompt tokens they cost", "evaluation"),
     USAGE_OUTPUT_TOKENS := Name("ragguard.usage.output_tokens", "int", "output tokens they cost", "evaluation"),
-    SKIPPED := Name("ragguard.telemetry.skipped", "int", "values left out since no span can carry them", "evaluation"),
+    SKIPPED := Name(
+        "ragguard.telemetry.skipped", "int", "values left out since no span can carry them",
+        "run", "step", "evaluation", "guard", "event",
+    ),
     GUARD_STATUS := Name("ragguard.guard.status", "string", "pruned, kept_all, timeout or error", "guard"),
     GUARD_REASON := Name("ragguard.guard.reason", "string", "the policy, the error, or the budget", "guard"),
     GUARD_ELAPSED := Name("ragguard.guard.elapsed_ms", "double", "what the guard added", "guard"),

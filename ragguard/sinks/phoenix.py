@@ -12,6 +12,7 @@ others go as a word, with the number in the explanation.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,12 +24,15 @@ from ragguard.errors import InvalidInput, RagguardError
 from ragguard.metrics.registry import METRICS
 from ragguard.records import Score
 from ragguard.sinks.base import ScoredRun
+from ragguard.sinks.names import SKIPPED
 from ragguard.sinks.otel import OtelSink
 from ragguard.sinks.spans import annotator, identity, score_name
-from ragguard.sinks.values import text
+from ragguard.sinks.values import Attributes, identifier, text
 
 SIGNED = {"utility": ("helps", "misleads")}
 """What the sign of a document score means, where it is not simply positive or negative."""
+TEXT = 4096
+"""Longer texts are cut."""
 RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -75,14 +79,14 @@ class PhoenixSink:
         on_spans, on_documents = [], []
         for score in scored.scores:
             target = targets.get(score.step_id)
-            if target is None or not target.trace_flags.sampled:
+            if target is None or not target.trace_flags.sampled or not math.isfinite(score.value):
                 continue
             if score.level != "passage":
                 on_spans.append(_annotation(score, target, _result(score, explained=explained)))
             elif score.position is not None and score.sub_question is None:
                 annotation = _annotation(score, target, _document_result(score, explained=explained))
                 del annotation["identifier"]  # document annotations take none
-                on_documents.append(annotation | {"document_position": score.position - 1})
+                on_documents.append(annotation | {"document_position": int(score.position) - 1})
         await self._post("/v1/span_annotations", on_spans)
         await self._post("/v1/document_annotations", on_documents)
 
@@ -116,13 +120,17 @@ class PhoenixSink:
 
 
 def _annotation(score: Score, target: SpanContext, result: dict[str, Any]) -> dict[str, Any]:
+    about = Attributes(TEXT)
+    for name in ("stderr", "engine", "prompts"):
+        about.put(name, getattr(score, name))
+    about.put(SKIPPED, about.skipped or None)
     return {
         "span_id": format_span_id(target.span_id),
-        "name": score_name(score),
+        "name": identifier(score_name(score)),
         "annotator_kind": annotator(score),
         "result": result,
-        "identifier": identity(score),
-        "metadata": {"stderr": score.stderr, "engine": score.engine, "prompts": score.prompts},
+        "identifier": identifier(identity(score)),
+        "metadata": about.values,
     }
 
 
@@ -133,7 +141,7 @@ def _result(score: Score, *, explained: bool) -> dict[str, Any]:
     if score.label:
         result["label"] = text(score.label, 256)
     if score.explanation and explained:
-        result["explanation"] = text(score.explanation, 4096)
+        result["explanation"] = text(score.explanation, TEXT)
     elif metric is not None:
         result["explanation"] = metric.description
     return result
@@ -150,5 +158,5 @@ def _document_result(score: Score, *, explained: bool) -> dict[str, Any]:
         label = words[0] if score.value > 0 else words[1] if score.value < 0 else "neither"
     else:
         label = result.get("label") or f"{score.value:.2f}"
-    said = f"{score_name(score)} {score.value:.3f}"
+    said = f"{identifier(score_name(score))} {score.value:.3f}"
     return {"label": label, "explanation": ": ".join(filter(None, (said, result.get("explanation"))))}

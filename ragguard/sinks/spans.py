@@ -44,6 +44,7 @@ class Writer:
         put.put(n.RUN_NAME, run.name)
         put.put(n.RUN_STATUS, run.status)
         put.put(n.RUN_STEPS, len(run.steps))
+        put.put(n.SKIPPED, put.skipped or None)
         put.put(n.RUN_ID, run.id)
         put.put(n.OI_KIND, "CHAIN")
         return put
@@ -66,7 +67,7 @@ class Writer:
         put.put(n.DOCUMENTS_TOTAL, len(step.passages))
         put.put(n.DOCUMENTS_CANDIDATES, len(step.candidates))
         if self.content.spans:
-            documents = [{"id": passage_id(p), "score": p.score} for p in shown]
+            documents = [{"id": passage_id(p), "score": put.scalar(p.score)} for p in shown]
             put.put_json(n.GEN_AI_DOCUMENTS, documents if self.content.outputs else None)
             put.put(n.GEN_AI_QUERY, step.query if self.content.inputs else None)
             put.put(n.OI_INPUT, step.query if self.content.inputs else None)
@@ -75,6 +76,7 @@ class Writer:
         put.put(n.STEP_INDEX, step.index)
         put.put(n.STEP_STATUS, step.status)
         put.put(n.ERROR_TYPE, step.error.partition(":")[0] if step.status == "error" else None)
+        put.put(n.SKIPPED, put.skipped or None)
         put.put(n.STEP_ID, step.id)
         put.put(n.RUN_ID, step.run_id)
         put.put(n.GEN_AI_TOP_K, len(step.candidates or step.passages))
@@ -100,6 +102,7 @@ class Writer:
         put.put(n.GUARD_REASON, decision.reason)
         put.put(n.GUARD_STATUS, decision.status)
         put.put(n.ERROR_TYPE, decision.status if decision.status in ("timeout", "error") else None)
+        put.put(n.SKIPPED, put.skipped or None)
         put.put(n.STEP_ID, step.id)
         put.put(n.RUN_ID, step.run_id)
         put.put(n.OI_KIND, "GUARDRAIL")
@@ -161,6 +164,7 @@ class Writer:
         put.put(n.SCORE_SCORER, identity(score))
         put.put(n.SCORE_ENGINE, score.engine)
         put.put(n.SCORE_PROMPTS, score.prompts)
+        put.put(n.SKIPPED, put.skipped or None)
         return n.EVENT_EVALUATION, put.values
 
     def failure(self, failure: Failure) -> Event:

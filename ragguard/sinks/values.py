@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 Scalar: TypeAlias = str | bool | int | float
 Value: TypeAlias = Scalar | list[str] | list[bool] | list[int] | list[float]
 
-INT64 = range(-(2**63), 2**63)
+INT64 = 2**63
 
 
 class Attributes:
@@ -38,8 +38,8 @@ class Attributes:
     def put_json(self, name: str, value: Any) -> None:
         """Puts a nested value as JSON text; cut as a whole, never in the middle."""
         try:
-            text = json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
-        except (TypeError, ValueError, RecursionError):
+            text = json.dumps(value, ensure_ascii=False, default=_as_plain, allow_nan=False)
+        except Exception:  # noqa: BLE001 - metadata is the user's, and may raise anything when it is read
             self.skipped += 1
             return
         if len(text) > self._max_text:
@@ -49,14 +49,15 @@ class Attributes:
 
     def _clean(self, value: Any) -> Value | None:
         if isinstance(value, (list, tuple)):
-            items = [self._scalar(item) for item in value]
+            items = [self.scalar(item) for item in value]
             kept = [item for item in items if item is not None]
             if len(kept) != len(items) or len({type(item) for item in kept}) > 1:
                 return None
             return kept  # type: ignore[return-value]
-        return self._scalar(value)
+        return self.scalar(value)
 
-    def _scalar(self, value: Any) -> Scalar | None:
+    def scalar(self, value: Any) -> Scalar | None:
+        """The value as a plain one; None for one that no span can carry."""
         if not isinstance(value, (str, bool, int, float)) and hasattr(value, "item"):
             try:
                 value = value.item()
@@ -67,7 +68,8 @@ class Attributes:
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else None
         if isinstance(value, int):
-            return int(value) if value in INT64 else None
+            value = int(value)  # a member of an enumeration is one too
+            return value if -INT64 <= value < INT64 else None
         return text(value, self._max_text) if isinstance(value, str) else None
 
 
@@ -84,13 +86,13 @@ def identifier(value: object) -> str:
 
 
 def plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata as JSON can say it: keys as text, values as they are where they are plain."""
-    return {
-        identifier(key): value
-        if isinstance(value, (str, bool, int, float, list, dict, type(None)))
-        else str(value)
-        for key, value in metadata.items()
-    }
+    """Metadata as JSON can say it: keys as text."""
+    return {identifier(key): value for key, value in metadata.items()}
+
+
+def _as_plain(value: Any) -> Any:
+    """What JSON does not know: NumPy's scalars as the numbers they are, anything else as its text."""
+    return value.item() if getattr(value, "ndim", None) == 0 else str(value)
 
 
 def as_list(values: Sequence[float | None]) -> list[float] | None:

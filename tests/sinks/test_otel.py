@@ -2,6 +2,7 @@
 
 import json
 import math
+from enum import IntEnum
 
 import numpy as np
 import pytest
@@ -253,6 +254,9 @@ async def test_odd_values_arrive_or_are_left_out_and_counted(collector, provider
     assert json.loads(retrieval["retrieval.documents.0.document.metadata"])["deep"] == {"a": [1]}
     assert retrieval["retrieval.documents.1.document.content"] == "lone ? surrogate"
     assert "retrieval.documents.1.document.score" not in retrieval
+    assert json.loads(retrieval["retrieval.documents.0.document.metadata"])["n"] == 3
+    assert [one["score"] for one in json.loads(retrieval["gen_ai.retrieval.documents"])] == [0.25, None, None]
+    assert retrieval["ragguard.telemetry.skipped"] == 2
     evaluation = collector.of("EVALUATOR")[0].attributes
     assert evaluation["evaluations.0.evaluation.score"] == 0.5
     assert "evaluations.1.evaluation.score" not in evaluation
@@ -291,6 +295,32 @@ async def test_surrogates_and_odd_types_anywhere_never_stop_an_export(collector)
     assert len(collector.logs) == 2
     (failures,) = collector.metrics["ragguard.evaluation.failures"]
     assert attributes_of(failures.attributes)["scorer"] == "lone ? surrogate"
+
+
+class Colour(IntEnum):
+    RED = 3
+
+
+class Unsayable:
+    def __str__(self):
+        raise RuntimeError("no")
+
+
+async def test_numbers_of_any_kind_and_metadata_of_any_kind(collector, provider):
+    """An enumeration's member is an int; a range of them all must not be walked through to find that out."""
+    scored = two_hops()
+    first, second = scored.run.steps
+    first.turn = Colour.RED
+    first.passages = [Passage("a", "a", Colour.RED, {"it": Unsayable()}), Passage("b", "b", 2**64)]
+    second.decision.dropped[0].utility = math.nan
+    scored.scores = [Score("grade", Colour.RED, "step", "r", "s0", stderr=math.nan)]
+    await OtelSink(provider, capture_content=True).submit(scored)
+    retrieval, evaluation = collector.of("RETRIEVER")[0].attributes, collector.of("EVALUATOR")[0]
+    assert retrieval["ragguard.step.turn"] == retrieval["retrieval.documents.0.document.score"] == 3
+    assert retrieval["ragguard.telemetry.skipped"] == 2
+    assert evaluation.attributes["evaluations.0.evaluation.score"] == 3
+    assert evaluation.events[0][1]["ragguard.telemetry.skipped"] == 1
+    assert collector.of("GUARDRAIL")[0].attributes["ragguard.telemetry.skipped"] == 1
 
 
 async def test_one_address_is_enough(collector):

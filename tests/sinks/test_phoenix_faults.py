@@ -1,8 +1,10 @@
 """What the Phoenix sink does when Phoenix misbehaves."""
 
 import json
+import math
 
 import httpx
+import numpy as np
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from sinks.scored_runs import two_hops
@@ -72,6 +74,30 @@ async def test_no_document_score_that_phoenix_cannot_show_is_sent():
         ("mine", None, "negative"),
         ("mine", 0.5, None),
     ]
+
+
+async def test_one_odd_value_costs_none_of_the_others():
+    sent = []
+
+    def answer(request):
+        sent.extend(json.loads(request.content)["data"])
+        return httpx.Response(200)
+
+    odd = "lone \ud800 surrogate"
+    made = {"scorer": odd, "version": odd, "engine": odd, "prompts": odd, "label": odd}
+    scored = two_hops()
+    scored.scores = [
+        Score(odd, np.float32(0.5), "step", "r", "s0", stderr=math.nan, **made),
+        Score("t", math.inf, "step", "r", "s0"),
+        Score("grade", np.int64(4), "passage", "r", "s0", "7", np.int64(1), stderr=np.float32(0.5), **made),
+    ]
+    await sink(answer).submit(scored)
+    assert [(one["name"], one["result"]["score"]) for one in sent] == [
+        ("lone ? surrogate", 0.5),
+        ("grade", 4.0),
+    ]
+    assert sent[0]["metadata"]["ragguard.telemetry.skipped"] == 1
+    assert (sent[1]["metadata"]["stderr"], sent[1]["document_position"]) == (0.5, 0)
 
 
 @pytest.mark.parametrize("status", [401, 404, 422])
