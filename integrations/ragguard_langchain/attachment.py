@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, cast
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.context import register_configure_hook
 
 from ragguard.capture.splitters import Splitter
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class _Attachment:
-    """What LangChain takes for a context variable: it is only ever asked for its value."""
+    """What LangChain takes for a context variable, and for the class of its values: it is only asked for its value,
+    and whether a handler is one of these."""
 
     def __init__(self) -> None:
         self.handler: RagGuardCallback | None = None
@@ -32,6 +34,14 @@ class _Attachment:
     def get(self) -> RagGuardCallback | None:
         """The handler of every call, in every thread and task."""
         return self.handler
+
+    def __call__(self) -> BaseCallbackHandler:
+        """LangChain asks twice for the value, and makes a handler of its own if it is gone by then."""
+        return BaseCallbackHandler()
+
+    def __instancecheck__(self, handler: object) -> bool:
+        """By this LangChain tells that a call has the handler already."""
+        return handler is self.handler
 
 
 _attachment = _Attachment()
@@ -48,7 +58,9 @@ def instrument(rg: RagGuard, *, tools: Mapping[str, Splitter] | None = None) -> 
         _attachment.handler = handler
         if not _attachment.registered:
             register_configure_hook(
-                cast("ContextVar[RagGuardCallback | None]", _attachment), inheritable=True
+                cast("ContextVar[RagGuardCallback | None]", _attachment),
+                inheritable=True,
+                handle_class=cast("type[BaseCallbackHandler]", _attachment),
             )
             _attachment.registered = True
 

@@ -30,6 +30,7 @@ from ragguard_langchain.messages import NOTHING, Answer, Taken, unpacked
 from ragguard_langchain.places import Place, Places
 from ragguard_langchain.scopes import RunNotes, Scope, ToolCall
 from ragguard_langchain.spans import span_of
+from ragguard_langchain.stack import given_up, here
 from ragguard_langchain.verdicts import Found, Told, concerned
 
 REFERENCES, NAME, RUN_ID = "ragguard_references", "ragguard_name", "ragguard_run_id"
@@ -133,7 +134,7 @@ class CallTree:
             return self.places.get(id)
         metadata = one.metadata or {}
         place = Place(one.id, str(one.id), Scope(RunNotes(one.query, one.name, metadata, trace=one.trace)))
-        place.started_ns, place.task = one.started_ns, one.task
+        place.started_ns, place.task, place.began_in = one.started_ns, one.task, one.began_in
         self.places.plant(place, owner=True)
         self.begin_step(place, one.query, one.name, metadata)
         return place
@@ -168,8 +169,10 @@ class CallTree:
         """The open retrieval for the same query that the code at hand seems to be inside of."""
         inner = _innermost.get()
         while inner is not None:
-            if inner.query == query and not inner.over and (place := self.place(inner.id)) is not None:
-                return place
+            if inner.query == query and not inner.over and not given_up(inner.id, inner.began_in):
+                place = self.place(inner.id)
+                if place is not None:
+                    return place
             inner = inner.around
         return None
 
@@ -203,7 +206,7 @@ class CallTree:
             trace=span_of(place.id, retrieval=bool(name)) or (run.trace if whole else "here"),
         )  # fmt: skip
         place.outer_step, place.step_id, place.is_step = place.step_id, step_id, True
-        place.query, place.around = query, around
+        place.query, place.around, place.began_in = query, around, place.began_in or here()
         _innermost.set(place)
 
     def end_step(self, place: Place[Scope], taken: Taken, trace: TraceContext | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from asyncio import Task
@@ -13,6 +14,7 @@ from ragguard.capture.context import current_task
 from ragguard.capture.trace import trace_context
 from ragguard.records import TraceContext
 from ragguard_langchain.spans import span_of
+from ragguard_langchain.stack import Where
 
 LIMIT = 65_536
 """How many may be open; the oldest go first."""
@@ -24,7 +26,7 @@ class LoneRetrieval:
     Something that happens in it makes it a place in a tree, with a run and a step that are open.
     """
 
-    __slots__ = ("id", "metadata", "name", "over", "query", "started_ns", "task", "trace")
+    __slots__ = ("id", "metadata", "name", "over", "query", "started_ns", "task", "thread", "trace")
     around: None = None
     """It is in nothing else that retrieves."""
 
@@ -34,5 +36,11 @@ class LoneRetrieval:
         self.trace: TraceContext | None = span_of(id, retrieval=True) or trace_context()
         self.task: weakref.ref[Task[Any]] | None = current_task()
         """What says nothing when it is cancelled: the task that runs it."""
+        self.thread = threading.get_ident()
         self.over = False
         self.started_ns = time.time_ns()
+
+    @property
+    def began_in(self) -> Where:
+        """Where it is at work."""
+        return self.thread, self.task

@@ -6,13 +6,13 @@ takes whatever came and gives the least surprising reading of it, or nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from ragguard.capture.snapshot import passage, passages_of, text_of
+from ragguard.capture.snapshot import passage, passage_of, passages_of, text_of
 from ragguard.records import Passage
 
 _QUESTIONS = ("question", "query", "input", "user_input", "prompt", "text")
@@ -85,10 +85,12 @@ def answer_of(outputs: object) -> Answer:
 
 def snapshot(documents: object) -> Taken:
     """What is needed of documents to make passages of them later, taken at once and as it is: texts by reference,
-    metadata copied."""
+    metadata copied. A stream is the caller's to read: of one there is only a look."""
+    if type(documents) is not list and isinstance(documents, Iterator):
+        return [passage_of(documents)]
     try:
         return [(one.page_content, one.id, one.metadata.copy()) for one in documents]  # type: ignore[attr-defined]
-    except (AttributeError, TypeError):
+    except Exception:  # noqa: BLE001 - a document of the user's may raise anything; each is looked at by itself now
         return passages_of(documents)
 
 

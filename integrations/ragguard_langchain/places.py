@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from ragguard.capture.turns import TurnKey
+from ragguard_langchain.stack import Where
 
 N = TypeVar("N")
 
@@ -41,6 +42,8 @@ class Place(Generic[N]):
     gone_ns = 0
     """When that task was first found to be over."""
     started_ns = 0
+    began_in: Where | None = None
+    """Of a retrieval."""
     over = False
     """Of a retrieval: told by the places that are open."""
     members: set[UUID | None] | None = None

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from llama_index.core.schema import BaseNode, ImageNode, MetadataMode, NodeWithScore, TextNode
 
-from ragguard.capture.snapshot import KIND, metadata_of, passage, passage_of, score_of
+from ragguard.capture.snapshot import KIND, metadata_of, passage, passage_of, score_of, unreadable
 from ragguard.records import Passage
 
 Taken: TypeAlias = Sequence[Passage | tuple[str, str, float | None, Mapping[str, Any]]]
@@ -32,7 +32,7 @@ def taken(nodes: object) -> Taken:
             else _passage(item)
             for item in nodes
         ]
-    except (AttributeError, TypeError):
+    except Exception:  # noqa: BLE001 - a node of the user's may raise anything; each is looked at by itself now
         return [_passage(item) for item in nodes]
 
 
@@ -74,6 +74,13 @@ def _node(item: object) -> BaseNode | None:
 
 
 def _passage(item: object) -> Passage:
+    try:
+        return _read(item)
+    except Exception as error:  # noqa: BLE001 - as above
+        return unreadable(item, error)
+
+
+def _read(item: object) -> Passage:
     if isinstance(item, (str, Passage)):
         return passage_of(item)
     node = _node(item)

@@ -30,6 +30,18 @@ def passages_of(value: object) -> list[Passage]:
 
 def passage_of(item: object) -> Passage:
     """One passage, from a Passage, a text, a mapping, or an object with a text."""
+    try:
+        return _read(item)
+    except Exception as error:  # noqa: BLE001 - an item of the user's may raise anything when it is read
+        return unreadable(item, error)
+
+
+def unreadable(item: object, error: BaseException) -> Passage:
+    """What stands for an item that raises when it is read."""
+    return Passage("", metadata={KIND: f"{type(item).__name__}, unreadable: {type(error).__name__}"})
+
+
+def _read(item: object) -> Passage:
     if isinstance(item, Passage):
         return Passage(item.text, item.id, item.score, metadata_of(item.metadata), item.grade)
     if isinstance(item, Mapping):
@@ -66,7 +78,7 @@ def score_of(score: object, metadata: Mapping[str, Any]) -> float | None:
         return None
     try:
         return float(score)  # type: ignore[arg-type]  # NumPy scalars and the like
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # noqa: BLE001 - a number of the user's may raise anything
         return None
 
 
@@ -111,4 +123,7 @@ def _block(block: object) -> tuple[str, str]:
 
 
 def _has_text(item: object) -> bool:
-    return hasattr(item, "page_content") or isinstance(getattr(item, "text", None), str)
+    try:
+        return hasattr(item, "page_content") or isinstance(getattr(item, "text", None), str)
+    except Exception:  # noqa: BLE001 - it has one that raises when it is read
+        return True

@@ -111,5 +111,17 @@ def test_metadata_that_cannot_be_copied_says_so(metadata):
     assert list(metadata_of(metadata)) == [LOST]
 
 
+class Sealed:
+    @property
+    def text(self):
+        raise OSError("gone")
+
+
+@pytest.mark.parametrize("given", [Sealed(), [Sealed()]])
+def test_what_raises_when_it_is_read_says_so(given):
+    (passage,) = passages_of(given)
+    assert "unreadable" in passage.metadata[KIND]
+
+
 def test_no_metadata_is_none():
     assert metadata_of(None) == metadata_of({}) == {}

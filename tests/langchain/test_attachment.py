@@ -16,6 +16,7 @@ from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import paragraphs
 from ragguard_langchain import RagGuardCallback, instrument, uninstrument
+from ragguard_langchain.attachment import _attachment
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +62,18 @@ def test_once_let_go_nothing_is_captured_and_no_handler_is_left(captured):
     Shelf().invoke(QUESTION)
     assert captured.events == []
     assert not any(isinstance(one, RagGuardCallback) for one in CallbackManager.configure().handlers)
+
+
+def test_letting_go_while_a_call_begins_in_another_thread(captured, monkeypatch):
+    """LangChain asks for the handler twice; it may be gone by the second time."""
+
+    def gone_then(self):
+        handler, self.handler = self.handler, None
+        return handler
+
+    monkeypatch.setattr(type(_attachment), "get", gone_then)
+    assert len(Shelf().invoke(QUESTION)) == 2
+    assert captured.events == []
 
 
 def test_it_can_be_attached_again_and_to_another_guard(captured, rg):

@@ -75,6 +75,36 @@ def test_whatever_a_retriever_gives(captured, config, given, texts, metadata):
     assert [dict(p.metadata) for p in step.passages] == metadata
 
 
+def test_a_stream_of_documents_is_left_to_its_reader(captured, config):
+    stream = Gives(what=iter(documents("shelf"))).invoke(QUESTION, config)
+    assert len(list(stream)) == 2
+    (step,) = captured.run.steps
+    assert [dict(p.metadata) for p in step.passages] == [{KIND: "list_iterator"}]
+
+
+class Sealed(Document):
+    def __getattribute__(self, name):
+        if name == "page_content":
+            raise RuntimeError("sealed")
+        return super().__getattribute__(name)
+
+
+class Glued(dict):
+    def copy(self):
+        raise RuntimeError("no")
+
+
+def test_documents_that_raise_cost_only_themselves(captured, config):
+    Gives(what=[Sealed("x"), odd(metadata=Glued(page=1)), Document("fine")]).invoke(QUESTION, config)
+    (step,) = captured.run.steps
+    assert step.status == "ok"
+    assert [(p.text, dict(p.metadata)) for p in step.passages] == [
+        ("", {KIND: "Sealed, unreadable: RuntimeError"}),
+        ("text", {"page": 1}),
+        ("fine", {}),
+    ]
+
+
 def test_the_score_of_a_passage_is_kept(captured, config):
     Gives(what=[Passage("a", "1", 0.5), Document("b", metadata={"relevance_score": 0.25})]).invoke(
         "q", config

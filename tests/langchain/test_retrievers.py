@@ -169,6 +169,30 @@ async def test_a_cancelled_retriever_says_nothing_and_is_found_out(captured, rec
     assert (step.query, step.status) == (QUESTION, "cancelled")
 
 
+def test_an_interrupted_retrieval_does_not_swallow_those_after_it(captured, config):
+    """As in a notebook: interrupted, and run once more. LangChain says nothing of the first one's end."""
+    with pytest.raises(KeyboardInterrupt):
+        Shelf(fault=lambda query: KeyboardInterrupt()).invoke(QUESTION, config)
+    Shelf().invoke(QUESTION, config)
+    Shelf().invoke(QUESTION, config)
+    assert [(run.question, run.status, len(run.steps)) for run in captured.runs] == [(QUESTION, "ok", 1)] * 2
+
+
+async def test_a_retry_after_a_timeout_is_told_at_once(captured, recorder, config, monkeypatch):
+    monkeypatch.setattr("ragguard_langchain.call_tree.GONE_SECONDS", 0.0)
+
+    async def patient():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await Shelf(gate=asyncio.Event()).ainvoke(QUESTION, config)
+        await Shelf().ainvoke(QUESTION, config)
+        assert [(run.status, len(run.steps)) for run in captured.runs] == [("ok", 1)]
+
+    await asyncio.create_task(patient())
+    recorder.sweep()
+    assert sorted(run.status for run in captured.runs) == ["cancelled", "ok"]
+
+
 async def test_a_thousand_cancelled_retrievals_leave_nothing_behind(captured, recorder, config, monkeypatch):
     monkeypatch.setattr("ragguard_langchain.call_tree.GONE_SECONDS", 0.0)
     shelf = Shelf(gate=asyncio.Event())

@@ -134,10 +134,26 @@ def test_a_node_class_that_raises(recorder, captured):
         def get_content(self, *args, **kwargs):
             raise RuntimeError("cannot be read")
 
-    Overrides([scored(Broken(id_="broken")), scored(TextNode(text="fine"))]).retrieve(QUESTION)
+    class Glued(dict):
+        def copy(self):
+            raise RuntimeError("no")
+
+    class Sealed(TextNode):
+        def __getattribute__(self, name):
+            if name == "metadata":
+                raise RuntimeError("sealed")
+            return super().__getattribute__(name)
+
+    glued = TextNode.model_construct(id_="glued", text="glued", metadata=Glued(page=1))
+    given = [Broken(id_="broken"), glued, Sealed(text="sealed"), TextNode(text="fine")]
+    Overrides([scored(node) for node in given]).retrieve(QUESTION)
     (step,) = captured.run.steps
-    assert [passage.text for passage in step.passages] == ["", "fine"]
-    assert step.passages[0].metadata == {"ragguard.content": "Broken, unreadable: RuntimeError"}
+    assert [(passage.text, passage.metadata) for passage in step.passages] == [
+        ("", {"ragguard.content": "Broken, unreadable: RuntimeError"}),
+        ("glued", {"page": 1}),
+        ("", {"ragguard.content": "NodeWithScore, unreadable: RuntimeError"}),
+        ("fine", {}),
+    ]
 
 
 class Sealed(Mapping):
