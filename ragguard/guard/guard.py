@@ -26,7 +26,7 @@ from ragguard.errors import (
     PromptTooLong,
 )
 from ragguard.guard.calibration import Calibration, Example, choose_threshold, mean_kept
-from ragguard.guard.pause import Pause
+from ragguard.guard.pause import START_S, Pause
 from ragguard.guard.policies import Judged, Policy, UtilityThreshold
 from ragguard.guard.room import Room
 from ragguard.metrics.distraction import utility
@@ -191,14 +191,20 @@ class DistractorGuard:
 
     async def _within(self, query: str, given: list[Passage], left: float) -> list[Judged] | Decision:
         """The judgements, or a decision to keep everything. Never waits longer, not even for a cancellation."""
-        task = asyncio.ensure_future(self._judged(query, given, time.monotonic() + left + GRACE_S))
+        starts, late = self._pause.starts(), False
+        behind = START_S if starts else left + GRACE_S
+        task = asyncio.ensure_future(self._judged(query, given, time.monotonic() + behind))
+        if starts:
+            task.add_done_callback(self._started)
         try:
             await asyncio.wait({task}, timeout=left)
+            late = not task.done()
         finally:
             if not task.done():
                 task.add_done_callback(_swallow)
-                # After those who wait just now: whoever is late as well must not wait for this one's clearing up.
-                task.get_loop().call_soon(task.cancel)
+                if not (starts and late):
+                    # After those who wait just now: whoever is late as well must not wait for this one's clearing up.
+                    task.get_loop().call_soon(task.cancel)
         if not task.done():
             return self._late(given)
         if task.cancelled():
@@ -209,6 +215,9 @@ class DistractorGuard:
         if isinstance(error, EngineTimeout):
             return self._late(given)
         return Decision(given, status="error", reason=f"{type(error).__name__}: {error}")
+
+    def _started(self, task: asyncio.Task[list[Judged]]) -> None:
+        self._pause.started(not task.cancelled() and task.exception() is None)
 
     def _late(self, given: list[Passage]) -> Decision:
         return Decision(given, status="timeout", reason=f"no judgement within {self.budget_ms:g} ms")
