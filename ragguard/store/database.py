@@ -91,14 +91,14 @@ class Database:
             )
         return int((pages - free) * size)
 
-    def recover(self) -> bool:
+    def recover(self, patience: float = schema.PATIENCE) -> bool:
         """Back to the disk, with all that came meanwhile, if the disk works again."""
         with self._lock:
             if not self.degraded or self._db is None:
                 return False
             memory = self._db
             try:
-                disk = self._open(self.path)
+                disk = self._open(self.path, patience)
                 self._transact(disk, lambda db: self._rescue(memory, db), "BEGIN IMMEDIATE")
             except (sqlite3.Error, StoreError):
                 return False
@@ -147,12 +147,12 @@ class Database:
             self._db = self._open(None if self.degraded else self.path)
         return self._db
 
-    def _open(self, path: Path | None) -> sqlite3.Connection:
+    def _open(self, path: Path | None, patience: float = schema.PATIENCE) -> sqlite3.Connection:
         if self._read_only and path is not None:
             db = _open_to_read(path)
             db.row_factory = sqlite3.Row
             return db
-        db = schema.connect(":memory:" if path is None else str(path), full=self._full)
+        db = schema.connect(":memory:" if path is None else str(path), full=self._full, patience=patience)
         try:
             schema.prepare(db, self.name)
             db.row_factory = sqlite3.Row
@@ -188,15 +188,14 @@ class Database:
             raise StoreError(f"{self.name} is a folder; name a file in it")
         if not path.exists():
             if self._read_only:
-                raise StoreError(f"there is no {self.name}; check the path")
+                raise StoreError(f"{self.name} does not exist; check the path")
             return
         try:
             db = _open_to_read(path)
         except sqlite3.OperationalError:
             return
         try:
-            schema.check(db, self.name)
-            found = schema.version_of(db)
+            found = schema.check(db, self.name)
             if self._read_only and not found:
                 raise StoreError(f"{self.name} is an empty file; capture some runs into it, or name another")
             if self._read_only and found < schema.VERSION:
@@ -235,7 +234,7 @@ def _open_to_read(path: Path) -> sqlite3.Connection:
     """A connection that writes nothing, also where not even the log's index can be written."""
     location = path.absolute().as_uri()
     db = sqlite3.connect(
-        f"{location}?mode=ro", uri=True, timeout=10.0, isolation_level=None, check_same_thread=False
+        f"{location}?mode=ro", uri=True, timeout=schema.PATIENCE, isolation_level=None, check_same_thread=False
     )
     try:
         db.execute("SELECT count(*) FROM sqlite_master").fetchone()

@@ -7,6 +7,7 @@ version that was there. A file from a newer ragguard is left alone.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -132,9 +133,13 @@ MIGRATIONS: Mapping[int, Sequence[str]] = {
 """Version → the statements that make the next one of it. The file of each past version is in tests/store/data."""
 
 
-def connect(path: str, *, full: bool = False) -> sqlite3.Connection:
+PATIENCE = 10.0
+"""For so many seconds another process may hold the file."""
+
+
+def connect(path: str, *, full: bool = False, patience: float = PATIENCE) -> sqlite3.Connection:
     """A connection with our settings; `full` waits for the disk at every commit."""
-    connection = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA page_size = 8192")
     # A batch of large steps in memory until its commit, and the upper floors of the indexes from one to the next.
     connection.execute("PRAGMA cache_size = -16384")
@@ -156,11 +161,9 @@ def prepare(
     migrations: Mapping[int, Sequence[str]] = MIGRATIONS,
 ) -> None:
     """Makes the tables in an empty file, or brings an older file up to `version`."""
-    check(connection, path, version=version)
-    if version_of(connection) == version:
+    if check(connection, path, version=version) == version:
         return
-    # Not every file system can do write-ahead logging; where it cannot, the old journal serves.
-    connection.execute("PRAGMA journal_mode = WAL")
+    _write_ahead(connection)
     while (found := _advance(connection, version, migrations)) < version:
         if found not in migrations and found:
             raise SchemaMismatch(
@@ -169,18 +172,41 @@ def prepare(
             )
 
 
-def check(connection: sqlite3.Connection, path: str, *, version: int = VERSION) -> None:
-    """Refuses a file that is somebody else's, or newer than this program."""
-    found = version_of(connection)
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Has the file written by way of a log. A file system that cannot do that keeps its old journal.
+
+    For this statement SQLite itself does not wait until another process, which makes the same file at this
+    moment, is done.
+    """
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+
+
+def check(connection: sqlite3.Connection, path: str, *, version: int = VERSION) -> int:
+    """The schema version of a file; refuses one that is somebody else's, or newer than this program."""
+    connection.execute("BEGIN")  # another process may be making the file: all is read of one state
+    try:
+        found = version_of(connection)
+        owner = int(connection.execute("PRAGMA application_id").fetchone()[0])
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    finally:
+        with suppress(sqlite3.OperationalError):  # some faults have rolled back already
+            connection.execute("ROLLBACK")
     if found > version:
         raise SchemaMismatch(
             f"{path} was written by a newer ragguard (schema {found}; this one knows {version}). "
             "Upgrade ragguard, or name another file"
         )
-    owner = int(connection.execute("PRAGMA application_id").fetchone()[0])
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if tables and owner != APPLICATION_ID:
         raise StoreError(f"{path} is an SQLite file of another program; name another file for the store")
+    return found
 
 
 def _advance(connection: sqlite3.Connection, version: int, migrations: Mapping[int, Sequence[str]]) -> int:

@@ -36,6 +36,8 @@ _log = logging.getLogger("ragguard")
 MEMORY_RUNS = 10_000
 MEMORY_BYTES = 256 * 2**20
 _REMOVED_AT_ONCE = 200
+_LAST_PATIENCE = 1.0
+"""How many seconds a store that is closed waits for a disk that failed, before what is in memory is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,6 +372,7 @@ class Store:
     def close(self) -> None:
         """Leaves what is not done to the next process and lets the file go. Safe to call twice."""
         if not self._read_only and not self._db.closed:
+            self._db.recover(_LAST_PATIENCE)
             try:
                 self._db.change(lambda db: owners.resign(db, self._process.owner))
             except StoreError as error:

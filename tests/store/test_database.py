@@ -26,8 +26,8 @@ class FailingDisk:
         self.connections = []
         real = schema.connect
 
-        def connect(path, *, full=False):
-            connection = real(path, full=full)
+        def connect(path, **settings):
+            connection = real(path, **settings)
             if path != ":memory:":
                 self.connections.append(connection)
                 self._apply(connection)
@@ -109,6 +109,17 @@ def test_a_disk_that_works_again_gets_everything(tmp_path, disk, caplog):
     assert not claims["during"].due.score
     assert claims["during"].unsent == scores_of(during)
     assert again.counters()["degraded"] == 1
+
+
+def test_a_disk_that_works_again_at_the_end_gets_everything(tmp_path, disk):
+    store = Store(tmp_path / "s.db")
+    captured(store, a_run("before"))
+    disk.fail("query_only = on")
+    captured(store, a_run("during"))
+    disk.fail("query_only = off")
+    store.close()
+    assert not store.degraded
+    assert sorted(run.id for run in Store(tmp_path / "s.db").runs()) == ["before", "during"]
 
 
 def test_a_file_that_cannot_be_opened_for_writing_is_replaced_by_memory(tmp_path, caplog):

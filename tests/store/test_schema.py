@@ -1,10 +1,13 @@
 """A file of any past version opens, with everything in it; a migration that fails leaves the file as it was."""
 
 import sqlite3
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.runs import a_run, scores_of
+from support.stored import captured
 
 from ragguard.errors import SchemaMismatch
 from ragguard.store import schema
@@ -93,3 +96,45 @@ def test_a_version_without_a_way_forward_is_refused(tmp_path):
     Store(tmp_path / "s.db").housekeep()
     with pytest.raises(SchemaMismatch, match="knows no way"):
         migrated(tmp_path / "s.db", schema.VERSION + 1, {})
+
+
+# Several processes make the same file at the same moment
+
+
+def test_another_process_that_makes_the_file_is_waited_for(tmp_path):
+    """Whoever writes to a new file keeps it from being switched to the log, and SQLite itself does not wait for that."""
+    path = str(tmp_path / "s.db")
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    leaves = threading.Timer(0.3, other.rollback)
+    leaves.start()
+    store = Store(path)
+    captured(store, a_run())
+    leaves.join()
+    other.close()
+    assert not store.degraded
+    assert store.run("r1") == a_run()
+
+
+def test_a_file_that_another_process_makes_meanwhile_is_not_taken_for_another_programs(tmp_path):
+    path = str(tmp_path / "s.db")
+    other = threading.Thread(target=lambda: Store(path).housekeep())
+
+    class Slow:
+        """A connection between whose reads others get to write."""
+
+        def __init__(self, db):
+            self.db = db
+
+        def execute(self, statement):
+            rows = self.db.execute(statement).fetchall()
+            if "application_id" in statement:
+                other.start()
+                other.join(0.5)
+            return SimpleNamespace(fetchone=lambda: rows[0])
+
+    db = schema.connect(path)
+    schema.check(Slow(db), "the store")
+    db.close()
+    other.join(20)
+    assert not other.is_alive()
