@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from ragguard.report.comparison import Comparison
+    from ragguard.report.comparison import Change, Comparison
 
 
 def run(
@@ -52,28 +52,24 @@ def run(
 
 
 def _show(found: Comparison) -> None:
-    from rich import box
-    from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
-    console = Console(highlight=False)
-    table = Table(box=box.SIMPLE, title=f"{found.paired} questions in common", title_justify="left")
-    for title in ("metric", "before", "after", "difference (95 %)", "effect", "p", "verdict"):
-        table.add_column(title, justify="left" if title in ("metric", "verdict") else "right", no_wrap=True)
+    from ragguard.cli.terminal import Column, screen, show_table
+
+    console = screen()
     colours = {"better": "green", "worse": "red", "changed": "yellow"}
-    for change in sorted(found.changes, key=lambda change: (change.p_holm, change.metric)):
-        colour = colours.get(change.verdict, "dim")
-        table.add_row(
-            change.metric,
-            f"{change.before:.3f}",
-            f"{change.after:.3f}",
-            f"{change.difference:+.3f} ({change.low:+.3f} … {change.high:+.3f})",
-            f"{change.effect:+.2f}",
-            f"{change.p_holm:.3f}",
-            f"[{colour}]{change.verdict}[/]",
-        )
-    console.print(table)
+    changes = sorted(found.changes, key=lambda change: (change.p_holm, change.metric))
+    show_table(console, f"{found.paired} questions in common", [
+        Column("metric", [escape(change.metric) for change in changes]),
+        Column("before", [f"{change.before:.3f}" for change in changes], right=True, spare=2),
+        Column("after", [f"{change.after:.3f}" for change in changes], right=True, spare=2),
+        Column("difference (95 %)", [_difference(change) for change in changes], right=True),
+        Column("effect", [f"{change.effect:+.2f}" for change in changes], right=True, spare=1),
+        Column("p", [f"{change.p_holm:.3f}" for change in changes], right=True),
+        Column("verdict", [
+            f"[{colours.get(change.verdict, 'dim')}]{change.verdict}[/]" for change in changes
+        ]),
+    ])  # fmt: skip
     console.print(
         f"p is corrected for {len(found.changes)} metrics (Holm). Passages a step: "
         f"{found.passages_before:.1f} before, {found.passages_after:.1f} after; UDCG shifts with that number."
@@ -88,3 +84,7 @@ def _show(found: Comparison) -> None:
         console.print("\nWhat changed most:")
     for item in moved:
         console.print(f"  {item.metric}: {item.before:+.3f} → {item.after:+.3f}  {escape(item.question)}")
+
+
+def _difference(change: Change) -> str:
+    return f"{change.difference:+.3f} ({change.low:+.3f} … {change.high:+.3f})"

@@ -35,9 +35,10 @@ def run(
 def _show(rows: list[dict[str, str]]) -> None:
     """Three columns, so that a narrow terminal holds them."""
     from rich import box
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
+
+    from ragguard.cli.terminal import screen
 
     table = Table(box=box.SIMPLE_HEAD, show_lines=True, pad_edge=False)
     table.add_column("name", overflow="fold")
@@ -49,4 +50,4 @@ def _show(rows: list[dict[str, str]]) -> None:
             escape(f"{row['range']}\n{row['better']}\n{row['score of a']}"),
             escape(f"{row['what it says']}\nneeds {row['needs']}\nfrom {row['from']}"),
         )
-    Console().print(table)
+    screen().print(table)

@@ -56,11 +56,9 @@ def run(
 
 
 def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
-    from rich import box
-    from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
+    from ragguard.cli.terminal import Column, screen, show_table
     from ragguard.errors import InvalidInput
     from ragguard.report.digest import summary
 
@@ -69,31 +67,28 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
         raise InvalidInput(
             "the store", "no runs", "at least one; capture some, or `ragguard score RUNS.jsonl`"
         )
-    table = Table(box=box.SIMPLE, title=f"{len(lines)} runs, {_ORDER_TITLES[sort]}", title_justify="left")
-    table.add_column("question", ratio=1)
-    for title in ("hops", "ΔSePer", "misleading", "UDCG", "coverage", "answer", "failed", "run"):
-        table.add_column(title, justify="left" if title in ("answer", "run") else "right", no_wrap=True)
-    for line in sorted(lines, key=_ORDER_KEYS[sort])[:most]:
-        support = " (support)" if line["source"] == "answer" else ""
-        table.add_row(
-            escape(line["question"][:200]),
-            str(line["hops"]),
-            _number(line["gain"], "+.2f") + support,
-            str(line["misleading"]),
-            _number(line["udcg"], ".3f"),
-            _number(line["coverage"], ".2f"),
-            escape(line["answer"]),
-            str(line["failures"]),
-            escape(line["id"][:8]),
-        )
-    console = Console(highlight=False)
-    console.print(table)
+    shown = sorted(lines, key=_ORDER_KEYS[sort])[:most]
+    gains = [
+        _number(line["gain"], "+z.2f") + (" (support)" if line["source"] == "answer" else "")
+        for line in shown
+    ]
+    console = screen()
+    show_table(console, f"{len(lines)} runs, {_ORDER_TITLES[sort]}", [
+        Column("question", [escape(line["question"][:200]) for line in shown], least=24),
+        Column("hops", [str(line["hops"]) for line in shown], right=True, spare=2),
+        Column("ΔSePer", gains, right=True),
+        Column("misleading", [str(line["misleading"]) for line in shown], right=True),
+        Column("UDCG", [_number(line["udcg"], ".3f") for line in shown], right=True, spare=3),
+        Column("coverage", [_number(line["coverage"], ".2f") for line in shown], right=True, spare=4),
+        Column("answer", [escape(line["answer"]) for line in shown], spare=1),
+        Column("failed", [str(line["failures"]) for line in shown], right=True, spare=5),
+        Column("run", [escape(line["id"][:8]) for line in shown]),
+    ])  # fmt: skip
     console.print("One run with its hops: --run ID (the first digits are enough). A page: --html report.html")
 
 
 def _show_run(store: Store, wanted: str) -> None:
-    from rich.console import Console
-
+    from ragguard.cli.terminal import screen
     from ragguard.errors import UnknownName
     from ragguard.report.hops import hop_table
 
@@ -103,7 +98,7 @@ def _show_run(store: Store, wanted: str) -> None:
         raise UnknownName("--run", f"{wanted} ({len(found)} runs)", allowed)
     run = store.run(found[0])
     if run is not None:
-        Console(highlight=False).print(hop_table(run, store.scores(run.id)))
+        screen().print(hop_table(run, store.scores(run.id)))
 
 
 def _number(value: float | None, form: str) -> str:

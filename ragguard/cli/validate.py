@@ -212,17 +212,20 @@ def _refuse(argument: str, value: object, allowed: str) -> None:
 
 def _show(tables: Sequence[Table]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table as Grid
 
-    console = Console(highlight=False)
+    from ragguard.cli.terminal import screen
+
+    console = screen()
     for table in tables:
         title: str | None = escape(table.title)
         for places in _blocks(table, console.width - 2):
             grid = Grid(box=box.SIMPLE, title=title, title_justify="left")
             for place in places:
-                grid.add_column(escape(table.columns[place]), justify="right" if place else "left")
+                grid.add_column(
+                    escape(table.columns[place]), justify="right" if place else "left", no_wrap=not place
+                )
             for row in table.rows:
                 grid.add_row(*(escape(table.shown(row[place])) for place in places))
             console.print(grid)
