@@ -70,8 +70,11 @@ class Comparison:
     passages_after: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
+        """Plain data for JSON, which has no word for an endless effect: that is None."""
+        data = asdict(self)
+        for change in data["changes"]:
+            change["effect"] = change["effect"] if math.isfinite(change["effect"]) else None
+        return data
 
 
 def compare(
@@ -132,11 +135,13 @@ def _change(
     if spread < 1e-12:
         # Nothing to resample: every question changed by the same amount.
         low = high = float(gap.mean())
-        p = 1.0 if low == 0 or len(gap) == 1 else 0.0
+        p = 1.0 if low == 0 else 0.0
         effect = 0.0 if low == 0 else math.copysign(math.inf, low)
     else:
         boot = paired_bootstrap(b, a, draws=draws, seed=seed)
         low, high, p, effect = boot.low, boot.high, boot.p, float(gap.mean()) / spread
+    # By chance all of n questions change one way once in 2^(n - 1) times: less than that they cannot tell.
+    p = max(p, 2.0 ** (1 - len(gap)))
     return Change(
         series.title, series.level, len(gap), float(a.mean()), float(b.mean()), float(gap.mean()),
         low, high, p, p, effect, "",

@@ -1,5 +1,7 @@
 """Comparisons: paired by question, honest about noise, corrected for many metrics."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -113,6 +115,19 @@ def test_the_same_twice_is_no_difference():
 def test_one_question_proves_nothing():
     (change,) = compared(side([0.1]), side([0.9])).changes
     assert change.verdict == "no difference"
+
+
+@pytest.mark.parametrize("gain", [[0.4, 0.4], [0.4, 0.41, 0.42, 0.4]])
+def test_a_handful_of_questions_proves_nothing_either(gain):
+    """All of four questions get better by chance once in eight times, whatever a bootstrap of them says."""
+    (change,) = compared(side([0.1] * len(gain)), side([0.1 + more for more in gain])).changes
+    assert (change.p, change.verdict) == (2.0 ** (1 - len(gain)), "no difference")
+
+
+def test_an_endless_effect_is_no_number_of_json():
+    found = compared(side([0.1] * 20), side([0.6] * 20))
+    assert (found.changes[0].effect, found.changes[0].verdict) == (np.inf, "better")
+    assert json.loads(json.dumps(found.as_dict(), allow_nan=False))["changes"][0]["effect"] is None
 
 
 @pytest.mark.parametrize(
