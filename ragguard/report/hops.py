@@ -81,7 +81,7 @@ def _bar(utility: float | None) -> Text:
     left, right = (cells, 0) if utility < 0 else (0, cells)
     bar = Text(" " * (WIDTH - left))
     bar.append("█" * left, "red").append("│").append("█" * right, "green").append(" " * (WIDTH - right))
-    return bar.append(f" {utility:+.2f}")
+    return bar.append(f" {utility:+z.2f}")
 
 
 def _verdict(utility: float | None, dropped: str | None) -> Text:
@@ -105,7 +105,7 @@ def _signed(score: Score | None) -> str:
     if score is None:
         return "–"
     error = f" ± {score.stderr:.2f}" if score.stderr is not None else ""
-    return f"{score.value:+.2f}{error}{_support(score)}"
+    return f"{score.value:+z.2f}{error}{_support(score)}"
 
 
 def _support(score: Score) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import tempfile
 from collections.abc import Iterable
 from importlib.resources import files
@@ -34,21 +33,20 @@ def write_html(runs: Iterable[Overview], path: str | Path, title: str = "ragguar
     """Writes the page and says how many runs it holds; the file appears only when it is complete."""
     target = Path(path)
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=target.parent, prefix=target.name, delete=False
-        ) as draft:
-            try:
-                count = _write(runs, draft, title)
-            except BaseException:
-                os.unlink(draft.name)
-                raise
-        os.chmod(draft.name, 0o644)
-        os.replace(draft.name, target)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as folder:
+            draft = Path(folder, target.name)
+            with draft.open("w", encoding="utf-8") as page:
+                count = _write(runs, page, title)
+            if not count:
+                raise InvalidInput(
+                    "runs", 0, "at least one run; score some first: `ragguard score RUNS.jsonl`"
+                )
+            draft.replace(target)
     except OSError as error:
-        raise StoreError(f"the report could not be written to {target}: {error}") from error
-    if not count:
-        target.unlink()
-        raise InvalidInput("runs", 0, "at least one run; score some first: `ragguard score RUNS.jsonl`")
+        reason = error.strerror or error
+        raise StoreError(
+            f"the report could not be written to {target} ({reason}); name another file"
+        ) from error
     return count
 
 

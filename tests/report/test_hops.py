@@ -47,3 +47,11 @@ def test_support_is_called_so():
 def test_a_run_without_scores_or_steps_is_shown_too():
     assert "not judged" in shown(guarded(), [])
     assert "nothing?" in shown(Run(question="nothing?"), [])
+
+
+def test_next_to_nothing_is_not_less_than_nothing():
+    said = [
+        Score("delta_seper", -0.001, "step", "r", "s"),
+        Score("utility", -0.001, "passage", "r", "s", position=1),
+    ]
+    assert shown(guarded(), said).count("+0.00") == 2
