@@ -102,7 +102,7 @@ def test_a_version_without_a_way_forward_is_refused(tmp_path):
 
 
 def test_another_process_that_makes_the_file_is_waited_for(tmp_path):
-    """Whoever writes to a new file keeps it from being switched to the log, and SQLite itself does not wait for that."""
+    """A writer keeps a new file from being switched to the log, and SQLite itself does not wait for that."""
     path = str(tmp_path / "s.db")
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
