@@ -62,6 +62,7 @@ class Spans:
         self.recorder = recorder
         self._here: ContextVar[Call | None] = ContextVar("ragguard_llamaindex_call", default=None)
         self._open: dict[str, Call] = {}
+        self._closed = False
         self._kinds: dict[tuple[type, str], Kind | None] = {}
         self._handles: weakref.WeakKeyDictionary[RunHandle, Call] = weakref.WeakKeyDictionary()
 
@@ -93,6 +94,8 @@ class Spans:
                 kind = self._kinds[type(instance), id_[:-37]] = kind_of(id_[:-37], instance)
             if kind is not None:
                 self._enter(kind, id_, bound_args.arguments, instance)
+                if self._closed:  # meanwhile, in another thread
+                    self.close()
         except FAULTS as error:
             self.faults.note("span_enter", error)
 
@@ -141,6 +144,7 @@ class Spans:
     @never_raises
     def close(self) -> None:
         """Ends what is open, since no end of it will be told any more."""
+        self._closed = True
         calls = list(self._open.values())
         self._open.clear()
         for call in calls:
@@ -261,6 +265,8 @@ class Spans:
             run.run_id, run.question, name=run.name, references=run.references, metadata=run.metadata,
             started_ns=run.started_ns, trace=span_of(run.span_id) or run.trace,
         )  # fmt: skip
+        if run.over and run.owned:  # closed meanwhile, in another thread
+            self.recorder.run_ended(run.run_id, status="interrupted")
         if bare is not None:
             self.recorder.step_started(
                 bare.step_id,

@@ -271,7 +271,7 @@ class Recorder:
             one = Retrieval(step_id, run, query, started_ns or time.time_ns(), tool, name, metadata, trace)
             now = self._clock()
             with self._lock:
-                if step_id in self._steps:
+                if step_id in self._steps or run_id not in self._runs:  # it may have ended since
                     return
                 outer = self._steps.get(within or perhaps_within)
                 if outer is not None:

@@ -161,6 +161,17 @@ def test_the_end_of_a_run_is_the_end_of_its_steps(recorder, captured):
     assert len(captured.events) == 3
 
 
+def test_a_step_that_begins_while_its_run_ends_is_not_left_open(recorder, clock, monkeypatch):
+    def end_it(self):
+        recorder.run_ended("r")  # as another thread may at any time
+        return clock.now
+
+    recorder.run_started("r")
+    monkeypatch.setattr(Clock, "__call__", end_it)
+    recorder.step_started("s", "r", "q")
+    assert (recorder.open_runs, recorder.open_steps) == (0, 0)
+
+
 @pytest.mark.parametrize(
     ("error", "status", "said"),
     [

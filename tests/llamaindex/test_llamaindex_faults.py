@@ -22,7 +22,7 @@ from support.llamaindex_parts import Says, Shelf, call, scripted
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard_llamaindex import instrument, uninstrument
-from ragguard_llamaindex.instrumentation import SpanHandler
+from ragguard_llamaindex.instrumentation import SpanHandler, attached
 
 # LlamaIndex's agents use what pydantic and LlamaIndex's own workflows call deprecated.
 pytestmark = [
@@ -466,6 +466,29 @@ async def test_uninstrument_ends_what_is_under_way():
     slow.gate.set()
     assert str(await task) == "Ada Berg"
     assert (captured.run.status, rg.recorder.open_runs) == ("interrupted", 0)
+
+
+@pytest.mark.parametrize("where", ["_enter", "_begin", "_opened", "recorder.run_started"])
+@pytest.mark.parametrize("asks", ["an engine", "a retriever"])
+def test_uninstrument_in_the_middle_of_a_hook_leaves_nothing_open(monkeypatch, where, asks):
+    """As another thread may do it, at whatever point this one is."""
+    rg = rg_of(Captured())
+    instrument(rg)
+    (handler,) = attached()
+    owner = rg.recorder if where.startswith("recorder") else handler.spans
+    name = where.rpartition(".")[2]
+    real = getattr(owner, name)
+
+    def cut_off(*arguments, **named):
+        uninstrument()
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(owner, name, cut_off)
+    found = engine().query(QUESTION) if asks == "an engine" else Shelf().retrieve(QUESTION)
+    uninstrument()
+    assert found
+    assert (rg.recorder.open_runs, rg.recorder.open_steps, len(handler.spans)) == (0, 0, 0)
+    assert rg.recorder.faults.count == 0
 
 
 def test_an_unsampled_run_costs_nothing_more(captured):
