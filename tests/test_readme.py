@@ -1,11 +1,18 @@
-"""Every Python block of the README and the docs runs as it stands."""
+"""Every block of the README and the docs runs as it stands: Python, and the commands line by line."""
 
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from ragguard import world
+from ragguard.cli.app import app
+from ragguard.store.runfile import write_runs
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -15,26 +22,79 @@ BLOCKS = [
     for page in PAGES
     for number, block in enumerate(BLOCK.findall(page.read_text()), 1)
 ]
+SHELL = re.compile(r"^```(?:sh|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINES = [
+    pytest.param(
+        line,
+        id=f"{page.name}: {line.partition('#')[0].strip()}",
+        marks=[pytest.mark.slow] if "--study" in line else [],
+    )
+    for page in PAGES
+    for block in SHELL.findall(page.read_text())
+    for line in block.splitlines()
+]
+SERVER = "http://localhost:8000/v1"
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_block_runs(block, tmp_path):
+def run_block(block, folder):
     environment = {
         "PATH": "/usr/bin:/bin",
         "PYTHONPATH": f"{ROOT}:{ROOT / 'integrations'}",
-        "HOME": str(tmp_path),
+        "HOME": str(folder),
     }
     done = subprocess.run(
         [sys.executable, "-c", block],
         capture_output=True,
         text=True,
-        cwd=tmp_path,
+        cwd=folder,
         timeout=120,
         env=environment,
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_block_runs(block, tmp_path):
+    run_block(block, tmp_path)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guard.md"])
+def test_the_guard_that_is_shown_drops_something(page, tmp_path):
+    """However busy the machine that shows it."""
+    (block,) = [one for one in BLOCK.findall((ROOT / page).read_text()) if "guard.prune(" in one]
+    assert "pruned" in run_block(re.sub(r"budget_ms=\d+", "budget_ms=60_000", block), tmp_path)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The files that the commands name: labelled runs of nano's world, and stores in which they are scored."""
+    folder = tmp_path_factory.mktemp("files")
+    cases = world.cases(20, seed=5, hops=1)
+    write_runs([world.make_run(case, junk=1) for case in cases], folder / "runs.jsonl")
+    done = CliRunner().invoke(app, ["score", f"{folder}/runs.jsonl", "--store", f"{folder}/ragguard.db"])
+    assert done.exit_code == 0, done.output
+    for name in ("old.db", "new.db"):
+        shutil.copy(folder / "ragguard.db", folder / name)
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    shutil.copy(ROOT / "examples" / "contexts.jsonl", folder)
+    return folder
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_command_runs(line, files, monkeypatch):
+    """With nano in the server's place, and of a study two questions."""
+    program, *words = shlex.split(line.replace(SERVER, "nano"), comments=True)
+    if program == "make":
+        assert re.search(rf"^{words[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        return
+    assert program == "ragguard"
+    monkeypatch.chdir(files)
+    done = CliRunner().invoke(app, [*words, *(["--questions", "2"] if "--study" in words else [])])
+    assert done.exit_code == 0, done.output
 
 
 def test_there_are_blocks():
     assert BLOCKS
+    assert LINES
