@@ -28,7 +28,6 @@ from ragguard.engines.base import Engine
 from ragguard.engines.connect import Limits, connect
 from ragguard.engines.entailers import connect_entailer
 from ragguard.engines.entailment import Entailer
-from ragguard.engines.layers import Budget
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import Closed, InvalidInput
 from ragguard.records import Failure, Passage, Run, Score
@@ -257,8 +256,6 @@ class RagGuard:
         """The engines and what scores with them; made once, and anew in a forked process."""
         engine, judge, entailer, scorers, prompts, caps, budget = self._given
         reader = connect(engine, budget=budget)
-        if budget and reader is engine:
-            reader = Budget(reader, **budget)  # an engine with layers of its own is limited around them
         self._engines = [reader] if judge is None else [reader, connect(judge, budget=budget)]
         self._entailer = None if entailer is None else connect_entailer(entailer)
         return ScoringPipeline(

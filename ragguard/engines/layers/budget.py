@@ -1,11 +1,14 @@
 """Budget: refuses what would overspend, before it is sent.
 
-A call first reserves the most it can cost, then settles what it did cost. So concurrent calls
-cannot overspend together, and what the engine does not report is settled as reserved.
+A call first reserves the most it can cost, as far as that is known, then settles what it did cost. So
+concurrent calls cannot overspend together, and what the engine does not report is settled as reserved.
+A server that takes one prompt a request costs as many requests as there are prompts; what its labels
+cost, where it samples them, is learned from the first ones.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +24,7 @@ from ragguard.engines.base import (
     Samples,
     as_prompt,
 )
+from ragguard.engines.deadline import until
 from ragguard.errors import (
     BudgetExceeded,
     CircuitOpen,
@@ -72,9 +76,9 @@ class Budget:
         price: Price | None = None,
     ) -> None:
         for name, limit in (("requests", requests), ("tokens", tokens), ("money", money)):
-            if limit is not None and not limit >= 0:
+            if limit is not None and not (isinstance(limit, int | float) and limit >= 0):
                 raise InvalidInput(name, limit, "0 or more, or None for no limit")
-        if money is not None and price is None:
+        if not isinstance(price, Price | None) or (money is not None and price is None):
             raise InvalidInput("price", price, "Price(prompt=…, output=…) per million tokens, to limit money")
         self._engine, self._price = engine, price or Price(0.0, 0.0)
         self._limits = Spent(requests, tokens, money)
@@ -82,6 +86,7 @@ class Budget:
         self._spent = _Account()
         self._reserved = _Account()
         self._characters = self._counted = 0.0
+        self._labels_of_one = _Account(1, 0.0, 1.0)
 
     async def sample(
         self,
@@ -97,10 +102,11 @@ class Budget:
         """`n` answers to each prompt."""
         return await self._spend(
             prompts,
-            n * max_tokens,
+            (n, n * max_tokens),
             lambda asked: self._engine.sample(
                 asked, n, max_tokens, temperature, seed, deadline=deadline, priority=priority
             ),
+            deadline,
         )
 
     async def label_probs(
@@ -114,8 +120,9 @@ class Budget:
         """The probability of each label as what follows each prompt."""
         return await self._spend(
             prompts,
-            1,
+            None,
             lambda asked: self._engine.label_probs(asked, labels, mode, deadline, priority),
+            deadline,
         )
 
     async def info(self) -> EngineInfo:
@@ -147,21 +154,30 @@ class Budget:
     async def _spend(
         self,
         prompts: Sequence[PromptLike],
-        output_tokens: int,
+        drawn: tuple[int, int] | None,
         ask: Callable[[Sequence[Prompt]], Awaitable[_Answer]],
+        deadline: float | None,
     ) -> _Answer:
+        """`drawn`: the samples of one prompt and all their tokens; None: its labels are asked for."""
         asked = [as_prompt(prompt) for prompt in prompts]
         if not asked:
             return await ask(asked)
+        async with until(deadline, "looking at the engine"):
+            can = (await self._engine.info()).capabilities
         characters = sum(len(message.content) for prompt in asked for message in prompt.messages)
         messages = sum(len(prompt.messages) for prompt in asked)
-        reserved = self._reserve(characters, messages, output_tokens * len(asked))
+        requests, output_tokens = self._of_one(drawn, can)
+        reserved = self._reserve(
+            characters, messages, 1 if "batch" in can else requests * len(asked), output_tokens * len(asked)
+        )
         # What is charged if the call is broken off: the server may have worked for it.
         charged = _Account(1, reserved.prompt_tokens, 0.0, self._price.of(reserved.prompt_tokens, 0.0))
         try:
             answer = await ask(asked)
             charged = self._cost(answer.usage, reserved)
             self._learn(characters, messages, answer.usage)
+            if drawn is None and "batch" not in can:
+                self._learn_labels(len(asked), answer.usage)
         except (EngineUnreachable, EngineOverloaded, EngineRejected, PromptTooLong):
             charged = _Account(1)
             raise
@@ -174,11 +190,20 @@ class Budget:
                 self._spent = self._spent.plus(charged)
         return answer
 
-    def _reserve(self, characters: int, messages: int, output_tokens: int) -> _Account:
+    def _of_one(self, drawn: tuple[int, int] | None, can: frozenset[str]) -> tuple[int, float]:
+        """The requests and output tokens of one prompt that is asked by itself."""
+        if drawn is None:
+            return self._labels_of_one.requests, 1 if "batch" in can else self._labels_of_one.output_tokens
+        n, tokens = drawn
+        return 1 if "n_samples" in can else n, tokens
+
+    def _reserve(self, characters: int, messages: int, requests: int, output_tokens: float) -> _Account:
         with self._lock:
             per_token = self._characters / self._counted if self._counted else _CHARACTERS_PER_TOKEN
             prompt_tokens = characters / per_token + messages * _TOKENS_PER_MESSAGE
-            want = _Account(1, prompt_tokens, output_tokens, self._price.of(prompt_tokens, output_tokens))
+            want = _Account(
+                requests, prompt_tokens, output_tokens, self._price.of(prompt_tokens, output_tokens)
+            )
             total = self._spent.plus(self._reserved).plus(want)
             limits = self._limits
             for name, limit, used, need in (
@@ -209,6 +234,16 @@ class Budget:
             with self._lock:
                 self._characters += characters
                 self._counted += tokens
+
+    def _learn_labels(self, prompts: int, usage: Usage) -> None:
+        """Remembers the most that a prompt's labels have cost."""
+        with self._lock:
+            most = self._labels_of_one
+            self._labels_of_one = _Account(
+                max(most.requests, math.ceil(usage.requests / prompts)),
+                0.0,
+                max(most.output_tokens, usage.output_tokens / prompts),
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,11 @@
 import asyncio
 
 import pytest
+from support.fake_model import FakeModel
+from support.misbehaving_server import MisbehavingServer
 from support.scripted_engine import ScriptedEngine
 
+from ragguard.engines.connect import connect
 from ragguard.engines.layers import Budget, Price
 from ragguard.errors import BudgetExceeded, EngineRejected, EngineUnreachable, InvalidInput
 from ragguard.records import Usage
@@ -85,6 +88,30 @@ async def test_it_learns_how_many_characters_make_a_token():
     assert budget.spent.tokens == 11 * 201
 
 
+async def test_a_server_that_takes_one_prompt_a_request_is_paid_for_by_the_prompt():
+    async with MisbehavingServer(FakeModel(face="openai", many="ignored").handle) as server:
+        engine = connect(server.url, budget={"requests": 12})
+        await engine.info()
+        server.requests.clear()
+        with pytest.raises(BudgetExceeded, match="up to 13 requests"):
+            await engine.label_probs([f"{i}" for i in range(13)], ["A"])
+        with pytest.raises(BudgetExceeded, match="up to 20 requests"):
+            await engine.sample(["a", "b"], n=10, seed=1)
+        assert server.requests == []
+        await engine.label_probs([f"{i}" for i in range(12)], ["A"])
+        assert len(server.requests) == 12
+        await engine.aclose()
+
+
+async def test_what_sampled_labels_cost_is_learned():
+    async with MisbehavingServer(FakeModel(face="openai", top=0, many="ignored").handle) as server:
+        engine = connect(server.url, budget={"requests": 30})
+        assert (await engine.label_probs(["a"], ["A"])).usage.requests == 20
+        with pytest.raises(BudgetExceeded, match="up to 20 requests are needed, and 20 of 30"):
+            await engine.label_probs(["b"], ["A"])
+        await engine.aclose()
+
+
 @pytest.mark.parametrize(
     ("error", "tokens"), [(EngineUnreachable("gone"), 0), (EngineRejected("no"), 0), (ValueError("odd"), 1)]
 )
@@ -120,7 +147,9 @@ async def test_no_limit_counts_all_the_same_and_nothing_costs_nothing():
     assert engine.closed == 1
 
 
-@pytest.mark.parametrize("wrong", [{"requests": -1}, {"tokens": float("nan")}, {"money": 5.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"requests": -1}, {"tokens": float("nan")}, {"tokens": "many"}, {"money": 5.0}]
+)
 def test_bad_settings(wrong):
     with pytest.raises(InvalidInput, match="price" if "money" in wrong else next(iter(wrong))):
         Budget(ScriptedEngine(), **wrong)
