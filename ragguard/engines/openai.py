@@ -37,7 +37,7 @@ from ragguard.engines.http import HttpClient
 from ragguard.engines.labels import ABSTENTION, CONTRASTS
 from ragguard.engines.lazy import Lazy
 from ragguard.engines.parallel import in_parallel
-from ragguard.engines.served import served_model
+from ragguard.engines.served import names_nothing_served, served_model
 from ragguard.engines.thinking import ENOUGH_MASS, LETTERS, QUESTION, SWITCH_OFF
 from ragguard.engines.truncation import fit
 from ragguard.errors import (
@@ -193,7 +193,8 @@ class OpenAIEngine:
         most = math.exp(upper_bound(token.logprob for token in choice.first))
         return _Row(
             [most if token is None else math.exp(token.logprob) for token in tokens],
-            [token is None for token in tokens],
+            # A first token that begins several labels says of each only how probable it is at most.
+            [token is None or tokens.count(token) > 1 for token in tokens],
             [0.0] * len(names),
             usage,
             cut,
@@ -256,6 +257,11 @@ class OpenAIEngine:
                 cut += taken.get(0, 0)
             except EngineUnreachable:
                 self._server.forget()
+                raise
+            except EngineRejected as error:
+                # It was started anew, with another model, unseen between two calls.
+                if names_nothing_served(error):
+                    self._server.forget()
                 raise
 
     async def _n_choices(

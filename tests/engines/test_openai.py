@@ -47,6 +47,13 @@ async def test_a_label_outside_them_has_an_upper_bound():
     assert any("upper bound" in note for note in info.notes)
 
 
+async def test_labels_of_one_first_token_have_only_an_upper_bound():
+    _, probs, _ = await asked(FakeModel(face="openai"), ("NO", "NO-RESPONSE", "A"))
+    assert np.allclose(probs.p, [[0.1, 0.1, 0.6]])
+    assert probs.bound.tolist() == [[True, True, False]]
+    assert not probs.exact
+
+
 @pytest.mark.parametrize("model", [FakeModel(face="openai", top=0), FakeModel(face="openai", shown=0)])
 async def test_without_log_probabilities_answers_are_sampled(model):
     info, probs, requests = await asked(model, answers=60)

@@ -110,6 +110,26 @@ class EngineContract:
         assert (whole.p[:, 3] <= whole.p[:, 2] + 1e-9).all()
         assert np.allclose(first.p[:, 2], first.p[:, 3], atol=1e-6)
 
+    async def test_labels_that_begin_alike_are_told_apart_or_said_to_be_bounds(
+        self, subject: Subject
+    ) -> None:
+        labels = ("Ada Berg", "Ada Dahl")
+        can = (await subject.engine.info()).capabilities
+        probs = await subject.engine.label_probs(PROMPTS, labels)
+        if "sequence" in can:
+            whole = await subject.engine.label_probs(PROMPTS, labels, mode="sequence")
+            assert probs.mode == "sequence"
+            assert np.allclose(probs.p, whole.p, atol=1e-6)
+            first = await subject.engine.label_probs(PROMPTS, labels, mode="first_token")
+            assert first.mode == "first_token"
+            assert np.allclose(first.p[:, 0], first.p[:, 1], atol=1e-9)
+            alone = await subject.engine.label_probs(PROMPTS, labels[:1])
+            assert alone.mode == (await subject.engine.info()).mode
+        elif "top_logprobs" in can:
+            assert not probs.exact
+            assert probs.bound is not None
+            assert probs.bound.all()
+
     async def test_samples_have_the_shape_of_the_question(self, subject: Subject) -> None:
         shows = "sample_logprobs" in (await subject.engine.info()).capabilities
         samples = await subject.engine.sample(PROMPTS, n=3, max_tokens=5)

@@ -2,8 +2,9 @@
 
 An answer belongs to the model's fingerprint, one prompt and the parameters, never to a call; a
 label's probability belongs to that one label, so that guard and scorers share it though they ask in
-different company. Equal questions that are under way are waited for, not asked again. Samples
-drawn without a seed are meant to differ: they are never kept.
+different company; only labels that may begin alike, and are then told apart by more than their first
+token, are kept as they were asked. Equal questions that are under way are waited for, not asked again.
+Samples drawn without a seed are meant to differ: they are never kept.
 """
 
 from __future__ import annotations
@@ -111,8 +112,9 @@ class Cache:
         info = await self._known(deadline)
         stem = f"{info.fingerprint} label_probs {mode or info.mode}"
         distinct = list(dict.fromkeys(asked))
-        keys = _keys(stem, distinct, labels)
-        asking = _Labels(self._engine, distinct, labels, keys, mode, deadline, priority)
+        together = mode is None and info.mode == "first_token" and _may_begin_alike(labels)
+        keys = _keys(stem, distinct, labels, together)
+        asking = _Labels(self._engine, distinct, labels, together, keys, mode, deadline, priority)
         found = await self._labels.get(keys, asking.ask, deadline, priority)
         return _table(_rows(asked, distinct, keys, found), asking.cost.of(asked))
 
@@ -170,6 +172,8 @@ class _Labels:
     engine: Engine
     prompts: Sequence[Prompt]
     labels: tuple[str, ...]
+    together: bool
+    """Whether a label's probability may hang on the others."""
     keys: Sequence[bytes]
     """Of the first prompt's labels, then the second's, and so on."""
     mode: LabelMode | None
@@ -191,7 +195,7 @@ class _Labels:
         for row in range(len(self.prompts)):
             columns = tuple([at for at in range(width) if self.keys[row * width + at] in lacking])
             if columns:
-                alike.setdefault(columns, []).append(row)
+                alike.setdefault(tuple(range(width)) if self.together else columns, []).append(row)
         return alike
 
     async def _ask_alike(self, rows: Sequence[int], columns: Sequence[int]) -> dict[bytes, Labelled]:
@@ -222,12 +226,19 @@ def _digest(stem: str, prompt: Prompt) -> hashlib._Hash:
     return digest
 
 
-def _keys(stem: str, prompts: Sequence[Prompt], labels: Sequence[str]) -> list[bytes]:
+def _may_begin_alike(labels: Sequence[str]) -> bool:
+    """Whether two labels may have one first token: only if they have one first byte."""
+    return len({label.strip().encode("utf-8", "surrogatepass")[:1] for label in labels}) < len(labels)
+
+
+def _keys(stem: str, prompts: Sequence[Prompt], labels: Sequence[str], together: bool) -> list[bytes]:
     """Of the first prompt's labels, then the second's, and so on."""
+    company = sorted(labels) if together else ()
+    named = ["\0".join((label, *company)) for label in labels]
     keys = []
     for prompt in prompts:
         digest = _digest(stem, prompt)
-        keys += [_with(digest, label) for label in labels]
+        keys += [_with(digest, name) for name in named]
     return keys
 
 

@@ -35,6 +35,7 @@ class Shelf:
         self.lost = False
         """Whether the file was given up."""
         self._max_items = max_items
+        self._closed = False
         self._file: sqlite3.Connection | None = None
         self._since_pruned = 0
         # The one thread that touches the file, so that a read sees every write before it.
@@ -42,17 +43,18 @@ class Shelf:
 
     async def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """What the file knows of these keys."""
-        if self.lost:
+        if self.lost or self._closed:
             return {}
         return await asyncio.wrap_future(self._clerk.submit(self._read, keys))
 
     def write(self, items: Mapping[bytes, bytes]) -> None:
-        """Keeps these answers soon, without making anyone wait."""
-        if not self.lost:
+        """Keeps these answers soon, without making anyone wait; none that come after the end."""
+        if not self.lost and not self._closed:
             self._clerk.submit(self._write, items)
 
     async def close(self) -> None:
         """Writes what is left and lets the file go."""
+        self._closed = True
         await asyncio.wrap_future(self._clerk.submit(self._close))
         self._clerk.shutdown(wait=False)
 

@@ -33,6 +33,7 @@ from ragguard.engines.base import (
 )
 from ragguard.engines.deadline import remaining, until
 from ragguard.engines.draws import draws
+from ragguard.engines.labels import colliding
 from ragguard.engines.nano.model import Model, load_model
 from ragguard.engines.nano.tokenizer import Tokenizer, load_tokenizer
 from ragguard.engines.truncation import fit
@@ -111,12 +112,15 @@ class NanoEngine:
         deadline: float | None = None,
         priority: int = 0,
     ) -> LabelProbs:
-        """The probability of each label's first token, or of the whole label, as what follows each prompt."""
+        """The probability of each label's first token, or of the whole label, as what follows each prompt.
+
+        Labels that begin with the same word are told apart by the whole of them, unless told otherwise.
+        """
         labels = as_labels(labels)
-        mode = mode or "first_token"
         started = time.perf_counter()
         tokenizer = load_tokenizer()
         targets = [tokenizer.encode(label) or [tokenizer.unknown] for label in labels]
+        mode = mode or ("sequence" if colliding(targets) else "first_token")
         longest = max(len(target) for target in targets) if mode == "sequence" else 1
         model, tokenizer, ids, cut = await self._prepare(prompts, longest)
         if not ids:
@@ -152,10 +156,10 @@ class NanoEngine:
         for prompt, row in zip(prompts, ids, strict=True):
             if tokenizer.unknown in row:
                 NanoEngine._warned = True
-                words = [
+                words = dict.fromkeys(
                     word for message in prompt.messages for word in tokenizer.unknown_words(message.content)
-                ]
-                log.warning(_STRANGE, ", ".join(repr(word) for word in words[:5]))
+                )
+                log.warning(_STRANGE, ", ".join(repr(word) for word in [*words][:5]))
                 return
 
     async def _compute(self, work: Callable[[], _T], deadline: float | None) -> _T:

@@ -7,13 +7,17 @@ import sqlite3
 import sys
 import threading
 import time
+from contextlib import aclosing
 
 import numpy as np
 import pytest
+from support.fake_model import FakeModel
+from support.misbehaving_server import MisbehavingServer
 from support.scripted_engine import ScriptedEngine, unit
 
 from ragguard.engines.base import LabelProbs, Message, Prompt, Span
 from ragguard.engines.layers import Cache, Coalesce
+from ragguard.engines.vllm import VllmEngine
 from ragguard.errors import (
     Closed,
     EngineRejected,
@@ -52,6 +56,24 @@ async def test_a_label_is_shared_whatever_company_it_is_asked_in():
     np.testing.assert_array_equal(answer.p, [[p(text, label) for label in "ZYX"] for text in "ab"])
     assert answer.usage.cached == 0
     assert (await cache.label_probs(["b"], ["Y"])).usage.cached == 1
+
+
+async def test_labels_that_may_begin_alike_are_kept_as_they_were_asked():
+    """An engine answers such labels by the whole of them, but one alone by its first token."""
+    async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
+        cache = Cache(engine)
+        alone = [await cache.label_probs(["Who?"], [label]) for label in ("Ada", "Ada Berg")]
+        assert [(one.p[0, 0], one.mode) for one in alone] == [(pytest.approx(0.05), "first_token")] * 2
+        for labels in (["Ada", "Ada Berg", "B"], ["B", "Ada Berg", "Ada"]):
+            together = await cache.label_probs(["Who?"], labels)
+            expected = await engine.label_probs(["Who?"], labels)
+            assert together.mode == expected.mode == "sequence"
+            np.testing.assert_allclose(together.p, expected.p)
+        assert together.usage.cached == 1
+        first = await cache.label_probs(["Who?"], ["Ada", "Ada Berg"], mode="first_token")
+        np.testing.assert_allclose(first.p, [[0.05, 0.05]])
+        assert first.usage.cached == 1
+        assert (await cache.label_probs(["Who?"], ["B"])).mode == "first_token"
 
 
 async def test_what_differs_is_asked_apart():
@@ -347,6 +369,16 @@ async def test_closing_closes_what_it_wraps_and_only_once_itself(tmp_path):
     assert engine.closed == 2
     with pytest.raises(Closed):
         await cache.label_probs(["a"], ["X"])
+
+
+async def test_an_answer_that_comes_after_closing_still_comes(tmp_path):
+    engine = ScriptedEngine(gate=asyncio.Event())
+    cache = Cache(engine, tmp_path / "cache.db")
+    call = asyncio.create_task(cache.label_probs(["a"], ["X"]))
+    await engine.until_running(1)
+    await cache.aclose()
+    engine.gate.set()
+    assert (await call).p[0, 0] == p("a", "X")
 
 
 async def test_empty_and_bad_input():
