@@ -62,12 +62,13 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Ask an engine what it is and time it. Exit code 1 if it cannot be reached or cannot judge by label."""
+    from ragguard.engines.http import without_password
     from ragguard.errors import RagguardError
 
     try:
         found = asyncio.run(_examine(engine, model, timeout))
     except RagguardError as error:
-        typer.echo(f"{engine}: not well\n{type(error).__name__}: {error}", err=True)
+        typer.echo(f"{without_password(engine)}: not well\n{type(error).__name__}: {error}", err=True)
         raise typer.Exit(1) from error
     typer.echo(json.dumps(_as_dict(found), indent=2, ensure_ascii=False) if as_json else _told(found))
     if not found.fit:
@@ -93,12 +94,11 @@ async def examine(engine: Engine) -> Examination:
     labels = prompts.labels("relevance")
 
     def questions(number: int, round_: int) -> list[Prompt]:
-        # Each one new, so that nothing the server remembers makes it look faster.
+        # Each one new, so that nothing the server remembers makes it look faster; digits are words to every model.
+        names = [" ".join(f"{round_:02}{i:02}") for i in range(number)]
         return [
-            prompts.render(
-                "relevance", [f"Ada Berg founded firm {round_} {i}."], query=f"Who founded firm {round_} {i}?"
-            )
-            for i in range(number)
+            prompts.render("relevance", [f"Ada Berg founded firm {name}."], query=f"Who founded firm {name}?")
+            for name in names
         ]
 
     first = await engine.label_probs(questions(1, 0), labels)

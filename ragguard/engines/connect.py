@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypedDict
 
@@ -34,13 +35,16 @@ def connect(
     """An engine, ready for many callers: cached, merged into batches, repeated where that helps, within a budget.
 
     Nothing is asked yet: a server is looked at when it is first used. An engine that has layers already
-    comes back as it is. `cache` is a file that keeps answers between processes; the key comes from
-    RAGGUARD_API_KEY or OPENAI_API_KEY unless it is given.
+    comes back as it is, or with the budget around it. `cache` is a file that keeps answers between processes;
+    the key comes from RAGGUARD_API_KEY or OPENAI_API_KEY unless it is given.
     """
+    limits: Limits = budget or {}
+    if not isinstance(limits, Mapping) or not limits.keys() <= Limits.__annotations__.keys():
+        raise InvalidInput("budget", budget, f"a mapping with some of {', '.join(Limits.__annotations__)}")
     if isinstance(engine, _LAYERS):
-        return engine
+        return Budget(engine, **limits) if limits else engine
     bare = open_engine(engine, model=model, api_key=api_key, timeout_s=timeout_s)
-    return Cache(Coalesce(Retry(Priority(Budget(bare, **(budget or {}))))), cache)
+    return Cache(Coalesce(Retry(Priority(Budget(bare, **limits)))), cache)
 
 
 def open_engine(
@@ -72,4 +76,6 @@ def open_engine(
         from ragguard.engines.hf import HfEngine
 
         return HfEngine(rest)
-    raise UnknownName("engine", engine, SCHEMES)
+    from ragguard.engines.http import without_password
+
+    raise UnknownName("engine", without_password(engine), SCHEMES)

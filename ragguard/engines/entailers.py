@@ -25,4 +25,6 @@ def connect_entailer(entailer: str | Entailer) -> Entailer:
         from ragguard.engines.entailment_hf import CrossEncoder
 
         return CrossEncoder(rest)
-    raise UnknownName("entailer", entailer, SCHEMES)
+    from ragguard.engines.http import without_password
+
+    raise UnknownName("entailer", without_password(entailer), SCHEMES)

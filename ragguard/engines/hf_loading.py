@@ -119,4 +119,4 @@ def context_of(config: Any, tokenizer: Any) -> int:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:300]
+    return str(error).strip().partition("\n")[0][:300].rstrip(".")

@@ -69,9 +69,9 @@ def parse_address(url: str) -> Address:
         parts = urlsplit(url.strip())
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise InvalidInput("engine", _without_password(url), allowed) from error
+        raise InvalidInput("engine", without_password(url), allowed) from error
     if parts.scheme not in ("http", "https") or not host:
-        raise InvalidInput("engine", _without_password(url), allowed)
+        raise InvalidInput("engine", without_password(url), allowed)
     name = f"[{host}]" if ":" in host else host
     place = f"{parts.scheme}://{name}" + (f":{port}" if port else "")
     path = parts.path.rstrip("/")
@@ -248,8 +248,9 @@ class HttpClient:
         return text if len(text) <= 500 else text[:497] + "..."
 
 
-def _without_password(url: str) -> str:
-    return re.sub(r"//[^/@]*@", "//…@", url)
+def without_password(url: str) -> str:
+    """An address, or what was meant for one, as it may be shown."""
+    return re.sub(r"//[^/?#]*@", "//…@", url)
 
 
 def _retry_after(headers: httpx.Headers) -> float | None:

@@ -77,7 +77,7 @@ class ServerEngine:
         model = await served_model(self._client, self._wanted)
         notes: list[str] = []
         if model.owner == "vllm":
-            vllm = VllmEngine(self._url, model.id, api_key=self._key, timeout_s=self._timeout_s)
+            vllm = VllmEngine(self._url, self._wanted, api_key=self._key, timeout_s=self._timeout_s)
             try:
                 server = await vllm.server()
                 if not server.thinks:
@@ -89,6 +89,8 @@ class ServerEngine:
             finally:
                 if vllm not in self._opened:
                     await vllm.aclose()
-        chat = OpenAIEngine(self._url, model.id, api_key=self._key, timeout_s=self._timeout_s, notes=notes)
+        chat = OpenAIEngine(
+            self._url, self._wanted, api_key=self._key, timeout_s=self._timeout_s, notes=notes
+        )
         self._opened.append(chat)
         return OneByOne(Retry(chat))

@@ -28,6 +28,7 @@ from ragguard.engines.base import (
 from ragguard.engines.http import HttpClient
 from ragguard.engines.labels import LabelPlan, colliding, plan_labels
 from ragguard.engines.lazy import Lazy
+from ragguard.engines.served import names_nothing_served
 from ragguard.engines.templates import Rendered
 from ragguard.engines.truncation import fit
 from ragguard.engines.vllm_server import VllmServer, look_at
@@ -150,6 +151,11 @@ class VllmEngine:
         except EngineUnreachable:
             # It may come back as another one.
             self._server.forget()
+            raise
+        except EngineRejected as error:
+            # Or it has come back already, unseen between two calls.
+            if names_nothing_served(error):
+                self._server.forget()
             raise
 
     async def _planned(

@@ -14,6 +14,7 @@ from support.misbehaving_server import MisbehavingServer
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
+from ragguard.engines.nano.engine import NanoEngine
 
 
 @contextmanager
@@ -94,6 +95,13 @@ def test_a_server_that_is_not_there_is_not_well():
     assert "check the address" in result.stderr
 
 
+def test_a_password_in_the_address_is_not_shown():
+    result = doctor("http://me:secret@127.0.0.1:1/v1")
+    assert result.exit_code == 1
+    assert "127.0.0.1:1/v1: not well" in result.stderr
+    assert "secret" not in result.output
+
+
 def test_a_model_that_is_not_there_is_not_well():
     with serving(FakeModel(models=("one", "two"))) as url:
         result = doctor(url, "--model", "three")
@@ -107,9 +115,11 @@ def test_an_unknown_scheme_is_not_well():
     assert "nano, http" in result.stderr
 
 
-def test_nano_is_well():
+def test_nano_is_well(caplog, monkeypatch):
+    monkeypatch.setattr(NanoEngine, "_warned", False)
     result = doctor()
     assert result.exit_code == 0, result.output
+    assert not caplog.records, "it is asked in words that it knows"
     assert "(nano)" in result.stdout
     assert "exact" in result.stdout
 

@@ -11,6 +11,7 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard import connect
 from ragguard.engines.connect import open_engine
+from ragguard.engines.entailers import connect_entailer
 from ragguard.engines.http import HttpClient, key_from_environment, parse_address
 from ragguard.engines.layers import Cache
 from ragguard.errors import BudgetExceeded, InvalidInput, UnknownName
@@ -61,6 +62,30 @@ async def test_a_budget_is_kept():
     with pytest.raises(BudgetExceeded):
         await engine.label_probs(["What?"], ["A"])
     await engine.aclose()
+
+
+async def test_a_budget_goes_around_an_engine_with_layers():
+    layered = connect(ScriptedEngine())
+    engine = connect(layered, budget={"requests": 1})
+    await engine.label_probs(["Who?"], ["A"])
+    with pytest.raises(BudgetExceeded):
+        await engine.label_probs(["What?"], ["A"])
+    assert len(await layered.label_probs(["What?"], ["A"])) == 1
+    await engine.aclose()
+
+
+@pytest.mark.parametrize("budget", [{"token": 5}, 5, "tokens"])
+def test_a_budget_of_other_things_is_refused_with_the_known_ones(budget):
+    with pytest.raises(InvalidInput, match="requests, tokens, money, price"):
+        connect("nano", budget=budget)
+
+
+@pytest.mark.parametrize("value", ["htp://me:p@ss@host/v1", "http://me:p@ss@host:port/v1"])
+@pytest.mark.parametrize("make", [connect, connect_entailer])
+def test_a_password_in_an_address_that_is_wrong_is_not_shown(make, value):
+    with pytest.raises(InvalidInput, match="host") as caught:
+        make(value)
+    assert "ss@" not in str(caught.value)
 
 
 async def test_answers_outlive_the_process_in_a_file(tmp_path):

@@ -290,6 +290,35 @@ async def test_a_restart_with_another_model_is_noticed():
         assert (await engine.info()).model == "another"
 
 
+@pytest.mark.parametrize("face", ["vllm", "openai"])
+@pytest.mark.parametrize("open_", [connect, open_engine])
+async def test_a_restart_with_another_model_between_two_calls_is_noticed(face, open_):
+    model = FakeModel(face=face)
+    async with MisbehavingServer(model.handle) as server, aclosing(open_(server.url)) as engine:
+        assert await works(engine)
+        await server.stop()
+        model.models = ("another",)
+        await server.start()
+        with pytest.raises(EngineError, match=r"`fake` does not exist|connection"):
+            await engine.label_probs(["What?"], LABELS)
+        assert await works(engine)
+        assert (await engine.info()).model == "another"
+
+
+async def test_a_named_model_that_has_gone_is_asked_for_by_its_name():
+    model = FakeModel()
+    async with (
+        MisbehavingServer(model.handle) as server,
+        aclosing(open_engine(f"{server.url}#fake")) as engine,
+    ):
+        assert await works(engine)
+        model.models = ("another",)
+        assert "does not exist" in str(await failure(engine))
+        assert "has no model 'fake'; it has: another" in str(await failure(engine))
+        model.models = ("fake",)
+        assert await works(engine)
+
+
 async def test_the_usual_layers_ride_out_a_restart():
     async with MisbehavingServer(FakeModel().handle) as server, aclosing(connect(server.url)) as engine:
         assert await works(engine)
