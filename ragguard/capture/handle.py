@@ -11,13 +11,13 @@ from asyncio import CancelledError
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from ragguard.capture.context import current_handle
 from ragguard.capture.events import StepAmended, StepEnded
 from ragguard.capture.faults import Faults, describe, never_raises
 from ragguard.capture.recorder import Recorder
-from ragguard.capture.snapshot import passages_of, text_of
+from ragguard.capture.snapshot import metadata_of, passages_of, text_of
 from ragguard.errors import Closed, InvalidInput
 from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, new_id
 
@@ -40,12 +40,14 @@ class RunHandle:
         if not isinstance(question, str):
             raise InvalidInput("question", question, "a string")
         self.recorder = recorder
-        self.id = id or new_id()
+        self.id = str(id) if id != "" else new_id()
         self.question = question
-        self.name = name
+        self.name = str(name)
         self.references = references_of(references)
-        self.sub_questions = None if sub_questions is None else list(sub_questions)
+        self.sub_questions = texts_of("sub_questions", sub_questions)
         self.pool = None if pool is None else passages_of(pool)
+        if metadata is not None and not isinstance(metadata, Mapping):
+            raise InvalidInput("metadata", metadata, "a mapping")
         self.metadata: dict[str, Any] = dict(metadata or {})
         self.answer: str | None = None
         self._collected: list[StepEnded | StepAmended] = []
@@ -102,7 +104,7 @@ class RunHandle:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        metadata = dict(self.metadata)
+        metadata = metadata_of(self.metadata)
         if error is None:
             self._status = "ok"
         else:
@@ -113,12 +115,12 @@ class RunHandle:
             current_handle.set(self.outer)
         self.recorder.run_ended(
             self.id,
-            self.answer,
+            text_of(self.answer)[0] or None,
             self._status,
-            question=self.question,
-            references=self.references,
-            sub_questions=self.sub_questions,
-            pool=self.pool,
+            question=text_of(self.question)[0],
+            references=self._said("references"),
+            sub_questions=self._said("sub_questions"),
+            pool=self._pool(),
             metadata=metadata,
         )
 
@@ -149,7 +151,7 @@ class RunHandle:
         guard; each is a list of Passage, texts, mappings with a `text`, or documents of a framework.
         Calls of one `turn` were made in parallel.
         """
-        step_id = id or new_id()
+        step_id = str(id) if id != "" else new_id()
         self._record(
             step_id,
             query,
@@ -179,7 +181,7 @@ class RunHandle:
     ) -> None:
         recorder = self.recorder
         recorder.step_started(
-            step_id, self.id, text_of(query)[0], tool=tool, turn=turn, started_ns=started_ns
+            step_id, self.id, text_of(query)[0], tool=str(tool), turn=turn, started_ns=started_ns
         )
         if recorder.wants(step_id):
             recorder.step_ended(
@@ -201,8 +203,8 @@ class RunHandle:
     ) -> str:
         """Records a retrieval that gave nothing; gives the step's id."""
         step_id = new_id()
-        self.recorder.step_started(step_id, self.id, query, tool=tool, turn=turn)
-        self.recorder.step_failed(step_id, error, status)
+        self.recorder.step_started(step_id, self.id, text_of(query)[0], tool=str(tool), turn=turn)
+        self.recorder.step_failed(step_id, error if isinstance(error, BaseException) else str(error), status)
         return step_id
 
     def answered(self, answer: object) -> None:
@@ -216,17 +218,28 @@ class RunHandle:
         """The run as it stands: question, steps, answer, status."""
         return Run(
             self.id,
-            self.question,
-            self.references,
-            self.answer,
+            text_of(self.question)[0],
+            self._said("references"),
+            text_of(self.answer)[0] or None,
             self.steps,
             self._status,
-            dict(self.metadata),
-            self.sub_questions,
-            self.pool,
+            metadata_of(self.metadata),
+            self._said("sub_questions"),
+            self._pool(),
             self.name,
             self._started_ns,
         )
+
+    def _said(self, name: Literal["references", "sub_questions"]) -> list[str] | None:
+        """What is known by now; it may have been set to anything since the run began."""
+        try:
+            return texts_of(name, getattr(self, name))
+        except InvalidInput as error:
+            self.faults.note(f"run.{name}", error)
+            return None
+
+    def _pool(self) -> list[Passage] | None:
+        return None if self.pool is None else passages_of(self.pool)
 
 
 def amended(step: RetrievalStep, event: StepAmended) -> RetrievalStep:
@@ -240,13 +253,18 @@ def amended(step: RetrievalStep, event: StepAmended) -> RetrievalStep:
 
 def references_of(value: object) -> list[str] | None:
     """References as a list: one text is a list of one, None and an empty list are no references."""
+    return texts_of("references", value) or None
+
+
+def texts_of(name: str, value: object) -> list[str] | None:
+    """Texts as a list; None where none are given."""
     if value is None:
         return None
     if isinstance(value, str):
         return [value]
     if isinstance(value, Sequence) and all(isinstance(one, str) for one in value):
-        return list(value) or None
-    raise InvalidInput("references", value, "a text, or a list of texts")
+        return list(value)
+    raise InvalidInput(name, value, "a text, or a list of texts")
 
 
 def _is_cancellation(error: BaseException) -> bool:

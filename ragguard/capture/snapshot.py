@@ -7,6 +7,8 @@ is; nothing here raises for strange content, and nothing is changed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import NoneType
 from typing import Any
 
 from ragguard.records import Passage
@@ -43,7 +45,9 @@ def unreadable(item: object, error: BaseException) -> Passage:
 
 def _read(item: object) -> Passage:
     if isinstance(item, Passage):
-        return Passage(item.text, item.id, item.score, metadata_of(item.metadata), item.grade)
+        if type(item.text) is type(item.id) is str and type(item.score) in (float, NoneType):
+            return Passage(item.text, item.id, item.score, metadata_of(item.metadata), item.grade)
+        return replace(passage(item.text, item.id, item.score, item.metadata), grade=item.grade)
     if isinstance(item, Mapping):
         content = next((item[key] for key in ("text", "page_content", "content") if key in item), None)
         return passage(content, item.get("id"), item.get("score"), item.get("metadata"))

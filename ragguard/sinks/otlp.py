@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.trace import TracerProvider
 
+SIGNALS = ("/v1/traces", "/v1/metrics", "/v1/logs")
 EXPORT_S = 5.0
 """How long one export may take, its retries included."""
 
@@ -51,10 +52,12 @@ class Exporting:
     """Three providers, one endpoint. Never registered globally; closed with its sink; not to be used after a fork."""
 
     def __init__(self, endpoint: str, project: str, *, spans_only: bool = False) -> None:
-        if not endpoint.startswith(("http://", "https://")):
+        base = endpoint.rstrip("/")
+        if not base.startswith(("http://", "https://")) or base.endswith(SIGNALS):
             raise InvalidInput(
-                "otlp", endpoint, "an http:// or https:// address, such as http://localhost:4318"
-            )
+                "otlp", endpoint, "an http:// or https:// address, such as http://localhost:4318, to which "
+                "/v1/traces and the like are added here",
+            )  # fmt: skip
         try:
             from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
             from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -70,7 +73,7 @@ class Exporting:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        self._base = base = endpoint.rstrip("/")
+        self._base = base
         project = identifier(project)
         self._pid = os.getpid()
         here = self.is_here

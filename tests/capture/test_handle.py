@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import numpy as np
 import pytest
 from support.captured import Captured
 
 from ragguard.capture.context import current_run
+from ragguard.capture.events import RunEnded
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import Closed, InvalidInput
@@ -127,6 +129,32 @@ def test_passages_that_break_while_they_are_read_cost_their_step_only(recorder, 
     assert {step.query: step.status for step in captured.run.steps} == {"hop": "cancelled", "next": "ok"}
 
 
+def test_ids_names_and_queries_that_are_no_texts_are_made_texts(recorder, captured):
+    with RunHandle(recorder, "q", id=7, name=8) as run:
+        step = run.retrieved(None, [Passage("a", 3, np.float32(0.5), None, 4)], id=9, tool=10)
+        run.failed(None, 11)
+    done = captured.run
+    assert (done.id, done.name, step) == ("7", "8", "9")
+    first, second = done.steps
+    assert (first.query, first.tool, first.passages) == ("", "10", [Passage("a", "3", 0.5, {}, 4)])
+    assert (second.query, second.status, second.error) == ("", "error", "11")
+    assert recorder.faults.count == 0
+
+
+def test_what_is_set_on_a_run_is_read_like_what_it_was_given(recorder, captured):
+    with RunHandle(recorder, "q", references=["a"], sub_questions="only one?") as run:
+        run.references, run.sub_questions, run.pool = "Ada Berg", "one?", ["a text"]
+        run.answer, run.metadata, run.question = 7, None, 3
+        assert run.record().references == ["Ada Berg"]
+    (end,) = [event for event in captured.events if isinstance(event, RunEnded)]
+    assert (end.references, end.sub_questions, end.pool) == (["Ada Berg"], ["one?"], [Passage("a text")])
+    assert (captured.run.question, captured.run.answer) == ("q", None)
+    with RunHandle(recorder, "q", references=["a"]) as run:
+        run.references = 12
+    assert captured.runs[1].references == ["a"]
+    assert recorder.faults.count == 1
+
+
 def test_a_handle_is_entered_once(recorder):
     run = RunHandle(recorder, "q")
     with run:
@@ -140,6 +168,8 @@ def test_a_handle_is_entered_once(recorder):
     [
         ({"references": 12}, "references"),
         ({"references": ["a", 3]}, "references"),
+        ({"sub_questions": ["a", 3]}, "sub_questions"),
+        ({"metadata": "user 7"}, "metadata"),
         ({"question": None}, "question"),
     ],
 )

@@ -362,7 +362,13 @@ async def test_every_name_that_arrives_is_declared(collector, provider):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"otlp": "localhost:4318"}, {"capture_content": "SOMETIMES"}, {"max_text": 3}, {"max_documents": -1}],
+    [
+        {"otlp": "localhost:4318"},
+        {"otlp": "http://localhost:4318/v1/traces/"},
+        {"capture_content": "SOMETIMES"},
+        {"max_text": 3},
+        {"max_documents": -1},
+    ],
 )
 def test_settings_that_cannot_be_right_are_refused(settings):
     with pytest.raises(InvalidInput, match="allowed"):
