@@ -49,13 +49,15 @@ def run(
     """
     from rich.console import Console
 
-    from ragguard.errors import RagguardError
+    from ragguard.errors import InvalidInput, RagguardError
     from ragguard.guard import DistractorGuard
 
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     source = RunSource(files, console, {})
     told = _Told()
     try:
+        if out.is_dir() or not out.absolute().parent.is_dir():  # said before the models are asked
+            raise InvalidInput("--out", str(out), "a file in a folder that is there")
         guard = DistractorGuard(engine, min_keep=min_keep, judge=judge, prompts=prompts)
         found = asyncio.run(_calibrate(guard, told.examples(source.runs()), max_gold_loss, confidence))
         found.save(out)
@@ -107,6 +109,7 @@ def _sentence(found: Calibration, told: _Told, out: Path) -> str:
         else f", with probability {found.confidence:g}"
     )
     others = "" if told.unlabelled == 0 else f"; {told.unlabelled:,} without labels were left out"
+    keeps = "" if found.min_keep == 1 else f", min_keep={found.min_keep}"
     return (
         f"threshold {found.threshold:.4f}: {promise}\n"
         f"learnt from {found.examples:,} retrievals with gold passages ({found.skipped:,} without any were "
@@ -114,5 +117,5 @@ def _sentence(found: Calibration, told: _Told, out: Path) -> str:
         f"on them it drops {found.distractors_dropped:.1%} of the other passages, and {found.gold_loss:.1%} of gold; "
         f"{found.passages_kept or 0:.1f} passages of a retrieval stay\n"
         f"written to {out}, for this engine, these prompts and min_keep {found.min_keep} alone: "
-        f"DistractorGuard(engine).use({str(out)!r})"
+        f"DistractorGuard(engine{keeps}).use({str(out)!r})"
     )

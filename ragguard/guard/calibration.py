@@ -101,9 +101,28 @@ def examples_of(steps: Iterable[RetrievalStep]) -> list[Example]:
 
 def least_examples(max_gold_loss: float, confidence: float | None) -> int:
     """How many examples it takes before any threshold can be promised."""
+    if not 0 < max_gold_loss < 1:
+        raise InvalidInput("max_gold_loss", max_gold_loss, "a share in (0, 1)")
     if confidence is None:
         return math.ceil(1 / max_gold_loss - 1 - 1e-9)
+    if not 0 < confidence < 1:
+        raise InvalidInput("confidence", confidence, "a probability in (0, 1), or None")
     return math.ceil(math.log(1 - confidence) / math.log(1 - max_gold_loss) - 1e-9)
+
+
+def check_promise(examples: int, max_gold_loss: float, confidence: float | None) -> None:
+    """Refuses what cannot be promised, whatever a model says of so many examples."""
+    least = least_examples(max_gold_loss, confidence)
+    if examples < least:
+        bound = (
+            "the expected gold loss"
+            if confidence is None
+            else f"the gold loss with confidence {confidence:g}"
+        )
+        raise CalibrationError(
+            f"{examples} examples with gold passages were given; to keep {bound} at {max_gold_loss:g} or less, "
+            f"at least {least} are needed: give more, or allow a larger loss"
+        )
 
 
 def choose_threshold(
@@ -114,21 +133,8 @@ def choose_threshold(
     min_keep: int,
 ) -> tuple[float, float, float]:
     """The largest threshold that keeps the promise; with the loss and the share of distractors dropped."""
-    if not 0 < max_gold_loss < 1:
-        raise InvalidInput("max_gold_loss", max_gold_loss, "a share in (0, 1)")
-    if confidence is not None and not 0 < confidence < 1:
-        raise InvalidInput("confidence", confidence, "a probability in (0, 1), or None")
-    n, least = len(utilities), least_examples(max_gold_loss, confidence)
-    if n < least:
-        bound = (
-            "the expected gold loss"
-            if confidence is None
-            else f"the gold loss with confidence {confidence:g}"
-        )
-        raise CalibrationError(
-            f"{n} examples with gold passages were given; to keep {bound} at {max_gold_loss:g} or less, "
-            f"at least {least} are needed: give more, or allow a larger loss"
-        )
+    n = len(utilities)
+    check_promise(n, max_gold_loss, confidence)
     falls = [_falls_at(values, min_keep) for values in utilities]
     gold_falls = [fall[np.asarray(flags, dtype=bool)] for fall, flags in zip(falls, gold, strict=True)]
     levels = np.unique(np.concatenate([*falls, [-1.0, 1.0]]))

@@ -25,7 +25,7 @@ from ragguard.errors import (
     LowLabelMass,
     PromptTooLong,
 )
-from ragguard.guard.calibration import Calibration, Example, choose_threshold, mean_kept
+from ragguard.guard.calibration import Calibration, Example, check_promise, choose_threshold, mean_kept
 from ragguard.guard.pause import START_S, Pause
 from ragguard.guard.policies import Judged, Policy, UtilityThreshold
 from ragguard.guard.room import Room
@@ -119,6 +119,7 @@ class DistractorGuard:
         """Chooses the utility threshold that drops at most that share of gold passages, and uses it from now on."""
         given = list(examples)
         useful = [example for example in given if any(example.gold)]
+        check_promise(len(useful), max_gold_loss, confidence)  # before the models are asked
         few = asyncio.Semaphore(CALIBRATED_AT_ONCE)
 
         async def utilities_of(example: Example) -> list[float | None]:

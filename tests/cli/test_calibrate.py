@@ -56,6 +56,16 @@ def test_a_calibration_is_written_and_a_guard_takes_it(runs, tmp_path):
     assert Calibration.load(out).distractors_dropped >= found.distractors_dropped
 
 
+def test_the_call_it_tells_is_one_that_takes_it(runs, tmp_path):
+    out, few = tmp_path / "found.json", tmp_path / "few.jsonl"
+    few.write_text("".join(runs.read_text().splitlines(keepends=True)[:20]))
+    result = calibrate(few, "--out", out, "--min-keep", "2")
+    told = result.output.rsplit("alone: ", 1)[1].strip()
+    with pytest.raises(CalibrationError, match="min_keep"):
+        DistractorGuard("nano").use(out)
+    eval(told, {"DistractorGuard": DistractorGuard, "engine": "nano"})
+
+
 def test_with_confidence_it_needs_more_and_is_more_careful(runs, tmp_path):
     out = tmp_path / "found.json"
     result = calibrate(runs, "--out", out, "--confidence", "0.95")
@@ -94,12 +104,19 @@ def test_a_broken_line_is_told_and_the_rest_is_used(runs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--max-gold-loss", "1.5"), ("--confidence", "2"), ("--engine", "what")]
+    "arguments",
+    [
+        ("--max-gold-loss", "1.5"),
+        ("--confidence", "2"),
+        ("--engine", "what"),
+        ("--out", "no-such-folder/found.json"),
+    ],
 )
 def test_wrong_options(runs, tmp_path, arguments):
     result = calibrate(runs, "--out", tmp_path / "found.json", *arguments)
     assert result.exit_code == 2
     assert result.output.startswith("ragguard calibrate: ")
+    assert "; allowed: " in result.output
 
 
 def test_no_such_file(tmp_path):

@@ -456,6 +456,16 @@ def test_a_calibration_of_another_engine_is_refused():
         guard(min_keep=2).use(found)
 
 
-def test_too_few_examples_are_refused():
-    with pytest.raises(CalibrationError, match="at least 19"):
-        guard().calibrate(examples(18))
+@pytest.mark.parametrize(
+    ("promise", "what"),
+    [
+        ({}, "at least 19"),
+        ({"confidence": 0.95}, "at least 59"),
+        ({"max_gold_loss": 5}, "max_gold_loss: got 5"),
+    ],
+)
+def test_what_cannot_be_promised_is_refused_before_the_models_are_asked(promise, what):
+    model = engine()
+    with pytest.raises((CalibrationError, InvalidInput), match=what):
+        guard(model).calibrate(examples(18), **promise)
+    assert model.calls == []
