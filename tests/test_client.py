@@ -240,6 +240,13 @@ async def test_a_run_of_ones_own_is_scored(make):
     assert names(rg.scores(run.id)) == names(scores)
 
 
+async def test_ids_in_a_run_of_ones_own_may_be_numbers(make):
+    passages = [Passage("Nordvik is a firm", 7)]
+    run = Run(question="who?", steps=[RetrievalStep(query="who?", passages=passages, candidates=passages)])
+    scores = await make().score(run)
+    assert {str(score.passage_id) for score in scores if score.level == "passage"} == {"7"}
+
+
 async def test_an_open_run_is_scored_as_it_stands_and_nothing_is_stored(make):
     rg = make()
     with rg.run("who?") as run:

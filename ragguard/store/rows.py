@@ -86,8 +86,9 @@ class Shelf:
         return place
 
 
-def storable(text: str) -> str:
-    """`text` without halves of surrogate pairs, which no file can hold as UTF-8."""
+def storable(value: object) -> str:
+    """A text without halves of surrogate pairs, which no file can hold as UTF-8; of a number (an id) its digits."""
+    text = value if isinstance(value, str) else str(value)
     if text.isascii():
         return text
     return text.encode("utf-8", "replace").decode("utf-8")
