@@ -7,6 +7,9 @@ knows no framework.
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -40,6 +43,8 @@ def run(
     from rich.console import Console
     from rich.markup import escape
 
+    from ragguard.errors import RagguardError
+
     console = Console(highlight=False)
     began = time.perf_counter()
     attached = {title: module for title, package in FRAMEWORKS.items() if (module := _module(package))}
@@ -47,22 +52,52 @@ def run(
         console.print(f"{title} is not installed here; pip install 'ragguard\\[demo]' shows it too.")
     if not attached:
         raise typer.Exit(2)
-    out.mkdir(parents=True, exist_ok=True)
-    for old in (*out.glob("ragguard.db*"), out / "spans.jsonl"):
-        old.unlink(missing_ok=True)
+    try:
+        _make_room(out)
+    except RagguardError as error:
+        typer.echo(f"ragguard demo: {error}", err=True)
+        raise typer.Exit(2) from error
     done = _demonstrate(attached, out, seed, console)
+    command = escape(_typed())
     console.print(
         f"in all    {time.perf_counter() - began:.1f} s\n\n"
         f"[bold]Written to {escape(str(out))}[/bold]: report.html, ragguard.db (the store), runs.jsonl\n"
         "(the run file), spans.jsonl (what an OpenTelemetry collector gets, a span a line)\n"
         f"[bold]Next[/bold]      open {escape(str(out))}/report.html in a browser\n"
-        f"          ragguard report {escape(str(out))}/ragguard.db\n"
-        f"          ragguard score {escape(str(out))}/runs.jsonl --engine URL --dry-run\n"
+        f"          {command} report {escape(str(out))}/ragguard.db\n"
+        f"          {command} score {escape(str(out))}/runs.jsonl --engine URL --dry-run\n"
         "          your own agent: `instrument(rg)`, as README.md and examples/ show",
         soft_wrap=True,
     )
     if not done:
         raise typer.Exit(1)
+
+
+def _make_room(out: Path) -> None:
+    """An empty place for the results; what an earlier demonstration left there goes, and nothing else."""
+    from ragguard.errors import InvalidInput, StoreError
+
+    left = [out / name for name in ("ragguard.db", "ragguard.db-wal", "ragguard.db-shm", "spans.jsonl")]
+    try:
+        if left[0].exists() and not left[-1].exists():
+            raise InvalidInput(
+                "--out", str(out), "a folder without a store of your own: it would be overwritten"
+            )
+        out.mkdir(parents=True, exist_ok=True)
+        for file in left:
+            file.unlink(missing_ok=True)
+        left[-1].touch()
+    except OSError as error:
+        reason = error.strerror or error
+        raise StoreError(f"{out} cannot hold the results ({reason}); name a folder with --out") from error
+
+
+def _typed() -> str:
+    """How the command is called from here: `make demo` leaves it in an environment that no shell knows yet."""
+    called = Path(sys.argv[0])
+    if called.name != "ragguard" or shutil.which("ragguard") is not None:
+        return "ragguard"
+    return os.path.relpath(called)
 
 
 def _module(package: str) -> ModuleType | None:

@@ -21,7 +21,12 @@ def run(
     if directory.is_dir() and any(directory.iterdir()) and not force:
         typer.echo(f"{directory} is not empty: give another directory, or --force", err=True)
         raise typer.Exit(2)
-    written = write_checkpoint(directory)
+    try:
+        written = write_checkpoint(directory)
+    except OSError as error:
+        reason = error.strerror or error
+        typer.echo(f"nano could not be written to {directory} ({reason}): give another directory", err=True)
+        raise typer.Exit(2) from error
     for path in written:
         typer.echo(f"{path.stat().st_size:>10,}  {path}")
     typer.echo(f"serve it: vllm serve {directory} --max-model-len 1024")

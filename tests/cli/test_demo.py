@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,40 @@ def test_what_it_leaves_can_be_used(shown):
     done = CliRunner().invoke(app, ["report", str(out / "ragguard.db")])
     assert done.exit_code == 0
     assert f"{2 * demo.QUESTIONS} runs" in done.output
+
+
+def test_what_to_type_next_is_found_by_a_shell_that_knows_no_environment(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for called, path, typed in (
+        (".venv/bin/ragguard", "", ".venv/bin/ragguard"),
+        (str(tmp_path / ".venv/bin/ragguard"), "", ".venv/bin/ragguard"),
+        (".venv/bin/ragguard", ".venv/bin", "ragguard"),
+        ("-c", "", "ragguard"),
+    ):
+        command = tmp_path / ".venv/bin/ragguard"
+        command.parent.mkdir(parents=True, exist_ok=True)
+        command.touch(0o755)
+        monkeypatch.setattr(sys, "argv", [called])
+        monkeypatch.setenv("PATH", path)
+        assert demo._typed() == typed
+
+
+def test_a_store_of_the_users_own_is_not_overwritten(tmp_path):
+    (tmp_path / "ragguard.db").write_text("mine")
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "a folder without a store of your own" in done.output
+    assert (tmp_path / "ragguard.db").read_text() == "mine"
+
+
+@pytest.mark.parametrize("out", ["file", "file/below"])
+def test_a_place_that_cannot_hold_the_results_is_one_sentence(tmp_path, out):
+    (tmp_path / "file").touch()
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / out)])
+    assert done.exit_code == 2
+    assert re.fullmatch(
+        r"ragguard demo: .* cannot hold the results \(.+\); name a folder with --out\n", done.output
+    )
 
 
 def test_without_any_framework_it_says_what_to_install(tmp_path, monkeypatch):
