@@ -41,6 +41,8 @@ from ragguard.errors import Closed
 from ragguard.records import Usage
 
 log = logging.getLogger(__name__)
+_SHORT = 20_000
+"""Characters that become ids in a few milliseconds."""
 _T = TypeVar("_T")
 
 _STRANGE = (
@@ -142,12 +144,17 @@ class NanoEngine:
         asked = [as_prompt(prompt) for prompt in prompts]
         model = load_model()
 
-        async def count(some: Sequence[Prompt]) -> list[int]:
-            return [len(tokenizer.encode_chat(prompt.messages)) for prompt in some]
+        cut: dict[int, int] = {}
+        ids = await _encoded(tokenizer, asked)
+        limit = model.config.max_position_embeddings - room
+        if any(len(row) > limit for row in ids):
 
-        fitted, cut = await fit(asked, count, model.config.max_position_embeddings - room)
-        ids = [tokenizer.encode_chat(prompt.messages) for prompt in fitted]
-        self._warn(tokenizer, fitted, ids)
+            async def count(some: Sequence[Prompt]) -> list[int]:
+                return [len(row) for row in await _encoded(tokenizer, some)]
+
+            asked, cut = await fit(asked, count, limit)
+            ids = await _encoded(tokenizer, asked)
+        self._warn(tokenizer, asked, ids)
         return model, tokenizer, ids, cut
 
     def _warn(self, tokenizer: Tokenizer, prompts: Sequence[Prompt], ids: Sequence[Sequence[int]]) -> None:
@@ -178,6 +185,16 @@ def _free_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_free_in_child)
+
+
+async def _encoded(tokenizer: Tokenizer, prompts: Sequence[Prompt]) -> list[list[int]]:
+    """The ids of each prompt; in a thread where they are long enough to hold an event loop up."""
+
+    def encode() -> list[list[int]]:
+        return [tokenizer.encode_chat(prompt.messages) for prompt in prompts]
+
+    length = sum(len(message.content) for prompt in prompts for message in prompt.messages)
+    return encode() if length < _SHORT else await asyncio.to_thread(encode)
 
 
 def _sequence(model: Model, ids: list[list[int]], targets: list[list[int]]) -> NDArray[np.float64]:

@@ -2,8 +2,8 @@
 imports this.
 
 Muon for the matrices between layers and Adam for the rest; constant rate, then linear decay over the
-last steps. Each step's data follows from the seed and the step's number, so a run taken up again
-(`--resume`, the default where a checkpoint lies) goes on as if never stopped.
+last steps. Each step's data follows from the seed and the step's number, so a run that is stopped and
+called again with the same arguments takes up the checkpoint in DIR and goes on as if never stopped.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from ragguard import world
 from ragguard.engines.nano.engine import NanoEngine
+from ragguard.engines.nano.tokenizer import Tokenizer
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import Closed, EngineTimeout, PromptTooLong
 
@@ -105,6 +107,19 @@ async def test_the_loop_stays_free_while_it_computes() -> None:
     took, done = time.perf_counter() - started, True
     await watcher
     assert longest < max(0.25, took / 2)
+
+
+async def test_long_texts_become_ids_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    where = set()
+
+    def encode_chat(self: Tokenizer, messages: object) -> list[int]:
+        where.add(threading.get_ident())
+        return [self.begin, self.answer]
+
+    monkeypatch.setattr(Tokenizer, "encode_chat", encode_chat)
+    await NanoEngine().label_probs(["Ada Berg was born in Port Tarnwick. " * 100] * 20, ["A"])
+    assert where
+    assert threading.get_ident() not in where
 
 
 async def test_a_deadline_that_has_passed_is_a_timeout() -> None:
