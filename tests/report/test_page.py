@@ -1,5 +1,7 @@
 """The page in a real browser: found by keyboard, filtered, told to screen readers, whole on a phone and on paper."""
 
+import re
+
 import pytest
 from support.overviews import overviews
 
@@ -90,6 +92,55 @@ def test_filters_orders_and_pages(browser, address):
     )
     assert page.value("document.querySelector('.question').textContent") == "Who is number 117?"
     assert page.value("location.hash") == "#run-117"
+
+
+def test_a_tap_on_a_phone_brings_the_run_into_view(browser, address):
+    page = browser.open(address, 390, 844)
+    for place in (3, 5):  # the second time the first run has been scrolled through
+        page.value(f"runs.children[{place}].click()")
+        assert -1 <= page.value("run.getBoundingClientRect().top") <= 844 / 2
+        page.value("scrollTo(0, document.body.scrollHeight)")
+
+
+def test_the_arrows_go_on_from_the_run_that_is_open(browser, address):
+    page = browser.open(address + "#run-003")
+    place = page.value("[...runs.children].findIndex((one) => one.ariaSelected === 'true')")
+    page.value("runs.focus()")
+    page.press("ArrowDown")
+    assert page.value("[...runs.children].findIndex((one) => one.ariaSelected === 'true')") == place + 1
+
+
+@pytest.mark.parametrize("named", ["#nobody", "#%E0%A4%A"])
+def test_an_address_that_names_no_run_shows_the_first(browser, address, named):
+    page = browser.open(address + named)
+    assert page.value("document.querySelector('.question').textContent").startswith("Who is number")
+
+
+def test_gold_and_support_are_drawn_apart_and_nothing_has_no_minus(browser, tmp_path):
+    """A belief in the run's own answer is never averaged with one in the right answer."""
+    runs = []
+    for number in range(24):
+        item = scored(number)
+        own = number % 2 == 1
+        for score in item.scores:
+            if score.name == "delta_seper_total":
+                score.value, score.reference_source = (0.9, "answer") if own else (-0.001, "gold")
+        runs.append(item)
+    write_html(overviews(runs), tmp_path / "report.html")
+    page = browser.open((tmp_path / "report.html").as_uri())
+    text = page.value("charts.innerText")
+    told = {
+        one.splitlines()[0]: one for one in page.value("[...charts.children].map((one) => one.innerText)")
+    }
+    assert "between 0.00 and 0.00" in told["ΔSePer over time"], text
+    assert "between 0.90 and 0.90" in told["Support over time"], text
+    assert not re.search(r"−0\.0+\b", page.value("document.body.innerText"))
+
+
+def test_one_run_is_one_run(browser, tmp_path):
+    write_html(overviews([scored(1)]), tmp_path / "report.html")
+    page = browser.open((tmp_path / "report.html").as_uri())
+    assert page.value("count.textContent") == "1 run"
 
 
 def test_a_run_tells_what_the_guard_dropped_and_where_the_time_went(browser, address):

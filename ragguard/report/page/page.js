@@ -10,9 +10,10 @@
   const SVG = "http://www.w3.org/2000/svg";
 
   // What is shown of a number: a sign where it can be either way, a dash where there is none.
-  const number = (value, digits = 2) => value == null ? "–" : value.toFixed(digits).replace("-", "−");
+  const number = (value, digits = 2) => value == null ? "–" : value.toFixed(digits).replace(/^-(?=[0.]*$)/, "").replace("-", "−");
   const signed = (value, digits = 2) => value == null ? "–" : (value > 0 ? "+" : "") + number(value, digits);
   const grouped = (value) => value.toLocaleString("en");
+  const runsOf = (count) => grouped(count) + (count === 1 ? " run" : " runs");
   const caption = (name) => (index.metrics[name] || { title: name, about: "" });
 
   function el(tag, attributes = {}, ...children) {
@@ -66,8 +67,8 @@
   const total = (name) => index.runs.reduce((sum, run) => sum + run[name], 0);
 
   function tiles() {
-    const gold = known("gain", (run) => run.source === "gold");
-    const support = known("gain", (run) => run.source === "answer");
+    const gold = known("gain", FILTERS.gold);
+    const support = known("gain", FILTERS.support);
     const facts = [
       ["Runs", grouped(index.runs.length)],
       ["Retrievals", grouped(total("hops"))],
@@ -135,12 +136,12 @@
     const part = state.shown.slice(first, first + PAGE);
     $("runs").replaceChildren(...part.map(({ run, place }, row) => el("li", {
       role: "option", id: "option-" + row, "aria-selected": String(place === state.open),
-      on: { click: () => { state.focus = row; open(place); } },
+      on: { click: () => { open(place); reveal(); } },
     }, el("span", { class: "asked" }, run.question || "(no question)"), el("span", { class: "facts" }, facts(run)))));
     $("runs").setAttribute("aria-activedescendant", part.length ? "option-" + state.focus : "");
     $("count").textContent = state.shown.length === index.runs.length
-      ? grouped(index.runs.length) + " runs"
-      : grouped(state.shown.length) + " of " + grouped(index.runs.length) + " runs";
+      ? runsOf(index.runs.length)
+      : grouped(state.shown.length) + " of " + runsOf(index.runs.length);
     const pages = Math.ceil(state.shown.length / PAGE);
     const turn = (by) => () => { state.page += by; state.focus = 0; list(); };
     $("pages").replaceChildren(...(pages < 2 ? [] : [
@@ -359,9 +360,18 @@
     ].filter(Boolean));
     for (const option of $("runs").children) option.setAttribute("aria-selected", "false");
     const row = state.shown.slice(state.page * PAGE, (state.page + 1) * PAGE).findIndex((item) => item.place === place);
-    if (row >= 0) $("runs").children[row].setAttribute("aria-selected", "true");
+    if (row >= 0) {
+      state.focus = row;
+      $("runs").children[row].setAttribute("aria-selected", "true");
+    }
     $("runs").setAttribute("aria-activedescendant", row >= 0 ? "option-" + row : "");
     history.replaceState(null, "", "#" + encodeURIComponent(line.id));
+  }
+
+  // On a phone the run stands below the list, and a long one may have been scrolled through.
+  function reveal() {
+    const { top } = $("run").getBoundingClientRect();
+    if (top < 0 || top > innerHeight / 2) $("run").scrollIntoView();
   }
 
   function histogram(title, values, low, high) {
@@ -378,11 +388,11 @@
       label.textContent = number(value, 1);
       picture.append(label);
     });
-    return el("figure", {}, el("h3", {}, title), picture, el("figcaption", {}, "mean " + number(mean(values), 3) + ", " + grouped(values.length) + " runs"));
+    return el("figure", {}, el("h3", {}, title), picture, el("figcaption", {}, "mean " + number(mean(values), 3) + ", " + runsOf(values.length)));
   }
 
-  function trend(title, name) {
-    const runs = index.runs.filter((run) => run[name] != null && run.started).sort((a, b) => a.started - b.started);
+  function trend(title, name, keep = () => true) {
+    const runs = index.runs.filter((run) => run[name] != null && run.started && keep(run)).sort((a, b) => a.started - b.started);
     if (runs.length < 10) return null;
     const groups = 24, width = 260, height = 90, points = [];
     for (let group = 0; group < Math.min(groups, runs.length); group++) {
@@ -399,14 +409,19 @@
       el("figcaption", {}, "means of consecutive runs, oldest first; between " + number(low) + " and " + number(high)));
   }
 
+  // The run that the address names; an address that is no text names none.
+  function asked() {
+    try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; }
+  }
+
   tiles();
   $("charts").append(...[
-    histogram("ΔSePer of a run", known("gain", (run) => run.source === "gold"), -1, 1),
-    histogram("Support of a run's answer", known("gain", (run) => run.source === "answer"), -1, 1),
+    histogram("ΔSePer of a run", known("gain", FILTERS.gold), -1, 1),
+    histogram("Support of a run's answer", known("gain", FILTERS.support), -1, 1),
     histogram("UDCG of the context", known("udcg"), 0.25, 0.75),
     histogram("Worst passage of a run", known("worst"), -1, 1),
     histogram("Coverage of a run", known("coverage"), 0, 1),
-    trend("ΔSePer", "gain"), trend("UDCG", "udcg"), trend("Coverage", "coverage"),
+    trend("ΔSePer", "gain", FILTERS.gold), trend("Support", "gain", FILTERS.support), trend("UDCG", "udcg"), trend("Coverage", "coverage"),
   ].filter(Boolean));
   if (!$("charts").children.length) $("overview").hidden = true;
   $("version").textContent = index.version;
@@ -414,8 +429,7 @@
   $("runs").addEventListener("keydown", keys);
   document.addEventListener("keydown", toSearch);
   choose();
-  const wanted = decodeURIComponent(location.hash.slice(1));
-  const named = index.runs.findIndex((run) => run.id === wanted);
+  const named = index.runs.findIndex((run) => run.id === asked());
   if (named >= 0) open(named);
   else if (state.shown.length) open(state.shown[0].place);
   document.documentElement.dataset.ready = "yes";
