@@ -43,7 +43,7 @@ def run(
             if html is not None:
                 gc.disable()  # a million small records that hold no cycles, in a process that ends with them
                 count = write_html(store.overviews(MISLEADS), html, f"ragguard: {database.name}")
-                typer.echo(f"{count} runs written to {html}; open it in a browser")
+                typer.echo(f"{_runs(count)} written to {html}; open it in a browser")
             elif run_id:
                 _show_run(store, run_id)
             else:
@@ -73,7 +73,7 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
         for line in shown
     ]
     console = screen()
-    show_table(console, f"{len(lines)} runs, {_ORDER_TITLES[sort]}", [
+    show_table(console, f"{_runs(len(lines))}, {_ORDER_TITLES[sort]}", [
         Column("question", [escape(line["question"][:200]) for line in shown], least=24),
         Column("hops", [str(line["hops"]) for line in shown], right=True, spare=2),
         Column("ΔSePer", gains, right=True),
@@ -98,7 +98,11 @@ def _show_run(store: Store, wanted: str) -> None:
         raise UnknownName("--run", f"{wanted} ({len(found)} runs)", allowed)
     run = store.run(found[0])
     if run is not None:
-        screen().print(hop_table(run, store.scores(run.id)))
+        screen().print(hop_table(run, store.scores(run.id), store.failures(run.id)))
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
 
 
 def _number(value: float | None, form: str) -> str:

@@ -93,6 +93,12 @@ def test_a_store_is_shown(tmp_path, command):
     assert (tmp_path / "page.html").stat().st_size > 10_000
 
 
+def test_one_run_is_one_run(tmp_path, command):
+    one = stored(tmp_path / "one.db", [scored(1, 0.5)])
+    assert "1 run, most misled first" in command("report", one).output
+    assert "1 run written" in command("report", one, "--html", tmp_path / "page.html").output
+
+
 def test_a_store_that_has_nothing_to_show_says_why(tmp_path, command):
     empty, a = stored(tmp_path / "empty.db", []), stored(tmp_path / "a.db", side(0))
     calls = (["report", empty], ["report", tmp_path / "missing.db"], ["report", a, "--run", "nonsense"],
