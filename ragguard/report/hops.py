@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ragguard.records import RetrievalStep, Run, Score
+from ragguard.records import Failure, RetrievalStep, Run, Score
 from ragguard.report.digest import MISLEADS, best
 
 WIDTH = 6
@@ -23,27 +23,40 @@ class Shown(Protocol):
 
     def runs(self) -> Iterable[Run]: ...
     def scores(self, run_id: str) -> Sequence[Score]: ...
+    def failures(self, run_id: str) -> Sequence[Failure]: ...
 
 
 def print_hops(rg: Shown, console: Console | None = None) -> None:
     """Prints every run of `rg` with its hops; call it after `flush`."""
     out = console or Console(highlight=False)
     for run in rg.runs():
-        out.print(hop_table(run, rg.scores(run.id)))
+        out.print(hop_table(run, rg.scores(run.id), rg.failures(run.id)))
 
 
-def hop_table(run: Run, scores: Sequence[Score]) -> RenderableType:
-    """One run: its question and answer, one block a hop."""
+def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = ()) -> RenderableType:
+    """One run: its question and answer, one block a hop; and why a number is missing, where one is."""
     total, correct = best(scores, "delta_seper_total"), best(scores, "answer_correct")
     head = Text.assemble(("\n" + run.question, "bold"), f"\nanswer: {run.answer or '–'}")
     if correct is not None and correct.label:
         head.append(f" ({correct.label})", _colour(correct.value - 0.5))
     if total is not None:
         head.append(f"   ΔSePer of the run: {_signed(total)}")
-    return Group(head, *(_hop(step, [s for s in scores if s.step_id == step.id]) for step in run.steps))
+    steps = {step.id for step in run.steps}
+    head.append(
+        "".join(f"\n{why}" for why in _reasons([f for f in failures if f.step_id not in steps])), "yellow"
+    )
+    return Group(head, *(
+        _hop(step, [s for s in scores if s.step_id == step.id], [f for f in failures if f.step_id == step.id])
+        for step in run.steps
+    ))  # fmt: skip
 
 
-def _hop(step: RetrievalStep, scores: Sequence[Score]) -> Table:
+def _reasons(failures: Sequence[Failure]) -> list[str]:
+    """Why there is no score, each reason once."""
+    return list(dict.fromkeys(f"not scored: {' '.join(one.message.split())}" for one in failures))
+
+
+def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failure]) -> Table:
     before = best(scores, "udcg", "candidates") if step.decision and step.decision.dropped else None
     facts = [
         ("ΔSePer", _signed(best(scores, "delta_seper"))),
@@ -51,12 +64,14 @@ def _hop(step: RetrievalStep, scores: Sequence[Score]) -> Table:
         ("coverage", _plain(best(scores, "coverage"), 2)),
     ]
     numbers = "   ".join(f"{name} {value}" for name, value in facts if not value.startswith("–"))
+    reasons = "".join(f"\n[yellow]{escape(why)}[/yellow]" for why in _reasons(failures))
     table = Table(
         box=box.SIMPLE_HEAD, expand=True, pad_edge=False, title_justify="left",
-        title=f"hop {step.index + 1}: [bold]{escape(step.query)}[/bold]\n{numbers or step.status}",
+        title=f"hop {step.index + 1}: [bold]{escape(step.query)}[/bold]\n{numbers or step.status}{reasons}",
     )  # fmt: skip
     table.add_column("#", justify="right", min_width=2)
     dropped = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}
+    passed = {key for passage in step.passages for key in (passage.id, passage.text)} - {""}
     table.add_column("passage", ratio=3, overflow="ellipsis", no_wrap=True)
     table.add_column("utility", no_wrap=True, min_width=2 * WIDTH + 7)
     table.add_column("verdict", min_width=11, max_width=32)
@@ -64,12 +79,13 @@ def _hop(step: RetrievalStep, scores: Sequence[Score]) -> Table:
     for position, passage in enumerate(step.candidates or step.passages, 1):
         drop = dropped.get(position)
         utility = utilities.get(position, drop.utility if drop else None)
+        cut = passed.isdisjoint((passage.id, passage.text)) and not drop
         table.add_row(
             str(position),
             escape(" ".join(passage.text.split())),
             _bar(utility),
-            _verdict(utility, drop.reason if drop else None),
-            style="dim" if drop else "",
+            Text("cut", "yellow") if cut else _verdict(utility, drop.reason if drop else None),
+            style="dim" if drop or cut else "",
         )
     return table
 

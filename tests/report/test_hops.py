@@ -2,13 +2,13 @@
 
 from rich.console import Console
 
-from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score
+from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score
 from ragguard.report.hops import hop_table
 
 
-def shown(run, scores):
+def shown(run, scores, failures=()):
     console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(hop_table(run, scores))
+    console.print(hop_table(run, scores, failures))
     console.file.close()
     return console.export_text()
 
@@ -37,6 +37,29 @@ def test_query_passages_scores_and_what_was_dropped_are_shown():
         "coverage 0.50", "+0.90", "helps", "dropped: -0.80 < -0.20", "(correct)",
     ):  # fmt: skip
         assert expected in text, expected
+
+
+def test_why_a_number_is_missing_is_told():
+    failures = [
+        Failure("belief", "LowLabelMass", "delta_seper: [i]too little[/i]\nmass", step_id="s"),
+        Failure("belief", "LowLabelMass", "delta_seper: [i]too little[/i]\nmass", step_id="s"),
+        Failure("grades", "CapExceeded", "response_grade: [i]too long[/i]"),
+    ]
+    text = shown(guarded(), [], failures)
+    assert text.count("not scored: delta_seper: [i]too little[/i] mass") == 1
+    assert text.index("[i]too long[/i]") < text.index("hop 1")
+
+
+def test_what_was_cut_without_a_guard_is_shown_as_that():
+    run = guarded()
+    run.steps[0].decision = None
+    assert " cut " in shown(run, [Score("utility", 0.9, "passage", "r", "s", position=2)])
+    run.steps[0].passages = [
+        Passage("It was founded in [bold]Oslo[/bold]. (shortened)"),
+        Passage("Lemons are yellow."),
+    ]
+    run.steps[0].candidates = run.steps[0].passages[:]
+    assert " cut " not in shown(run, [])
 
 
 def test_support_is_called_so():
