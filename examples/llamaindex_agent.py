@@ -20,7 +20,7 @@ from ragguard import RagGuard, connect, world
 from ragguard.report.hops import print_hops
 from ragguard_llamaindex import instrument
 
-NANO, CASE, SEARCH = connect("nano"), world.cases(1, hops=2)[0], world.retriever(k=4, noise=0.2)
+NANO, CASE, SEARCH = connect("nano"), world.cases(4, hops=2)[3], world.retriever(k=4, noise=0.2)
 
 
 class WorldRetriever(BaseRetriever):
