@@ -53,9 +53,9 @@ def run(
     from ragguard.guard import DistractorGuard
 
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
-    source = RunSource(files, console, {})
     told = _Told()
     try:
+        source = RunSource(files, console, {})
         if out.is_dir() or not out.absolute().parent.is_dir():  # said before the models are asked
             raise InvalidInput("--out", str(out), "a file in a folder that is there")
         guard = DistractorGuard(engine, min_keep=min_keep, judge=judge, prompts=prompts)

@@ -79,6 +79,7 @@ def run(
     from rich.console import Console
 
     from ragguard.errors import RagguardError
+    from ragguard.store.scorefile import check_score_file
 
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     options: dict[str, Any] = {
@@ -88,6 +89,8 @@ def run(
     }  # fmt: skip
     try:
         source = RunSource(files, console, {} if references is None else read_references(references))
+        if out is not None:
+            check_score_file(out)
         with _progress(console, quiet or dry_run, source):
             if dry_run:
                 said = _plan_sentence(asyncio.run(_plan(source, engine, options)), price)
@@ -128,8 +131,9 @@ class _Tally:
 
     def count(self, scored: ScoredRun) -> None:
         """One run more."""
-        self.done += 1
-        self.known += not scored.started_ns
+        refused = any(failure.scorer == "run" for failure in scored.failures)
+        self.done += not refused
+        self.known += not refused and not scored.started_ns
         if scored.started_ns:
             self.usage = sum((score.usage for score in scored.scores), self.usage)
         for failure in scored.failures:

@@ -20,6 +20,10 @@ class RunSource:
     """The runs of some files; a line that holds none is told and counted."""
 
     def __init__(self, files: Sequence[str], console: Console, references: Mapping[str, list[str]]) -> None:
+        from ragguard.store.runfile import check_run_file
+
+        for file in files:  # the last one as well, before hours go into the first
+            check_run_file(file)
         self._files, self._console, self._references = files, console, references
         self.rejected = 0
         self.size = sum(os.path.getsize(file) for file in files if os.path.isfile(file))

@@ -131,7 +131,7 @@ class ScoringPipeline:
     async def plan(self, run: Run) -> Plan:
         """What scoring the run would ask; asks no question. An unreachable engine is planned for by the defaults."""
         setting, _ = await self._reach()
-        prices = PriceList(self._judge is self._engine, setting.around_pair)
+        prices = PriceList(self._judge is self._engine, setting.around_pair, setting.engine.context)
         results = await self._run(self._scorers, view_run(run, setting), prices)
         # What placeholders lead to says nothing; what lies over a cap does.
         capped = CapExceeded.__name__

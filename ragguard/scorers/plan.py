@@ -7,6 +7,7 @@ answers as long as they may be, and tokens counted without the model's tokenizer
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -112,6 +113,8 @@ class PriceList:
     """Whether the judge is the engine, so that their questions share calls."""
     around_pair: int = 0
     """Tokens of a judge's prompt around two answers to compare."""
+    window: int | None = None
+    """What the model reads of one prompt at most; what is over it is cut, and not paid for."""
     lines: list[PlanLine] = field(default_factory=list)
 
     def batch_of(self, question: Question) -> Hashable:
@@ -132,7 +135,8 @@ class PriceList:
             verb, output = "label_probs", len(questions)
             if isinstance(first, SampleQuestion):
                 verb, output = "sample", len(questions) * first.n * first.max_tokens
-        tokens = sum(tokens_of(question, self.around_pair) for question in questions)
+        most = self.window or sys.maxsize
+        tokens = sum(min(tokens_of(question, self.around_pair), most) for question in questions)
         self.lines.append(PlanLine(who, verb, 1, len(questions), tokens, output))
         return [_placeholder(question) for question in questions]
 

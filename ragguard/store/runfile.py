@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -90,6 +92,18 @@ def _raw_lines(file: IO[bytes]) -> Iterator[bytes]:
             raw = file.readline(LONGEST_LINE + 1)
 
 
+def check_run_file(path: str | Path) -> None:
+    """Says before the work that there is nothing to read there."""
+    if str(path) == "-":
+        return
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if stat.S_ISDIR(found.st_mode):
+        raise _unreadable(path, IsADirectoryError("it is a folder"))
+
+
 @contextmanager
 def opened(path: str | Path) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
     """A run file to read, and a function that says how many bytes of it are read. `-` is the standard input."""
@@ -98,15 +112,18 @@ def opened(path: str | Path) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
         return
     try:
         with open(path, "rb") as file:
+            position = file.tell if file.seekable() else lambda: 0  # a pipe says nothing
             if str(path).endswith(".gz"):
                 with gzip.open(file, "rb") as unpacked:
-                    yield cast(IO[bytes], unpacked), file.tell
+                    yield cast(IO[bytes], unpacked), position
             else:
-                yield file, file.tell
+                yield file, position
     except (OSError, EOFError, zlib.error) as error:
-        raise StoreError(
-            f"{path} could not be read ({describe(error)}); check the path and the file"
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str | Path, error: Exception) -> StoreError:
+    return StoreError(f"{path} could not be read ({describe(error)}); check the path and the file")
 
 
 def write_runs(runs: Iterable[Run], path: str | Path) -> int:

@@ -47,6 +47,14 @@ def write_scores(runs: Iterable[ScoredRun], path: str | Path) -> int:
     return count
 
 
+def check_score_file(path: str | Path) -> None:
+    """Says before the work what would keep `write_scores` from writing there."""
+    if Path(path).is_dir() or not Path(path).absolute().parent.is_dir():
+        raise StoreError(f"{path} could not be written (no such folder, or itself one); name another file")
+    if str(path).endswith(".parquet"):
+        _parquet()
+
+
 def read_scored(path: str | Path) -> Iterator[ScoredRun]:
     """Scored runs from a store or from a score file of JSON lines; the runs of the latter have no steps."""
     if is_store(path):
@@ -116,12 +124,17 @@ def _record(line: str, number: int, path: str | Path) -> tuple[str, str, Score |
         ) from error
 
 
-def _write_parquet(runs: Iterable[ScoredRun], path: Path) -> int:
+def _parquet() -> tuple[Any, Any]:
     try:
-        import pyarrow as pa
+        import pyarrow
         from pyarrow import parquet
     except ImportError as error:
         raise MissingDependency("pyarrow", "writing Parquet", "parquet") from error
+    return pyarrow, parquet
+
+
+def _write_parquet(runs: Iterable[ScoredRun], path: Path) -> int:
+    pa, parquet = _parquet()
     schema = _parquet_schema(pa)
     count = 0
     try:

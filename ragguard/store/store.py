@@ -396,6 +396,8 @@ def _said_at(
 
 def is_store(path: str | Path) -> bool:
     """Whether that file is an SQLite database; False where there is no such file."""
+    if not Path(path).is_file():
+        return False  # a pipe would lose what is read here
     try:
         with open(path, "rb") as file:
             return file.read(16) == b"SQLite format 3\0"

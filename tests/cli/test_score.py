@@ -1,9 +1,11 @@
 """`ragguard score`: every line scored or told, resumed where it was stopped, exit codes that tell."""
 
 import json
+import os
 import signal
 import sqlite3
 import subprocess
+import threading
 from contextlib import suppress
 
 import pytest
@@ -55,6 +57,18 @@ def test_every_run_of_a_file_is_scored(engine):
     assert all(store.scores(f"r{number}") for number in range(3))
 
 
+def test_runs_may_come_through_a_pipe(engine, here):
+    """As in `ragguard score <(zcat old.gz)`."""
+    lines = (here / runs_file()).read_bytes()
+    os.mkfifo("pipe")
+    writing = threading.Thread(target=(here / "pipe").write_bytes, args=(lines,), daemon=True)
+    writing.start()
+    done = score("pipe", *UTILITY)
+    writing.join(10)
+    assert done.exit_code == 0, done.output
+    assert "3 runs are in ragguard.db" in done.output
+
+
 def test_what_is_scored_is_not_asked_again(engine):
     score(runs_file(3), *UTILITY)
     asked = len(engine.calls)
@@ -84,6 +98,15 @@ def test_bad_lines_are_told_with_number_and_reason_and_the_rest_is_scored(engine
     assert "6 lines were rejected" in done.output
     store = Store("ragguard.db", read_only=True)
     assert all(store.scores(run) for run in ("r0", "r1"))
+
+
+def test_a_run_that_is_refused_is_told_and_counted_as_no_run_of_the_store(engine):
+    runs = [a_run("r0"), a_run("r1"), a_run("r0", question="something else?")]
+    write_runs(runs, "runs.jsonl")
+    done = score("runs.jsonl", "--concurrency", 1, *UTILITY)
+    assert done.exit_code == 1
+    assert "2 runs are in ragguard.db, 0 of them were scored before" in done.output
+    assert "no run with another question" in done.output
 
 
 def test_a_mended_file_is_gone_on_with(engine, here):
@@ -134,20 +157,24 @@ def test_an_engine_that_dies_on_the_way_stops_it_and_loses_nothing(engine, monke
     ("arguments", "says"),
     [
         (["none.jsonl"], "could not be read"),
+        (["runs.jsonl", "none.jsonl"], "none.jsonl could not be read"),
+        (["runs.jsonl", "."], ". could not be read"),
         (["runs.jsonl", "--engine", "bogus"], "engine: got 'bogus'"),
         (["runs.jsonl", "--scorers", "belief,magic"], "scorers: got 'magic'"),
         (["runs.jsonl", "--prompts", "nowhere.toml"], "prompts: got 'nowhere.toml'"),
         (["runs.jsonl", "--store", "nowhere/s.db"], "no folder nowhere"),
         (["runs.jsonl", "--references", "none.jsonl"], "could not be read"),
+        (["runs.jsonl", "--out", "nowhere/scores.jsonl"], "nowhere/scores.jsonl could not be written"),
         (["runs.jsonl", "--concurrency", "0"], "--concurrency"),
         ([], "RUNS"),
     ],
 )
-def test_what_cannot_be_done_at_all_is_exit_code_two(arguments, says):
+def test_what_cannot_be_done_at_all_is_exit_code_two(here, arguments, says):
     runs_file()
     done = score(*arguments)
     assert done.exit_code == 2, done.output
     assert says in done.output
+    assert not (here / "ragguard.db").exists(), "said before the work"
 
 
 def test_a_dry_run_says_what_it_would_cost_and_asks_nothing(engine, here):
@@ -246,8 +273,8 @@ def test_an_engine_says_what_it_is_before_anything_is_read(engine, monkeypatch):
 def test_a_store_that_cannot_be_written_is_no_success(engine, monkeypatch, when):
     real, opened = schema.connect, []
 
-    def connect(path, *, full=False):
-        connection = real(path, full=full)
+    def connect(path, **more):
+        connection = real(path, **more)
         if path != ":memory:":
             opened.append(connection)
             if when == "at first":

@@ -194,6 +194,17 @@ async def test_a_plan_counts_what_the_judges_prompt_says_around_two_answers():
     assert lines[1].prompt_tokens == lines[0].prompt_tokens + around * lines[1].prompts
 
 
+async def test_a_plan_prices_no_more_of_a_prompt_than_the_model_reads():
+    long = run(step(FIRM_QUERY, [FIRM, "and so on " * 50_000]))
+    caps = Caps(prompt_tokens=10**9)
+    whole = await pipeline(caps=caps).plan(long)
+    cut = await pipeline(reader(context=2048), caps=caps).plan(long)
+    assert whole.prompt_tokens > 150_000
+    assert cut.prompts == whole.prompts
+    assert cut.prompt_tokens <= 2048 * cut.prompts
+    assert whole.prompt_tokens > 5 * cut.prompt_tokens
+
+
 async def test_a_plan_tells_what_would_not_be_judged():
     plan = await pipeline(caps=Caps(steps=1)).plan(two_hops())
     assert {failure.error for failure in plan.failures} == {"CapExceeded"}

@@ -1,16 +1,17 @@
 """Score files: JSON lines and Parquet, and back."""
 
 import json
+import sys
 
 import pytest
 from support.runs import a_run, scores_of
 
-from ragguard.errors import InvalidInput, StoreError
+from ragguard.errors import InvalidInput, MissingDependency, StoreError
 from ragguard.records import Failure, Score, Usage
 from ragguard.sinks.base import ScoredRun
 from ragguard.sinks.jsonl import JsonlSink
 from ragguard.store.ledger import Outcome
-from ragguard.store.scorefile import read_scored, write_scores
+from ragguard.store.scorefile import check_score_file, read_scored, write_scores
 from ragguard.store.store import Store
 
 RICH = Score(
@@ -37,6 +38,16 @@ def test_json_lines_come_back_as_they_were(tmp_path):
     assert second.scores == scores_of(a_run("r2"))
     data = json.loads((tmp_path / "scores.jsonl").read_text().splitlines()[1])
     assert (data["format"], data["question"], data["step_index"]) == ("ragguard.score/1", a_run().question, 1)
+
+
+def test_what_would_keep_it_from_being_written_is_known_beforehand(tmp_path, monkeypatch):
+    check_score_file(tmp_path / "scores.jsonl")
+    for path in (tmp_path, tmp_path / "nowhere" / "scores.jsonl"):
+        with pytest.raises(StoreError, match="name another file"):
+            check_score_file(path)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingDependency, match="parquet"):
+        check_score_file(tmp_path / "scores.parquet")
 
 
 def test_parquet_holds_the_same_numbers(tmp_path):
