@@ -49,7 +49,9 @@ def run(
         ),
     ] = None,
     judge: Annotated[str | None, typer.Option(help="Another engine, for relevance and grades.")] = None,
-    scorers: Annotated[str, typer.Option(help="Of: utility, belief, coverage, grades.")] = "utility",
+    scorers: Annotated[
+        str | None, typer.Option(help="Of: utility, belief, coverage, grades; utility unless told.")
+    ] = None,
     erag: Annotated[bool, typer.Option("--erag", help="With eRAG, which costs an answer a passage.")] = False,
     metric: Annotated[
         str | None, typer.Option(help="The metric to set against the others; the best one unless told.")
@@ -70,9 +72,11 @@ def run(
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     try:
         if (data is None) == (not study):
-            _refuse("data", data, "DATA, or --study NAME: one of the two")
-        if data is None and (metric is not None or erag):
-            _refuse("metric" if metric else "erag", metric or erag, "--metric and --erag with DATA only")
+            _refuse("data", data and str(data), "DATA, or --study NAME: one of the two")
+        of_data = {"metric": metric, "erag": erag or None, "scorers": scorers}
+        for argument, value in of_data.items():
+            if data is None and value is not None:
+                _refuse(argument, value, "--metric, --erag and --scorers with DATA only")
         if data is not None and questions is not None:
             _refuse("questions", questions, "--questions with --study only; DATA is read whole")
         with console.status("") as status:
@@ -83,7 +87,7 @@ def run(
             if data is None:
                 tables = asyncio.run(_studies(study or [], engine or "nano", judge, questions, seed, tell))
             else:
-                chosen = [name.strip() for name in scorers.split(",") if name.strip()]
+                chosen = [name.strip() for name in (scorers or "").split(",") if name.strip()]
                 tables = asyncio.run(
                     _data(data, format, k, engine, judge, chosen, erag, metric, seed, tell, console)
                 )
@@ -137,8 +141,8 @@ async def _data(
 
     contexts = read_dataset(path, format, k)
     if engine is None:
-        if erag or judge is not None:
-            _refuse("engine", None, "--engine, for --erag and --judge")
+        if erag or scorers or judge is not None:
+            _refuse("engine", None, "--engine, for --erag, --scorers and --judge")
         scored = await score_contexts(contexts, None, scorers=())
         return tables(measured(scored), metric, seed=seed)
     reader = connect(engine)
@@ -149,7 +153,7 @@ async def _data(
         if not readable:
             _refuse(str(path), "no texts", "texts of the passages, or no --engine: it has nothing to read")
         scored = await score_contexts(
-            readable, reader, judge=judged_by, scorers=tuple(scorers), progress=tell
+            readable, reader, judge=judged_by, scorers=tuple(scorers) or ("utility",), progress=tell
         )
         failed = [failure for one in scored for failure in one.failures]
         if failed:
