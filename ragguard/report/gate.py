@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from ragguard.report.comparison import Change, Comparison, Condition, compare
-from ragguard.report.pairs import questions_of
-from ragguard.store.scorefile import read_means
+if TYPE_CHECKING:
+    from ragguard.report.comparison import Change, Comparison
 
-Gate = Callable[..., Comparison]
+    Gate = Callable[..., Comparison]
 
 
 @pytest.fixture(scope="session")
 def ragguard_gate() -> Gate:
     """Compares two stores or score files and fails the test where a condition holds."""
+    # Only here: pytest loads this file for every suite of an environment that ragguard is installed in.
+    from ragguard.report.comparison import Condition, compare
+    from ragguard.report.pairs import questions_of
+    from ragguard.store.scorefile import read_means
 
     def gate(before: str | Path, after: str | Path, fail_if: str | Sequence[str] = ()) -> Comparison:
         wanted = [fail_if] if isinstance(fail_if, str) else fail_if

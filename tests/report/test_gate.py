@@ -43,3 +43,10 @@ def test_the_gate_passes_and_fails(tmp_path):
 def test_it_is_installed_with_the_package():
     pyproject = (ROOT / "pyproject.toml").read_text()
     assert 'ragguard_gate = "ragguard.report.gate"' in pyproject
+
+
+def test_suites_that_do_not_use_it_do_not_wait_for_it():
+    """pytest loads it wherever ragguard is installed."""
+    code = "import sys, ragguard.report.gate; print('numpy' in sys.modules, 'rich' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == ["False", "False"]
