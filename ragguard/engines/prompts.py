@@ -18,7 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal, get_args
 
-from ragguard.engines.base import Message, Prompt, Role, Span
+from ragguard.engines.base import Message, Prompt, Role, Span, as_labels
 from ragguard.errors import InvalidInput, UnknownName
 
 Task = Literal[
@@ -39,6 +39,14 @@ TASKS: tuple[str, ...] = get_args(Task)
 _SETS = {
     "default": files("ragguard.engines") / "prompt_sets" / "default.toml",
     "nano": files("ragguard.engines") / "nano" / "prompts.toml",
+}
+_FIELDS: Mapping[str, tuple[type, str]] = {
+    "user": (str, "text"),
+    "system": (str, "text"),
+    "passage": (str, "text with {text} in it"),
+    "separator": (str, "text"),
+    "labels": (list, "a list of texts"),
+    "max_tokens": (int, "a whole number"),
 }
 _SLOT = re.compile(r"\{(\w+)\}")
 # Tokens by which chat templates frame turns, and the frames of our own templates.
@@ -175,12 +183,37 @@ def parse_prompts(text: str, origin: str = "prompts") -> PromptSet:
     for task, table in data.items():
         if task not in TASKS:
             raise UnknownName(f"{origin}: task", task, ", ".join(TASKS))
-        table = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
-        try:
-            templates[task] = Template(**(shared | table))
-        except TypeError as error:
-            raise InvalidInput(f"{origin}: [{task}]", sorted(table), "the fields of Template") from error
+        templates[task] = _template(f"{origin}: [{task}]", table, shared)
     return PromptSet(name, version, templates)
+
+
+def _template(where: str, table: object, shared: Mapping[str, str]) -> Template:
+    """A task's table, if each of its fields is what it must be."""
+    if not isinstance(table, dict):
+        raise InvalidInput(where, table, "a table with at least `user`")
+    for key, value in table.items():
+        kind, what = _FIELDS.get(key, (object, ""))
+        # true is a number to Python.
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise InvalidInput(f"{where} {key}", value, what)
+    table = {**shared, **table, "labels": as_labels(table["labels"]) if "labels" in table else ()}
+    try:
+        return Template(**table)
+    except TypeError as error:
+        raise InvalidInput(
+            where, sorted(table), f"`user`, and of {', '.join(_FIELDS)} what is needed"
+        ) from error
+
+
+def _with_known_slots(prompts: PromptSet, origin: str) -> PromptSet:
+    """The same set, if nothing in it is to be filled in that a task does not have."""
+    for task, template in prompts.templates.items():
+        usual = _shipped("default").templates[task]
+        known = {"passages", *_SLOT.findall(usual.system + usual.user)}
+        if unknown := set(_SLOT.findall(template.system + template.user)) - known:
+            named = ", ".join(f"{{{slot}}}" for slot in sorted(known))
+            raise UnknownName(f"{origin}: [{task}] slot", sorted(unknown)[0], named)
+    return prompts
 
 
 @cache
@@ -194,7 +227,8 @@ def load_prompts(source: str | Path | PromptSet) -> PromptSet:
         return source
     if isinstance(source, str) and source in _SETS:
         return _shipped(source)
-    path = Path(source)
-    if not path.is_file():
+    if not isinstance(source, str | Path) or not Path(source).is_file():
         raise UnknownName("prompts", str(source), f"{', '.join(_SETS)}, or a path to a TOML file")
-    return parse_prompts(path.read_text(encoding="utf-8"), str(path))
+    return _with_known_slots(
+        parse_prompts(Path(source).read_text(encoding="utf-8"), str(source)), str(source)
+    )

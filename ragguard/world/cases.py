@@ -10,7 +10,7 @@ and near misses, `hop` (1 or 2): the hop it serves, or comes close to.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from ragguard.errors import InvalidInput
@@ -82,6 +82,11 @@ class Counts:
     same_subject: int = 2
     contradiction: int = 1
     unrelated: int = 3
+
+    def __post_init__(self) -> None:
+        for name, count in asdict(self).items():
+            if count < 0:
+                raise InvalidInput(name, count, "0 or more")
 
 
 def make_cases(

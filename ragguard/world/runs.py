@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 
+from ragguard.errors import InvalidInput
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.world.cases import Case
 
@@ -29,6 +30,16 @@ def make_run(
     Each step's metadata says `role`: `gold`, `missed`, `misled` or `useless`. `answer` defaults to the
     right one, to the false one where a hop is misled.
     """
+    for name, hops in (("miss", miss), ("mislead", mislead)):
+        if not set(hops) <= set(range(1, case.hops + 1)):
+            raise InvalidInput(name, hops, f"hops of the case: 1 to {case.hops}")
+    if junk < 0:
+        raise InvalidInput("junk", junk, "0 or more")
+    false = {passage.metadata["hop"]: passage for passage in reversed(case.of_kind("contradiction"))}
+    if not set(mislead) <= set(false):
+        raise InvalidInput(
+            "mislead", mislead, "hops with a contradicting passage; this case was made without"
+        )
     rng = random.Random(f"run {seed} {case.question}")
     truth = case.answer
     steps: list[RetrievalStep] = []
@@ -42,10 +53,9 @@ def make_run(
         role = "gold"
         if hop in mislead:
             role = "misled"
-            false = next(p for p in case.of_kind("contradiction") if p.metadata["hop"] == hop)
-            passages.append(false)
+            passages.append(false[hop])
             if hop == case.hops:
-                truth = str(false.metadata["object"])
+                truth = str(false[hop].metadata["object"])
         elif hop in miss:
             role = "missed"
         else:

@@ -87,6 +87,30 @@ def test_a_users_file_is_loaded(tmp_path):
     assert load_prompts(str(path)).identity == "mine/3"
 
 
+@pytest.mark.parametrize(
+    ("task", "named"),
+    [
+        ("relevance = 3", r"\[relevance\]: got 3; allowed: a table"),
+        ("[relevance]\nlabels = ['A', 'B']", r"\[relevance\].*allowed: `user`"),
+        ("[relevance]\nuser = 3", r"\[relevance\] user: got 3; allowed: text"),
+        ("[relevance]\nuser = 'x'\nmax_tokens = 'many'", "max_tokens: got 'many'; allowed: a whole number"),
+        ("[relevance]\nuser = 'x'\nmax_tokens = true", "max_tokens: got True"),
+        ("[relevance]\nuser = 'x'\nlabels = 'AB'", "labels: got 'AB'; allowed: a list"),
+        ("[relevance]\nuser = 'x'\nlabels = [1, 2]", r"labels: got \[1, 2\]"),
+        ("[relevance]\nuser = 'x'\ncolour = 'red'", r"\[relevance\].*colour"),
+        (
+            "[relevance]\nuser = '{pasages}: {query}'",
+            r"\[relevance\] slot: got 'pasages'; allowed: {passages}, {query}",
+        ),
+    ],
+)
+def test_a_mistake_in_a_users_file_is_told_where_it_is_read(tmp_path, task, named):
+    path = tmp_path / "mine.toml"
+    path.write_text(f"name = 'mine'\nversion = '1'\n{task}\n")
+    with pytest.raises(InvalidInput, match=named):
+        load_prompts(path)
+
+
 def test_prompts_from_plain_data():
     assert as_prompt("hi").messages == (Message("user", "hi"),)
     assert as_prompt([{"role": "user", "content": "hi"}]) == as_prompt("hi")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ragguard import world
+from ragguard.errors import InvalidInput
 
 
 def test_a_step_a_hop_with_its_gold() -> None:
@@ -34,3 +37,23 @@ def test_useless_and_missed_and_parallel_steps() -> None:
     assert {step.turn for step in run.steps} == {0}
     assert run.references is None
     assert case.gold[0] not in [p for step in run.steps for p in step.passages]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("miss", {"miss": (3,)}),
+        ("mislead", {"mislead": (0,)}),
+        ("mislead", {"mislead": (1,)}),
+        ("junk", {"junk": -1}),
+    ],
+)
+def test_what_a_case_cannot_play_is_refused(name: str, wrong: dict[str, object]) -> None:
+    (case,) = world.cases(1, hops=2, distractors=world.Counts(contradiction=0))
+    with pytest.raises(InvalidInput, match=name):
+        world.make_run(case, **wrong)  # type: ignore[arg-type]
+
+
+def test_less_than_no_distractors_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="same_subject"):
+        world.Counts(same_subject=-1)
