@@ -1,4 +1,4 @@
-"""nano here and nano behind a real vLLM server: the same probabilities within bfloat16, the same greedy answers."""
+"""nano here and nano behind a real vLLM server: the same probabilities, the same greedy answers."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ def prompts_of(n: int) -> tuple[list[object], list[object]]:
 async def test_200_prompts(vllm_server) -> None:
     one, several = prompts_of(200)
     here, there = NanoEngine(), VllmEngine(vllm_server.url)
-    ours = np.asarray(await here.label_probs(one, ["NO-RESPONSE"]))
-    theirs = np.asarray(await there.label_probs(one, ["NO-RESPONSE"]))
+    ours = np.asarray(await here.label_probs([*one, *several], ["NO-RESPONSE"]))
+    theirs = np.asarray(await there.label_probs([*one, *several], ["NO-RESPONSE"]))
     # Where the probability is tiny its logarithm says nothing about what is read from it.
     likely = (ours > 1e-3) & (theirs > 1e-3)
     assert likely.any()
     gaps = np.abs(np.log(ours[likely]) - np.log(theirs[likely]))
-    print(f"log-probability of NO-RESPONSE: median gap {np.median(gaps):.4f}, largest {gaps.max():.4f}")
-    assert np.median(gaps) < 3e-2
+    print(f"log-probability of NO-RESPONSE: median gap {np.median(gaps):.1e}, largest {gaps.max():.1e}")
+    # The server that is started here computes in float32; in bfloat16 single gaps are up to 0.25.
+    assert (np.median(gaps) if vllm_server.folder is None else gaps.max()) < 3e-2
     assert np.abs(ours - theirs).max() < 5e-2
     mine = await here.sample(several, n=1, max_tokens=6, temperature=0.0)
     its = await there.sample(several, n=1, max_tokens=6, temperature=0.0)
