@@ -253,6 +253,7 @@ class Spans:
         self.recorder.step_started(
             call.step_id, run.run_id, call.meant, within=within, tool=call.tool, name=name, turn=call.turn,
             trace=None if within else span_of(call.id, retrieval=True) or "here",
+            metadata=None if within else {"retriever": name},
         )  # fmt: skip
 
     def _begin(self, run: Invocation) -> None:
@@ -273,6 +274,7 @@ class Spans:
                 run.run_id,
                 bare.asked,
                 name=run.name,
+                metadata={"retriever": run.name},
                 started_ns=run.started_ns,
                 trace=span_of(bare.id, retrieval=True) or run.trace,
             )

@@ -24,7 +24,7 @@ from ragguard.sinks.base import ScoredRun
 from ragguard.sinks.content import Content
 from ragguard.sinks.instruments import Instruments, Prices
 from ragguard.sinks.otlp import Exporting, configured
-from ragguard.sinks.spans import Event, Writer, of_step
+from ragguard.sinks.spans import Event, Writer, of_step, source
 from ragguard.sinks.values import identifier
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class OtelSink:
 
     def _step_span(self, step: RetrievalStep, above: SpanContext) -> SpanContext:
         span = self._tracer.start_span(
-            _line("retrieval", step.tool), context=_under(above),
+            _line("retrieval", source(step)), context=_under(above),
             kind=SpanKind.CLIENT, start_time=step.started_ns or None,
         )  # fmt: skip
         if span.is_recording():

@@ -80,7 +80,7 @@ class Writer:
         put.put(n.STEP_ID, step.id)
         put.put(n.RUN_ID, step.run_id)
         put.put(n.GEN_AI_TOP_K, len(step.candidates or step.passages))
-        put.put(n.GEN_AI_DATA_SOURCE, step.tool)
+        put.put(n.GEN_AI_DATA_SOURCE, source(step))
         put.put(n.GEN_AI_OPERATION, "retrieval")
         put.put(n.OI_KIND, "RETRIEVER")
         return put
@@ -180,6 +180,12 @@ class Writer:
 def passage_id(passage: Passage) -> str:
     """The passage's own id, or a digest of its text."""
     return identifier(passage.id) if passage.id != "" else digest(passage.text)
+
+
+def source(step: RetrievalStep) -> str:
+    """Where a step retrieved: its tool, else its retriever; "" where neither is known."""
+    retriever = step.metadata.get("retriever", "")
+    return step.tool or (retriever if isinstance(retriever, str) else "")
 
 
 def score_name(score: Score) -> str:

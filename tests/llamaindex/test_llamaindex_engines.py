@@ -59,6 +59,7 @@ def test_a_bare_retriever_is_a_run_of_one_step(recorder, captured):
     first = step.passages[0]
     assert (first.id, first.text, first.score) == ("shelf-0", f"shelf 0 about {QUESTION}", 1.0)
     assert first.metadata == {"source": "shelf", "rank": 0}
+    assert step.metadata == {"retriever": "Shelf"}
     assert run.started_ns <= step.started_ns <= step.ended_ns
 
 
@@ -80,6 +81,7 @@ async def test_a_query_engine_is_a_run_with_question_and_answer(recorder, captur
     )
     assert [step.query for step in run.steps] == [QUESTION]
     assert run.steps[0].candidates == run.steps[0].passages
+    assert run.steps[0].metadata == {"retriever": "Shelf"}
 
 
 def test_what_does_not_retrieve_is_no_run(recorder, captured):

@@ -55,6 +55,20 @@ async def test_every_span_is_where_it_belongs(collector, provider):
     assert {span.scope for span in collector.spans} == {"ragguard"}
 
 
+async def test_without_a_tool_a_retrieval_is_called_by_its_retriever(collector, provider):
+    scored = two_hops()
+    first, second = scored.run.steps
+    first.tool, first.metadata = "", {"retriever": "VectorStoreRetriever"}
+    second.tool, second.metadata = "", {"retriever": 7}
+    await OtelSink(provider).submit(scored)
+    named, nameless = collector.of("RETRIEVER")
+    assert (named.name, named.attributes["gen_ai.data_source.id"]) == (
+        "retrieval VectorStoreRetriever",
+        "VectorStoreRetriever",
+    )
+    assert (nameless.name, "gen_ai.data_source.id" in nameless.attributes) == ("retrieval", False)
+
+
 async def test_times_are_those_of_what_happened(collector, provider):
     await OtelSink(provider).submit(two_hops())
     (chain,), (first, second), (guard,) = map(collector.of, ("CHAIN", "RETRIEVER", "GUARDRAIL"))
