@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ragguard.errors import RunFormatError
     from ragguard.records import Run
+
+T = TypeVar("T")
 
 
 class RunSource:
@@ -61,11 +65,34 @@ def _runs_of(name: str, reject: Callable[[str, RunFormatError], None]) -> Iterat
         store.close()
         return
     with opened(name) as (file, position):
-        for line in read_lines(file):
+        for line in _interruptible(read_lines(file)) if name == "-" else read_lines(file):
             if line.problem is not None:
                 reject(name, line.problem)
             elif line.run is not None:
                 yield line.run, position()
+
+
+def _interruptible(lines: Iterator[T]) -> Iterator[T]:
+    """The same, where an interrupt ends the waiting for a line.
+
+    asyncio takes the first interrupt for itself, to cancel what runs; of that somebody who waits for a terminal
+    to say something would hear nothing.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
+        yield from lines
+        return
+    end = object()
+    while True:
+        handler = signal.getsignal(signal.SIGINT)
+        ours = signal.default_int_handler if callable(handler) else handler  # interrupts may be ignored
+        signal.signal(signal.SIGINT, ours)
+        try:
+            line = next(lines, end)
+        finally:
+            signal.signal(signal.SIGINT, handler)
+        if line is end:
+            return
+        yield cast(T, line)
 
 
 def read_references(path: Path) -> dict[str, list[str]]:

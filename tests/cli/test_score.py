@@ -258,6 +258,39 @@ def test_an_interrupt_ends_it_and_the_same_command_goes_on(engine, here):
     assert all(store.scores(run.id) for run in runs)
 
 
+IDLE = """
+import os, sys
+from types import SimpleNamespace
+
+class Terminal:
+    def readline(self, size):
+        print("reading", flush=True)
+        return os.read(0, size)
+
+sys.stdin = SimpleNamespace(buffer=Terminal())
+from ragguard.cli import main
+sys.argv = ["ragguard", "score", "-", "--scorers", "utility"]
+main()
+"""
+
+
+def test_one_interrupt_ends_the_waiting_for_a_terminal(here):
+    waiting = subprocess.Popen(
+        command(IDLE), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment(), preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    try:
+        assert waiting.stdout.readline() == "reading\n"
+        waiting.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            waiting.wait(timeout=30)
+        assert waiting.returncode == 130
+        assert "the same command goes on from there" in waiting.stderr.read()
+    finally:
+        waiting.kill()
+        waiting.communicate()
+
+
 def test_an_engine_says_what_it_is_before_anything_is_read(engine, monkeypatch):
     async def info():
         raise EngineUnreachable("nobody is at home")
