@@ -78,6 +78,14 @@ def _show(found: Comparison) -> None:
         console.print(f"Left out: {found.only_before} questions only before, {found.only_after} only after.")
     if found.missing:
         console.print(f"On one side only: {', '.join(found.missing)}.")
+    if found.failures_before or found.failures_after:
+        console.print(f"Scores that failed: {found.failures_before} before, {found.failures_after} after.")
+    if found.judged_otherwise:
+        first, origins = next(iter(found.judged_otherwise.items()))
+        console.print(
+            "[yellow]Not scored alike on both sides[/], so that a difference may be the judge's: "
+            f"{', '.join(map(escape, found.judged_otherwise))}. {escape(first)}: {escape('; '.join(origins))}."
+        )
     changed = {change.metric for change in found.changes if change.verdict != "no difference"}
     moved = [item for item in found.moved if item.metric in changed]
     if moved:

@@ -68,6 +68,11 @@ class Comparison:
     """Metrics that one side lacks."""
     passages_before: float
     passages_after: float
+    failures_before: int
+    failures_after: int
+    """Scores that could not be given."""
+    judged_otherwise: dict[str, list[str]]
+    """Metrics that the sides did not have scored by the same engine, prompts and settings: by what, of either side."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON, which has no word for an endless effect: that is None."""
@@ -119,7 +124,11 @@ def compare(
         ]
     return Comparison(
         _corrected(found), moved, len(shared), len(before.asked) - len(shared), len(after.asked) - len(shared),
-        missing, before.passages, after.passages,
+        missing, before.passages, after.passages, before.failures, after.failures,
+        {
+            series.title: sorted(before.origins[series] ^ after.origins[series])
+            for series in both if before.origins[series] != after.origins[series]
+        },
     )  # fmt: skip
 
 

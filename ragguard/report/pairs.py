@@ -18,9 +18,10 @@ class Questions:
     """Series → question → mean over its runs, of the mean over steps or passages."""
     asked: dict[str, str] = field(default_factory=dict)
     """Normalised question → as it was asked."""
+    origins: dict[Series, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Series → by what it was scored."""
     passages: float = 0.0
     """Passages a step, on average: UDCG shifts with it."""
-    runs: int = 0
     failures: int = 0
 
 
@@ -34,12 +35,12 @@ def questions_of(runs: Iterable[RunMeans]) -> Questions:
         if not question:
             continue
         found.asked.setdefault(question, run.question)
-        found.runs += 1
         found.failures += run.failures
         steps += run.steps
         passages += run.passages
         for series, mean in run.means.items():
             gathered[series][question].append(mean)
+            found.origins[series].add(run.origins[series])
     found.values = {
         series: {question: sum(values) / len(values) for question, values in by_question.items()}
         for series, by_question in gathered.items()

@@ -38,25 +38,32 @@ class RunMeans:
     passages: int = 0
     failures: int = 0
     means: dict[Series, float] = field(default_factory=dict)
+    origins: dict[Series, str] = field(default_factory=dict)
+    """By what each was scored: engine, prompts, scorer with its settings."""
 
 
 def means_of(scored: ScoredRun) -> RunMeans:
     """The same of records."""
     values: dict[Series, list[float]] = defaultdict(list)
+    origins: dict[Series, str] = {}
     for score in scored.scores:
         stage = score.stage if score.level != "run" else "passages"
-        values[Series(score.name, score.level, score.reference_source, stage)].append(score.value)
+        series = Series(score.name, score.level, score.reference_source, stage)
+        values[series].append(score.value)
+        origin = f"{score.engine}, {score.prompts}, {score.scorer} {score.version}"
+        origins[series] = max(origin, origins.get(series, ""))
     steps = scored.run.steps
     return RunMeans(
         scored.run.question, len(steps), sum(len(step.passages) for step in steps), len(scored.failures),
-        {series: sum(found) / len(found) for series, found in values.items()},
+        {series: sum(found) / len(found) for series, found in values.items()}, origins,
     )  # fmt: skip
 
 
 _STEPS = "SELECT run, count(*), sum(json_array_length(body, '$.passages')) FROM steps WHERE run IN ({}) GROUP BY run"
 _FAILURES = "SELECT run, count(*) FROM failures WHERE run IN ({}) GROUP BY run"
 _MEANS = (
-    "SELECT run, avg(value), name, level, reference_source, iif(level = 'run', 'passages', stage) AS of_stage "
+    "SELECT run, avg(value), max(engine || ', ' || prompts || ', ' || scorer || ' ' || version), "
+    "name, level, reference_source, iif(level = 'run', 'passages', stage) AS of_stage "
     "FROM scores JOIN origins ON origins.id = origin WHERE run IN ({}) "
     "GROUP BY run, name, level, reference_source, of_stage ORDER BY run, min(scores.seq)"
 )
@@ -73,6 +80,7 @@ def page_of_means(connection: sqlite3.Connection, after: int) -> dict[int, RunMe
         found[place].steps, found[place].passages = steps, passages
     for place, failures in chunks(connection, _FAILURES, places):
         found[place].failures = failures
-    for place, mean, *series in chunks(connection, _MEANS, places):
-        found[place].means[Series(*series)] = mean
+    for place, mean, origin, *names in chunks(connection, _MEANS, places):
+        series = Series(*names)
+        found[place].means[series], found[place].origins[series] = mean, origin
     return found

@@ -2,12 +2,13 @@
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
-from ragguard.records import Passage, RetrievalStep, Run, Score
+from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
 from ragguard.sinks.base import ScoredRun
 from ragguard.store.ledger import Outcome
 from ragguard.store.scorefile import write_scores
@@ -50,6 +51,22 @@ def test_two_stores_are_compared(tmp_path, command):
     assert done.exit_code == 0, done.output
     assert "40 questions in common" in done.output
     assert "better" in done.output
+
+
+def test_what_may_be_the_judges_doing_is_said(tmp_path, command):
+    before, after = side(0), side(0)
+    for item in after:
+        item.scores = [replace(score, engine="other") for score in item.scores]
+        item.failures.append(Failure("belief", "EngineTimeout", "too late", False, item.run.id))
+    write_scores(after, tmp_path / "b.jsonl")
+    done = command("compare", stored(tmp_path / "a.db", before), tmp_path / "b.jsonl")
+    said = " ".join(done.output.split())
+    assert (
+        "Not scored alike on both sides, so that a difference may be the judge's: udcg. udcg: , , utility"
+        in said
+    )
+    assert "other, , utility" in said
+    assert "Scores that failed: 0 before, 40 after." in said
 
 
 def test_score_files_too_and_as_json(tmp_path, command):

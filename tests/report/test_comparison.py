@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ragguard.errors import InvalidInput, UnknownName
-from ragguard.records import Passage, RetrievalStep, Run, Score
+from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
 from ragguard.report.comparison import Condition, compare
 from ragguard.report.pairs import questions_of
 from ragguard.sinks.base import ScoredRun
@@ -115,6 +115,20 @@ def test_the_same_twice_is_no_difference():
 def test_one_question_proves_nothing():
     (change,) = compared(side([0.1]), side([0.9])).changes
     assert change.verdict == "no difference"
+
+
+def test_a_change_of_the_judge_is_told_apart_from_a_change_of_the_retrieval():
+    a = side([0.1, 0.2], engine="nano:1", prompts="nano/1") + side([1, 1], "coverage", engine="nano:1")
+    b = side([0.1, 0.2], engine="vllm:2", prompts="default/1") + side([1, 1], "coverage", engine="nano:1")
+    assert compared(a, a).judged_otherwise == {}
+    assert compared(a, b).judged_otherwise == {"udcg": ["nano:1, nano/1,  ", "vllm:2, default/1,  "]}
+
+
+def test_scores_that_failed_are_counted():
+    a, b = side([0.1, 0.2]), side([0.1, 0.2])
+    b[0].failures.append(Failure("coverage", "EngineTimeout", "too late", True, b[0].run.id))
+    found = compared(a, b)
+    assert (found.failures_before, found.failures_after) == (0, 1)
 
 
 @pytest.mark.parametrize("gain", [[0.4, 0.4], [0.4, 0.41, 0.42, 0.4]])

@@ -14,7 +14,12 @@ def scored(id, value):
     run = a_run(id, question=f"who is {id}?")
     of = {"run_id": id, "step_id": run.steps[0].id}
     scores = [
-        *(Score("utility", value + place, "passage", position=place, **of) for place in range(3)),
+        *(
+            Score(
+                "utility", value + place, "passage", position=place, engine=f"m{place}", prompts="p/1", **of
+            )
+            for place in range(3)
+        ),
         *(Score("udcg", value, "step", id, step.id, reference_source="gold") for step in run.steps),
         Score("udcg", -value, "step", stage="candidates", **of),
         Score("seper", value, "step", reference_source="gold", **of),
