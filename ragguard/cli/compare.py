@@ -71,7 +71,7 @@ def _show(found: Comparison) -> None:
         ]),
     ])  # fmt: skip
     console.print(
-        f"p is corrected for {len(found.changes)} metrics (Holm). Passages a step: "
+        f"p is corrected for the number of metrics, {len(found.changes)} (Holm). Passages a step: "
         f"{found.passages_before:.1f} before, {found.passages_after:.1f} after; UDCG shifts with that number."
     )
     if found.only_before or found.only_after:

@@ -38,6 +38,8 @@ def run(
     try:
         if sort not in ORDERS:
             raise InvalidInput("--sort", sort, ", ".join(ORDERS))
+        if html is not None and run_id:
+            raise InvalidInput("--run", run_id, "one of --run and --html: the page shows every run")
         store = Store(database, read_only=True)
         try:
             if html is not None:
