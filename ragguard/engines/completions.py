@@ -161,8 +161,9 @@ def choices_of(answer: Any, expected: int, url: str) -> list[Mapping[str, Any]]:
 def usage_of(answer: Any, prompts: int) -> Usage:
     """What one answer cost; zeros where the server does not say."""
     said = answer.get("usage") if isinstance(answer, Mapping) else None
-    counts = [(said or {}).get(name) for name in ("prompt_tokens", "completion_tokens")]
-    spent, written = (count if isinstance(count, int) else 0 for count in counts)
+    known = said if isinstance(said, Mapping) else {}
+    counts = [known.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    spent, written = (max(0, count) if isinstance(count, int) else 0 for count in counts)
     return Usage(requests=1, prompts=prompts, prompt_tokens=spent, output_tokens=written)
 
 

@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo, Prompt
+from ragguard.engines.completions import usage_of
 from ragguard.engines.entailment import RELATIONS, Entailments, Pair, as_texts, columns_of, entail_distinct
 from ragguard.engines.http import HttpClient
 from ragguard.engines.layers.retry import Patience
 from ragguard.engines.lazy import Lazy
 from ragguard.engines.parallel import in_parallel
-from ragguard.engines.served import served_model
+from ragguard.engines.served import names_nothing_served, served_model
 from ragguard.engines.truncation import fit
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 from ragguard.records import Usage
@@ -154,8 +155,7 @@ class ClassifyEntailer:
         tokens = 0
         for part, answer in zip(parts, answers, strict=True):
             rows += _rows(answer, len(part), f"{self._client.address.root}/classify")
-            spent = (answer.get("usage") or {}).get("prompt_tokens")
-            tokens += spent if isinstance(spent, int) else 0
+            tokens += usage_of(answer, len(part)).prompt_tokens
         for row in rows:
             known = served.names.get(row.best)
             if known is not None and row.label != known:
@@ -191,13 +191,23 @@ class ClassifyEntailer:
         answers = await in_parallel(
             [partial(self._post, "/tokenize", body, deadline) for body in bodies], _COUNTS_AT_ONCE
         )
-        return [int(answer["count"]) for answer in answers]
+        counts = [count for answer in answers if isinstance(count := answer.get("count"), int)]
+        if len(counts) < len(texts):
+            url = f"{self._client.address.root}/tokenize"
+            raise EngineProtocolError(f"{url}: no count of tokens in the answer")
+        return counts
 
     async def _post(self, path: str, body: Mapping[str, Any], deadline: float | None) -> Mapping[str, Any]:
         async def ask() -> Any:
             return await self._client.post(path, body, deadline=deadline, root=True)
 
-        answer = await self._patience.persist(ask, deadline)
+        try:
+            answer = await self._patience.persist(ask, deadline)
+        except EngineRejected as error:
+            # It was started anew, with another model.
+            if names_nothing_served(error):
+                self._served.forget()
+            raise
         if not isinstance(answer, Mapping):
             raise EngineProtocolError(f"{self._client.address.root}{path}: the answer is no JSON object")
         return answer

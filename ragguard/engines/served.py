@@ -54,7 +54,8 @@ async def served_model(client: HttpClient, wanted: str | None, deadline: float |
                 f"{base} has several models or none: say which, as {base}#MODEL; it has: {names}"
             )
     model = found[0]
-    context = model.get("max_model_len") or (model.get("meta") or {}).get("n_ctx")
+    meta = model.get("meta")
+    context = model.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, Mapping) else None)
     return ServedModel(
         str(model["id"]),
         str(model.get("owned_by") or ""),

@@ -193,6 +193,32 @@ async def test_long_answers_are_cut_and_long_questions_refused():
         await entailer.aclose()
 
 
+async def test_what_the_server_does_not_count_is_told_or_done_without(served):
+    _, server = served
+    entailer = quick(server)
+    await entailer.info()
+    server.script([Reply({**rows([0.2, 0.5, 0.3]), "usage": [1]})], "/classify")
+    assert (await entailer.entail([PAIR])).usage.prompt_tokens == 0
+    server.script([Reply({"tokens": []})], "/tokenize")
+    with pytest.raises(EngineProtocolError, match="no count"):
+        await entailer.entail([Pair(QUESTION, "Ada " * 600, "Ole")])
+    await entailer.aclose()
+
+
+async def test_a_server_that_came_back_with_another_model_is_looked_at_anew(served):
+    _, server = served
+    entailer = quick(server)
+    await entailer.info()
+    gone = {"error": {"message": "The model `nli` does not exist.", "code": 404}}
+    server.script([Reply(gone, 404)], "/classify")
+    with pytest.raises(EngineRejected, match="does not exist"):
+        await entailer.entail([PAIR])
+    looked = len(server.paths("/models"))
+    assert len(await entailer.entail([PAIR])) == 1
+    assert len(server.paths("/models")) == looked + 1
+    await entailer.aclose()
+
+
 def rows(*probs: list[float], label: str = "entailment") -> dict[str, object]:
     return {"data": [{"index": i, "label": label, "probs": p} for i, p in enumerate(probs)]}
 

@@ -170,6 +170,29 @@ async def test_an_answer_that_is_none(pair, body):
     assert await works(engine)
 
 
+@pytest.mark.parametrize("usage", [None, [1], "much", {"prompt_tokens": "many"}, {"prompt_tokens": -5}])
+async def test_what_a_server_says_of_the_cost_and_no_one_understands_counts_as_nothing(usage):
+    odd = Reply({"choices": [{"message": {"content": "A"}, "finish_reason": "stop"}] * 2, "usage": usage})
+    async with (
+        MisbehavingServer(FakeModel(face="openai").handle) as server,
+        aclosing(OpenAIEngine(server.url)) as engine,
+    ):
+        await engine.info()
+        server.script([odd])
+        samples = await engine.sample(["Who?"], n=2)
+        assert [answer.text for answer in samples[0]] == ["A", "A"]
+        assert (samples.usage.requests, samples.usage.prompt_tokens) == (1, 0)
+
+
+async def test_a_model_list_of_odd_shape_is_read_as_far_as_it_goes():
+    async with (
+        MisbehavingServer(FakeModel(face="openai").handle) as server,
+        aclosing(OpenAIEngine(server.url)) as engine,
+    ):
+        server.script([Reply({"data": [{"id": "fake", "meta": [1]}]})], "/models")
+        assert (await engine.info()).context is None
+
+
 def with_logprob(value):
     """Both dialects' answers with one log-probability that is not one."""
     text = json.dumps(value)
