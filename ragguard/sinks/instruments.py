@@ -1,11 +1,11 @@
-"""The metrics ragguard keeps, by the names and units of `names.METRICS`."""
+"""The metrics of scored runs, by the names and units of `names.METRICS`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, Observation
+from opentelemetry.metrics import Counter, Histogram, Meter
 
 from ragguard.records import Score
 from ragguard.sinks import names as n
@@ -18,10 +18,10 @@ Prices = Mapping[str, tuple[float, float]]
 
 
 class Instruments:
-    """Records scored runs; what waits and what was lost is read from who counts it."""
+    """Records scored runs."""
 
     def __init__(self, meter: Meter, prices: Prices) -> None:
-        self._meter, self._prices = meter, prices
+        self._prices = prices
         self._score = _histogram(meter, "ragguard.evaluation.score")
         self._duration = _histogram(meter, "ragguard.evaluation.duration")
         self._guard = _histogram(meter, "ragguard.guard.duration")
@@ -29,21 +29,6 @@ class Instruments:
         self._tokens = _counter(meter, "ragguard.usage.tokens")
         self._requests = _counter(meter, "ragguard.usage.requests")
         self._cost = _counter(meter, "ragguard.usage.cost")
-
-    def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
-        """From now on tells as well how many runs wait and what was lost, by reason."""
-
-        def depth(_: CallbackOptions) -> Iterable[Observation]:
-            yield Observation(queue_depth())
-
-        def lost(_: CallbackOptions) -> Iterable[Observation]:
-            for reason, count in dropped().items():
-                yield Observation(count, {"reason": reason})
-
-        _, unit, meaning = n.METRICS["ragguard.queue.depth"]
-        self._meter.create_observable_gauge("ragguard.queue.depth", [depth], unit, meaning)
-        _, unit, meaning = n.METRICS["ragguard.dropped"]
-        self._meter.create_observable_counter("ragguard.dropped", [lost], unit, meaning)
 
     def record(self, scored: ScoredRun) -> None:
         """Adds one scored run to all metrics."""

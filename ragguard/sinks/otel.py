@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from opentelemetry import metrics, trace
 from opentelemetry.context import Context
@@ -20,6 +20,7 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, S
 from ragguard._version import __version__
 from ragguard.errors import InvalidInput
 from ragguard.records import Decision, Failure, RetrievalStep, Run, Score, TraceContext
+from ragguard.sinks.backlog import Backlog, Told
 from ragguard.sinks.base import ScoredRun
 from ragguard.sinks.content import Content
 from ragguard.sinks.instruments import Instruments, Prices
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Tracer, TracerProvider
-
-
-Watched: TypeAlias = tuple[Callable[[], int], Callable[[], Mapping[str, int]]]
 
 
 class OtelSink:
@@ -66,7 +64,7 @@ class OtelSink:
         self._given = (tracer_provider, meter_provider, logger_provider)
         private = otlp is not None and tracer_provider is None and not configured()
         self._private = (otlp, project, spans_only) if otlp is not None and private else None
-        self._watched: Watched | None = None
+        self._watched: list[Told] = []
         self._log_records, self._own_trace, self._prices = log_records, own_trace, prices or {}
         self._write = Writer(Content.chosen(capture_content), max_documents, max_text, max_attributes)
         self._begin()
@@ -80,9 +78,12 @@ class OtelSink:
             self._exporting = mine = Exporting(endpoint, project, spans_only=spans_only)
             tracers, meters, self._logger_provider = mine.traces, mine.metrics, mine.logs
         self._tracer: Tracer = trace.get_tracer("ragguard", __version__, tracers)
-        self._instruments = Instruments(metrics.get_meter("ragguard", __version__, meters), self._prices)
-        if self._watched is not None:
-            self.watch(*self._watched)
+        meter = metrics.get_meter("ragguard", __version__, meters)
+        self._instruments, self._backlog = Instruments(meter, self._prices), Backlog(meter, meters)
+        if self._exporting is not None:
+            self._backlog.add((lambda: 0, self._exporting.lost))
+        for told in self._watched:
+            self._backlog.add(told)
 
     @property
     def tells_texts(self) -> bool:
@@ -91,9 +92,8 @@ class OtelSink:
 
     def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
         """From now on tells as well how many runs wait and what was lost, by reason."""
-        self._watched = (queue_depth, dropped)
-        lost = None if self._exporting is None else self._exporting.lost
-        self._instruments.watch(queue_depth, dropped if lost is None else lambda: {**dropped(), **lost()})
+        self._watched.append((queue_depth, dropped))
+        self._backlog.add((queue_depth, dropped))
 
     async def submit(self, scored: ScoredRun) -> None:
         """Writes one scored run."""
@@ -117,8 +117,11 @@ class OtelSink:
     async def aclose(self) -> None:
         """Sends what a private exporter still holds; an application's own providers are left to it."""
         exporting, self._exporting = self._exporting, None
-        if exporting is not None:
-            await asyncio.to_thread(exporting.close)
+        try:
+            if exporting is not None:
+                await asyncio.to_thread(exporting.close)
+        finally:
+            self._backlog.close()
 
     def _run_span(self, run: Run) -> SpanContext:
         ended = run.ended_ns or max([run.started_ns, *(step.ended_ns for step in run.steps)])

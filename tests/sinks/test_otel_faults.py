@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import time
+import weakref
 
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -226,3 +228,45 @@ def test_an_applications_own_provider_gets_each_span_once_with_a_sink_as_without
     done = run_program(GLOBAL)
     assert done.stdout == "['evaluate retrieval', 'evaluate run', 'retrieval', 'run']\n"
     assert run_program(GLOBAL.replace(", sinks=[OtelSink()]", "")).stdout == done.stdout
+
+
+def test_all_who_tell_one_provider_are_heard_of(caplog):
+    """A provider asks whoever made an instrument first, and would ask no other."""
+
+    class Broken:
+        async def submit(self, scored):
+            raise OSError("disk full")
+
+        async def aclose(self):
+            pass
+
+    reader = InMemoryMetricReader()
+    meters = MeterProvider([reader], shutdown_on_exit=False)
+
+    def one():
+        return OtelSink(TracerProvider(shutdown_on_exit=False), meter_provider=meters)
+
+    def lost():
+        points = measured(reader)["ragguard.dropped"]
+        return sum(point.value for point in points if point.attributes["reason"] == "sink_failures")
+
+    first, second = guard(sinks=[one()]), guard(sinks=[one(), Broken()])
+    capture(second, "lost")
+    assert second.flush(10)
+    assert lost() == 1
+    second.close()
+    assert lost() == 1, "what was lost stays lost when its RagGuard is closed"
+    third = guard(sinks=[one(), Broken()])
+    capture(third, "lost as well")
+    assert third.flush(10)
+    assert lost() == 2
+    third.close()
+    fourth = guard(sinks=[one()])
+    for rg in (first, fourth):
+        rg.close()
+    kept = weakref.ref(fourth)
+    del fourth, rg
+    gc.collect()
+    assert kept() is None, "no provider keeps a closed one alive"
+    assert measured(reader)["ragguard.queue.depth"][0].value == 0
+    meters.shutdown()
