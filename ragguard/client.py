@@ -95,8 +95,19 @@ class RagGuard:
         vLLM server of an NLI model, `hf:MODEL`, or an Entailer."""
         drop, block = _overflow(on_overflow)
         for name, number in (("queue_size", queue_size), ("concurrency", concurrency)):
-            if number < 1:
-                raise InvalidInput(name, number, "1 or more")
+            if not isinstance(number, int) or number < 1:
+                raise InvalidInput(name, number, "a whole number, 1 or more")
+        if not isinstance(exit_timeout, int | float) or not exit_timeout >= 0:
+            raise InvalidInput("exit_timeout", exit_timeout, "a number of seconds, 0 or more")
+        if isinstance(scorers, str):
+            raise InvalidInput("scorers", scorers, f"a list, such as ({scorers!r},)")
+        if not isinstance(caps, Caps | None):
+            raise InvalidInput("caps", caps, "Caps(...), or None for the usual ones")
+        for sink in sinks:
+            if not isinstance(sink, Sink):
+                raise InvalidInput(
+                    "sinks", sink, "sinks: something with `async def submit(scored)` and `aclose()`"
+                )
         for name, function in (("references", references), ("redact", redact)):
             if function is not None and not callable(function):
                 raise InvalidInput(name, function, "a function of one text")

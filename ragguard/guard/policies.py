@@ -56,7 +56,7 @@ class UtilityThreshold:
     needs_utility = True
 
     def __post_init__(self) -> None:
-        if not -1 <= self.threshold <= 1:
+        if not isinstance(self.threshold, int | float) or not -1 <= self.threshold <= 1:
             raise InvalidInput("threshold", self.threshold, "a utility in [-1, 1]; -1 drops nothing")
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
@@ -76,8 +76,8 @@ class TopUtility:
     needs_utility = True
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise InvalidInput("k", self.k, "1 or more")
+        if not isinstance(self.k, int) or self.k < 1:
+            raise InvalidInput("k", self.k, "a whole number, 1 or more")
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
         """Everything behind the k best; ties keep the retriever's order."""
@@ -97,8 +97,8 @@ class TokenBudget:
     needs_utility = True
 
     def __post_init__(self) -> None:
-        if self.tokens < 1:
-            raise InvalidInput("tokens", self.tokens, "1 or more")
+        if not isinstance(self.tokens, int) or self.tokens < 1:
+            raise InvalidInput("tokens", self.tokens, "a whole number, 1 or more")
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
         """Greedy: a passage that does not fit goes, a later one that fits stays."""
@@ -125,7 +125,7 @@ class Deduplicate:
     needs_utility = False
 
     def __post_init__(self) -> None:
-        if not 0 < self.similarity <= 1:
+        if not isinstance(self.similarity, int | float) or not 0 < self.similarity <= 1:
             raise InvalidInput("similarity", self.similarity, "a share in (0, 1]; 1 drops exact copies only")
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:

@@ -42,16 +42,16 @@ class Delivery:
 
     async def _submit(self, sink: Sink, scored: ScoredRun) -> None:
         async with self._turns.setdefault(id(sink), asyncio.Lock()):
-            await self._guarded(sink, sink.submit(scored), SINK_SECONDS)
+            await self._guarded(sink, lambda: sink.submit(scored), SINK_SECONDS)
 
     async def aclose(self, seconds: float) -> None:
         """Lets the sinks send what they still hold."""
-        await asyncio.gather(*(self._guarded(sink, sink.aclose(), seconds) for sink in self._sinks))
+        await asyncio.gather(*(self._guarded(sink, sink.aclose, seconds) for sink in self._sinks))
 
-    async def _guarded(self, sink: Sink, work: Awaitable[None], seconds: float) -> None:
+    async def _guarded(self, sink: Sink, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
-                await work
+                await work()
         except Exception as error:  # noqa: BLE001 - a sink is the user's code
             self._faults.note(f"the sink {type(sink).__name__}", error)
             self._count("sink_failures")

@@ -60,7 +60,9 @@ def test_near_copies_go_whatever_their_utility():
     [
         lambda: UtilityThreshold(1.01),
         lambda: UtilityThreshold(float("nan")),
+        lambda: UtilityThreshold("0.2"),
         lambda: TopUtility(0),
+        lambda: TopUtility(1.5),
         lambda: TokenBudget(0),
         lambda: Deduplicate(0),
         lambda: Deduplicate(1.1),

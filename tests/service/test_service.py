@@ -282,6 +282,24 @@ def test_a_sink_that_fails_stops_nobody_and_is_counted(make, caplog):
     assert caplog.text.count("ListSink failed") == 1
 
 
+def test_a_sink_whose_methods_are_no_coroutines_and_fail_stops_nobody_either(make):
+    class Plain:
+        def submit(self, scored):
+            raise RuntimeError("no")
+
+        def aclose(self):
+            raise RuntimeError("no")
+
+    good = ListSink()
+    service = make(sinks=[Plain(), good])
+    capture(service, a_run())
+    assert service.flush(10)
+    assert len(good.got) == 1
+    service.close(5)
+    assert good.closed == 1
+    assert service.store.counts["sink_failures"] == 2
+
+
 def test_a_sink_that_hangs_is_given_up(make, monkeypatch):
     monkeypatch.setattr("ragguard.service.delivery.SINK_SECONDS", 0.05)
 
