@@ -52,15 +52,15 @@ def run(
 
 
 def _show(found: Comparison) -> None:
-    from rich.markup import escape
 
     from ragguard.cli.terminal import Column, screen, show_table
+    from ragguard.report.text import as_markup
 
     console = screen()
     colours = {"better": "green", "worse": "red", "changed": "yellow"}
     changes = sorted(found.changes, key=lambda change: (change.p_holm, change.metric))
     show_table(console, f"{found.paired} questions in common", [
-        Column("metric", [escape(change.metric) for change in changes]),
+        Column("metric", [as_markup(change.metric) for change in changes]),
         Column("before", [f"{change.before:.3f}" for change in changes], right=True, spare=2),
         Column("after", [f"{change.after:.3f}" for change in changes], right=True, spare=2),
         Column("difference (95 %)", [_difference(change) for change in changes], right=True),
@@ -77,21 +77,23 @@ def _show(found: Comparison) -> None:
     if found.only_before or found.only_after:
         console.print(f"Left out: {found.only_before} questions only before, {found.only_after} only after.")
     if found.missing:
-        console.print(f"On one side only: {', '.join(found.missing)}.")
+        console.print(f"On one side only: {', '.join(map(as_markup, found.missing))}.")
     if found.failures_before or found.failures_after:
         console.print(f"Scores that failed: {found.failures_before} before, {found.failures_after} after.")
     if found.judged_otherwise:
         first, origins = next(iter(found.judged_otherwise.items()))
         console.print(
             "[yellow]Not scored alike on both sides[/], so that a difference may be the judge's: "
-            f"{', '.join(map(escape, found.judged_otherwise))}. {escape(first)}: {escape('; '.join(origins))}."
+            f"{', '.join(map(as_markup, found.judged_otherwise))}. {as_markup(first)}: {as_markup('; '.join(origins))}."
         )
     changed = {change.metric for change in found.changes if change.verdict != "no difference"}
     moved = [item for item in found.moved if item.metric in changed]
     if moved:
         console.print("\nWhat changed most:")
     for item in moved:
-        console.print(f"  {item.metric}: {item.before:+.3f} → {item.after:+.3f}  {escape(item.question)}")
+        console.print(
+            f"  {as_markup(item.metric)}: {item.before:+.3f} → {item.after:+.3f}  {as_markup(item.question)}"
+        )
 
 
 def _difference(change: Change) -> str:

@@ -58,11 +58,11 @@ def run(
 
 
 def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
-    from rich.markup import escape
 
     from ragguard.cli.terminal import Column, screen, show_table
     from ragguard.errors import InvalidInput
     from ragguard.report.digest import summary
+    from ragguard.report.text import as_markup
 
     lines = [summary(run) for run in runs]
     if not lines:
@@ -76,15 +76,15 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
     ]
     console = screen()
     show_table(console, f"{_runs(len(lines))}, {_ORDER_TITLES[sort]}", [
-        Column("question", [escape(line["question"][:200]) for line in shown], least=24),
+        Column("question", [as_markup(line["question"][:200]) for line in shown], least=24),
         Column("hops", [str(line["hops"]) for line in shown], right=True, spare=2),
         Column("ΔSePer", gains, right=True),
         Column("misleading", [str(line["misleading"]) for line in shown], right=True),
         Column("UDCG", [_number(line["udcg"], ".3f") for line in shown], right=True, spare=3),
         Column("coverage", [_number(line["coverage"], ".2f") for line in shown], right=True, spare=4),
-        Column("answer", [escape(line["answer"]) for line in shown], spare=1),
+        Column("answer", [as_markup(line["answer"]) for line in shown], spare=1),
         Column("failed", [str(line["failures"]) for line in shown], right=True, spare=5),
-        Column("run", [escape(line["id"][:8]) for line in shown]),
+        Column("run", [as_markup(line["id"][:8]) for line in shown]),
     ])  # fmt: skip
     console.print("One run with its hops: --run ID (the first digits are enough). A page: --html report.html")
 

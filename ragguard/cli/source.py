@@ -45,7 +45,9 @@ class RunSource:
 
     def _reject(self, name: str, problem: RunFormatError) -> None:
         self.rejected += 1
-        self._console.print(f"{name}: {problem}")
+        from ragguard.report.text import harmless
+
+        self._console.print(harmless(f"{name}: {problem}"))
 
     def _with_references(self, run: Run) -> Run:
         found = self._references.get(run.id) or self._references.get(run.question)

@@ -216,26 +216,26 @@ def _refuse(argument: str, value: object, allowed: str) -> None:
 
 def _show(tables: Sequence[Table]) -> None:
     from rich import box
-    from rich.markup import escape
     from rich.table import Table as Grid
 
     from ragguard.cli.terminal import screen
+    from ragguard.report.text import as_markup
 
     console = screen()
     for table in tables:
-        title: str | None = escape(table.title)
+        title: str | None = as_markup(table.title)
         for places in _blocks(table, console.width - 2):
             grid = Grid(box=box.SIMPLE, title=title, title_justify="left")
             for place in places:
                 grid.add_column(
-                    escape(table.columns[place]), justify="right" if place else "left", no_wrap=not place
+                    as_markup(table.columns[place]), justify="right" if place else "left", no_wrap=not place
                 )
             for row in table.rows:
-                grid.add_row(*(escape(table.shown(row[place])) for place in places))
+                grid.add_row(*(as_markup(table.shown(row[place])) for place in places))
             console.print(grid)
             title = None
         for note in (f"Layout: {table.source}.", *table.notes) if table.source else table.notes:
-            console.print(f"  {escape(note)}")
+            console.print(f"  {as_markup(note)}")
 
 
 def _blocks(table: Table, width: int) -> list[list[int]]:

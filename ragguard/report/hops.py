@@ -7,12 +7,12 @@ from typing import Protocol
 
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from ragguard.records import Failure, RetrievalStep, Run, Score
 from ragguard.report.digest import MISLEADS, best
+from ragguard.report.text import as_markup, harmless
 
 WIDTH = 6
 """Cells of one side of a utility bar."""
@@ -36,9 +36,9 @@ def print_hops(rg: Shown, console: Console | None = None) -> None:
 def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = ()) -> RenderableType:
     """One run: its question and answer, one block a hop; and why a number is missing, where one is."""
     total, correct = best(scores, "delta_seper_total"), best(scores, "answer_correct")
-    head = Text.assemble(("\n" + run.question, "bold"), f"\nanswer: {run.answer or '–'}")
+    head = Text.assemble(("\n" + harmless(run.question), "bold"), f"\nanswer: {harmless(run.answer or '–')}")
     if correct is not None and correct.label:
-        head.append(f" ({correct.label})", _colour(correct.value - 0.5))
+        head.append(f" ({harmless(correct.label)})", _colour(correct.value - 0.5))
     if total is not None:
         head.append(f"   ΔSePer of the run: {_signed(total)}")
     steps = {step.id for step in run.steps}
@@ -53,7 +53,7 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
 
 def _reasons(failures: Sequence[Failure]) -> list[str]:
     """Why there is no score, each reason once."""
-    return list(dict.fromkeys(f"not scored: {' '.join(one.message.split())}" for one in failures))
+    return list(dict.fromkeys(f"not scored: {harmless(' '.join(one.message.split()))}" for one in failures))
 
 
 def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failure]) -> Table:
@@ -64,10 +64,10 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
         ("coverage", _plain(best(scores, "coverage"), 2)),
     ]
     numbers = "   ".join(f"{name} {value}" for name, value in facts if not value.startswith("–"))
-    reasons = "".join(f"\n[yellow]{escape(why)}[/yellow]" for why in _reasons(failures))
+    reasons = "".join(f"\n[yellow]{as_markup(why)}[/yellow]" for why in _reasons(failures))
     table = Table(
         box=box.SIMPLE_HEAD, expand=True, pad_edge=False, title_justify="left",
-        title=f"hop {step.index + 1}: [bold]{escape(step.query)}[/bold]\n{numbers or step.status}{reasons}",
+        title=f"hop {step.index + 1}: [bold]{as_markup(step.query)}[/bold]\n{numbers or step.status}{reasons}",
     )  # fmt: skip
     table.add_column("#", justify="right", min_width=2)
     dropped = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}
@@ -79,10 +79,11 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
     for position, passage in enumerate(step.candidates or step.passages, 1):
         drop = dropped.get(position)
         utility = utilities.get(position, drop.utility if drop else None)
-        cut = passed.isdisjoint((passage.id, passage.text)) and not drop
+        named = (passage.id, passage.text)
+        cut = any(named) and passed.isdisjoint(named) and not drop
         table.add_row(
             str(position),
-            escape(" ".join(passage.text.split())),
+            as_markup(" ".join(passage.text.split())),
             _bar(utility),
             Text("cut", "yellow") if cut else _verdict(utility, drop.reason if drop else None),
             style="dim" if drop or cut else "",
@@ -102,7 +103,9 @@ def _bar(utility: float | None) -> Text:
 
 def _verdict(utility: float | None, dropped: str | None) -> Text:
     if dropped is not None:
-        return Text(f"dropped: {dropped.removeprefix('utility ')}", "yellow")  # the bar tells the rest
+        return Text(
+            f"dropped: {harmless(dropped.removeprefix('utility '))}", "yellow"
+        )  # the bar tells the rest
     if utility is None:
         return Text()
     misleads, helps = utility < MISLEADS, utility > -MISLEADS

@@ -1,16 +1,19 @@
 """What the commands print in terminals that are narrow, that tell no width, or that do not speak UTF-8."""
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
 from ragguard.cli.validate import _show
-from ragguard.records import Passage, RetrievalStep, Run, Score
+from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score
 from ragguard.sinks.base import ScoredRun
+from ragguard.store.scorefile import write_scores
 from ragguard.validate.tables import Table
 from tests.cli.test_compare import stored
 
@@ -87,3 +90,44 @@ def test_what_a_terminal_cannot_spell_is_replaced(store, encoding, more):
     assert "dSePer" in said
     assert "#####" in said or not more
     assert ("?? ?" in said) is bool(more)
+
+
+HOSTILE = "\x1b[2J\x1b]0;owned\x07 \x9b31m [red]x[/red] \u202eesrever\r\n and on"
+
+
+def hostile(number):
+    passages = [Passage(HOSTILE), Passage("")]
+    step = RetrievalStep(
+        id=f"s{number}", run_id=f"r{number}", query=HOSTILE, passages=passages, candidates=passages
+    )
+    step.decision = Decision(passages[1:], [Dropped(passages[0], 1, HOSTILE, -0.5)], "pruned")
+    run = Run(f"r{number}", f"{number} {HOSTILE}", None, HOSTILE, [step], ended_ns=1)
+    said = [
+        Score("answer_correct", 1.0, "run", run.id, label=HOSTILE),
+        Score(f"udcg{HOSTILE}", float(number), "step", run.id, step.id),
+    ]
+    return ScoredRun(run, said, [Failure("belief", "Timeout", HOSTILE, False, run.id)])
+
+
+@pytest.mark.parametrize("more", [(), ("--run", "r1")])
+def test_nothing_that_a_passage_says_is_a_command_to_the_terminal(monkeypatch, tmp_path, more):
+    path = stored(tmp_path / "a.db", map(hostile, range(3)))
+    said = shown(monkeypatch, 200, "report", path, *more)
+    assert not set(said) & set("\x1b\x07\x9b\r\u202e")
+    assert "[red]x[/red]" in said
+    assert "cut" not in said
+
+
+def test_nor_what_a_question_a_metric_or_a_line_says(monkeypatch, tmp_path):
+    before = stored(tmp_path / "a.db", map(hostile, range(9)))
+    after = [hostile(number) for number in range(9)]
+    for item in after:
+        item.scores = [replace(score, value=score.value + 1, engine=HOSTILE) for score in item.scores]
+    write_scores(after, tmp_path / "b.jsonl")
+    said = shown(monkeypatch, 400, "compare", before, str(tmp_path / "b.jsonl"))
+    assert not set(said) & set("\x1b\x07\x9b\r\u202e")
+    assert "What changed most" in said
+    (tmp_path / "runs.jsonl").write_text(json.dumps({"question": "q", "steps": [], HOSTILE: 1}))
+    done = CliRunner().invoke(app, ["score", str(tmp_path / "runs.jsonl"), "--dry-run"])
+    assert "no field of that name" in done.output
+    assert "\x1b" not in done.output
