@@ -74,21 +74,29 @@ def _each(event: Event | WholeRun) -> tuple[Event, ...]:
 class Gate:
     """Holds a run's end back while too many runs wait to be scored, for so many seconds at most."""
 
-    def __init__(self, size: int, timeout: float) -> None:
-        self._size, self._timeout = size, timeout
-        self._room = threading.Condition()
-        self._waiting = 0
+    def __init__(self, size: int, timeout: float, waiting: Callable[[], int]) -> None:
+        """`waiting` says how many of those that are written wait."""
+        self._size, self._timeout, self._waiting = size, timeout, waiting
+        self.begin()
 
-    def enter(self) -> None:
+    def begin(self) -> None:
+        """Nobody waits: at first, and in a forked child."""
+        self._room = threading.Condition()
+        self._queued = self._written = 0
+
+    def enter(self, *, wait: bool = True) -> None:
         """Waits for room; without any in time, the store's bound decides."""
         with self._room:
-            self._room.wait_for(lambda: self._waiting < self._size, self._timeout)
-            self._waiting += 1
+            if wait:
+                self._room.wait_for(lambda: self._queued + self._written < self._size, self._timeout)
+            self._queued += 1
 
-    def set(self, waiting: int) -> None:
-        """How many runs wait."""
+    def update(self, written: int = 0) -> None:
+        """So many of those that entered are written, or lost; and some may be done. Counted in one go, or an end
+        that is neither still queued nor yet counted would let one too many in."""
         with self._room:
-            self._waiting = waiting
+            self._queued -= written
+            self._written = self._waiting()
             self._room.notify_all()
 
 
@@ -125,6 +133,8 @@ class Intake:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stalled = self.closed = False
+        if self._gate is not None:
+            self._gate.begin()
 
     @property
     def depth(self) -> int:
@@ -144,8 +154,8 @@ class Intake:
             if self.closed:
                 self._lost("after close()")
                 return
-            if self._gate is not None and type(event) in _ENDING and not self.is_current():
-                self._gate.enter()
+            if self._gate is not None and type(event) in _ENDING:
+                self._gate.enter(wait=not self.is_current())
             elif self._full and type(event) is not RunStarted:
                 self._put_and_wait(event)
                 return
@@ -205,6 +215,8 @@ class Intake:
     def _put(self, event: Event | WholeRun | _Awaited) -> bool:
         if self._queue.qsize() >= self._limit and not self._wait_for_room():
             self._lost(f"the writer has stood still for {MOST_WAIT:g} s")
+            if self._gate is not None and type(event) in _ENDING:
+                self._gate.update(1)
             return False
         self._queue.put(event)
         return True
@@ -287,6 +299,8 @@ class Intake:
             self._store.count("steps_captured", sum(type(event) is StepEnded for event in events))
             if ended:
                 self._store.count("runs_captured", ended)
+                if (gate := self._gate) is not None:
+                    self._guarded(lambda: gate.update(ended))
                 self._guarded(self._ended)
 
     def _redacted(self, events: list[Event]) -> list[Event]:

@@ -82,7 +82,11 @@ class Service:
             redactor,
         )
         self._make_pipeline, self._sweep, self._release = pipeline, sweep, release
-        self._gate = None if settings.block is None else Gate(settings.queue_size, settings.block)
+        self._gate = (
+            None
+            if settings.block is None
+            else Gate(settings.queue_size, settings.block, lambda: store.left().pending)
+        )
         self.intake = Intake(
             store, self.faults, full=settings.full, limit=settings.queue_size, gate=self._gate,
             redactor=redactor, started=self._started, ended=self._ended, tick=self._tick,
@@ -280,7 +284,6 @@ class Service:
 
     def _ended(self) -> None:
         """Runs became due; on the writer's thread."""
-        self._open_gate()
         self._worker.wake()
 
     def _settled(self) -> None:
@@ -291,12 +294,13 @@ class Service:
 
     def _open_gate(self) -> None:
         if self._gate is not None:
-            self._gate.set(self.store.left().pending)
+            self._gate.update()
 
     def _tick(self) -> None:
         """Now and then; on the writer's thread."""
         self._sweep()
         self.store.housekeep(run_ttl=self._settings.run_ttl, retention=self._settings.retention)
+        self._open_gate()
         self._ended()
 
 

@@ -300,6 +300,25 @@ def test_a_sink_whose_methods_are_no_coroutines_and_fail_stops_nobody_either(mak
     assert service.store.counts["sink_failures"] == 2
 
 
+def test_scoring_whose_own_work_was_cancelled_is_tried_again_after_a_pause(make):
+    pipeline = ScriptedPipeline(fault=lambda run: asyncio.CancelledError())
+    service = make(pipeline, settings=Settings(retry=Retry(50, 60.0, 60.0), exit_timeout=0.5))
+    capture(service, a_run())
+    assert not service.flush(0.3)
+    assert len(pipeline.seen) == 1
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), BaseException("no")])
+def test_a_sink_whose_own_work_was_cancelled_is_one_that_failed(make, error):
+    """It was not this task that was cancelled: the run must not be taken for one that nobody has scored."""
+    bad, good = ListSink(error=error), ListSink()
+    service = make(sinks=[bad, good])
+    capture(service, a_run("r1"), a_run("r2"))
+    assert service.flush(10)
+    assert len(good.got) == 2
+    assert service.store.counts["sink_failures"] == 2
+
+
 def test_a_sink_that_hangs_is_given_up(make, monkeypatch):
     monkeypatch.setattr("ragguard.service.delivery.SINK_SECONDS", 0.05)
 
@@ -434,6 +453,17 @@ def test_without_a_store_a_runs_end_may_wait_for_room(make):
     report = service.flush(10)
     assert report
     assert (report.scored, report.dropped) == (3, 0)
+
+
+def test_whoever_waits_for_room_loses_nothing_however_quick_the_scorer_is(make):
+    service = make(
+        path=None, bound=Bound(2, "newest"), settings=Settings(retry=QUICK, queue_size=2, block=60.0)
+    )
+    for number in range(300):
+        capture(service, a_run(f"r{number}", steps=1))
+    report = service.flush(30)
+    assert report
+    assert (report.scored, report.dropped) == (300, 0)
 
 
 def test_waiting_for_room_ends_in_time(make):
