@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 import threading
@@ -49,6 +50,12 @@ def describe(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - an error whose own text fails is still recorded by its type
         text = type(error).__name__
     return text if len(text) <= 500 else text[:497] + "..."
+
+
+def is_cancelled(error: BaseException) -> bool:
+    """True for a cancellation of the task at work itself, and not of something that it was waiting for."""
+    task = asyncio.current_task()
+    return isinstance(error, CancelledError) and task is not None and task.cancelling() > 0
 
 
 P = ParamSpec("P")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
-from ragguard.capture.faults import Faults
+from ragguard.capture.faults import Faults, is_cancelled
 from ragguard.sinks.base import ScoredRun, Sink
 
 SINK_SECONDS = 30.0
 """How long a sink may take for one run."""
+
+
+_OURS = (KeyboardInterrupt, SystemExit, GeneratorExit)
+"""What ends more than a sink's turn."""
 
 
 class Delivery:
@@ -52,6 +56,8 @@ class Delivery:
         try:
             async with asyncio.timeout(seconds):
                 await work()
-        except Exception as error:  # noqa: BLE001 - a sink is the user's code
+        except BaseException as error:  # a sink is the user's code
+            if isinstance(error, _OURS) or is_cancelled(error):
+                raise
             self._faults.note(f"the sink {type(sink).__name__}", error)
             self._count("sink_failures")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from ragguard.capture.faults import Faults
+from ragguard.capture.faults import Faults, is_cancelled
 from ragguard.errors import Closed
 from ragguard.service.loop import BackgroundLoop
 from ragguard.service.scoring import Do, Retry, Scoring
@@ -107,7 +107,9 @@ class Worker:
         answered = True
         try:
             answered = await self._scoring.work(claim, BACKGROUND_PRIORITY)
-        except Exception as error:  # noqa: BLE001 - told, and tried again after a pause
+        except (Exception, asyncio.CancelledError) as error:  # told, and tried again after a pause
+            if is_cancelled(error):
+                raise
             self._faults.note("scoring", error)
             answered = False
         if answered:
