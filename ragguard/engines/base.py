@@ -8,9 +8,9 @@ model and no probe.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, overload, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,14 +62,23 @@ def as_prompt(value: PromptLike) -> Prompt:
         return Prompt((Message("user", value),))
     try:
         messages = tuple(
-            Message(*turn) if isinstance(turn, tuple) else Message(_role(turn["role"]), turn["content"])
+            Message(_role(turn[0]), *turn[1:])
+            if isinstance(turn, tuple)
+            else Message(_role(turn["role"]), turn["content"])
             for turn in value
         )
-    except (TypeError, KeyError) as error:
+    except (TypeError, KeyError, IndexError) as error:
         raise InvalidInput("prompt", value, "a string, or messages with `role` and `content`") from error
     if not messages or not all(isinstance(message.content, str) for message in messages):
         raise InvalidInput("prompt", value, "at least one message, each with text as its content")
     return Prompt(messages)
+
+
+def as_prompts(values: Sequence[PromptLike]) -> list[Prompt]:
+    """The prompts of one call. A text in place of a list of them is refused: it would be one prompt a letter."""
+    if isinstance(values, str | Prompt) or not isinstance(values, Iterable):
+        raise InvalidInput("prompts", values, "a list of prompts")
+    return [as_prompt(value) for value in values]
 
 
 def _role(value: str) -> Role:
@@ -80,10 +89,18 @@ def _role(value: str) -> Role:
 
 def as_labels(labels: Sequence[str]) -> tuple[str, ...]:
     """The labels of one question: at least one, all different, none empty."""
-    given = () if isinstance(labels, str) else tuple(labels)
+    given = () if isinstance(labels, str) or not isinstance(labels, Iterable) else tuple(labels)
     if not given or len(set(given)) < len(given) or not all(isinstance(x, str) and x.strip() for x in given):
         raise InvalidInput("labels", labels, "a list of different texts, at least one, none empty")
     return given
+
+
+def check_mode(mode: str | None) -> None:
+    """Refuses a reading of labels that no engine knows."""
+    if mode is not None and mode not in get_args(LabelMode):
+        raise InvalidInput(
+            "mode", mode, f"{' or '.join(get_args(LabelMode))}, or None for what the engine takes"
+        )
 
 
 def folded(messages: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -25,7 +25,8 @@ from ragguard.engines.base import (
     Sample,
     Samples,
     as_labels,
-    as_prompt,
+    as_prompts,
+    check_mode,
     check_sampling,
 )
 from ragguard.engines.labels import Ask, LabelPlan, colliding, plan_labels
@@ -131,7 +132,7 @@ class LocalEngine:
     ) -> Samples:
         """`n` answers to each prompt."""
         check_sampling(n, max_tokens, temperature)
-        asked = [as_prompt(prompt) for prompt in prompts]
+        asked = as_prompts(prompts)
         if not asked:
             return Samples([])
         began = time.monotonic()
@@ -156,7 +157,8 @@ class LocalEngine:
     ) -> LabelProbs:
         """The probability of each label as what follows each prompt."""
         names = as_labels(labels)
-        asked = [as_prompt(prompt) for prompt in prompts]
+        check_mode(mode)
+        asked = as_prompts(prompts)
         if not asked:
             return LabelProbs(np.zeros((0, len(names))), mode=mode or "first_token")
         began = time.monotonic()

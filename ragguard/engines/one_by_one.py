@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from ragguard.engines.base import Engine, EngineInfo, LabelMode, LabelProbs, PromptLike, Samples
+from ragguard.engines.base import Engine, EngineInfo, LabelMode, LabelProbs, PromptLike, Samples, as_prompts
 from ragguard.engines.parallel import in_parallel
 from ragguard.records import Usage
 
@@ -36,6 +36,7 @@ class OneByOne:
         priority: int = 0,
     ) -> Samples:
         """`n` answers to each prompt."""
+        prompts = as_prompts(prompts)
         ask = partial(
             self._engine.sample, n=n, max_tokens=max_tokens, temperature=temperature, seed=seed,
             deadline=deadline, priority=priority,
@@ -59,6 +60,7 @@ class OneByOne:
         priority: int = 0,
     ) -> LabelProbs:
         """The probability of each label as what follows each prompt."""
+        prompts = as_prompts(prompts)
         ask = partial(
             self._engine.label_probs, labels=labels, mode=mode, deadline=deadline, priority=priority
         )

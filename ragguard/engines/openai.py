@@ -28,7 +28,8 @@ from ragguard.engines.base import (
     Sample,
     Samples,
     as_labels,
-    as_prompt,
+    as_prompts,
+    check_mode,
     check_sampling,
 )
 from ragguard.engines.chat import Choice, Dialect, ask, spelled
@@ -115,7 +116,7 @@ class OpenAIEngine:
         check_sampling(n, max_tokens, temperature)
         began = time.monotonic()
         server = await self._server.get(deadline) if prompts else None
-        asked = [as_prompt(prompt) for prompt in prompts]
+        asked = as_prompts(prompts)
         if server is None:
             return Samples([])
 
@@ -145,7 +146,8 @@ class OpenAIEngine:
     ) -> LabelProbs:
         """The probability of each label, or its bound, or its share of sampled answers: the result says which."""
         names = as_labels(labels)
-        asked = [as_prompt(prompt) for prompt in prompts]
+        check_mode(mode)
+        asked = as_prompts(prompts)
         if not asked:
             return LabelProbs(np.zeros((0, len(names))), mode=mode or "first_token")
         began = time.monotonic()

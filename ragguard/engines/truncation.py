@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from ragguard.engines.base import Message, Prompt, Span
-from ragguard.errors import PromptTooLong
+from ragguard.errors import InvalidInput, PromptTooLong
 
 Count: TypeAlias = Callable[[Sequence[Prompt]], Awaitable[Sequence[int]]]
 """The tokens of each prompt as the model will get it, chat template included."""
@@ -53,6 +53,10 @@ class _Search:
     def __init__(self, prompt: Prompt, tokens: int, limit: int) -> None:
         self.prompt, self.tokens, self.limit = prompt, tokens, limit
         self._slack = max(_SLACK, limit * _SLACK_SHARE)
+        for span in prompt.cuttable:
+            inside = 0 <= span.message < len(prompt.messages) and 0 <= span.start <= span.end
+            if not inside or span.end > len(prompt.messages[span.message].content):
+                raise InvalidInput("cuttable", tuple(span), "stretches of the prompt's own messages")
         self.room = sum(span.end - span.start for span in prompt.cuttable)
         self.best: Prompt | None = None
         self.best_tokens = self.least = tokens
@@ -133,8 +137,9 @@ def _moved(span: Span, gone: Sequence[Span]) -> Span:
 
 
 def _too_long(index: int, tokens: int, limit: int, why: str) -> PromptTooLong:
+    fit = f"{limit} fit" if limit > 0 else "none fits beside as much output as was asked for"
     return PromptTooLong(
-        f"prompt {index} has {tokens} tokens, {limit} fit, {why}: "
+        f"prompt {index} has {tokens} tokens, {fit}, {why}: "
         "give fewer or shorter passages, ask for fewer output tokens, or serve the model with more context",
         limit=limit,
         tokens=tokens,

@@ -22,7 +22,8 @@ from ragguard.engines.base import (
     PromptLike,
     Samples,
     as_labels,
-    as_prompt,
+    as_prompts,
+    check_mode,
     check_sampling,
 )
 from ragguard.engines.http import HttpClient
@@ -78,7 +79,7 @@ class VllmEngine:
     ) -> Samples:
         """`n` answers to each prompt, all in one request."""
         check_sampling(n, max_tokens, temperature)
-        asked = [as_prompt(prompt) for prompt in prompts]
+        asked = as_prompts(prompts)
         if not asked:
             return Samples([])
         began = time.monotonic()
@@ -106,7 +107,8 @@ class VllmEngine:
     ) -> LabelProbs:
         """The probability of each label as what follows each prompt, all in one request."""
         names = as_labels(labels)
-        asked = [as_prompt(prompt) for prompt in prompts]
+        check_mode(mode)
+        asked = as_prompts(prompts)
         if not asked:
             return LabelProbs(np.zeros((0, len(names))), mode=mode or "first_token")
         began = time.monotonic()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ragguard.engines.base import Message, Prompt, Span
 from ragguard.engines.prompts import load_prompts
 from ragguard.engines.truncation import fit, shorten
-from ragguard.errors import PromptTooLong
+from ragguard.errors import InvalidInput, PromptTooLong
 
 PROMPTS = load_prompts("default")
 QUESTION = "Who founded the firm based in Oslo?"
@@ -135,3 +135,15 @@ def test_spans_in_several_messages():
     shorter = shorten(prompt, 7)
     assert [message.content for message in shorter.messages] == ["one  three", "four  six"]
     assert shorter.cuttable == ()
+
+
+@pytest.mark.parametrize("span", [Span(1, 0, 1), Span(0, 0, 10**6), Span(0, 5, 1), Span(0, -3, 2)])
+async def test_a_cut_outside_of_the_prompt_is_refused(span):
+    prompt = Prompt((Message("user", "word " * 50),), (span,))
+    with pytest.raises(InvalidInput, match="cuttable"):
+        await fit([prompt], Counter(), 10)
+
+
+async def test_output_that_fills_the_context_is_told_in_words():
+    with pytest.raises(PromptTooLong, match="none fits beside as much output"):
+        await fit([Prompt((Message("user", "word"),))], Counter(), -4)

@@ -200,7 +200,20 @@ class EngineContract:
         with pytest.raises(InvalidInput, match=name):
             await subject.engine.sample(PROMPTS, **arguments)
 
-    @pytest.mark.parametrize("prompt", [[], [{"role": "robot", "content": "x"}], [{"content": "x"}], 5])
+    async def test_an_unknown_mode_is_refused(self, subject: Subject) -> None:
+        with pytest.raises(InvalidInput, match="first_token or sequence"):
+            await subject.engine.label_probs(PROMPTS, LABELS, mode="whole")
+
+    async def test_a_text_in_place_of_a_list_of_prompts_is_refused(self, subject: Subject) -> None:
+        with pytest.raises(InvalidInput, match="a list of prompts"):
+            await subject.engine.label_probs("Who?", LABELS)
+        with pytest.raises(InvalidInput, match="a list of prompts"):
+            await subject.engine.sample("Who?", n=1, max_tokens=1)
+
+    @pytest.mark.parametrize(
+        "prompt",
+        [[], [("robot", "x")], [("user",)], [{"role": "robot", "content": "x"}], [{"content": "x"}], 5],
+    )
     async def test_a_bad_prompt_is_refused(self, subject: Subject, prompt: object) -> None:
         with pytest.raises(InvalidInput):
             await subject.engine.label_probs([prompt], LABELS)

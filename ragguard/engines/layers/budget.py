@@ -22,7 +22,7 @@ from ragguard.engines.base import (
     Prompt,
     PromptLike,
     Samples,
-    as_prompt,
+    as_prompts,
 )
 from ragguard.engines.deadline import until
 from ragguard.errors import (
@@ -159,7 +159,7 @@ class Budget:
         deadline: float | None,
     ) -> _Answer:
         """`drawn`: the samples of one prompt and all their tokens; None: its labels are asked for."""
-        asked = [as_prompt(prompt) for prompt in prompts]
+        asked = as_prompts(prompts)
         if not asked:
             return await ask(asked)
         async with until(deadline, "looking at the engine"):

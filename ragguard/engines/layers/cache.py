@@ -26,7 +26,8 @@ from ragguard.engines.base import (
     PromptLike,
     Samples,
     as_labels,
-    as_prompt,
+    as_prompts,
+    check_mode,
 )
 from ragguard.engines.deadline import until
 from ragguard.engines.layers.kept import Drawn, Kept, Labelled
@@ -107,6 +108,7 @@ class Cache:
         """The probability of each label as what follows each prompt; each label's is kept by itself."""
         asked = self._begin(prompts)
         labels = as_labels(labels)
+        check_mode(mode)
         if not asked:
             return await self._engine.label_probs(asked, labels, mode, deadline, priority)
         info = await self._known(deadline)
@@ -142,7 +144,7 @@ class Cache:
     def _begin(self, prompts: Sequence[PromptLike]) -> list[Prompt]:
         if self._closed:
             raise Closed("this engine was closed; connect again")
-        return [as_prompt(prompt) for prompt in prompts]
+        return as_prompts(prompts)
 
 
 class _Cost:

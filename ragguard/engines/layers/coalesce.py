@@ -27,7 +27,7 @@ from ragguard.engines.base import (
     PromptLike,
     Samples,
     as_labels,
-    as_prompt,
+    as_prompts,
 )
 from ragguard.engines.deadline import remaining, until
 from ragguard.errors import (
@@ -263,7 +263,7 @@ class _Merger(Generic[_Answer]):
         if self._closed:
             raise Closed("this engine was closed; connect again")
         remaining(deadline, f"a call of {len(prompts)} prompts")
-        asked = tuple(as_prompt(prompt) for prompt in prompts)
+        asked = tuple(as_prompts(prompts))
         tokens = sum(_tokens(prompt) + question.output_tokens for prompt in asked)
         if not asked or len(asked) >= self._max_prompts or tokens >= self._max_tokens:
             return await question.put(self._engine, asked, deadline)

@@ -28,7 +28,8 @@ from ragguard.engines.base import (
     Sample,
     Samples,
     as_labels,
-    as_prompt,
+    as_prompts,
+    check_mode,
     check_sampling,
 )
 from ragguard.engines.deadline import remaining, until
@@ -119,6 +120,7 @@ class NanoEngine:
         Labels that begin with the same word are told apart by the whole of them, unless told otherwise.
         """
         labels = as_labels(labels)
+        check_mode(mode)
         started = time.perf_counter()
         tokenizer = load_tokenizer()
         targets = [tokenizer.encode(label) or [tokenizer.unknown] for label in labels]
@@ -141,7 +143,7 @@ class NanoEngine:
         if self._closed:
             raise Closed("this NanoEngine was closed: make another with connect('nano')")
         tokenizer = load_tokenizer()
-        asked = [as_prompt(prompt) for prompt in prompts]
+        asked = as_prompts(prompts)
         model = load_model()
 
         cut: dict[int, int] = {}
