@@ -62,7 +62,7 @@ class UtilityThreshold:
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
         """Everything strictly under the threshold."""
         return {
-            item.position: f"utility {item.utility:.2f} < {self.threshold:.2f}"
+            item.position: f"utility {_less(item.utility, self.threshold)}"
             for item in judged
             if item.utility is not None and item.utility < self.threshold
         }
@@ -142,6 +142,15 @@ class Deduplicate:
             else:
                 gone[item.position] = f"a near-copy of passage {original}"
         return gone
+
+
+def _less(value: float, limit: float) -> str:
+    """`0.42 < 0.50`, in as many digits as it takes to see it."""
+    for digits in range(2, 10):
+        told, other = f"{value:.{digits}f}", f"{limit:.{digits}f}"
+        if told != other:
+            break
+    return f"{told} < {other}"
 
 
 def _by_utility(item: Judged) -> tuple[float, int]:

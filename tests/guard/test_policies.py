@@ -73,6 +73,18 @@ def test_settings_that_cannot_be_right_are_refused(make):
         make()
 
 
+@pytest.mark.parametrize(
+    ("utility", "threshold", "reason"),
+    [
+        (-0.9, -0.2, "-0.90 < -0.20"),
+        (0.9975, 0.9977, "0.9975 < 0.9977"),
+        (-0.2001, -0.2, "-0.2001 < -0.2000"),
+    ],
+)
+def test_the_reason_shows_that_it_is_less(utility, threshold, reason):
+    assert UtilityThreshold(threshold).drop(judged(utility)) == {1: f"utility {reason}"}
+
+
 def test_all_are_policies_and_values():
     for policy in (UtilityThreshold(), TopUtility(1), TokenBudget(1), Deduplicate()):
         assert isinstance(policy, Policy)

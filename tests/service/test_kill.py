@@ -112,6 +112,12 @@ def test_fast_durability_loses_nothing_but_the_last_moment(tmp_path):
     found = counts(tmp_path / "s.db")
     assert set(found.values()) == {1}
     assert set(acknowledged) & found.keys()
+    # What is missing of a victim's steps are its last ones: nothing in between is lost.
+    victims = {step.split("-")[0] for step in acknowledged}
+    assert len(victims) == 10
+    for victim in victims:
+        there = [step in found for step in acknowledged if step.split("-")[0] == victim]
+        assert there == sorted(there, reverse=True)
 
 
 def test_a_kill_between_store_and_sink_sends_again(tmp_path):
