@@ -65,6 +65,8 @@ class EngineError(RagguardError):
     """The engine could not answer."""
 
     retryable = False
+    repeated = False
+    """Whether it was asked again already, as often as may help for now."""
 
 
 class EngineUnreachable(EngineError):

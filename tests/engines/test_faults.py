@@ -366,6 +366,25 @@ async def test_one_refused_prompt_of_many_is_asked_again_alone():
         assert len(server.requests) == 22
 
 
+async def test_a_prompt_that_always_fails_is_not_repeated_by_two_layers_nor_are_the_others():
+    model = FakeModel(face="openai")
+
+    def handle(request):
+        return Reply({}, 503) if b"never" in request.body else model.handle(request)
+
+    async with MisbehavingServer(handle) as server, aclosing(connect(server.url)) as engine:
+        await engine.info()
+        server.requests.clear()
+        prompts = [f"prompt {index}" for index in range(6)] + ["never"]
+        with pytest.raises(EngineOverloaded, match="given up after 5 attempts") as caught:
+            await engine.label_probs(prompts, ["A"])
+        assert str(caught.value).count("given up") == 1
+        assert caught.value.retryable
+        asked = [request.json["messages"][0]["content"] for request in server.requests]
+        assert asked.count("never") == 5
+        assert max(asked.count(prompt) for prompt in prompts[:-1]) == 1
+
+
 async def test_a_model_that_the_server_does_not_have():
     async with MisbehavingServer(FakeModel(models=("one", "two")).handle) as server:
         for engine, says in (

@@ -12,6 +12,7 @@ import asyncio
 import random
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from time import monotonic
 from typing import TypeVar
 
@@ -74,10 +75,10 @@ class Patience:
                 self._circuit.failed(ticket, error, hurried=deadline is not None)
                 wait = self._wait(error, attempt, until)
                 if wait is None:
-                    if attempt > 1:
-                        spent = f"given up after {attempt} attempts in {monotonic() - started:.1f} s"
-                        error.args = (f"{error} ({spent})", *error.args[1:])
-                    raise
+                    if attempt == 1:
+                        raise
+                    spent = f"given up after {attempt} attempts in {monotonic() - started:.1f} s"
+                    raise _given_up(error, spent) from error.__cause__
                 await asyncio.sleep(wait)
             except BaseException as error:
                 self._circuit.failed(ticket, error, hurried=True)
@@ -91,7 +92,7 @@ class Patience:
 
     def _wait(self, error: EngineError, attempt: int, until: float) -> float | None:
         """The seconds until the next attempt, or None when there shall be none."""
-        if not error.retryable or attempt >= self._attempts:
+        if not error.retryable or error.repeated or attempt >= self._attempts:
             return None
         wait = random.uniform(0, min(self._cap, self._base * 2 ** (attempt - 1)))
         if isinstance(error, EngineOverloaded) and error.retry_after is not None:
@@ -213,6 +214,14 @@ class _Circuit:
                 self._opened = monotonic()
             elif self._opened is None and self._failures >= self._trip_after:
                 self._opened = monotonic()
+
+
+def _given_up(error: EngineError, spent: str) -> EngineError:
+    """The same error, told so. A copy: callers that looked at a server together have got one and the same."""
+    last = copy(error).with_traceback(error.__traceback__)
+    last.args = (f"{error} ({spent})", *error.args[1:])
+    last.repeated = True
+    return last
 
 
 def _blames_server(error: BaseException, hurried: bool) -> bool:
