@@ -43,7 +43,7 @@ class LazyGroup(typer.core.TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         module, summary = COMMANDS[cmd_name]
-        single = typer.Typer(add_completion=False)
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
         single.command(name=cmd_name, short_help=summary)(import_module(module).run)
         return typer.main.get_command(single)
 

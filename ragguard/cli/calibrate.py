@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 def run(
     files: Annotated[
         list[str],
-        typer.Argument(
-            metavar="RUNS...", help="Run files (JSON lines, also .gz; - is the input), or stores."
-        ),
+        typer.Argument(metavar="RUNS", help="Run files (JSON lines, also .gz; - is the input), or stores."),
     ],
     engine: Annotated[
         str, typer.Option("--engine", "-e", help="nano, http://HOST:PORT/v1[#MODEL], vllm:MODEL or hf:MODEL.")

@@ -32,9 +32,7 @@ CLOSE_SECONDS = 5.0
 def run(
     files: Annotated[
         list[str],
-        typer.Argument(
-            metavar="RUNS...", help="Run files (JSON lines, also .gz; - is the input), or stores."
-        ),
+        typer.Argument(metavar="RUNS", help="Run files (JSON lines, also .gz; - is the input), or stores."),
     ],
     engine: Annotated[
         str, typer.Option("--engine", "-e", help="nano, http://HOST:PORT/v1[#MODEL], vllm:MODEL or hf:MODEL.")

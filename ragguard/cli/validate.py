@@ -26,7 +26,7 @@ def run(
     data: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[DATA]", help="Contexts with outcomes: a file or a folder; see docs/validation.md."
+            metavar="DATA", help="Contexts with outcomes: a file or a folder; see docs/validation.md."
         ),
     ] = None,
     study: Annotated[

@@ -5,11 +5,12 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 from typer.testing import CliRunner
 
-from ragguard.cli.app import app
+from ragguard.cli.app import COMMANDS, app
 from ragguard.cli.validate import _show
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score
 from ragguard.sinks.base import ScoredRun
@@ -131,3 +132,11 @@ def test_nor_what_a_question_a_metric_or_a_line_says(monkeypatch, tmp_path):
     done = CliRunner().invoke(app, ["score", str(tmp_path / "runs.jsonl"), "--dry-run"])
     assert "no field of that name" in done.output
     assert "\x1b" not in done.output
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_whole_sentences_in_a_small_terminal(monkeypatch, command):
+    said = shown(monkeypatch, 80, command, "--help")
+    assert said.startswith((f"Usage: ragguard {command}", f"Usage: root {command}"))
+    words = " ".join(said.split())
+    assert " ".join(import_module(COMMANDS[command][0]).run.__doc__.split()) in words
