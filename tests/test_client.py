@@ -225,6 +225,20 @@ def test_sinks_hear_of_every_run(make):
     assert [scored.run.id for scored in sink.got] == [run.id]
 
 
+@pytest.mark.parametrize("stored", [True, False])
+def test_sinks_hear_of_a_run_whose_retrieval_failed(make, tmp_path, stored):
+    sink = ListSink()
+    rg = make(sinks=[sink], store=tmp_path / "s.db" if stored else None)
+    with rg.run("who?") as run:
+        run.failed("who?", TimeoutError("slow"))
+    assert rg.flush(10)
+    [heard] = sink.got
+    assert [(step.status, step.error) for step in heard.run.steps] == [("error", "TimeoutError: slow")]
+    assert rg.flush(10)
+    rg.close()
+    assert len(sink.got) == 1
+
+
 def test_a_closed_ragguard_takes_nothing_more_and_raises_nothing(make, caplog):
     rg = make()
     rg.close(1)

@@ -165,7 +165,7 @@ class Scoring:
             None if wait is None else ended + int(wait * 1e9), bool(self._delivery), attempts, found,
         )  # fmt: skip
         new = await self._done(lambda: self._settle(outcome))
-        if self._delivery and (new or failures):
+        if self._delivery and (new or outcome.says_something):
             await self._deliver(ScoredRun(run, new, failures, started, ended))
         answered = bool(scores) or not failures or not all(one.will_retry for one in failures)
         return ScoredRun(run, scores, failures, started, ended), answered

@@ -50,6 +50,12 @@ class Outcome:
     references: Sequence[str] | None = None
     """What was found out to be right while scoring; kept with the run."""
 
+    @property
+    def says_something(self) -> bool:
+        """Whether sinks hear of it where no score is new: of failures; and once of a run of which there is nothing to
+        say, such as one whose retrieval failed."""
+        return bool(self.failures) or (not self.scores and self.attempts == 1)
+
 
 # What is due
 
@@ -121,7 +127,7 @@ def settle(connection: sqlite3.Connection, outcome: Outcome) -> list[Score]:
         "ON CONFLICT (run, identity) DO UPDATE SET revision = excluded.revision, finished = excluded.finished",
         (run, outcome.identity, outcome.revision, outcome.retry_ns is None),
     )
-    if outcome.emit and (new or outcome.failures):
+    if outcome.emit and (new or outcome.says_something):
         connection.execute("UPDATE runs SET emit_after = coalesce(emit_after, ?) WHERE seq = ?", (last, run))
     if outcome.references is not None:
         body = json.loads(connection.execute("SELECT body FROM runs WHERE seq = ?", (run,)).fetchone()[0])
