@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -13,6 +10,9 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.machine import record
 from ragguard import world
 from ragguard.engines.base import Prompt
 from ragguard.engines.nano.engine import NanoEngine
@@ -69,14 +69,13 @@ async def measure(loads: list[float]) -> dict[str, object]:
         "load_s": (min(loads), statistics.median(loads)),
     }
     return {
-        "machine": {"cores": os.cpu_count(), "system": platform.platform(), "load": os.getloadavg()},
         "prompt_tokens": tokens,
-        "measured": {
+        "figures": {
             name: {
                 "best": best_,
                 "median": median,
                 "target": TARGETS[name],
-                "reached": best_ <= TARGETS[name],
+                "reached": median <= TARGETS[name],
             }
             for name, (best_, median) in found.items()
         },
@@ -86,7 +85,4 @@ async def measure(loads: list[float]) -> dict[str, object]:
 if __name__ == "__main__":
     spent = [float(subprocess.check_output([sys.executable, "-c", _LOAD])) for _ in range(5)]
     result = asyncio.run(measure(spent))
-    path = Path(__file__).parent / "results" / "nano.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(result, indent=2) + "\n")
-    print(json.dumps(result, indent=2))
+    print(record("nano", result).read_text(encoding="utf-8"))
