@@ -191,14 +191,18 @@ class _Report:
                 more["label"] = "before" if stage == "candidates" else "after"
             try:
                 covered = self._coverage(so_far) if so_far else 0.0
-                if shown:
-                    self.add("coverage", covered, so_far, **more)
-                    self.add("delta_coverage", covered - before, so_far, **more)
-                    self.add("alpha_ndcg", self._alpha_ndcg(texts, everything), everything, **more)
-                before = covered
             except RagguardError as error:
                 if shown:
                     self.sheet.fail(error, f"coverage ({stage})", step)
+                continue
+            if shown:
+                self.add("coverage", covered, so_far, **more)
+                self.add("delta_coverage", covered - before, so_far, **more)
+                try:
+                    self.add("alpha_ndcg", self._alpha_ndcg(texts, everything), everything, **more)
+                except RagguardError as error:  # one of its ideal, which the model may never have got
+                    self.sheet.fail(error, f"alpha_ndcg ({stage})", step)
+            before = covered
 
     def run(self) -> None:
         """`coverage_total` and `density` of all that the model got."""

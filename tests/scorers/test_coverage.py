@@ -53,6 +53,22 @@ async def test_coverage_grows_and_what_each_step_adds_sums_to_it():
     assert values(results, "coverage_total") == [1.0]
 
 
+async def test_a_candidate_that_cannot_be_rated_takes_nothing_from_what_the_model_got():
+    engine = reader()
+    rated = engine.label
+    engine.label = lambda text, label: 0.01 if "Unratable" in text else rated(text, label)
+    the_run = run(
+        step(FIRM_QUERY, [FIRM], candidates=[FIRM, "Unratable."]), step(FOUNDER_QUERY, [NOISE, FOUNDER])
+    )
+    results = await coverage(the_run, engine)
+    assert values(results, "coverage") == [0.5, 1.0]
+    assert values(results, "delta_coverage") == [0.5, 0.5]
+    assert named(results, "alpha_ndcg") == []
+    missing = [failure.message for failure in results if isinstance(failure, Failure)]
+    assert any("alpha_ndcg (passages)" in message for message in missing)
+    assert not any(" coverage (passages)" in message for message in missing)
+
+
 async def test_ranked_coverage_is_measured_by_all_passages_of_the_run():
     first, second = values(await coverage(two_hops()), "alpha_ndcg")
     ideal = 1 + 1 / math.log2(3)
