@@ -103,11 +103,11 @@ class RagGuard:
             raise InvalidInput("scorers", scorers, f"a list, such as ({scorers!r},)")
         if not isinstance(caps, Caps | None):
             raise InvalidInput("caps", caps, "Caps(...), or None for the usual ones")
+        if not isinstance(sinks, list | tuple):
+            raise InvalidInput("sinks", sinks, "a list of sinks")
         for sink in sinks:
             if not isinstance(sink, Sink):
-                raise InvalidInput(
-                    "sinks", sink, "sinks: something with `async def submit(scored)` and `aclose()`"
-                )
+                raise InvalidInput("sinks", sink, "something with `async def submit(scored)` and `aclose()`")
         for name, function in (("references", references), ("redact", redact)):
             if function is not None and not callable(function):
                 raise InvalidInput(name, function, "a function of one text")
@@ -172,8 +172,8 @@ class RagGuard:
         said.
         """
         if dry_run:
-            return await self._service.plan(run if isinstance(run, Run) else run.record())
-        if isinstance(run, Run):
+            return await self._service.plan(run.record() if isinstance(run, RunHandle) else run)
+        if not isinstance(run, RunHandle):
             scored = await self._service.score(run)
         elif not run.sampled:
             return Scores([])

@@ -115,6 +115,7 @@ def test_without_a_store_everything_works_from_memory(make):
         ({"scorers": "belief"}, InvalidInput, r"scorers: got 'belief'; allowed: .*\('belief',\)"),
         ({"caps": {"steps": 3}}, InvalidInput, "caps: got {'steps': 3}"),
         ({"sinks": [print]}, InvalidInput, "sinks: got .*submit"),
+        ({"sinks": 3}, InvalidInput, "sinks: got 3; allowed: a list"),
         ({"concurrency": 0}, InvalidInput, "concurrency: got 0"),
         ({"retention": -1}, InvalidInput, "retention: got -1"),
         ({"references": ["Ada"]}, InvalidInput, "references: .*a function of one text"),
@@ -264,6 +265,29 @@ async def test_ids_in_a_run_of_ones_own_may_be_numbers(make):
     run = Run(question="who?", steps=[RetrievalStep(query="who?", passages=passages, candidates=passages)])
     scores = await make().score(run)
     assert {str(score.passage_id) for score in scores if score.level == "passage"} == {"7"}
+
+
+@pytest.mark.parametrize(
+    ("run", "says"),
+    [
+        ("who?", "run: got 'who[?]'"),
+        (Run(question=None), "run.question: got None"),
+        (Run(question="who?", steps=None), "run.steps: got None"),
+        (Run(question="who?", steps=["a step"]), r"run.steps\[0\]: got 'a step'"),
+        (Run(question="who?", steps=[RetrievalStep(passages=["text"])]), r"passages\[0\]: got 'text'"),
+        (
+            Run(question="who?", steps=[RetrievalStep(candidates=[Passage(None)])]),
+            r"candidates\[0\]: got Pass",
+        ),
+    ],
+    ids=range(6),
+)
+async def test_a_run_that_cannot_be_scored_is_refused_in_one_sentence(make, run, says):
+    rg = make()
+    with pytest.raises(InvalidInput, match=says):
+        await rg.score(run)
+    with pytest.raises(InvalidInput, match=says):
+        await rg.score(run, dry_run=True)
 
 
 async def test_an_open_run_is_scored_as_it_stands_and_nothing_is_stored(make):

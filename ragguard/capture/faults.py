@@ -46,7 +46,7 @@ class Faults:
 def describe(error: BaseException) -> str:
     """An error in one line, as a record keeps it."""
     try:
-        text = f"{type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {error}".removesuffix(": ")
     except Exception:  # noqa: BLE001 - an error whose own text fails is still recorded by its type
         text = type(error).__name__
     return text if len(text) <= 500 else text[:497] + "..."

@@ -19,6 +19,7 @@ from ragguard.errors import RagguardError
 from ragguard.records import Failure, Run
 from ragguard.scorers.plan import Plan
 from ragguard.service import exits
+from ragguard.service.checked import checked
 from ragguard.service.delivery import Delivery
 from ragguard.service.intake import Gate, Intake
 from ragguard.service.loop import BackgroundLoop
@@ -168,6 +169,7 @@ class Service:
             yield scored
 
     def _redacted(self, run: Run) -> Run:
+        run = checked(run)
         return run if self._redactor is None else self._redactor.run(run)
 
     # What was done

@@ -7,7 +7,7 @@ from asyncio import CancelledError
 
 import pytest
 
-from ragguard.capture.faults import Faults, never_raises
+from ragguard.capture.faults import Faults, describe, never_raises
 
 
 class Hooks:
@@ -55,3 +55,8 @@ def test_kinds_without_end_are_not_remembered_without_end():
         logging.getLogger("ragguard.capture").disabled = False
     assert faults.count == 1000
     assert len(faults._known) == 100
+
+
+def test_an_error_without_words_is_told_by_its_kind():
+    assert describe(ValueError("no")) == "ValueError: no"
+    assert describe(TimeoutError()) == "TimeoutError"
