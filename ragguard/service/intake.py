@@ -30,6 +30,9 @@ _log = logging.getLogger("ragguard")
 
 LINGER = 0.02
 """How long the writer gathers company for the first event of a batch."""
+AWAKE = 2.0
+"""For so many seconds after an event the writer looks for the next one by itself. A thread that a hook wakes asks for
+the interpreter at once, and the call that has just retrieved pays for every time it is refused."""
 BATCH = 256
 """Events of one transaction: small enough that even large ones are on the disk in a moment."""
 MOST_WAIT = 5.0
@@ -245,18 +248,23 @@ class Intake:
     # The writer's side
 
     def _write_all(self, queue: SimpleQueue[_Item]) -> None:
-        next_tick = time.monotonic()
+        next_tick = awake_until = time.monotonic()
         running = True
         while running:
             if (now := time.monotonic()) >= next_tick:
                 next_tick = now + self._tick_seconds
                 self._guarded(self._tick)
+            rested = now < awake_until and queue.empty() and not self._hurry.wait(LINGER)
+            if rested and queue.empty():
+                continue
             try:
                 batch = [queue.get(timeout=max(0.0, next_tick - time.monotonic()))]
             except Empty:
                 continue
             if batch[0] is not None and not isinstance(batch[0], (_Job, _Awaited)):
-                self._hurry.wait(LINGER)
+                awake_until = time.monotonic() + AWAKE
+                if not rested:
+                    self._hurry.wait(LINGER)
             while len(batch) < BATCH:
                 try:
                     batch.append(queue.get_nowait())

@@ -2,6 +2,8 @@
 
 import threading
 import time
+from queue import SimpleQueue
+from typing import ClassVar
 
 import pytest
 from support.program import run_program
@@ -92,6 +94,38 @@ def test_events_behind_a_job_are_gathered_again(start, monkeypatch):
         assert time.monotonic() < deadline
         time.sleep(0.001)
     assert sizes == [5]
+
+
+def test_a_writer_that_is_awake_is_woken_by_no_hook(start, monkeypatch):
+    """It waits for the queue, where a hook would wake it, only when nothing has come for some time."""
+
+    class Watched(SimpleQueue):
+        waits: ClassVar[list[bool]] = []
+
+        def get(self, *more, **settings):
+            self.waits.append(self.empty())
+            return super().get(*more, **settings)
+
+    def put_and_wait(number):
+        intake(RunStarted(Run(f"r{number}", "who?", status="open")))
+        deadline = time.monotonic() + 10
+        while store.run(f"r{number}") is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+    monkeypatch.setattr(module, "AWAKE", 30.0)
+    intake, store = start()
+    intake._queue = Watched()
+    for number in range(6):
+        put_and_wait(number)
+    assert Watched.waits[1:] == [False] * 5
+    monkeypatch.setattr(module, "AWAKE", 0.0)
+    put_and_wait(6)
+    deadline = time.monotonic() + 10
+    while not Watched.waits[-1]:  # now it waits
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    put_and_wait(7)
 
 
 def test_a_hook_takes_microseconds(start):
