@@ -234,7 +234,11 @@ def _open_to_read(path: Path) -> sqlite3.Connection:
     """A connection that writes nothing, also where not even the log's index can be written."""
     location = path.absolute().as_uri()
     db = sqlite3.connect(
-        f"{location}?mode=ro", uri=True, timeout=schema.PATIENCE, isolation_level=None, check_same_thread=False
+        f"{location}?mode=ro",
+        uri=True,
+        timeout=schema.PATIENCE,
+        isolation_level=None,
+        check_same_thread=False,
     )
     try:
         db.execute("SELECT count(*) FROM sqlite_master").fetchone()
