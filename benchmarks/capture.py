@@ -6,11 +6,15 @@
 Added is the difference of the medians to the same retrieval with nothing attached, in the same process and run.
 ragguard writes to its store on disk; what the peers would send goes nowhere, which costs them nothing.
 
-Missed on the machine of the results kept here, which had nothing else to do, with what was found of the reason:
+Missed in the results kept here, on a machine that had nothing else to do:
 - LangChain async at the median (78 µs; 48 and 49 µs in two runs beside other work), and LlamaIndex, sync and async (104
-  and 96 µs; 38 and 76 at the lower quartile). Calls come in two speeds, in bare turns as well and without any other
-  thread of the process at work: the main thread's own processor clock runs 1.5 to 2 times as far then. That is the
-  virtual machine's, and strikes longer turns more often. Two hooks alone take 30 to 40 µs of it.
+  and 96 µs). Calls came in two speeds. The reason was found since: the first event of a burst woke ragguard's writer,
+  which then waited for Python's lock; whoever gives that lock up for a microsecond, for random numbers or in an event
+  loop, has to wake the one who waits, who comes too late. For up to 15 ms every call paid for that. Now the writer
+  looks for events by itself while some come (`AWAKE` in service/intake.py). On the quiet machine, each beside bare
+  calls in a run of its own: LlamaIndex sync +110 µs before and +37 now, async +88 and +34; never woken +33 and +33.
+  The results are not recorded anew, since the host had become busy (the same loop took 0.9 or 1.8 ms from one moment
+  to the next): six runs gave LangChain +31 to +55 µs, async +65 to +104, LlamaIndex +17 to +120, async +40 to +88.
 - The longest stall of the event loop, by little: 5.5 ms (LangChain) and 10 ms (LlamaIndex) beside 4 and 6 ms bare. What
   is far longer is Python's collector walking all objects of the process, once in some seconds (66 to 103 ms here).
 """
