@@ -7,6 +7,14 @@ import os
 import pytest
 from support.vllm_server import VLLM, VllmServer, serve
 
+from ragguard.capture.notices import NOTICES
+
+
+@pytest.fixture(autouse=True)
+def _fresh_notices():
+    """What is logged once a process is logged once a test."""
+    NOTICES.forget()
+
 
 @pytest.fixture(scope="session")
 def vllm_server(tmp_path_factory):

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
+from ragguard.capture.calls import CallLog
 from ragguard.capture.counts import Counts
 from ragguard.capture.events import Intake, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
@@ -71,6 +72,7 @@ class Recorder:
         self._lock = threading.RLock()
         self._runs = OpenRuns(self._max_open, self._ttl)
         self._steps: dict[str, Retrieval] = {}
+        self.calls = CallLog()
         for follower in self.followers.values():
             follower.forget()
         self.faults.renew()
@@ -350,6 +352,21 @@ class Recorder:
         self._emit(run, event)
 
     @never_raises
+    def seen(self, run_id: str, kind: str, name: str) -> None:
+        """Notes a call that was not taken as a retrieval: a tool, a model, an event. The run need not be known."""
+        self.calls.seen(run_id, kind, name)
+
+    @never_raises
+    def without_steps(self, run_id: str) -> None:
+        """Warns, once a process, that a run ended well and nothing in it was taken as a retrieval.
+
+        The recorder does so for its own runs; an integration calls this for calls that never became a run.
+        """
+        calls = self.calls.forget(run_id)
+        if calls.tools() or not self.counts.steps:  # else retrievals are captured, and this run needed none
+            self.calls.warn(run_id, calls)
+
+    @never_raises
     def sweep(self) -> None:
         """Ends what nobody will end. To be called now and then."""
         with self._lock:
@@ -396,6 +413,10 @@ class Recorder:
         if run.steps:
             for one in run.left():
                 self._finish(one, "cancelled" if status in ("ok", "error") else status)
+        if run.sampled and not run.index and status == "ok":
+            self.without_steps(run.id)
+        else:
+            self.calls.forget(run.id)
         if run.sampled:
             final = final or RunEnded(run.id, status, run.answer, run.question, metadata=run.notes)
             final.ended_ns = time.time_ns()

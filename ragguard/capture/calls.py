@@ -1,0 +1,91 @@
+"""The calls that were seen and not taken as retrievals, so that a run without a retrieval can say what it had."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+from ragguard.capture.notices import NOTICES
+
+TOOL = "tool"
+"""The kind of a call that an agent's model asked for; only such a call can be declared as a retrieval."""
+_MOST_NAMES = 50
+_MOST_RUNS = 256
+_NAMES_SHOWN = 8
+
+
+class CallsSeen:
+    """Counts calls by kind and name; of more than 50 names, the further ones count as one."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+
+    def add(self, kind: str, name: str) -> None:
+        """Counts a call."""
+        key = (kind, name)
+        if key not in self.counts and len(self.counts) >= _MOST_NAMES:
+            key = (kind, "")
+        self.counts[key] += 1
+
+    def tools(self) -> list[str]:
+        """The names of the tools that were called."""
+        return [name for kind, name in self.counts if kind == TOOL and name]
+
+    def __str__(self) -> str:
+        kinds: dict[str, list[str]] = {}
+        for (kind, name), count in self.counts.items():
+            times = f" ({count} times)" if count > 1 else ""
+            kinds.setdefault(kind, []).append(f"{name!r}{times}" if name else f"others{times}")
+        parts = []
+        for kind, names in sorted(kinds.items(), key=lambda item: item[0] != TOOL):
+            more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+            parts.append(f"{kind}: {', '.join(names[:_NAMES_SHOWN])}{more}")
+        return "; ".join(parts) or "no calls"
+
+    def way_out(self) -> str:
+        """What to declare, so that a retrieval among these calls, or beside them, is captured."""
+        tools = self.tools()
+        declare = (
+            f"if {tools[0]!r} retrieves, declare it with tools={{{tools[0]!r}: SPLITTER}}; " if tools else ""
+        )
+        return (
+            f"{declare}for a retrieval in your own code, call ragguard.retrieved(query, documents) or "
+            "run.retrieved(query, passages)"
+        )
+
+
+class CallLog:
+    """The calls of all runs together, and of the runs that have not ended, at most 256 of these."""
+
+    def __init__(self) -> None:
+        self.total = CallsSeen()
+        self._of_run: dict[str, CallsSeen] = {}
+        self._lock = threading.RLock()
+
+    def seen(self, run_id: str, kind: str, name: str) -> None:
+        """Counts a call of a run; the run need not be known to the recorder."""
+        with self._lock:
+            self.total.add(kind, name)
+            calls = self._of_run.get(run_id)
+            if calls is None:
+                if len(self._of_run) >= _MOST_RUNS:
+                    del self._of_run[next(iter(self._of_run))]
+                calls = self._of_run[run_id] = CallsSeen()
+            calls.add(kind, name)
+
+    def forget(self, run_id: str) -> CallsSeen:
+        """Removes a run that has ended; returns the calls that were seen in it."""
+        with self._lock:
+            return self._of_run.pop(run_id, None) or CallsSeen()
+
+    def warn(self, run_id: str, calls: CallsSeen) -> None:
+        """Warns, once a process, that nothing in a run was taken as a retrieval."""
+        NOTICES.once(
+            "a run without a retrieval",
+            lambda: (
+                f"the run {run_id!r} ended without a retrieval, so there is nothing to score. Seen in it: {calls}. "
+                f"What to do: {calls.way_out()}. (Logged once a process)"
+            ),
+        )

@@ -1,0 +1,87 @@
+"""Warnings to the user: each subject is logged at once, and again only after a pause, with the number left out.
+
+Also the sentences that several integrations log in the same words.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+_log = logging.getLogger("ragguard")
+
+PAUSE = 60.0
+"""Seconds before the same subject is logged again."""
+ONCE = math.inf
+"""The pause of a subject that is logged once a process."""
+_MOST_SUBJECTS = 256
+
+
+class Notices:
+    """Logs warnings, each subject at most once in a pause."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.forget()
+
+    def forget(self) -> None:
+        """Forgets what was logged, so that each subject is logged again."""
+        self._lock = threading.RLock()
+        self._next: dict[str, float] = {}
+        self._left_out: dict[str, int] = {}
+
+    def renew(self) -> None:
+        """Makes a new lock, for a forked process: the old one may be held by a thread that is not there."""
+        self._lock = threading.RLock()
+
+    def warn(self, subject: str, sentence: str | Callable[[], str], pause: float = PAUSE) -> bool:
+        """Logs the sentence unless its subject was logged less than `pause` seconds ago; True where it was logged.
+
+        A function in place of the sentence is called only when it is logged. Beyond 256 subjects nothing is logged.
+        """
+        now = self._clock()
+        with self._lock:
+            if now < self._next.get(subject, -math.inf):
+                self._left_out[subject] = self._left_out.get(subject, 0) + 1
+                return False
+            if subject not in self._next and len(self._next) >= _MOST_SUBJECTS:
+                return False
+            self._next[subject] = now + pause
+            left_out = self._left_out.pop(subject, 0)
+        more = f" ({left_out:,} more since this was last logged)" if left_out else ""
+        _log.warning("%s%s", sentence() if callable(sentence) else sentence, more)
+        return True
+
+    def once(self, subject: str, sentence: str | Callable[[], str]) -> bool:
+        """Logs the sentence the first time that its subject comes up in this process."""
+        return self.warn(subject, sentence, ONCE)
+
+
+NOTICES = Notices()
+"""The notices of this process, shared by all RagGuards and guards."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=NOTICES.renew)
+
+
+def unknown_key(key: str, known: Iterable[str]) -> str:
+    """The warning about a `ragguard_...` key of metadata, or a tag, that nothing reads."""
+    names = sorted(known)
+    close = difflib.get_close_matches(key, names, 1)
+    meant = f"; did you mean {close[0]!r}?" if close else ""
+    return f"{key!r} is not a key that ragguard reads, so it is ignored{meant} Known keys: {', '.join(names)}"
+
+
+def never_called(declared: Sequence[str], called: Iterable[str]) -> str:
+    """The warning about declared tools of which no call was seen; `called` are the names of the tools that were."""
+    names = ", ".join(map(repr, declared))
+    seen = ", ".join(map(repr, sorted(set(called)))) or "none"
+    return (
+        f"tools={{...}} declares {names}, and no tool of {'that name' if len(declared) == 1 else 'those names'} was "
+        f"called; tools that were called: {seen}. Check the spelling"
+    )

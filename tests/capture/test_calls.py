@@ -1,0 +1,77 @@
+"""Calls that were no retrievals: a run without a retrieval says, once a process, what it had in their place."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from support.captured import Captured
+
+from ragguard.capture.calls import CallLog, CallsSeen
+from ragguard.capture.recorder import Recorder
+from ragguard.records import Passage
+
+
+@pytest.fixture
+def recorder():
+    return Recorder(Captured())
+
+
+def warnings(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+def test_the_first_run_without_a_step_says_once_what_was_seen_and_what_to_declare(recorder, caplog):
+    for run_id in ("r1", "r2"):
+        recorder.run_started(run_id, "who?")
+        recorder.seen(run_id, "tool", "search")
+        recorder.seen(run_id, "tool", "search")
+        recorder.seen(run_id, "model", "ChatOpenAI")
+        recorder.run_ended(run_id, "Ada")
+    (warning,) = warnings(caplog)
+    assert "'r1' ended without a retrieval" in warning
+    assert "tool: 'search' (2 times); model: 'ChatOpenAI'" in warning
+    assert "tools={'search': SPLITTER}" in warning
+
+
+def test_calls_that_never_became_a_run_are_told_of_when_the_integration_says_so(recorder, caplog):
+    recorder.seen("tree", "tool", "lookup")
+    recorder.without_steps("tree")
+    assert "'lookup'" in warnings(caplog)[0]
+
+
+def test_where_retrievals_are_captured_a_run_that_needed_none_is_no_news(recorder, caplog):
+    recorder.run_started("r1", "who?")
+    recorder.step_started("s", "r1", "who?")
+    recorder.step_ended("s", [Passage("Ada")])
+    recorder.run_ended("r1", "Ada")
+    recorder.run_started("r2", "hello")
+    recorder.run_ended("r2", "hello")
+    assert not warnings(caplog)
+    recorder.run_started("r3", "and now?")
+    recorder.seen("r3", "tool", "wiki")
+    recorder.run_ended("r3", "Ada")
+    assert "'wiki'" in warnings(caplog)[0]
+
+
+@pytest.mark.parametrize("status", ["error", "cancelled", "interrupted"])
+def test_a_run_that_did_not_end_well_is_no_sign_of_a_missing_declaration(recorder, caplog, status):
+    recorder.run_started("r", "who?")
+    recorder.run_ended("r", status=status)
+    assert not warnings(caplog)
+
+
+def test_names_and_runs_without_end_are_not_kept_without_end():
+    log = CallLog()
+    for number in range(1000):
+        log.seen(f"run {number}", "tool", f"tool {number}")
+    assert len(log._of_run) == 256
+    assert len(log.total.counts) == 51
+    assert sum(log.total.counts.values()) == 1000
+
+
+def test_many_names_are_cut_with_their_number():
+    calls = CallsSeen()
+    for number in range(20):
+        calls.add("tool", f"t{number}")
+    assert str(calls).endswith("and 12 more")
