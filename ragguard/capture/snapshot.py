@@ -8,26 +8,78 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 from types import NoneType
 from typing import Any
 
+from ragguard.capture.shapes import HOLDERS, documents_in, held_by, is_document, node_content, node_in, scored
 from ragguard.records import Passage
 
 KIND = "ragguard.content"
 """Metadata key that says what a passage without text was."""
 LOST = "ragguard.metadata"
 """Metadata key that says why the metadata is missing."""
+_TEXTS = ("text", "page_content", "content")
+"""Names under which a mapping holds the text of one passage."""
 
 
 def passages_of(value: object) -> list[Passage]:
-    """The passages in what somebody gave: None, one text, one passage or document, or several of them."""
+    """The passages in what somebody gave.
+
+    That is None, one text, passage, document or node, a (document, score) pair, several of these, or a mapping or a
+    response that holds several (`{"documents": [...]}`).
+    """
     if value is None:
         return []
-    if isinstance(value, (str, bytes, Passage, Mapping)) or _has_text(value):
+    if isinstance(value, (str, bytes, Passage)):
         return [passage_of(value)]
-    if isinstance(value, Iterable):
-        return [passage_of(item) for item in value]
-    return [passage_of(value)]
+    try:
+        held = _held(value)
+    except Exception:  # noqa: BLE001 - a value of the user's may raise anything when it is read
+        return [passage_of(value)]
+    if not isinstance(held, Iterable):
+        return [passage_of(value)]
+    found = []
+    for item in held:
+        if isinstance(item, list) and (inner := documents_in(item)):
+            found += [passage_of(one) for one in inner]
+        else:
+            found.append(passage_of(item))
+    return found
+
+
+def _held(value: object) -> object:
+    """The several items that a value holds; None where it is one item itself."""
+    if isinstance(value, Mapping):
+        if any(name in value for name in _TEXTS):
+            return None
+        if (rows := _rows(value)) is not None:
+            return rows
+        return next((value[name] for name in HOLDERS if isinstance(value.get(name), (list, tuple))), None)
+    if _has_text(value) or is_document(value) or scored(value) is not None:
+        return None
+    return value if isinstance(value, Iterable) else held_by(value)
+
+
+def _rows(columns: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """The items of a vector database's reply in columns (Chroma's `ids`, `documents`, …); None for anything else."""
+    ids = columns.get("ids")
+    if not isinstance(ids, list) or not isinstance(columns.get("documents"), list):
+        return None
+    of_queries = bool(ids) and isinstance(ids[0], list)
+    names = ("ids", "documents", "metadatas", "distances")
+    rows = zip_longest(*(_column(columns.get(name), of_queries) for name in names))
+    return [
+        {"id": id, "text": text, "metadata": {**(about or {}), **({} if far is None else {"distance": far})}}
+        for id, text, about, far in rows
+    ]
+
+
+def _column(values: list[Any] | None, of_queries: bool) -> list[Any]:
+    """One column of a reply, which holds one list a query where several queries were put at once."""
+    if of_queries:
+        return [value for one in values or () for value in one or ()]
+    return values or []
 
 
 def passage_of(item: object) -> Passage:
@@ -49,8 +101,17 @@ def _read(item: object) -> Passage:
             return Passage(item.text, item.id, item.score, metadata_of(item.metadata), item.grade)
         return replace(passage(item.text, item.id, item.score, item.metadata), grade=item.grade)
     if isinstance(item, Mapping):
-        content = next((item[key] for key in ("text", "page_content", "content") if key in item), None)
+        content = next((item[key] for key in _TEXTS if key in item), None)
         return passage(content, item.get("id"), item.get("score"), item.get("metadata"))
+    if (pair := scored(item)) is not None:
+        found = _read(pair.item)
+        return replace(found, score=score_of(pair.score, found.metadata))
+    if (node := node_in(item)) is not None:
+        text, kind = node_content(node)
+        metadata = metadata_of(node.metadata)
+        if kind:
+            metadata[KIND] = kind
+        return passage(text, node.id_, getattr(item, "score", None), metadata)
     if _has_text(item):
         content = getattr(item, "page_content", None)
         if content is None:
