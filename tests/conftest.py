@@ -7,7 +7,7 @@ import os
 import pytest
 from support.vllm_server import VLLM, VllmServer, serve
 
-from ragguard.capture.notices import NOTICES
+from ragguard.runtime.notices import NOTICES
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,10 @@
-"""Notices: each subject is logged at once, then rarely; the sentences name the way out."""
+"""Notices: each subject is logged at once, then rarely."""
 
 from __future__ import annotations
 
 import logging
 
-from ragguard.capture.notices import Notices, never_called, unknown_key
+from ragguard.runtime.notices import Notices
 
 
 def test_a_subject_is_logged_at_once_and_again_after_the_pause_with_the_number_left_out(caplog):
@@ -31,15 +31,3 @@ def test_once_is_once_and_the_sentence_is_made_only_then(caplog):
 def test_subjects_without_end_are_not_remembered_without_end(caplog):
     notices = Notices()
     assert sum(notices.once(f"subject {n}", "x") for n in range(1000)) == 256
-
-
-def test_an_unknown_key_names_the_one_that_was_meant():
-    sentence = unknown_key("ragguard_qestion", ["ragguard_question", "ragguard_run_id"])
-    assert "'ragguard_qestion'" in sentence
-    assert "did you mean 'ragguard_question'?" in sentence
-
-
-def test_a_declared_tool_that_was_never_called_is_told_beside_those_that_were():
-    sentence = never_called(["serach"], ["search", "search", "calc"])
-    assert "'serach'" in sentence
-    assert "'calc', 'search'" in sentence

@@ -1,17 +1,13 @@
-"""Warnings to the user: each subject is logged at once, and again only after a pause, with the number left out.
-
-Also the sentences that several integrations log in the same words.
-"""
+"""Warnings to the user: each subject is logged at once, and again only after a pause, with the number left out."""
 
 from __future__ import annotations
 
-import difflib
 import logging
 import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 
 _log = logging.getLogger("ragguard")
 
@@ -67,21 +63,3 @@ NOTICES = Notices()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=NOTICES.renew)
-
-
-def unknown_key(key: str, known: Iterable[str]) -> str:
-    """The warning about a `ragguard_...` key of metadata, or a tag, that nothing reads."""
-    names = sorted(known)
-    close = difflib.get_close_matches(key, names, 1)
-    meant = f"; did you mean {close[0]!r}?" if close else ""
-    return f"{key!r} is not a key that ragguard reads, so it is ignored{meant} Known keys: {', '.join(names)}"
-
-
-def never_called(declared: Sequence[str], called: Iterable[str]) -> str:
-    """The warning about declared tools of which no call was seen; `called` are the names of the tools that were."""
-    names = ", ".join(map(repr, declared))
-    seen = ", ".join(map(repr, sorted(set(called)))) or "none"
-    return (
-        f"tools={{...}} declares {names}, and no tool of {'that name' if len(declared) == 1 else 'those names'} was "
-        f"called; tools that were called: {seen}. Check the spelling"
-    )

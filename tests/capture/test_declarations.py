@@ -1,0 +1,17 @@
+"""What a user declared and capture does not find: the sentences name the way out."""
+
+from __future__ import annotations
+
+from ragguard.capture.declarations import never_called, unknown_key
+
+
+def test_an_unknown_key_names_the_one_that_was_meant():
+    sentence = unknown_key("ragguard_qestion", ["ragguard_question", "ragguard_run_id"])
+    assert "'ragguard_qestion'" in sentence
+    assert "did you mean 'ragguard_question'?" in sentence
+
+
+def test_a_declared_tool_that_was_never_called_is_told_beside_those_that_were():
+    sentence = never_called(["serach"], ["search", "search", "calc"])
+    assert "'serach'" in sentence
+    assert "'calc', 'search'" in sentence
