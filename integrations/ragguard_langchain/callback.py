@@ -36,7 +36,7 @@ from ragguard_langchain.messages import (
 from ragguard_langchain.places import Place
 from ragguard_langchain.scopes import Scope, ToolCall
 from ragguard_langchain.spans import span_of
-from ragguard_langchain.verdicts import VERDICT, Told
+from ragguard_langchain.verdicts import Told
 
 if TYPE_CHECKING:
     from ragguard import RagGuard
@@ -60,6 +60,7 @@ class RagGuardCallback(BaseCallbackHandler):
     ignore_llm = True
     ignore_chat_model = True
     ignore_retry = True
+    ignore_custom_event = True
 
     def __init__(self, rg: RagGuard, *, tools: Mapping[str, Splitter] | None = None) -> None:
         for name, splitter in (tools or {}).items():
@@ -240,18 +241,16 @@ class RagGuardCallback(BaseCallbackHandler):
         except FAULTS as fault:
             self._recorder.faults.note("on_tool_error", fault)
 
-    def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """A guard tells what it decided, in the call with that id."""
-        if name != VERDICT or not isinstance(data, Told):
-            return
+    def guard_decided(self, told: Told, run_id: UUID | None) -> None:
+        """Records a guard's decision, made inside the call with that id; no event of LangChain's carries it."""
         try:
             place = self._tree.place(run_id)
             if place is None:
-                self._tree.decided_outside(data)
+                self._tree.decided_outside(told)
             elif place.sampled:
-                self._tree.decided(place, data)
+                self._tree.decided(place, told)
         except FAULTS as error:
-            self._recorder.faults.note("on_custom_event", error)
+            self._recorder.faults.note("guard_decided", error)
 
     def _pop(self, run_id: UUID) -> Place[Scope] | None:
         """The call that ends now; None when it was not seen, has ended before, or is one of an unsampled run."""

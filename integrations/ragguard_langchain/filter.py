@@ -13,7 +13,7 @@ from ragguard.capture.decisions import Verdict
 from ragguard.guard import DistractorGuard, judging
 from ragguard.guard.judging import checked
 from ragguard_langchain.messages import snapshot, unpacked
-from ragguard_langchain.verdicts import Told, atell, tell
+from ragguard_langchain.verdicts import Told, tell
 
 
 class DistractorFilter(BaseDocumentCompressor):
@@ -50,7 +50,7 @@ class DistractorFilter(BaseDocumentCompressor):
         if not documents:
             return documents
         kept, verdict = await apruned(self.guard, query, documents)
-        await atell(Told(verdict, query), callbacks)
+        tell(Told(verdict, query), callbacks)
         return kept
 
 

@@ -12,7 +12,7 @@ from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.judging import checked
 from ragguard_langchain.filter import apruned, pruned
-from ragguard_langchain.verdicts import Told, atell, tell
+from ragguard_langchain.verdicts import Told, tell
 
 
 def drop_distractors(
@@ -35,7 +35,7 @@ def drop_distractors(
     async def adrop(given: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
         found, asked = _found(given, documents), _asked(given, query)
         kept, verdict = await apruned(guard, asked, found)
-        await atell(Told(verdict, asked), config.get("callbacks"))
+        tell(Told(verdict, asked), config.get("callbacks"))
         return {**given, documents: kept}
 
     return RunnableLambda(drop, afunc=adrop, name="drop_distractors")

@@ -23,7 +23,7 @@ from ragguard.guard.judging import checked
 from ragguard_langchain.excerpt import without
 from ragguard_langchain.filter import apruned, pruned
 from ragguard_langchain.messages import documents_of, tool_message, tool_query, tool_text
-from ragguard_langchain.verdicts import Told, atell, tell
+from ragguard_langchain.verdicts import Told, tell
 
 Result: TypeAlias = ToolMessage | Command[Any]
 
@@ -78,7 +78,7 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         if not found:
             return result
         kept, verdict = await apruned(self._guard, _query(request), found)
-        await atell(_told(request, verdict, started_ns), _callbacks(request))
+        tell(_told(request, verdict, started_ns), _callbacks(request))
         return self._rewritten(result, found, kept, verdict)
 
     def _found(self, request: ToolCallRequest, result: Result) -> list[Document]:

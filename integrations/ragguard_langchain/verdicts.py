@@ -1,28 +1,28 @@
-"""How a guard's decision reaches the step it is about: as a custom event of LangChain's callbacks.
+"""Hands a guard's decision to the handlers that capture the call around the guard.
 
-So it takes the way that the calls themselves take, and every handler that captures hears of it, however
-it was attached.
+The handlers are found where LangChain finds them: on the callbacks of that call, whether they came with it or are
+attached to the whole process. Nothing is dispatched as an event, so that other handlers and event streams of the
+application see nothing of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+from uuid import UUID
 
-from langchain_core.callbacks import AsyncCallbackManager, CallbackManager, Callbacks
+from langchain_core.callbacks import CallbackManager, Callbacks
 from langchain_core.runnables.config import ensure_config
 
 from ragguard.capture.decisions import Verdict, about, merged
 from ragguard.records import Decision, Passage
 from ragguard_langchain.messages import Taken, unpacked
 
-VERDICT = "ragguard_verdict"
-"""The name of the event."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Told:
-    """What the event carries."""
+    """A guard's verdict, with the query and the tool call whose result was judged."""
 
     verdict: Verdict
     query: str
@@ -42,16 +42,22 @@ class Told:
         return before
 
 
+@runtime_checkable
+class VerdictListener(Protocol):
+    """A callback handler that records what guards decide."""
+
+    def guard_decided(self, told: Told, run_id: UUID | None) -> None:
+        """Records a decision that was made inside the call with that id; None: outside of any call."""
+        ...
+
+
 def tell(told: Told, callbacks: Callbacks | None) -> None:
-    """Tells those who capture the call around: the one that these callbacks are of, else the one at work."""
+    """Hands the verdict to each handler that captures the call around: the call that `callbacks` belong to, or the
+    current one where they are None."""
     manager = CallbackManager.configure(_around(callbacks))
-    manager.on_custom_event(VERDICT, told, run_id=manager.parent_run_id)
-
-
-async def atell(told: Told, callbacks: Callbacks | None) -> None:
-    """As `tell`, on an event loop."""
-    manager = AsyncCallbackManager.configure(_around(callbacks))
-    await manager.on_custom_event(VERDICT, told, run_id=manager.parent_run_id)
+    for handler in manager.handlers:
+        if isinstance(handler, VerdictListener):
+            handler.guard_decided(told, manager.parent_run_id)
 
 
 def _around(callbacks: Callbacks | None) -> Callbacks:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage
+from langchain_core.documents import Document
+from langchain_core.load import dumpd
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnablePassthrough
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -20,7 +25,13 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard, connect
 from ragguard.capture.handle import RunHandle
-from ragguard_langchain import DistractorFilter, GuardedRetriever, GuardMiddleware, RagGuardCallback
+from ragguard_langchain import (
+    DistractorFilter,
+    GuardedRetriever,
+    GuardMiddleware,
+    RagGuardCallback,
+    drop_distractors,
+)
 from ragguard_langchain.call_tree import CallTree
 
 MODES = pytest.mark.parametrize("mode", ["sync", "async"])
@@ -101,17 +112,29 @@ async def test_an_interrupted_tool_is_guarded_when_it_goes_on(captured, rg, mode
     assert [dropped(step) for step in run.steps if step.status == "ok"] == [DROPPED, DROPPED]
 
 
-async def test_a_streamed_agent_gives_every_token_and_tells_of_the_guard(captured, config):
-    built = guarded_agent(*SEQUENTIAL)
-    tokens, told = [], []
-    async for event in built.astream_events(asked(), config, version="v2"):
+@pytest.mark.parametrize("captures", [True, False])
+async def test_a_streamed_agent_gives_every_token_and_nothing_of_the_guards(captured, config, captures):
+    """An endpoint that sends each event as JSON, with a handler of its own for custom events."""
+    built, strict, tokens, kinds = guarded_agent(*SEQUENTIAL), Strict(), [], set()
+    callbacks = [strict, *(config["callbacks"] if captures else ())]
+    async for event in built.astream_events(asked(), {"callbacks": callbacks}, version="v2"):
+        json.dumps(event, default=as_json)
+        kinds.add(event["event"])
         if event["event"] == "on_chat_model_stream":
             tokens.append(event["data"]["chunk"].content)
-        if event["event"] == "on_custom_event":
-            told.append((event["name"], event["data"].query, event["data"].verdict.decision.status))
     assert "".join(tokens) == ANSWER
-    assert told == [("ragguard_verdict", turn["args"]["query"], "pruned") for turn in SEQUENTIAL[:2]]
-    assert [dropped(step) for step in captured.run.steps] == [DROPPED, DROPPED]
+    assert "on_tool_end" in kinds
+    assert "on_custom_event" not in kinds
+    assert strict.custom == []
+    assert [dropped(step) for run in captured.runs for step in run.steps] == [DROPPED, DROPPED] * captures
+
+
+def as_json(value):
+    """What such an endpoint knows how to send: LangChain's own objects, and nothing else."""
+    if isinstance(value, (BaseMessage, Document)):
+        return dumpd(value)
+    assert type(value).__module__.startswith(("langchain", "langgraph")), type(value)
+    return str(value)
 
 
 @MODES
@@ -161,23 +184,42 @@ class Strict(BaseCallbackHandler):
     """Sees what other handlers of the application see."""
 
     def __init__(self):
-        self.seen = []
+        self.seen, self.custom = [], []
 
     def on_custom_event(self, name, data, *, run_id, **kwargs):
-        self.seen.append((name, run_id))
+        self.custom.append(name)
 
     def on_retriever_start(self, serialized, query, *, run_id, parent_run_id=None, **kwargs):
-        self.seen.append(("start", run_id, parent_run_id))
+        self.seen.append((run_id, parent_run_id))
 
 
 @MODES
-async def test_handlers_of_the_application_see_the_inner_retrieval_and_the_verdict(mode):
-    strict, guarded = Strict(), GuardedRetriever(Shelf(count=4), guarding())
+@pytest.mark.parametrize("kind", ["retriever", "filter", "link", "middleware"])
+async def test_handlers_of_the_application_see_the_retrievals_and_no_verdict(kind, mode):
+    strict = Strict()
+    guarded, given = {
+        "retriever": (GuardedRetriever(Shelf(count=4), guarding()), "x"),
+        "filter": (compression(), "x"),
+        "link": ({"context": Shelf(count=4), "question": RunnablePassthrough()} | link(), "x"),
+        "middleware": (guarded_agent(*SEQUENTIAL), asked()),
+    }[kind]
     config = {"callbacks": [strict]}
-    guarded.invoke("x", config) if mode == "sync" else await guarded.ainvoke("x", config)
-    outer, inner, verdict = strict.seen
-    assert inner[2] == outer[1]
-    assert verdict == ("ragguard_verdict", outer[1])
+    guarded.invoke(given, config) if mode == "sync" else await guarded.ainvoke(given, config)
+    assert strict.seen
+    assert strict.custom == []
+    if kind == "retriever":
+        outer, inner = strict.seen
+        assert inner[1] == outer[0]
+
+
+def compression():
+    return ContextualCompressionRetriever(
+        base_compressor=DistractorFilter(guarding()), base_retriever=Shelf(count=4)
+    )
+
+
+def link():
+    return drop_distractors(guarding())
 
 
 async def test_a_dead_engine_is_not_asked_for_ever(config, captured):

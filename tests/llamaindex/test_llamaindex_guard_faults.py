@@ -10,6 +10,8 @@ import pytest
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
 from llama_index_instrumentation import get_dispatcher
+from llama_index_instrumentation.event_handlers import BaseEventHandler
+from pydantic import Field
 from support.guards import guarding, judging
 from support.llamaindex_parts import Says, Shelf, nodes
 from support.scripted_engine import ScriptedEngine
@@ -52,6 +54,28 @@ async def test_a_late_engine_keeps_everything_on_time(recorder, captured, mode):
     assert (step.decision.status, step.decision.dropped) == ("timeout", [])
     assert step.passages == step.candidates
     assert captured.run.status == "ok"
+
+
+class Watches(BaseEventHandler):
+    """An event handler of the application's."""
+
+    seen: list[str] = Field(default_factory=list)
+
+    def handle(self, event, **kwargs):
+        event.model_dump_json()
+        self.seen.append(type(event).__module__)
+
+
+@MODES
+async def test_event_handlers_of_the_application_see_events_of_llamaindex_alone(recorder, mode):
+    dispatcher, watches = get_dispatcher("root"), Watches()
+    dispatcher.add_event_handler(watches)
+    try:
+        asking = engine(guarding())
+        asking.query(QUESTION) if mode == "sync" else await asking.aquery(QUESTION)
+    finally:
+        dispatcher.event_handlers = [one for one in dispatcher.event_handlers if one is not watches]
+    assert {name.partition(".")[0] for name in watches.seen} == {"llama_index"}
 
 
 @MODES
