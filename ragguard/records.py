@@ -18,6 +18,9 @@ ReferenceSource = Literal["gold", "answer", "none"]
 Stage = Literal["passages", "candidates"]
 GuardStatus = Literal["pruned", "kept_all", "timeout", "error"]
 
+CONTENT_KIND = "ragguard.content"
+"""Metadata key of a passage without text: what it is instead, such as `image`. Such a passage is not judged."""
+
 
 def new_id() -> str:
     """A fresh identifier: 32 hexadecimal digits, unique across processes."""

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 from llama_index.core.schema import BaseNode, ImageNode, MetadataMode, NodeWithScore, TextNode
 
-from ragguard.capture.snapshot import KIND, metadata_of, passage, passage_of, score_of, unreadable
-from ragguard.records import Passage
+from ragguard.capture.snapshot import metadata_of, passage, passage_of, score_of, unreadable
+from ragguard.records import CONTENT_KIND, Passage
 
 Taken: TypeAlias = Sequence[Passage | tuple[str, str, float | None, Mapping[str, Any]]]
 """Of each node its text, id, score and metadata; or a passage where it took more than a look."""
@@ -89,7 +89,7 @@ def _read(item: object) -> Passage:
     text, kind = _text(node)
     metadata = metadata_of(node.metadata)
     if kind:
-        metadata[KIND] = kind
+        metadata[CONTENT_KIND] = kind
     return Passage(text, node.id_, score_of(getattr(item, "score", None), {}), metadata)
 
 

@@ -13,10 +13,8 @@ from types import NoneType
 from typing import Any
 
 from ragguard.capture.shapes import HOLDERS, documents_in, held_by, is_document, node_content, node_in, scored
-from ragguard.records import Passage
+from ragguard.records import CONTENT_KIND, Passage
 
-KIND = "ragguard.content"
-"""Metadata key that says what a passage without text was."""
 LOST = "ragguard.metadata"
 """Metadata key that says why the metadata is missing."""
 _TEXTS = ("text", "page_content", "content")
@@ -92,7 +90,7 @@ def passage_of(item: object) -> Passage:
 
 def unreadable(item: object, error: BaseException) -> Passage:
     """What stands for an item that raises when it is read."""
-    return Passage("", metadata={KIND: f"{type(item).__name__}, unreadable: {type(error).__name__}"})
+    return Passage("", metadata={CONTENT_KIND: f"{type(item).__name__}, unreadable: {type(error).__name__}"})
 
 
 def _read(item: object) -> Passage:
@@ -110,7 +108,7 @@ def _read(item: object) -> Passage:
         text, kind = node_content(node)
         metadata = metadata_of(node.metadata)
         if kind:
-            metadata[KIND] = kind
+            metadata[CONTENT_KIND] = kind
         return passage(text, node.id_, getattr(item, "score", None), metadata)
     if _has_text(item):
         content = getattr(item, "page_content", None)
@@ -128,7 +126,7 @@ def passage(content: object, id: object, score: object, metadata: object) -> Pas
     if not isinstance(content, str):
         text, kind = text_of(content)
         if kind:
-            copied[KIND] = kind
+            copied[CONTENT_KIND] = kind
         content = text
     return Passage(content, "" if id is None else str(id), score_of(score, copied), copied)
 

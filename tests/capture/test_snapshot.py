@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ragguard.capture.snapshot import KIND, LOST, metadata_of, passage_of, passages_of, score_of, text_of
-from ragguard.records import Passage
+from ragguard.capture.snapshot import LOST, metadata_of, passage_of, passages_of, score_of, text_of
+from ragguard.records import CONTENT_KIND, Passage
 
 
 @dataclass
@@ -103,7 +103,7 @@ def test_content_is_text_and_what_else_it_was(content, text, kind):
 
 
 def test_a_passage_without_text_says_what_it_was():
-    assert passage_of(Document([{"type": "image", "data": "x"}])).metadata == {KIND: "image"}
+    assert passage_of(Document([{"type": "image", "data": "x"}])).metadata == {CONTENT_KIND: "image"}
 
 
 @pytest.mark.parametrize("metadata", [Hostile(), 12, "page 3", [1, 2]])
@@ -120,7 +120,7 @@ class Sealed:
 @pytest.mark.parametrize("given", [Sealed(), [Sealed()]])
 def test_what_raises_when_it_is_read_says_so(given):
     (passage,) = passages_of(given)
-    assert "unreadable" in passage.metadata[KIND]
+    assert "unreadable" in passage.metadata[CONTENT_KIND]
 
 
 def test_no_metadata_is_none():

@@ -18,8 +18,8 @@ from support.langchain_agents import QUESTION, search_tool
 from support.langchain_parts import Shelf, call, documents
 
 from ragguard.capture.recorder import Recorder
-from ragguard.capture.snapshot import KIND, LOST
-from ragguard.records import Passage
+from ragguard.capture.snapshot import LOST
+from ragguard.records import CONTENT_KIND, Passage
 from ragguard_langchain import RagGuardCallback
 from ragguard_langchain.messages import answer_of, documents_of, question_of, tool_query
 
@@ -58,13 +58,13 @@ def odd(**fields):
         (documents("tuple", 1), ["tuple 0 about "], [{"source": "tuple", "score": 1.0}]),
         ([Document("no id")], ["no id"], [{}]),
         ([Document("mixed"), "text", Passage("passage")], ["mixed", "text", "passage"], [{}, {}, {}]),
-        ([odd(page_content=None)], [""], [{KIND: "none"}]),
-        ([odd(page_content=b"bytes")], [""], [{KIND: "bytes"}]),
-        ([odd(page_content=[{"type": "image", "data": "x"}])], [""], [{KIND: "image"}]),
+        ([odd(page_content=None)], [""], [{CONTENT_KIND: "none"}]),
+        ([odd(page_content=b"bytes")], [""], [{CONTENT_KIND: "bytes"}]),
+        ([odd(page_content=[{"type": "image", "data": "x"}])], [""], [{CONTENT_KIND: "image"}]),
         ([odd(metadata=None)], ["text"], [{}]),
         ([odd(metadata=Uncopyable())], ["text"], [{LOST: "Uncopyable could not be copied: RuntimeError"}]),
         ([odd(id=7)], ["text"], [{}]),
-        (3, [""], [{KIND: "int"}]),
+        (3, [""], [{CONTENT_KIND: "int"}]),
     ],
 )
 def test_whatever_a_retriever_gives(captured, config, given, texts, metadata):
@@ -79,7 +79,7 @@ def test_a_stream_of_documents_is_left_to_its_reader(captured, config):
     stream = Gives(what=iter(documents("shelf"))).invoke(QUESTION, config)
     assert len(list(stream)) == 2
     (step,) = captured.run.steps
-    assert [dict(p.metadata) for p in step.passages] == [{KIND: "list_iterator"}]
+    assert [dict(p.metadata) for p in step.passages] == [{CONTENT_KIND: "list_iterator"}]
 
 
 class Sealed(Document):
@@ -99,7 +99,7 @@ def test_documents_that_raise_cost_only_themselves(captured, config):
     (step,) = captured.run.steps
     assert step.status == "ok"
     assert [(p.text, dict(p.metadata)) for p in step.passages] == [
-        ("", {KIND: "Sealed, unreadable: RuntimeError"}),
+        ("", {CONTENT_KIND: "Sealed, unreadable: RuntimeError"}),
         ("text", {"page": 1}),
         ("fine", {}),
     ]
