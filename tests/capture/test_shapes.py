@@ -15,8 +15,8 @@ from llama_index.core.schema import ImageNode, NodeWithScore, TextNode
 from llama_index.core.vector_stores.types import VectorStoreQueryResult
 
 from ragguard.capture.shapes import documents_in
-from ragguard.capture.snapshot import KIND, passages_of
-from ragguard.records import Passage
+from ragguard.capture.snapshot import passages_of
+from ragguard.records import CONTENT_KIND, Passage
 
 DOCUMENT = Document("about Oslo", id="d1", metadata={"page": 3})
 NODE = TextNode(text="about Oslo", id_="n1", metadata={"title": "Firms"})
@@ -113,7 +113,7 @@ def test_the_distance_of_a_vector_database_is_kept_and_no_score():
 
 def test_an_image_says_that_it_is_one():
     (passage,) = passages_of([ImageNode(image_path="map.png", metadata={"file": "map.png"})])
-    assert (passage.text, passage.metadata[KIND]) == ("", "image")
+    assert (passage.text, passage.metadata[CONTENT_KIND]) == ("", "image")
 
 
 def test_no_framework_is_imported():
