@@ -16,6 +16,7 @@
     │   └── BudgetExceeded               not asked, since that would overspend
     ├── ScoringError                     a score cannot be given (label mass too low, cap reached, no reference …)
     │   ├── LowLabelMass
+    │   ├── NoText                       the passage is an image or something else without text
     │   └── CapExceeded
     ├── StoreError                       the store cannot be opened, read or written
     │   └── SchemaMismatch               made by another version
@@ -119,6 +120,10 @@ class ScoringError(RagguardError):
 
 class LowLabelMass(ScoringError):
     """The judge puts most of its probability on something that is no label."""
+
+
+class NoText(ScoringError):
+    """A passage without text, such as an image: no question can be asked about it."""
 
 
 class CapExceeded(ScoringError):

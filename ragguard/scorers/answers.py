@@ -90,7 +90,9 @@ class Answers:
         )  # fmt: skip
 
     async def _supported(self, view: View, ask: Ask) -> tuple[bool, Usage]:
-        """Whether the model got a passage that is relevant to the query which brought it."""
+        """Whether the model got a passage that is relevant to the query which brought it, or one without text, such
+        as an image, which may have told the answer."""
+        unread = any(at in step.textless for step in view.steps for at in step.got)
         questions: list[LabelQuestion] = [
             relevance(
                 view.setting.judge_prompts, step.step.query or view.run.question, step.all[at].text,
@@ -101,7 +103,7 @@ class Answers:
             if at in step.judged
         ]  # fmt: skip
         if not questions:
-            return False, Usage()
+            return unread, Usage()
         usage, fault = Usage(), None
         supported = False
         for question, answer in zip(questions, await ask(questions), strict=True):
@@ -112,6 +114,6 @@ class Answers:
                 continue
             usage += judged.usage
             supported = supported or judged.p >= 0.5
-        if fault is not None and not supported:
+        if fault is not None and not supported and not unread:
             raise fault
-        return supported, usage
+        return supported or unread, usage

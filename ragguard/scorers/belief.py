@@ -66,8 +66,8 @@ class Belief:
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         sheet = Sheet(view, self)
-        sheet.over_caps(passages=False)
-        turns = [(turn, step) for turn, step in view.turns if step.got]
+        sheet.left_out(passages=False)
+        turns = [(turn, step) for turn, step in view.turns if step.readable]
         if not turns:
             return sheet.results()
         if not view.run.question.strip():

@@ -125,6 +125,8 @@ class Window:
         owner: dict[str, tuple[int, int]] = {}
         for number, step in enumerate(steps):
             for rank, at in enumerate(step.got):
+                if not step.all[at].text.strip():
+                    continue
                 owner.setdefault(step.all[at].text, (number, -rank))
                 owner[step.all[at].text] = max(owner[step.all[at].text], (number, -rank))
         texts = list(owner)

@@ -40,7 +40,7 @@ class Coverage:
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         sheet = Sheet(view, self)
-        sheet.over_caps()
+        sheet.left_out()
         answer = (view.run.answer or "").strip()
         if not view.steps and not answer:
             return sheet.results()

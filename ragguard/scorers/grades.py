@@ -36,7 +36,7 @@ class Grades:
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         sheet = Sheet(view, self)
-        sheet.over_caps()
+        sheet.left_out()
         report = _Report(self, sheet, _known(view), _mark(view))
         await report.judge(ask)
         for step in view.steps:

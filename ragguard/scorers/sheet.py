@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragguard.errors import CapExceeded, CircuitOpen, EngineTimeout, RagguardError
+from ragguard.errors import CapExceeded, CircuitOpen, EngineTimeout, NoText, RagguardError
 from ragguard.probes.question import Who
-from ragguard.records import Failure, Level, ReferenceSource, Result, Score, Stage, Usage
+from ragguard.records import CONTENT_KIND, Failure, Level, ReferenceSource, Result, Score, Stage, Usage
 from ragguard.scorers.scorer import Scorer, full_version
 from ragguard.scorers.view import StepView, View, hash_references
 
@@ -90,16 +90,24 @@ class Sheet:
         if what not in listed:
             listed.append(what)
 
-    def over_caps(self, *, passages: bool = True) -> None:
-        """Tells which steps, and which passages of a step, this scorer left out."""
+    def left_out(self, *, passages: bool = True) -> None:
+        """Adds a failure for each step, and for the passages of each step, that are not judged: those over a cap,
+        and those without text. Without `passages`, no cap on passages holds for this scorer."""
         caps = self.view.setting.caps
         for step in self.view.steps_over_cap:
             self._failed[step.id, "CapExceeded"] = (
                 CapExceeded(f"only the first {caps.steps} steps of a run are scored; raise Caps(steps=...)"),
                 ["this step"],
             )
-        for seen in self.view.steps if passages else ():
-            if seen.over_cap:
+        for seen in self.view.steps:
+            for at in seen.textless:
+                kind = seen.all[at].metadata.get(CONTENT_KIND)
+                self.fail(
+                    NoText("a passage without text is not judged; give it one, such as a caption"),
+                    f"passage {at + 1} ({kind})" if kind else f"passage {at + 1}",
+                    seen,
+                )
+            if passages and seen.over_cap:
                 message = f"at most {caps.passages} passages of a step are judged; raise Caps(passages=...)"
                 self.fail(CapExceeded(message), f"{seen.over_cap} of {len(seen.all)} passages", seen)
 

@@ -46,7 +46,7 @@ class Utility:
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         sheet = Sheet(view, self)
-        sheet.over_caps()
+        sheet.left_out()
         places = [(step, at) for step in view.steps for at in sorted(step.judged)]
         questions = [question for step, at in places for question in self._questions(view, step, at)]
         answers = await ask(questions)

@@ -49,7 +49,7 @@ class StepView:
     got: tuple[int, ...]
     """What the model got, in its order: indices into `all`."""
     judged: frozenset[int]
-    """What is inside the cap on judged passages: indices into `all`."""
+    """What has a text and is inside the cap on judged passages: indices into `all`."""
     candidates: int
     """How many of `all` were retrieved."""
 
@@ -59,9 +59,19 @@ class StepView:
         return self.got != tuple(range(self.candidates))
 
     @property
+    def textless(self) -> tuple[int, ...]:
+        """The passages without text, such as images: indices into `all`."""
+        return tuple(at for at, passage in enumerate(self.all) if not passage.text.strip())
+
+    @property
     def over_cap(self) -> int:
-        """How many passages are not judged."""
-        return len(self.all) - len(self.judged)
+        """How many passages with a text are not judged."""
+        return len(self.all) - len(self.judged) - len(self.textless)
+
+    @property
+    def readable(self) -> bool:
+        """Whether the model got a text to read."""
+        return any(self.all[at].text.strip() for at in self.got)
 
 
 def view_step(step: RetrievalStep, cap: int) -> StepView:
@@ -79,8 +89,9 @@ def view_step(step: RetrievalStep, cap: int) -> StepView:
         else:
             got.append(len(everything))
             everything.append(passage)
-    order = [*got, *(index for index in range(len(everything)) if index not in set(got))]
-    return StepView(step, tuple(everything), tuple(got), frozenset(order[:cap]), candidates)
+    order = [*got, *sorted(set(range(len(everything))) - set(got))]
+    with_text = [index for index in order if everything[index].text.strip()]
+    return StepView(step, tuple(everything), tuple(got), frozenset(with_text[:cap]), candidates)
 
 
 def numbered(steps: Sequence[RetrievalStep]) -> list[tuple[int, RetrievalStep]]:
