@@ -9,6 +9,10 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.span import BaseSpan
 from llama_index_instrumentation.span_handlers import BaseSpanHandler
 
+from ragguard.capture.recorder import Recorder
+from ragguard.errors import InvalidInput
+from ragguard_llamaindex.nodes import TextOf
+from ragguard_llamaindex.options import CaptureOptions
 from ragguard_llamaindex.spans import Spans
 
 if TYPE_CHECKING:
@@ -46,19 +50,28 @@ class SpanHandler(BaseSpanHandler[BaseSpan]):
 _lock = threading.Lock()
 
 
-def instrument(rg: RagGuard) -> None:
+def instrument(rg: RagGuard, *, text_of: TextOf | None = None) -> None:
     """Captures every LlamaIndex pipeline of this process that retrieves, from now on.
+
+    `text_of` is a function from a node to the text that the model reads of it; without one that is
+    LlamaIndex's own view, the metadata included (`MetadataMode.LLM`).
 
     Calling it again changes what is attached: one RagGuard at a time. A pipeline may say more in
     LlamaIndex's own `instrument_tags`: `ragguard_references`, `ragguard_name`, `ragguard_run_id`;
     inside `with rg.run(...)` it joins that run.
     """
+    recorder = getattr(rg, "recorder", None)
+    if not isinstance(recorder, Recorder):
+        raise InvalidInput("rg", rg, "a RagGuard, such as RagGuard(engine='nano')")
+    options = CaptureOptions(text_of)
     with _lock:
         found = attached()
-        if any(handler.spans.recorder is rg.recorder for handler in found):
-            return
+        for handler in found:
+            if handler.spans.recorder is recorder:
+                handler.spans.options = options
+                return
         _detach(found)
-        get_dispatcher("root").add_span_handler(SpanHandler(Spans(rg.recorder)))
+        get_dispatcher("root").add_span_handler(SpanHandler(Spans(recorder, options)))
 
 
 def uninstrument() -> None:

@@ -48,7 +48,7 @@ def question_of(arguments: Mapping[str, Any]) -> str:
     """The question in a call's arguments; '' where there is none."""
     for name in _ASKED:
         if name in arguments:
-            return text_of(arguments[name])
+            return query_text(arguments[name])
     return ""
 
 
@@ -59,16 +59,16 @@ def question_of_event(event: object) -> str:
     fields = {**event.__dict__, **event.to_dict()}
     for name in _ASKED:
         if fields.get(name):
-            return text_of(fields[name])
+            return query_text(fields[name])
     history = fields.get("chat_history")
     if isinstance(history, (list, tuple)):
         asked = [one for one in history if isinstance(one, ChatMessage) and one.role == MessageRole.USER]
-        return text_of(asked[-1]) if asked else ""
+        return query_text(asked[-1]) if asked else ""
     texts = [value for value in fields.values() if isinstance(value, str)]
     return texts[0] if len(texts) == 1 else ""
 
 
-def text_of(asked: object) -> str:
+def query_text(asked: object) -> str:
     """The text of a query in any of the forms it comes in."""
     if isinstance(asked, str):
         return asked

@@ -1,33 +1,79 @@
-"""What is needed of LlamaIndex nodes, taken at once: nodes change after they were given (fusion rescales scores).
+"""Snapshots of LlamaIndex nodes, and the passages made of them.
 
-Texts by reference, metadata copied; passages are made of it later, when somebody reads them. Knows nodes
-only; nothing here raises for strange content, and nothing is changed or kept.
+A passage's text is what a model reads of its node: LlamaIndex's synthesizers, chats and tools put the metadata
+before the text, by the node's own templates (`MetadataMode.LLM`). A snapshot is taken at once, since nodes change
+after they were given (fusion rescales scores); its texts are put together later, when somebody reads the step.
+Nothing here raises for strange content, and no node is changed or kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, TypeAlias
 
-from llama_index.core.schema import BaseNode, ImageNode, MetadataMode, NodeWithScore, TextNode
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, TextNode
 
+from ragguard.capture.faults import describe
+from ragguard.capture.shapes import node_content
 from ragguard.capture.snapshot import metadata_of, passage, passage_of, score_of, unreadable
+from ragguard.errors import InvalidInput
 from ragguard.records import CONTENT_KIND, Passage
 
-Taken: TypeAlias = Sequence[Passage | tuple[str, str, float | None, Mapping[str, Any]]]
-"""Of each node its text, id, score and metadata; or a passage where it took more than a look."""
+TextOf: TypeAlias = Callable[[BaseNode], str]
+"""Gives the text of a node as the model reads it."""
 
-_MEDIA = ("image", "audio", "video")
+UNFORMATTED = "ragguard.unformatted"
+"""Metadata key that says why a passage is the bare text of a node whose templates could not be filled."""
+_fields = itemgetter("text", "id_", "metadata_template", "metadata_separator", "text_template")
 
 
-def taken(nodes: object) -> Taken:
+@dataclass(slots=True)
+class NodeCopy:
+    """A copy of a node whose text is still to be read by a function of the user's."""
+
+    node: BaseNode
+    score: object
+    text_of: TextOf
+
+    def passage(self) -> Passage:
+        """The passage that the user's function makes of the node."""
+        try:
+            made = passage(self.text_of(self.node), self.node.node_id, self.score, self.node.metadata)
+        except Exception as error:  # noqa: BLE001 - the function is the user's
+            return unreadable(self.node, error)
+        return made
+
+
+Look: TypeAlias = tuple[tuple[str, str, str, str, str], Sequence[str], Mapping[str, Any], float | None]
+"""A text node's text, id and three templates; the metadata keys hidden from models; metadata; score."""
+Taken: TypeAlias = Sequence[Passage | Look | NodeCopy]
+"""One snapshot a node; a passage where it took more than a look."""
+
+
+def checked_text_of(text_of: TextOf | None) -> TextOf | None:
+    """The user's function, or None for LlamaIndex's own view; refuses anything else."""
+    if text_of is not None and not callable(text_of):
+        raise InvalidInput("text_of", text_of, "a function from a node to the text that the model reads")
+    return text_of
+
+
+def taken(nodes: object, text_of: TextOf | None = None) -> Taken:
     """A snapshot of what a retriever gave: normally a list of NodeWithScore."""
     if not isinstance(nodes, (list, tuple)):
         # What else can be iterated may be the application's own stream: only a look, no reading.
         return [] if nodes is None else [_passage(nodes)]
+    if text_of is not None:
+        return [_copied(item, text_of) for item in nodes]
     try:
         return [
-            (node.text, node.id_, item.score, node.metadata.copy())
+            (
+                _fields(state := node.__dict__),
+                tuple(hidden) if (hidden := state["excluded_llm_metadata_keys"]) else (),
+                state["metadata"].copy(),
+                item.score,
+            )
             if type(node := item.node) is TextNode
             else _passage(item)
             for item in nodes
@@ -39,16 +85,20 @@ def taken(nodes: object) -> Taken:
 def unpacked(snapshot: Taken) -> list[Passage]:
     """The passages of a snapshot."""
     return [
-        one if isinstance(one, Passage) else passage(one[0], one[1], score_of(one[2], {}), one[3])
+        one if isinstance(one, Passage) else one.passage() if isinstance(one, NodeCopy) else _seen(one)
         for one in snapshot
     ]
 
 
-def same(passages: Sequence[Passage], nodes: Sequence[object]) -> bool:
-    """True when the nodes are those passages, in that order."""
-    return len(passages) == len(nodes) and all(
-        (node := _node(item)) is not None and node.id_ == one.id and _text(node)[0] == one.text
-        for one, item in zip(passages, nodes, strict=True)
+def same(before: Taken, after: Taken) -> bool:
+    """True when two snapshots show the same nodes in the same order, whatever their scores."""
+    return len(before) == len(after) and all(map(_alike, before, after))
+
+
+def id_in(one: Passage | Look | NodeCopy) -> str:
+    """The id of a node in a snapshot."""
+    return (
+        one.id if isinstance(one, Passage) else one.node.node_id if isinstance(one, NodeCopy) else one[0][1]
     )
 
 
@@ -66,6 +116,47 @@ def ids_of(items: Iterable[object]) -> set[str]:
 def are_nodes(value: object) -> bool:
     """True for a list of nodes that holds some."""
     return isinstance(value, list) and bool(value) and _node(value[0]) is not None
+
+
+def _alike(one: Passage | Look | NodeCopy, other: Passage | Look | NodeCopy) -> bool:
+    try:
+        if isinstance(one, tuple) and isinstance(other, tuple):
+            return one[:3] == other[:3]
+        if isinstance(one, NodeCopy) and isinstance(other, NodeCopy):
+            return bool(one.node == other.node)
+        if isinstance(one, Passage) and isinstance(other, Passage):
+            return one.id == other.id and one.text == other.text
+    except Exception:  # noqa: BLE001 - values of the user's metadata compare as they like, arrays item by item
+        return False
+    return False
+
+
+def _seen(look: Look) -> Passage:
+    """The passage of a text node as `get_content(MetadataMode.LLM)` shows it to a model."""
+    (text, id, template, separator, whole), hidden, metadata, score = look
+    if metadata:
+        try:
+            told = [
+                template.format(key=key, value=str(value))
+                for key, value in metadata.items()
+                if key not in hidden
+            ]
+            if about := separator.join(told).strip():
+                text = whole.format(content=text, metadata_str=about).strip()
+        except Exception as error:  # noqa: BLE001 - templates and values are the user's
+            metadata = {**metadata, UNFORMATTED: describe(error)}
+    return passage(text, id, score_of(score, {}), metadata)
+
+
+def _copied(item: object, text_of: TextOf) -> Passage | NodeCopy:
+    node = _node(item)
+    if node is None:
+        return _passage(item)
+    try:
+        copy = node.model_copy(update={"metadata": metadata_of(node.metadata)})
+    except Exception as error:  # noqa: BLE001 - a node class of the user's may raise anything
+        return unreadable(item, error)
+    return NodeCopy(copy, getattr(item, "score", None), text_of)
 
 
 def _node(item: object) -> BaseNode | None:
@@ -86,26 +177,22 @@ def _read(item: object) -> Passage:
     node = _node(item)
     if node is None:
         return passage(item, None, None, None)
-    text, kind = _text(node)
     metadata = metadata_of(node.metadata)
+    try:
+        text, kind = node_content(node)
+    except Exception as error:  # noqa: BLE001 - its templates or its class may be the user's
+        text, kind = _bare(node)
+        if not kind:
+            metadata[UNFORMATTED] = describe(error)
     if kind:
         metadata[CONTENT_KIND] = kind
     return Passage(text, node.id_, score_of(getattr(item, "score", None), {}), metadata)
 
 
-def _text(node: BaseNode) -> tuple[str, str]:
-    """A node's text, and what else it holds where it holds no text."""
-    if isinstance(node, TextNode):
-        text: object = node.text
-    else:
-        try:
-            text = node.get_content(metadata_mode=MetadataMode.NONE)
-        except Exception as error:  # noqa: BLE001 - a node class of the user's may raise anything
-            return "", f"{type(node).__name__}, unreadable: {type(error).__name__}"
-    if not isinstance(text, str):
-        return "", type(text).__name__
-    if text or type(node) is TextNode:
-        return text, ""
-    if isinstance(node, ImageNode):
-        return "", "image"
-    return "", ", ".join(kind for kind in _MEDIA if getattr(node, f"{kind}_resource", None) is not None)
+def _bare(node: BaseNode) -> tuple[str, str]:
+    """A node's text without its metadata; or what stands in the place of one."""
+    try:
+        text: object = node.get_content(metadata_mode=MetadataMode.NONE)
+    except Exception as error:  # noqa: BLE001 - a node class of the user's may raise anything
+        return "", f"{type(node).__name__}, unreadable: {type(error).__name__}"
+    return (text, "") if isinstance(text, str) else ("", type(text).__name__)

@@ -16,8 +16,8 @@ from ragguard.guard import DistractorGuard
 from ragguard.guard.judging import apruned, checked, pruned
 from ragguard.records import Passage
 from ragguard_llamaindex.instrumentation import attached
-from ragguard_llamaindex.messages import text_of, undressed
-from ragguard_llamaindex.nodes import taken, unpacked
+from ragguard_llamaindex.messages import query_text, undressed
+from ragguard_llamaindex.nodes import TextOf, checked_text_of, taken, unpacked
 
 dispatcher = get_dispatcher(__name__)
 
@@ -25,14 +25,16 @@ dispatcher = get_dispatcher(__name__)
 class DistractorPostprocessor(BaseNodePostprocessor):
     """Drops the nodes that would mislead the model: `node_postprocessors=[DistractorPostprocessor(guard)]`.
 
+    Judged is what the model reads of a node, its metadata included (`MetadataMode.LLM`), or what `text_of` makes of it.
     What is kept are the very nodes that came, in their order. Nodes without a text (images) are kept, and so is
     everything where there is no query, no time or no engine. What was dropped and why is part of the captured step.
     """
 
     guard: DistractorGuard = Field(exclude=True)
+    text_of: TextOf | None = Field(default=None, exclude=True)
 
-    def __init__(self, guard: DistractorGuard, **settings: Any) -> None:
-        settings["guard"] = checked(guard)
+    def __init__(self, guard: DistractorGuard, *, text_of: TextOf | None = None, **settings: Any) -> None:
+        settings["guard"], settings["text_of"] = checked(guard), checked_text_of(text_of)
         super().__init__(**settings)
 
     @classmethod
@@ -44,7 +46,7 @@ class DistractorPostprocessor(BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         given = list(nodes or ())
-        query, passages = _begin(given, query_bundle)
+        query, passages = _begin(given, query_bundle, self.text_of)
         return _end(*pruned(self.guard, query, given, passages))
 
     @dispatcher.span
@@ -52,17 +54,19 @@ class DistractorPostprocessor(BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         given = list(nodes or ())
-        query, passages = _begin(given, query_bundle)
+        query, passages = _begin(given, query_bundle, self.text_of)
         return _end(*await apruned(self.guard, query, given, passages))
 
 
-def _begin(nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> tuple[str, list[Passage]]:
+def _begin(
+    nodes: list[NodeWithScore], query_bundle: QueryBundle | None, text_of: TextOf | None
+) -> tuple[str, list[Passage]]:
     """The query to judge by, and what the guard reads of the nodes."""
     _tell(ReRankStartEvent, query=query_bundle, nodes=nodes, top_n=len(nodes), model_name="ragguard")
-    asked, handlers = text_of(query_bundle), attached()
+    asked, handlers = query_text(query_bundle), attached()
     # The question that the step is scored with, where somebody captures: guard and scorer share a cache.
     query = handlers[0].spans.meant(asked) if handlers else undressed(asked)
-    return query, unpacked(taken(nodes))
+    return query, unpacked(taken(nodes, text_of))
 
 
 def _end(kept: list[NodeWithScore], verdict: Verdict) -> list[NodeWithScore]:

@@ -10,19 +10,30 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
+from ragguard_llamaindex.nodes import TextOf
 from ragguard_llamaindex.postprocessor import DistractorPostprocessor
 
 
 class GuardedRetriever(BaseRetriever):
-    """A retriever that gives what its inner one finds, without what would mislead the model."""
+    """A retriever that gives what its inner one finds, without what would mislead the model.
 
-    def __init__(self, retriever: BaseRetriever, guard: DistractorGuard, **settings: Any) -> None:
+    `text_of` gives what the model reads of a node, where that is not LlamaIndex's own view of it.
+    """
+
+    def __init__(
+        self,
+        retriever: BaseRetriever,
+        guard: DistractorGuard,
+        *,
+        text_of: TextOf | None = None,
+        **settings: Any,
+    ) -> None:
         if not isinstance(retriever, BaseRetriever):
             raise InvalidInput(
                 "retriever", retriever, "a retriever of LlamaIndex, such as index.as_retriever()"
             )
         self.retriever, self.guard = retriever, guard
-        self._postprocessor = DistractorPostprocessor(guard)
+        self._postprocessor = DistractorPostprocessor(guard, text_of=text_of)
         super().__init__(**settings)
 
     def _get_prompt_modules(self) -> PromptMixinType:

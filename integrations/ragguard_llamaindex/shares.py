@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ragguard.capture.decisions import Verdict, about, merged
 from ragguard.records import Decision, Passage
-from ragguard_llamaindex.nodes import Taken, ids_of, node_id, same, taken, unpacked
+from ragguard_llamaindex.nodes import Taken, TextOf, id_in, ids_of, node_id, same, taken, unpacked
 
 
 @dataclass(slots=True, eq=False)
@@ -21,7 +21,9 @@ class Given:
 
     step_id: str
     found: Taken
-    passages: list[Passage] | None = None
+    text_of: TextOf | None = None
+    left: Taken | None = None
+    """What is left of it by now, where something between changed it."""
     candidates: list[Passage] | None = None
     """What it had retrieved, where a guard inside it took something out."""
     decision: Decision | None = None
@@ -29,14 +31,15 @@ class Given:
     @property
     def ids(self) -> Set[str]:
         """Of what was found."""
-        return {one.id if isinstance(one, Passage) else one[1] for one in self.found}
+        return {id_in(one) for one in self.found}
 
     def becomes(self, nodes: Sequence[object]) -> list[Passage] | None:
         """Takes note that these nodes are what goes on; gives their passages, or None where that is no news."""
-        if same(unpacked(self.found) if self.passages is None else self.passages, nodes):
+        left = taken(list(nodes), self.text_of)
+        if same(self.found if self.left is None else self.left, left):
             return None
-        self.passages = unpacked(taken(list(nodes)))
-        return self.passages
+        self.left = left
+        return unpacked(left)
 
     def decided(self, verdict: Verdict, *, alone: bool) -> Decision:
         """Takes note of a guard's decision; gives what all guards decided about it so far."""
@@ -72,6 +75,7 @@ def _made_of(one: Given, nodes: Sequence[object]) -> bool:
         return True
     # Pieces have ids of their own, and a heading at most: their longest line is still the retrieval's.
     lines = [
-        max(piece.text.splitlines(), key=len, default="").strip() for piece in unpacked(taken(list(nodes)))
+        max(piece.text.splitlines(), key=len, default="").strip()
+        for piece in unpacked(taken(list(nodes), one.text_of))
     ]
     return any(line and line in passage.text for line in lines for passage in unpacked(one.found))

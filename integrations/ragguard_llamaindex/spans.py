@@ -45,6 +45,7 @@ from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import ANSWERING, ASKING, ENDING, ROOTS, Kind, kind_of
 from ragguard_llamaindex.messages import RESPONSES, answer_of, undressed
 from ragguard_llamaindex.nodes import are_nodes, ids_of, taken, unpacked
+from ragguard_llamaindex.options import CaptureOptions
 from ragguard_llamaindex.shares import Given, shares
 from ragguard_llamaindex.streams import Heard, OnEnd, status_of, watch, watch_chat
 
@@ -58,8 +59,8 @@ _NOT_KEPT = ("ragguard_", "llamaindex.")
 class Spans:
     """Follows the open spans that matter, and tells the recorder."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
+    def __init__(self, recorder: Recorder, options: CaptureOptions) -> None:
+        self.recorder, self.options = recorder, options
         self._here: ContextVar[Call | None] = ContextVar("ragguard_llamaindex_call", default=None)
         self._open: dict[str, Call] = {}
         self._closed = False
@@ -283,14 +284,14 @@ class Spans:
         if call.given_run is None or call.given_run.bare is call:
             call.over, call.given_run = True, None
             run_id = hexadecimal(call.id)
-            found = taken(result) if self.recorder.samples(run_id) else ()
+            found = taken(result, self.options.text_of) if self.recorder.samples(run_id) else ()
             self.recorder.run_made(
                 run_id, call.asked, found, unpack=unpacked, name=call.name,
                 started_ns=call.started_ns, trace=span_of(call.id, retrieval=True) or call.trace,
             )  # fmt: skip
             return
         if self.recorder.wants(call.step_id):
-            found = taken(result)
+            found = taken(result, self.options.text_of)
             candidates = decision = None
             if call.verdicts:
                 candidates, decision = joined(call.verdicts, unpacked(found))
@@ -301,7 +302,7 @@ class Spans:
             if call.parent is None:
                 pass
             elif not call.parent.step_id:
-                call.parent.give(Given(call.step_id, found, None, candidates, decision))
+                call.parent.give(Given(call.step_id, found, self.options.text_of, None, candidates, decision))
             elif call.verdicts:
                 tell(call.parent, call.verdicts, parts=True)
         if call.parent is None and not call.run.over:

@@ -331,7 +331,14 @@ def test_a_text_that_was_replaced_before_it_was_judged(recorder, captured):
     engine(before=[MetadataReplacementPostProcessor(target_metadata_key="source")]).query(QUESTION)
     assert captured.run.steps[0].decision.status == "kept_all"
     windows = [
-        NodeWithScore(node=TextNode(id_=f"n{n}", text="x", metadata={"window": f"w {n} about it"}))
+        NodeWithScore(
+            node=TextNode(
+                id_=f"n{n}",
+                text="x",
+                metadata={"window": f"w {n} about it"},
+                excluded_llm_metadata_keys=["window"],
+            )
+        )
         for n in range(2)
     ]
     engine(Gives(windows), before=[MetadataReplacementPostProcessor(target_metadata_key="window")]).query(

@@ -23,6 +23,7 @@ from support.telemetry import assert_told, exporting, outline
 from ragguard import RagGuard, world
 from ragguard.sinks.otel import OtelSink
 from ragguard_llamaindex import instrument, uninstrument
+from ragguard_llamaindex.instrumentation import SpanHandler
 
 # LlamaIndex's agents use what pydantic calls deprecated, and so does OpenLLMetry.
 pytestmark = [
@@ -83,7 +84,9 @@ def other_instrumentation(name, provider):
     yield
     if name != "llamaindex":
         instrumentor.uninstrument()
-    dispatcher.span_handlers, dispatcher.event_handlers = spans, events
+    # Ours may have been there before, and was let go of meanwhile.
+    dispatcher.span_handlers = [one for one in spans if not isinstance(one, SpanHandler)]
+    dispatcher.event_handlers = events
 
 
 @pytest.fixture

@@ -19,11 +19,14 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 
 def nodes(name: str, count: int = 2, query: str = "") -> list[NodeWithScore]:
-    """Nodes `name-0`, `name-1` … with falling scores and some metadata."""
+    """Nodes `name-0`, `name-1` … with falling scores, and some metadata that no model is shown."""
     return [
         NodeWithScore(
             node=TextNode(
-                id_=f"{name}-{n}", text=f"{name} {n} about {query}", metadata={"source": name, "rank": n}
+                id_=f"{name}-{n}",
+                text=f"{name} {n} about {query}",
+                metadata={"source": name, "rank": n},
+                excluded_llm_metadata_keys=["source", "rank"],
             ),
             score=1.0 - n / 10,
         )

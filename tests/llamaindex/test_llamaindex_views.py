@@ -1,0 +1,190 @@
+"""What is captured, judged and guarded of a node: its text as the model reads it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.query_engine import CitationQueryEngine, RetrieverQueryEngine
+from llama_index.core.schema import ImageNode, IndexNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+from support.llamaindex_parts import Says
+
+from ragguard import DistractorGuard, RagGuard, world
+from ragguard.errors import InvalidInput
+from ragguard.guard import TopUtility
+from ragguard_llamaindex import DistractorPostprocessor, GuardedRetriever, instrument, uninstrument
+from ragguard_llamaindex.nodes import taken, unpacked
+
+
+class Finds(BaseRetriever):
+    """Gives the nodes that it was made with."""
+
+    def __init__(self, *nodes):
+        self.nodes = nodes
+        super().__init__()
+
+    def _retrieve(self, query_bundle: QueryBundle):
+        return [NodeWithScore(node=node, score=1.0 - n / 10) for n, node in enumerate(self.nodes)]
+
+
+def titled(passage, filler):
+    """A node whose text is about something else, and whose fact stands in its title; nano reads plain sentences."""
+    return TextNode(
+        id_=passage.id, text=filler.text, metadata={"title": passage.text},
+        metadata_template="{value}", text_template="{metadata_str} {content}",
+    )  # fmt: skip
+
+
+words = st.text(alphabet="ab {}\n:", max_size=6)
+
+
+@given(
+    text=words,
+    metadata=st.dictionaries(words, words | st.integers(), max_size=3),
+    hidden=st.lists(words, max_size=2),
+    separator=words,
+    template=st.sampled_from(["{key}: {value}", "{value}", "no key at all", "  {key}  "]),
+    whole=st.sampled_from(["{metadata_str}\n\n{content}", "{content} ({metadata_str})", " {content} "]),
+    kind=st.sampled_from([TextNode, IndexNode]),
+)
+def test_a_passages_text_is_what_llamaindex_shows_a_model(
+    text, metadata, hidden, separator, template, whole, kind
+):
+    node = kind(
+        text=text, metadata=metadata, excluded_llm_metadata_keys=hidden, metadata_separator=separator,
+        metadata_template=template, text_template=whole, **({"index_id": "i"} if kind is IndexNode else {}),
+    )  # fmt: skip
+    (passage,) = unpacked(taken([NodeWithScore(node=node)]))
+    assert passage.text == node.get_content(MetadataMode.LLM)
+
+
+def test_a_node_that_changes_later_is_captured_as_it_was():
+    node = TextNode(text="before", metadata={"title": "one"}, excluded_llm_metadata_keys=[])
+    snapshots = [taken([NodeWithScore(node=node)]), taken([NodeWithScore(node=node)], lambda it: it.text)]
+    node.text, node.metadata["title"] = "after", "two"
+    node.excluded_llm_metadata_keys.append("title")
+    assert [unpacked(one)[0].text for one in snapshots] == ["title: one\n\nbefore", "before"]
+
+
+def test_an_engines_passages_are_what_its_synthesizer_reads(recorder, captured):
+    node = TextNode(id_="a", text="It was founded by Ada Berg.", metadata={"title": "Nordlys"})
+    RetrieverQueryEngine.from_args(Finds(node), llm=Says()).query("Who founded Nordlys?")
+    (step,) = captured.run.steps
+    assert step.passages[0].text == "title: Nordlys\n\nIt was founded by Ada Berg."
+    assert step.passages[0].metadata == {"title": "Nordlys"}
+    assert step.candidates == step.passages
+
+
+def test_pieces_of_a_citation_engine_belong_to_their_node(recorder, captured):
+    node = TextNode(id_="a", text="It was founded by Ada Berg.", metadata={"title": "Nordlys"})
+    CitationQueryEngine.from_args(None, llm=Says(), retriever=Finds(node)).query("Who founded Nordlys?")
+    (step,) = captured.run.steps
+    assert "Source 1:" in step.passages[0].text
+    assert "Nordlys" in step.passages[0].text
+
+
+def test_an_image_is_not_its_metadata(recorder, captured):
+    """A multimodal model looks at the picture; that cannot be judged by the name of a file."""
+    Finds(ImageNode(id_="i", image_url="http://example.com/a.png", metadata={"file": "a.png"})).retrieve("x")
+    (step,) = captured.run.steps
+    assert [(one.text, one.metadata["ragguard.content"]) for one in step.passages] == [("", "image")]
+
+
+def test_a_template_that_fails_costs_its_passage_only(recorder, captured):
+    broken = TextNode(text="a", metadata={"k": "v"}, text_template="{nothing}")
+    Finds(broken, TextNode(text="fine")).retrieve("x")
+    (step,) = captured.run.steps
+    assert [passage.text for passage in step.passages] == ["a", "fine"]
+    assert "KeyError" in step.passages[0].metadata["ragguard.unformatted"]
+
+
+@pytest.fixture
+def rg(tmp_path):
+    rg = RagGuard(engine="nano", scorers=("belief", "utility"), store=tmp_path / "runs.db")
+    yield rg
+    uninstrument()
+    rg.close()
+
+
+def scored(rg, work, case):
+    with rg.run(case.question, references=case.references) as run:
+        work()
+    assert rg.flush(timeout=60)
+    return {(score.name, score.position): score.value for score in rg.scores(run.id)}
+
+
+def test_the_answer_in_a_title_counts(rg):
+    """A node's title is what the model reads first: with the answer in it the retrieval helped."""
+    case = world.cases(1)[0]
+    instrument(rg)
+    engine = RetrieverQueryEngine.from_args(
+        Finds(titled(case.gold[0], case.of_kind("unrelated")[0])), llm=Says()
+    )
+    scores = scored(rg, lambda: engine.query(case.question), case)
+    assert scores["utility", 1] > 0.5
+    assert scores["delta_seper", None] >= 0.0
+
+
+def test_another_view_of_a_node(rg):
+    """An application that sends the model the bare texts says so; then a title counts for nothing."""
+    case = world.cases(1)[0]
+    instrument(rg, text_of=lambda node: node.text)
+    scores = scored(
+        rg, lambda: Finds(titled(case.gold[0], case.of_kind("unrelated")[0])).retrieve(case.question), case
+    )
+    assert scores["utility", 1] < 0.5
+    instrument(rg)
+    scores = scored(
+        rg, lambda: Finds(titled(case.gold[0], case.of_kind("unrelated")[0])).retrieve(case.question), case
+    )
+    assert scores["utility", 1] > 0.5
+
+
+@pytest.mark.parametrize("how", ["postprocessor", "retriever"])
+def test_the_guard_reads_titles_too(rg, how):
+    case = world.cases(1)[0]
+    filler, other = case.of_kind("unrelated")[:2]
+    nodes = [titled(other, filler), titled(case.gold[0], filler)]
+
+    def kept(**settings):
+        guard = DistractorGuard(rg.engine, policies=[TopUtility(1)], budget_ms=60_000)
+        if how == "retriever":
+            found = GuardedRetriever(Finds(*nodes), guard, **settings).retrieve(case.question)
+        else:
+            found = DistractorPostprocessor(guard, **settings).postprocess_nodes(
+                Finds(*nodes).retrieve(case.question), query_str=case.question
+            )
+        return [node.node_id for node in found]
+
+    assert kept() == [case.gold[0].id]
+    # The view that the user names is the one that is judged.
+    swapped = {other.id: case.gold[0].text, case.gold[0].id: other.text}
+    assert kept(text_of=lambda node: swapped[node.node_id]) == [other.id]
+
+
+def test_a_text_of_that_fails_is_said_on_the_passage(recorder, captured, rg):
+    def fails(node):
+        raise LookupError(node.node_id)
+
+    from types import SimpleNamespace
+
+    instrument(SimpleNamespace(recorder=recorder), text_of=fails)
+    Finds(TextNode(text="a")).retrieve("x")
+    (step,) = captured.run.steps
+    assert "LookupError" in step.passages[0].metadata["ragguard.content"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rg, guard: instrument(rg, text_of="text"),
+        lambda rg, guard: DistractorPostprocessor(guard, text_of="text"),
+        lambda rg, guard: GuardedRetriever(Finds(), guard, text_of="text"),
+        lambda rg, guard: instrument("nano"),
+        lambda rg, guard: instrument(RagGuard),
+    ],
+)
+def test_what_cannot_be_right_is_refused(rg, make):
+    with pytest.raises(InvalidInput, match=r"text_of|RagGuard"):
+        make(rg, DistractorGuard(rg.engine))
