@@ -13,6 +13,7 @@ that goes wrong with an engine, a disk or a sink reaches the application.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import sys
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
@@ -99,6 +100,8 @@ class RagGuard:
                 raise InvalidInput(name, number, "a whole number, 1 or more")
         if not isinstance(exit_timeout, int | float) or not exit_timeout >= 0:
             raise InvalidInput("exit_timeout", exit_timeout, "a number of seconds, 0 or more")
+        if not isinstance(run_ttl, int | float) or not run_ttl > 0:
+            raise InvalidInput("run_ttl", run_ttl, "a number of seconds over 0")
         if isinstance(scorers, str):
             raise InvalidInput("scorers", scorers, f"a list, such as ({scorers!r},)")
         if not isinstance(caps, Caps | None):
@@ -326,4 +329,4 @@ def _seconds(retention: timedelta | float | None) -> float | None:
     seconds = retention.total_seconds() if isinstance(retention, timedelta) else retention
     if seconds is not None and not seconds > 0:
         raise InvalidInput("retention", retention, "a time longer than 0")
-    return seconds
+    return None if seconds == math.inf else seconds

@@ -38,8 +38,8 @@ class Faults:
                 return
             self._known.add(kind)
         log.error(
-            "%s failed, the application goes on without this record (further ones are only counted): %r",
-            where, error, exc_info=error,
+            "%s failed, the application goes on without this record (further ones are only counted): %s",
+            where, describe(error), exc_info=error,
         )  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def describe(error: BaseException) -> str:
     """An error in one line, as a record keeps it."""
     try:
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
-    except Exception:  # noqa: BLE001 - an error whose own text fails is still recorded by its type
+    except BaseException:  # noqa: BLE001 - an error whose own text fails is still recorded by its type
         text = type(error).__name__
     return text if len(text) <= 500 else text[:497] + "..."
 

@@ -10,6 +10,7 @@ import time
 from asyncio import CancelledError
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import index
 from types import TracebackType
 from typing import Any, Literal
 
@@ -180,6 +181,8 @@ class RunHandle:
         metadata: Mapping[str, Any] | None,
     ) -> None:
         recorder = self.recorder
+        if turn is not None and not isinstance(turn, int):
+            turn = index(turn) if hasattr(turn, "__index__") else None
         recorder.step_started(
             step_id, self.id, text_of(query)[0], tool=str(tool), turn=turn, started_ns=started_ns
         )

@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.prompts import PromptSet
@@ -132,18 +131,18 @@ class View:
         """The steps alone."""
         return tuple(step for _, step in self.turns)
 
-    @cached_property
+    @property
     def references(self) -> tuple[str, ...]:
         """What is known to be right, without blanks and repetitions."""
         given = (reference.strip() for reference in self.run.references or ())
         return tuple(dict.fromkeys(reference for reference in given if reference))
 
-    @cached_property
+    @property
     def short_references(self) -> tuple[str, ...]:
         """Those that a short answer can mean."""
         return short(self.references)
 
-    @cached_property
+    @property
     def seed(self) -> int:
         """From the content: the same run gives the same scores."""
         return int.from_bytes(hashlib.sha256(self.run.question.encode("utf-8", "replace")).digest()[:4]) >> 1

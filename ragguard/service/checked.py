@@ -1,6 +1,8 @@
-"""A run that a user made by hand, looked at before anything is asked of it."""
+"""What a user hands over at run time, checked before it is used: runs made by hand, timeouts."""
 
 from __future__ import annotations
+
+import math
 
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage, RetrievalStep, Run
@@ -28,3 +30,14 @@ def _check_passages(where: str, passages: object) -> None:
     for at, passage in enumerate(passages):
         if not isinstance(passage, Passage) or not isinstance(passage.text, str):
             raise InvalidInput(f"{where}[{at}]", passage, "a Passage with a text")
+
+
+LONGEST = 1e8
+"""Seconds, about three years: what the system's own waits can take, and as good as no limit."""
+
+
+def seconds(name: str, timeout: object) -> float:
+    """A time to wait; infinity is allowed and means no limit."""
+    if not isinstance(timeout, int | float) or math.isnan(timeout) or timeout < 0:
+        raise InvalidInput(name, timeout, 'a number of seconds, 0 or more; float("inf") for no limit')
+    return min(float(timeout), LONGEST)

@@ -21,6 +21,7 @@ from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.capture.faults import Faults
 from ragguard.capture.open_runs import WholeRun
 from ragguard.errors import Closed
+from ragguard.service.fields import storable_event
 from ragguard.service.redaction import Redactor
 from ragguard.store.store import Store
 
@@ -297,8 +298,8 @@ class Intake:
     def _record(self, events: list[Event], waiting: Sequence[threading.Event]) -> None:
         if events:
             try:
-                self._store.record(self._redacted(events))
-            except Exception as error:  # noqa: BLE001 - not even memory took them
+                self._store.record(self._prepared(events))
+            except BaseException as error:  # noqa: BLE001 - not even memory took them
                 self._faults.note("the store", error)
                 self._store.count("events_lost", len(events))
             for written in waiting:
@@ -311,14 +312,14 @@ class Intake:
                     self._guarded(lambda: gate.update(ended))
                 self._guarded(self._ended)
 
-    def _redacted(self, events: list[Event]) -> list[Event]:
-        if self._redactor is None:
-            return events
+    def _prepared(self, events: list[Event]) -> list[Event]:
+        """The events as they may be written; one that cannot be read or redacted is left out and counted."""
         kept = []
         for event in events:
             try:
-                kept.append(self._redactor.event(event))
-            except Exception as error:  # noqa: BLE001 - what cannot be redacted is not written
+                event = storable_event(event)
+                kept.append(event if self._redactor is None else self._redactor.event(event))
+            except BaseException as error:  # noqa: BLE001 - code of the user's may raise anything
                 self._faults.note("redact", error)
                 self._store.count("events_refused")
         return kept
@@ -326,5 +327,5 @@ class Intake:
     def _guarded(self, work: Callable[[], object]) -> None:
         try:
             work()
-        except Exception as error:  # noqa: BLE001 - the writer goes on whatever happens
+        except BaseException as error:  # noqa: BLE001 - the writer goes on whatever happens
             self._faults.note("the writer", error)

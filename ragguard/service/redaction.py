@@ -113,7 +113,7 @@ class Redactor:
             return text
         try:
             kept = self._redact(text)
-        except Exception as error:  # noqa: BLE001 - the user's function; what it fails on is not written
+        except BaseException as error:  # noqa: BLE001 - the user's function; what it fails on is not written
             self._faults.note("redact", error)
             return ""
         return kept if isinstance(kept, str) else ""

@@ -6,6 +6,7 @@ Starts nothing until it is needed, keeps working in a forked child, and ends wit
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
@@ -19,7 +20,7 @@ from ragguard.errors import RagguardError
 from ragguard.records import Failure, Run
 from ragguard.scorers.plan import Plan
 from ragguard.service import exits
-from ragguard.service.checked import checked
+from ragguard.service.checked import checked, seconds
 from ragguard.service.delivery import Delivery
 from ragguard.service.intake import Gate, Intake
 from ragguard.service.loop import BackgroundLoop
@@ -182,7 +183,7 @@ class Service:
 
     def flush(self, timeout: float) -> Report:
         """Waits until everything captured so far is scored and stored; says whether it is."""
-        began = time.monotonic()
+        began, timeout = time.monotonic(), seconds("timeout", timeout)
         if self._closing is not None:
             return self._closing
         if self._is_own_thread():
@@ -221,6 +222,7 @@ class Service:
 
     def close(self, timeout: float) -> Report:
         """Does what can be done in that time, leaves the rest in the store, and ends. Safe to call twice."""
+        timeout = seconds("timeout", timeout)
         with self._ending:
             if self._closing is not None:
                 return self._closing
@@ -301,7 +303,8 @@ class Service:
     def _tick(self) -> None:
         """Now and then; on the writer's thread."""
         self._sweep()
-        self.store.housekeep(run_ttl=self._settings.run_ttl, retention=self._settings.retention)
+        ttl = self._settings.run_ttl
+        self.store.housekeep(run_ttl=ttl if ttl < math.inf else None, retention=self._settings.retention)
         self._open_gate()
         self._ended()
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
 from ragguard.capture.events import Event
-from ragguard.errors import InvalidInput, RagguardError, StoreError
+from ragguard.capture.faults import describe
+from ragguard.errors import Closed, InvalidInput, StoreError
 from ragguard.records import Failure, Run, Score, new_id
 from ragguard.sinks.base import ScoredRun
 from ragguard.store import ledger, owners, reading, removal
@@ -119,20 +120,18 @@ class Store:
         """Writes captured events in one transaction; durable when it returns."""
         try:
             self._record(events)
-        except RagguardError:
+        except Closed:
             raise
-        except Exception:  # noqa: BLE001 - one event that cannot be written must not take the others with it
+        except BaseException:  # noqa: BLE001 - one event that cannot be written must not take the others with it
             for event in events:
                 self._record_alone(event)
 
     def _record_alone(self, event: Event) -> None:
         try:
             self._record([event])
-        except Exception as error:  # noqa: BLE001 - counted and told
+        except BaseException as error:  # noqa: BLE001 - a value of the user's may raise anything when it is read
             if not self.counts["events_refused"]:
-                _log.error(
-                    "an event could not be stored and is left out: %s: %s", type(error).__name__, error
-                )
+                _log.error("an event could not be stored and is left out: %s", describe(error))
             self.count("events_refused")
 
     def _record(self, events: Sequence[Event]) -> None:

@@ -10,7 +10,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from ragguard.records import Passage
 from ragguard.world.cases import state
 from ragguard.world.facts import VALUES, Fact, World
 from ragguard.world.grammar import RELATIONS
+
+Index: TypeAlias = tuple[dict[str, tuple[NDArray[np.intp], NDArray[np.float64]]], int]
+"""Word → the numbers of the passages that hold it and its weight in each; and how many passages there are."""
 
 _WORD = re.compile(r"[^\W_]+")
 _K1, _B = 1.2, 0.75
@@ -69,10 +72,17 @@ class Corpus:
             )
             for number, (fact, true) in enumerate(said)
         ] + list(extra)
+        self._built: Index | None = None
 
-    @cached_property
-    def _index(self) -> tuple[dict[str, tuple[NDArray[np.intp], NDArray[np.float64]]], int]:
-        """For every word the passages that hold it and its BM25 weight there."""
+    @property
+    def _index(self) -> Index:
+        """For every word the passages that hold it and its BM25 weight there; built when it is first needed."""
+        # functools.cached_property holds one lock for the class on Python 3.11, and a fork may copy it locked.
+        if self._built is None:
+            self._built = self._build_index()
+        return self._built
+
+    def _build_index(self) -> Index:
         counts = [Counter(_words(passage.text)) for passage in self.passages]
         lengths = np.array([sum(count.values()) for count in counts], dtype=np.float64)
         norm = _K1 * (1 - _B + _B * lengths / lengths.mean())

@@ -647,3 +647,26 @@ async def test_a_run_that_cannot_be_taken_is_a_failure_in_its_place(make):
 def test_a_report_reads_as_a_sentence():
     report = Report(True, captured=3, scored=2, failed=1, open=1, seconds=0.5)
     assert str(report) == "everything is scored and stored: 2 scored, 1 failed, 1 open (0.5 s)"
+
+
+@pytest.mark.parametrize("call", ["flush", "close"])
+def test_a_timeout_may_be_infinite(make, call):
+    service = make()
+    capture(service, a_run())
+    assert getattr(service, call)(float("inf"))
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), -1, None, "1"])
+@pytest.mark.parametrize("call", ["flush", "close"])
+def test_a_timeout_that_is_none_is_refused(make, call, timeout):
+    service = make()
+    with pytest.raises(InvalidInput, match="timeout"):
+        getattr(service, call)(timeout)
+
+
+def test_runs_may_be_open_without_any_limit(make):
+    service = make(settings=Settings(retry=QUICK, run_ttl=float("inf"), tick_seconds=0.01))
+    capture(service, a_run())
+    assert service.flush(10)
+    service.intake.do(service._tick).result(10)
+    assert service.faults.count == 0

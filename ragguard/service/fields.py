@@ -1,0 +1,116 @@
+"""Brings the fields of a captured event to the types that a store takes.
+
+Frameworks and users put anything into them: NumPy integers, None, objects. What can be converted without
+a loss is converted; a field that cannot is set to its default, and the record's metadata name it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeAlias, TypeVar, get_args
+
+from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.records import RetrievalStep, Run, Status, SubStep
+
+Record = TypeVar("Record", Run, RetrievalStep, SubStep, RunEnded, StepAmended)
+Convert: TypeAlias = Callable[[Any], Any]
+
+UNREADABLE: Final = "ragguard.fields"
+"""Metadata key that names the fields whose values could not be kept."""
+_LARGEST = 2**63 - 1
+_STATUS = frozenset(get_args(Status))
+
+
+def storable_event(event: Event) -> Event:
+    """The event itself where every field has its type, else a copy whose fields have."""
+    match event:
+        case StepEnded():
+            step = event.step
+            if (fitting := _step(step)) is not step:
+                return StepEnded(fitting)
+        case RunStarted():
+            run = event.run
+            if (whole := _fitted(run, _RUN)) is not run:
+                return RunStarted(whole)
+        case RunEnded():
+            return _fitted(event, _RUN_ENDED)
+        case StepAmended():
+            return _fitted(event, _STEP_AMENDED)
+    return event
+
+
+def _step(step: RetrievalStep) -> RetrievalStep:
+    parts = [_fitted(part, _SUB_STEP) for part in step.sub_steps] if step.sub_steps else step.sub_steps
+    if any(new is not old for new, old in zip(parts, step.sub_steps, strict=True)):
+        step = replace(step, sub_steps=parts)
+    return _fitted(step, _STEP)
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    number = operator.index(value)
+    if not -_LARGEST <= number <= _LARGEST:
+        raise OverflowError
+    return number
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        raise TypeError
+    return str(value)
+
+
+def _status(value: Any) -> str:
+    if value not in _STATUS:
+        raise ValueError
+    return str(value)
+
+
+_DEFAULTS: Mapping[Convert, Any] = {_integer: 0, _text: "", _status: "error"}
+_STEP: Mapping[str, Convert] = {
+    "id": _text, "run_id": _text, "index": _integer, "turn": _integer, "query": _text, "started_ns": _integer,
+    "ended_ns": _integer, "status": _status, "tool": _text, "error": _text,
+}  # fmt: skip
+_SUB_STEP: Mapping[str, Convert] = {
+    "query": _text, "name": _text, "started_ns": _integer, "ended_ns": _integer, "status": _status,
+}  # fmt: skip
+_RUN: Mapping[str, Convert] = {
+    "id": _text, "question": _text, "name": _text, "status": _status, "started_ns": _integer,
+    "ended_ns": _integer,
+}  # fmt: skip
+_RUN_ENDED: Mapping[str, Convert] = {
+    "run_id": _text, "status": _status, "question": _text, "ended_ns": _integer,
+}  # fmt: skip
+_STEP_AMENDED: Mapping[str, Convert] = {"run_id": _text, "step_id": _text}
+
+
+def _fitted(record: Record, fields: Mapping[str, Convert]) -> Record:
+    """The record itself where its fields have their types: that is nearly always so, and must cost little."""
+    changes: dict[str, Any] = {}
+    unreadable = []
+    for name, convert in fields.items():
+        value = getattr(record, name)
+        kind = type(value)
+        if convert is _text:
+            if kind is str:
+                continue
+        elif convert is _integer:
+            if kind is int and -_LARGEST <= value <= _LARGEST:
+                continue
+        elif kind is str and value in _STATUS:
+            continue
+        try:
+            changes[name] = convert(value)
+        except BaseException:  # noqa: BLE001 - a value of the user's may raise anything when it is read
+            changes[name] = _DEFAULTS[convert]
+            if value is not None:
+                unreadable.append(f"{name}: {kind.__name__}")
+    if not changes:
+        return record
+    metadata = getattr(record, "metadata", None)
+    if unreadable and metadata is not None:
+        changes["metadata"] = {**metadata, UNREADABLE: "not kept: " + ", ".join(unreadable)}
+    return replace(record, **changes)

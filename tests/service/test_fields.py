@@ -1,0 +1,160 @@
+"""Values of any type in captured events: what can be kept is kept, and no event costs another one."""
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.runs import a_run, a_step, as_events
+
+from ragguard.capture.events import RunEnded, RunStarted, StepEnded
+from ragguard.capture.faults import Faults
+from ragguard.capture.handle import RunHandle
+from ragguard.capture.recorder import Recorder
+from ragguard.records import Run, SubStep
+from ragguard.service.fields import UNREADABLE, storable_event
+from ragguard.service.intake import Intake
+from ragguard.service.redaction import Redactor
+from ragguard.store.store import Store
+
+
+class Unprintable:
+    def __str__(self):
+        raise SystemExit("from __str__")
+
+    __repr__ = __str__
+
+
+class Custom(BaseException):
+    pass
+
+
+@pytest.fixture
+def intake(tmp_path):
+    one = Intake(Store(tmp_path / "s.db"), Faults(), limit=100_000)
+    yield one
+    one.close(10)
+
+
+def stored(intake, *events):
+    for event in events:
+        intake(event)
+    intake.do(lambda: None).result(20)
+    return intake._store
+
+
+def test_an_event_whose_fields_have_their_types_is_not_copied():
+    for event in as_events(a_run()):
+        assert storable_event(event) is event
+
+
+def test_integers_of_numpy_are_integers():
+    step = replace(a_step("r"), index=np.int64(3), turn=np.int32(2), started_ns=np.int64(5), ended_ns=6.0)
+    kept = storable_event(StepEnded(step)).step
+    assert (kept.index, kept.turn, kept.started_ns, kept.ended_ns) == (3, 2, 5, 6)
+    assert {type(kept.index), type(kept.ended_ns)} == {int}
+    assert kept.metadata == {}
+
+
+@pytest.mark.parametrize("value", [object(), "soon", 2**80, float("nan"), Unprintable()])
+def test_a_field_that_cannot_be_kept_is_named_on_the_record(value):
+    kept = storable_event(StepEnded(replace(a_step("r"), started_ns=value))).step
+    assert kept.started_ns == 0
+    assert kept.metadata[UNREADABLE] == f"not kept: started_ns: {type(value).__name__}"
+
+
+BAD = {
+    "status": lambda number: RunEnded(f"r{number}", None),
+    "started": lambda number: RunStarted(Run(f"r{number}", "who?", started_ns=object())),
+    "numpy": lambda number: StepEnded(replace(a_step(f"r{number}"), turn=np.int64(1))),
+    "part": lambda number: StepEnded(
+        replace(a_step(f"r{number}"), sub_steps=[SubStep("q", started_ns=None)])
+    ),
+    "printed": lambda number: StepEnded(replace(a_step(f"r{number}"), metadata={"x": Unprintable()})),
+    "read": lambda number: StepEnded(lambda: 1 / 0),
+    "query": lambda number: StepEnded(replace(a_step(f"r{number}"), query=Unprintable())),
+    "id": lambda number: RunStarted(Run(b"\xff", Custom)),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_one_bad_event_takes_no_other_with_it(intake, kind):
+    """All in one batch: the writer is held until they wait together."""
+    held = threading.Event()
+    intake.do(lambda: held.wait(20))
+    events = [event for number in range(40) for event in as_events(a_run(f"r{number}", 1))]
+    events.insert(60, BAD[kind](999))
+    for event in events:
+        intake(event)
+    held.set()
+    store = stored(intake)
+    assert store.counts["events_lost"] == 0
+    assert store.counts["events_refused"] <= 1
+    for number in range(40):
+        assert store.run(f"r{number}") == a_run(f"r{number}", 1)
+
+
+def test_a_value_that_sqlite_refuses_costs_its_event_alone(intake, monkeypatch):
+    """Whatever the check of the fields lets through."""
+    monkeypatch.setattr("ragguard.service.intake.storable_event", lambda event: event)
+    bad = StepEnded(replace(a_step("bad"), started_ns=object()))
+    store = stored(intake, *as_events(a_run("one")), bad, *as_events(a_run("two")))
+    assert store.run("one") == a_run("one")
+    assert store.run("two") == a_run("two")
+    assert (store.counts["events_refused"], store.counts["events_lost"]) == (1, 0)
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, Custom])
+def test_a_redaction_that_wants_to_end_the_process_does_not_end_the_writer(tmp_path, error):
+    def redact(text):
+        if "passage 0" in text:
+            raise error
+        return text
+
+    intake = Intake(Store(tmp_path / "s.db"), Faults(), redactor=Redactor(redact, Faults()))
+    store = stored(intake, *as_events(a_run("one")))
+    assert stored(intake, *as_events(a_run("two", 0))).run("two") is not None
+    assert [passage.text for passage in store.run("one").steps[0].passages] == ["", "", ""]
+    assert intake.close(10)
+
+
+VALUES = st.sampled_from(
+    [
+        None,
+        object(),
+        1.5,
+        float("inf"),
+        -1,
+        2**70,
+        b"x",
+        "text",
+        True,
+        np.int64(3),
+        np.float32(1),
+        [1],
+        Unprintable(),
+    ]
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["index", "turn", "query", "started_ns", "status", "tool", "error"]), VALUES
+    )
+)
+def test_whatever_stands_in_its_fields_a_step_can_be_stored(fields):
+    store = Store(None)
+    store.record([storable_event(StepEnded(replace(a_step("r"), **fields)))])
+    assert store.counts["events_refused"] == 0
+    assert len(store.run("r").steps) == 1
+    store.close()
+
+
+@pytest.mark.parametrize(("turn", "kept"), [(np.int64(4), 4), (object(), 0), ("two", 0)])
+def test_a_turn_of_any_type_costs_no_step(turn, kept):
+    taken = []
+    with RunHandle(Recorder(taken.append), "who?") as run:
+        run.retrieved("who?", ["Ada"], turn=turn)
+    assert [event.step.turn for event in taken if isinstance(event, StepEnded)] == [kept]
