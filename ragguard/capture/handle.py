@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import index
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, SupportsIndex
 
 from ragguard.capture.context import current_handle
 from ragguard.capture.events import StepAmended, StepEnded
@@ -175,16 +175,19 @@ class RunHandle:
         candidates: object,
         *,
         tool: str,
-        turn: int | None,
+        turn: object,
         started_ns: int,
         decision: Decision | None,
         metadata: Mapping[str, Any] | None,
     ) -> None:
         recorder = self.recorder
-        if turn is not None and not isinstance(turn, int):
-            turn = index(turn) if hasattr(turn, "__index__") else None
         recorder.step_started(
-            step_id, self.id, text_of(query)[0], tool=str(tool), turn=turn, started_ns=started_ns
+            step_id,
+            self.id,
+            text_of(query)[0],
+            tool=str(tool),
+            turn=index(turn) if isinstance(turn, SupportsIndex) else None,
+            started_ns=started_ns,
         )
         if recorder.wants(step_id):
             recorder.step_ended(
