@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from types import NoneType
 from typing import Any
 
+from ragguard.capture.plain import CUT
 from ragguard.capture.shapes import HOLDERS, documents_in, held_by, is_document, node_content, node_in, scored
 from ragguard.records import CONTENT_KIND, Passage
 
@@ -19,6 +20,9 @@ LOST = "ragguard.metadata"
 """Metadata key that says why the metadata is missing."""
 _TEXTS = ("text", "page_content", "content")
 """Names under which a mapping holds the text of one passage."""
+
+MOST_PASSAGES = 10_000
+"""Passages of one retrieval; an endless iterable would hold the caller for ever."""
 
 
 def passages_of(value: object) -> list[Passage]:
@@ -37,12 +41,20 @@ def passages_of(value: object) -> list[Passage]:
         return [passage_of(value)]
     if not isinstance(held, Iterable):
         return [passage_of(value)]
-    found = []
-    for item in held:
+    return _passages_in(held)
+
+
+def _passages_in(items: Iterable[object]) -> list[Passage]:
+    found: list[Passage] = []
+    left = iter(items)
+    for item in islice(left, MOST_PASSAGES):
         if isinstance(item, list) and (inner := documents_in(item)):
             found += [passage_of(one) for one in inner]
         else:
             found.append(passage_of(item))
+    if found and next(left, left) is not left:
+        cut = {**found[-1].metadata, CUT: f"the first {MOST_PASSAGES} passages only"}
+        found[-1] = replace(found[-1], metadata=cut)
     return found
 
 

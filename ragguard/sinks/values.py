@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ragguard.capture.plain import plain_metadata
+
 Scalar: TypeAlias = str | bool | int | float
 Value: TypeAlias = Scalar | list[str] | list[bool] | list[int] | list[float]
 
@@ -86,8 +88,8 @@ def identifier(value: object) -> str:
 
 
 def plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata as JSON can say it: keys as text."""
-    return {identifier(key): value for key, value in metadata.items()}
+    """Metadata as JSON can hold it, bounded: keys as text."""
+    return {identifier(key): value for key, value in plain_metadata(metadata).items()}
 
 
 def _as_plain(value: Any) -> Any:

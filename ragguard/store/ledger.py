@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ragguard.capture.plain import plain_metadata
 from ragguard.records import Failure, Score
 from ragguard.store.rows import dump, key_of, storable, usage_text
 
@@ -227,7 +228,7 @@ def _score_row(
         storable(score.passage_id), score.position, score.stage, score.sub_question, score.stderr,
         score.expectation, storable(score.label), storable(score.explanation),
         _origin(connection, score, origins), usage_text(score.usage),
-        dump(dict(score.metadata)) if score.metadata else "",
+        dump(plain_metadata(score.metadata)) if score.metadata else "",
     )  # fmt: skip
 
 

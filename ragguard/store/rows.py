@@ -7,12 +7,12 @@ the digest of its text, and lists of passages are lists of positions among those
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ragguard.capture.plain import plain, plain_metadata
 from ragguard.records import (
     Decision,
     Dropped,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from sqlite3 import Row
 
 DIGEST_BYTES = 16
-_DEEPEST = 20
 
 Data: TypeAlias = dict[str, Any]
 Texts: TypeAlias = Mapping[str, str]
@@ -74,7 +73,8 @@ class Shelf:
             written = text.encode()
         # Hundreds of thousands of passages come this way in a minute: as few steps as will do.
         digest = sha256(written).hexdigest()[: 2 * DIGEST_BYTES]
-        item = [digest, passage.id, passage.score, passage.metadata or None, passage.grade]
+        metadata = plain_metadata(passage.metadata) or None
+        item = [digest, passage.id, passage.score, metadata, passage.grade]
         place = len(self.items)
         alike = self._same.setdefault((digest, passage.id), [])
         for known in alike:
@@ -105,33 +105,6 @@ def dump(value: object) -> str:
 _ENCODE = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
-def plain(value: object, depth: int = 0) -> object:
-    """`value` as JSON can hold it."""
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if depth < _DEEPEST:
-        if isinstance(value, Mapping):
-            return {str(key): plain(one, depth + 1) for key, one in value.items()}
-        if isinstance(value, (list, tuple, set, frozenset)):
-            return [plain(one, depth + 1) for one in value]
-        scalar = getattr(value, "item", None)  # NumPy's and torch's scalars
-        if callable(scalar):
-            try:
-                return plain(scalar(), _DEEPEST)
-            except (TypeError, ValueError, RuntimeError):
-                return _text(value)
-    return _text(value)
-
-
-def _text(value: object) -> str:
-    try:
-        return str(value)
-    except Exception:  # noqa: BLE001 - a user's object whose own text fails is still named
-        return f"<{type(value).__name__}>"
-
-
 # Runs and steps
 
 
@@ -145,7 +118,7 @@ def run_body(run: Run, shelf: Shelf) -> str:
     if run.pool is not None:
         body["pool"] = shelf.put_all(run.pool)
     if run.metadata:
-        body["metadata"] = dict(run.metadata)
+        body["metadata"] = plain_metadata(run.metadata)
     if run.trace is not None:
         body["trace"] = trace_body(run.trace)
     if shelf.items:
@@ -190,7 +163,7 @@ def step_body(step: RetrievalStep, shelf: Shelf) -> str:
     if step.trace is not None:
         body["trace"] = trace_body(step.trace)
     if step.metadata:
-        body["metadata"] = dict(step.metadata)
+        body["metadata"] = plain_metadata(step.metadata)
     if shelf.items:
         body["items"] = shelf.items
     return dump(body)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING
 from typing import Any, TypeAlias, TypeVar, get_args
 
+from ragguard.capture.plain import plain_metadata
 from ragguard.records import (
     Decision,
     Dropped,
@@ -305,6 +306,8 @@ def _given(record: object, *names: str) -> Data:
         value, declared = getattr(record, name), record.__dataclass_fields__[name]  # type: ignore[attr-defined]
         factory = declared.default_factory
         default = declared.default if factory is MISSING else factory()
+        if name == "metadata":
+            value = plain_metadata(value)
         if value != default:
             given[name] = value
     return given

@@ -9,11 +9,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from ragguard.capture.plain import plain_metadata
 from ragguard.errors import InvalidInput, MissingDependency, StoreError
 from ragguard.records import Failure, Run, Score, Usage
 from ragguard.sinks.base import ScoredRun
 from ragguard.store.means import RunMeans, means_of
-from ragguard.store.rows import Data, dump, plain
+from ragguard.store.rows import Data, dump
 from ragguard.store.runfile import text_file
 from ragguard.store.store import Store, is_store
 
@@ -29,7 +30,7 @@ def score_lines(scored: ScoredRun) -> Iterator[str]:
     about = _about(scored.run)
     for score in scored.scores:
         data = about(score.step_id) | {name: getattr(score, name) for name in _SCORE}
-        data |= {"usage": asdict(score.usage), "metadata": dict(score.metadata)}
+        data |= {"usage": asdict(score.usage), "metadata": plain_metadata(score.metadata)}
         yield dump(data) + "\n"
     for failure in scored.failures:
         yield dump(about(failure.step_id) | {"failure": failure.error} | asdict(failure)) + "\n"
@@ -156,7 +157,7 @@ def _table_rows(scored: ScoredRun) -> Iterator[Data]:
     for score in scored.scores:
         row = about(score.step_id) | {name: getattr(score, name) for name in _SCORE}
         row |= {column: getattr(score.usage, name) for column, name in _USAGE.items()}
-        row["metadata"] = json.dumps(plain(dict(score.metadata))) if score.metadata else None
+        row["metadata"] = json.dumps(plain_metadata(score.metadata)) if score.metadata else None
         yield row
 
 

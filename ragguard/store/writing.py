@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Any
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.plain import plain_metadata
 from ragguard.errors import InvalidInput
 from ragguard.records import RetrievalStep, Run
 from ragguard.store.breath import Breath
@@ -146,7 +147,7 @@ class Writing:
         if event.sub_questions is not None:
             body["sub_questions"] = event.sub_questions
         if event.metadata:
-            body["metadata"] = {**body.get("metadata", {}), **event.metadata}
+            body["metadata"] = {**body.get("metadata", {}), **plain_metadata(event.metadata)}
         if event.trace is not None:
             body["trace"] = trace_body(event.trace)
         if event.pool is not None:

@@ -331,7 +331,8 @@ async def test_numbers_of_any_kind_and_metadata_of_any_kind(collector, provider)
     await OtelSink(provider, capture_content=True).submit(scored)
     retrieval, evaluation = collector.of("RETRIEVER")[0].attributes, collector.of("EVALUATOR")[0]
     assert retrieval["ragguard.step.turn"] == retrieval["retrieval.documents.0.document.score"] == 3
-    assert retrieval["ragguard.telemetry.skipped"] == 2
+    assert retrieval["ragguard.telemetry.skipped"] == 1
+    assert "it: unreadable" in retrieval["retrieval.documents.0.document.metadata"]
     assert evaluation.attributes["evaluations.0.evaluation.score"] == 3
     assert evaluation.events[0][1]["ragguard.telemetry.skipped"] == 1
     assert collector.of("GUARDRAIL")[0].attributes["ragguard.telemetry.skipped"] == 1

@@ -12,6 +12,7 @@ from support.runs import a_run, a_step, as_events, scores_of
 from support.stored import captured, settle
 
 from ragguard.capture.events import RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.plain import CUT
 from ragguard.errors import Closed, InvalidInput, StoreError
 from ragguard.records import (
     Decision,
@@ -73,7 +74,9 @@ def test_what_json_and_sqlite_cannot_hold_is_kept_as_text(store):
     read = store.run("r1")
     assert read.question == "half ? a pair"
     assert read.answer == "nul \x00 inside"
-    assert read.metadata == {"nan": None, "odd": "<Odd>"}
+    assert read.metadata == {
+        "nan": None, "odd": "<Odd: unreadable: RuntimeError>", CUT: "odd: unreadable: RuntimeError",
+    }  # fmt: skip
     assert read.steps[0].passages[0].text == "t?"
     assert read.steps[0].passages[0].metadata == {"('a', 1)": [2]}
 

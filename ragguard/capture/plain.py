@@ -1,0 +1,293 @@
+"""Plain copies of what users and frameworks put into metadata: values that JSON can hold, within fixed limits.
+
+A vector store's node may point at itself, hold a whole document tree, change while it is read, or raise
+when it is read. A copy here visits a bounded number of values, follows no reference cycle, and says under
+`CUT` what it left out. Knows no record and no file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set, ValuesView
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import islice
+from pathlib import PurePath
+from types import NoneType
+from typing import Any, TypeAlias
+
+CUT = "ragguard.cut"
+"""Metadata key that says what was left out of a copy, where, and why."""
+
+Text: TypeAlias = Callable[[str], str]
+"""Changes each text of a copy, keys included; redaction is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one copy may hold."""
+
+    depth: int = 8
+    """Collections inside collections."""
+    breadth: int = 256
+    """Items of one collection."""
+    values: int = 2048
+    """Values in all, collections included."""
+    characters: int = 65_536
+    """Characters of all texts together, keys included."""
+
+
+METADATA = Limits()
+RECORD = Limits(depth=40, breadth=10_000_000, values=10_000_000, characters=2**31)
+"""For records of the package's own, whose parts are bounded one by one."""
+
+# What reading a user's value may raise on a thread of the package's own. KeyboardInterrupt is the application's.
+_RAISED: tuple[type[BaseException], ...] = (Exception, SystemExit, GeneratorExit)
+_SHORT = 4096
+_SHORTEST = 64
+"""Characters that are kept of every text, so that one long text does not cost the others."""
+_FLAGS = frozenset({bool, NoneType})
+_LARGE = 2**63
+_TOLD = 5
+_COLLECTIONS = (list, tuple, Set, deque, ValuesView)
+
+
+def plain_metadata(metadata: object, limits: Limits = METADATA, text: Text | None = None) -> dict[str, Any]:
+    """Returns a copy of a mapping, with what was left out under `CUT`; a plain and small mapping comes back itself."""
+    if text is None and type(metadata) is dict and _is_plain(metadata):
+        return metadata
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        return {CUT: f"{type(metadata).__name__}, which is no mapping"}
+    copy = _Copy(limits, text)
+    made = copy.mapping(metadata, 0)
+    if told := copy.told():
+        made[CUT] = told
+    return made
+
+
+def plain(value: object) -> object:
+    """Returns a record's data as JSON can hold it: a NaN is null, an unknown object is its text."""
+    return _Copy(RECORD, None).value(value, 0)
+
+
+def plain_text(text: str, change: Text) -> str:
+    """Returns the text that `change` makes of `text`; "" where `change` raises or gives none."""
+    try:
+        changed = change(text)
+    except _RAISED:
+        return ""
+    return changed if isinstance(changed, str) else ""
+
+
+def _is_plain(metadata: dict[Any, Any]) -> bool:
+    """Returns True for short texts, numbers, flags and None alone, which is what most metadata holds."""
+    if len(metadata) > 64:
+        return False
+    for key, value in metadata.items():
+        if type(key) is not str:
+            return False
+        kind = type(value)
+        if kind is str:
+            if len(value) > _SHORT:
+                return False
+        elif kind is float or kind is int:
+            if not -_LARGE < value < _LARGE:  # a NaN, too
+                return False
+        elif kind not in _FLAGS:
+            return False
+    return True
+
+
+class _Copy:
+    """One copy under way: what it may still hold, and what it left out."""
+
+    def __init__(self, limits: Limits, text: Text | None) -> None:
+        self._limits, self._change = limits, text
+        self._values, self._characters = limits.values, limits.characters
+        self._inside: set[int] = set()
+        """Identities of the collections around the value at hand: one of them again is a reference cycle."""
+        self._path: list[str] = []
+        self._left_out: list[str] = []
+        self._count = 0
+
+    def told(self) -> str:
+        """What was left out, in one line; "" for a whole copy."""
+        more = self._count - len(self._left_out)
+        return "; ".join([*self._left_out, *([f"and {more} more"] if more else [])])
+
+    def value(self, value: Any, depth: int) -> Any:
+        """The value as JSON can hold it."""
+        if self._values <= 0 and depth:
+            return self._leave(f"over {self._limits.values} values")
+        self._values -= 1
+        try:
+            return self._read(value, depth)
+        except _RAISED as error:
+            return self._leave(f"unreadable: {type(error).__name__}", type(value))
+
+    def _read(self, value: Any, depth: int) -> Any:
+        if value is None or value is True or value is False:
+            return value
+        if isinstance(value, _Unreadable):
+            return self._leave(f"unreadable: {value.error}")
+        if isinstance(value, str):
+            return self._text(str.__str__(value))
+        if isinstance(value, int):
+            # json refuses integers of more than 4,300 digits, when it writes and when it reads.
+            return int(value) if value.bit_length() <= 1024 else f"an integer of {value.bit_length()} bits"
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else None
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return self._bytes(value)
+        if isinstance(value, (Mapping, *_COLLECTIONS)):
+            return self._inner(value, value, depth)
+        if isinstance(value, PurePath):
+            return self._text(str(value))
+        if isinstance(value, BaseException):
+            return self._inner(value, {"type": type(value).__name__, "args": value.args}, depth)
+        if is_dataclass(value) and not isinstance(value, type):
+            return self._inner(value, _Attributes(value, [field.name for field in fields(value)]), depth)
+        declared = getattr(
+            type(value), "model_fields", None
+        )  # pydantic's: documents and nodes are such models
+        if isinstance(declared, dict):
+            return self._inner(value, _Attributes(value, list(declared)), depth)
+        if isinstance(getattr(value, "ndim", None), int):
+            return self._array(value, depth)
+        return self._text(str(value))
+
+    def _inner(self, owner: object, items: Mapping[Any, Any] | Iterable[Any], depth: int) -> Any:
+        if id(owner) in self._inside:
+            return self._leave("a reference cycle", type(owner))
+        if depth >= self._limits.depth:
+            return self._leave(f"over {self._limits.depth} levels", type(owner))
+        self._inside.add(id(owner))
+        try:
+            if isinstance(items, Mapping):
+                return self.mapping(items, depth + 1)
+            return self._list(items, depth + 1)
+        finally:
+            self._inside.discard(id(owner))
+
+    def mapping(self, items: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        """The items of a mapping, as far as they can be read and as many as may be."""
+        made: dict[str, Any] = {}
+        if depth == 0:
+            self._inside.add(id(items))
+        for key, value in self._readable(_items(items), depth):
+            name = self._key(key)
+            if not name and key != "":
+                continue  # nothing of the key may be kept
+            if name in made:
+                self._leave("two keys of one text")
+                continue
+            self._path.append(f".{name}" if self._path else name)
+            made[name] = self.value(value, depth)
+            self._path.pop()
+        return made
+
+    def _list(self, items: Iterable[Any], depth: int) -> list[Any]:
+        made = []
+        for index, item in enumerate(self._readable(iter(items), depth)):
+            self._path.append(f"[{index}]")
+            made.append(self.value(item, depth))
+            self._path.pop()
+        return made
+
+    def _readable(self, items: Iterator[Any], depth: int) -> Iterator[Any]:
+        """Yields the items that can be read, up to the limits; notes where there are more.
+
+        One large field must not cost the fields after it, so the outermost collection is read to its end.
+        """
+        try:
+            for item in islice(items, self._limits.breadth):
+                if self._values <= 0 and depth:
+                    self._leave(f"over {self._limits.values} values")
+                    return
+                yield item
+            if next(items, items) is not items:
+                self._leave(f"over {self._limits.breadth} items")
+        except _RAISED as error:
+            self._leave(f"unreadable: {type(error).__name__}")
+
+    def _array(self, value: Any, depth: int) -> Any:
+        if value.ndim == 0:
+            return self.value(value.item(), depth)
+        size = math.prod(int(extent) for extent in value.shape)
+        if size > min(self._limits.breadth, self._values):
+            return self._leave(f"an array of {size} numbers", type(value))
+        return self.value(value.tolist(), depth)
+
+    def _bytes(self, value: bytes | bytearray | memoryview) -> str:
+        try:
+            return self._text(bytes(value).decode("utf-8"))
+        except UnicodeDecodeError:
+            return f"<{type(value).__name__}: {len(value)}>"
+
+    def _key(self, key: object) -> str:
+        if isinstance(key, str) and key.startswith("ragguard."):
+            return str.__str__(key)  # the package's own words
+        try:
+            return self._text(str.__str__(key) if isinstance(key, str) else str(key))
+        except _RAISED as error:
+            self._leave(f"a key that is unreadable: {type(error).__name__}")
+            return ""
+
+    def _text(self, text: str) -> str:
+        """The text, changed first and cut afterwards: a cut could hide from `change` what it looks for."""
+        if self._change is not None and text:
+            text = plain_text(text, self._change)
+        if len(text) > max(self._characters, _SHORTEST):
+            self._leave(f"{len(text)} characters")
+            text = text[: max(self._characters, _SHORTEST)] + "…"
+        self._characters -= min(self._characters, len(text))
+        return text
+
+    def _leave(self, why: str, kind: type | None = None) -> str:
+        """Notes that something is left out here; gives what stands in its place."""
+        self._count += 1
+        if len(self._left_out) < _TOLD:
+            where = "".join(self._path)
+            self._left_out.append(f"{where[:200]}: {why}" if where else why)
+        return "…" if kind is None else f"<{kind.__name__}: {why}>"
+
+
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """Stands for a value whose look-up raised."""
+
+    error: str
+
+
+class _Attributes(Mapping[str, Any]):
+    """The fields of an object as a mapping: each is read when its turn comes."""
+
+    def __init__(self, owner: object, names: list[str]) -> None:
+        self._owner, self._names = owner, names
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self._owner, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _items(mapping: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    """Keys and values. Those of a plain dict are listed in one go, so that another thread cannot change it between."""
+    if type(mapping) is dict:
+        return iter(list(mapping.items()))
+    return _looked_up(mapping)
+
+
+def _looked_up(mapping: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    for key in mapping:
+        try:
+            value = mapping[key]
+        except _RAISED as error:
+            value = _Unreadable(type(error).__name__)
+        yield key, value

@@ -1,0 +1,100 @@
+"""Documents whose metadata is a reference cycle: captured in time, kept small, and nobody else's run is lost."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from llama_index.core.base.base_retriever import BaseRetriever as LlamaIndexRetriever
+from llama_index.core.schema import NodeWithScore, TextNode
+from support.scripted_engine import ScriptedEngine
+
+from ragguard import Passage, RagGuard
+from ragguard.capture.plain import CUT
+from ragguard.capture.snapshot import MOST_PASSAGES
+from ragguard_langchain import RagGuardCallback
+from ragguard_llamaindex import instrument, uninstrument
+
+WIDE = 20
+
+
+def a_tree():
+    """A node of a document tree whose links lead back to it."""
+    node = {"title": "the chapter"}
+    node |= {"parent": node, "root": node, "children": [node] * 5}
+    return node
+
+
+class LangChainShelf(BaseRetriever):
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        return [
+            Document(page_content=f"{query} {n}", id=str(n), metadata={"n": n, "node": a_tree()})
+            for n in range(WIDE)
+        ]
+
+
+class LlamaIndexShelf(LlamaIndexRetriever):
+    def _retrieve(self, query_bundle):
+        text = query_bundle.query_str
+        return [
+            NodeWithScore(node=TextNode(text=f"{text} {n}", metadata={"n": n, "node": a_tree()}), score=0.5)
+            for n in range(WIDE)
+        ]
+
+
+@pytest.fixture
+def rg(tmp_path):
+    rg = RagGuard(ScriptedEngine(label=lambda text, label: 0.4), scorers=(), store=tmp_path / "runs.db")
+    yield rg
+    rg.close()
+
+
+def by_hand(rg, question):
+    with rg.run(question, metadata={"graph": a_tree()}) as run:
+        passages = [Passage(f"{question} {n}", str(n), None, {"n": n, "node": a_tree()}) for n in range(WIDE)]
+        run.retrieved(question, passages, metadata={"plan": a_tree()})
+
+
+def langchain(rg, question):
+    LangChainShelf().invoke(question, {"callbacks": [RagGuardCallback(rg)]})
+
+
+def llamaindex(rg, question):
+    instrument(rg)
+    try:
+        LlamaIndexShelf().retrieve(question)
+    finally:
+        uninstrument()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("retrieve", [by_hand, langchain, llamaindex])
+def test_cyclic_metadata_costs_the_record_its_cycles_only(rg, tmp_path, retrieve):
+    for number in range(5):
+        retrieve(rg, f"question {number}")
+    report = rg.flush(timeout=30)
+    assert report
+    assert not rg.recorder.faults.count
+    runs = list(rg.runs())
+    assert [run.question for run in runs] == [f"question {number}" for number in range(5)]
+    for run in runs:
+        (step,) = run.steps
+        assert [passage.metadata["n"] for passage in step.passages] == list(range(WIDE))
+        for passage in step.passages:
+            assert passage.metadata["node"]["title"] == "the chapter"
+            assert "node.parent: a reference cycle" in passage.metadata[CUT]
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 2_000_000
+
+
+def test_endless_passages_are_cut_and_the_last_one_says_so(rg):
+    with rg.run("question") as run:
+        run.retrieved("question", (f"passage {n}" for n in count()))
+    (step,) = run.steps
+    assert len(step.passages) == MOST_PASSAGES
+    assert CUT in step.passages[-1].metadata
+    assert CUT not in step.passages[0].metadata
