@@ -41,8 +41,9 @@ from ragguard.service.report import Report
 from ragguard.service.scoring import References
 from ragguard.service.service import Service, Settings
 from ragguard.sinks.base import ScoredRun, Sink, SpanSink
+from ragguard.store.bounds import Bound
 from ragguard.store.runs import Runs
-from ragguard.store.store import Bound, Durability, Store
+from ragguard.store.store import Durability, Store
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider

@@ -24,7 +24,7 @@ class Report:
     dropped: int = 0
     """Runs that were let go unscored, for want of a store and of room."""
     lost: int = 0
-    """Events that never reached the store."""
+    """Events that never reached the store, and whole runs that were in memory when it had no more room."""
     degraded: bool = False
     """True while memory stands in for a disk that failed."""
     seconds: float = 0.0

@@ -212,7 +212,7 @@ class Service:
 
     def _report(self, complete: bool, began: float) -> Report:
         counts, left = self.store.counts, self._left
-        lost = counts["events_lost"] + counts["events_refused"]
+        lost = counts["events_lost"] + counts["events_refused"] + counts["runs_lost"]
         return Report(
             complete and not lost and not self.store.degraded,
             counts["runs_captured"], counts["steps_captured"], counts["runs_scored"], counts["runs_failed"],
@@ -267,11 +267,11 @@ class Service:
     def _tell_what_is_left(self, report: Report) -> None:
         if report.pending + report.open == 0:
             return
-        if self.store.in_memory:
+        if self.store.path is None:
             _log.warning(
                 "%d runs were not scored and are lost: there is no store", report.pending + report.open
             )
-        else:
+        elif not self.store.degraded:
             _log.info(
                 "%d runs are still to be scored; they are in %s and go on when it is opened again",
                 report.pending + report.open, self.store.path,

@@ -42,16 +42,22 @@ class Database:
         full: bool = False,
         read_only: bool = False,
         opened: Callable[[sqlite3.Connection], None],
-        rescue: Callable[[sqlite3.Connection, sqlite3.Connection], None],
+        to_memory: Callable[[sqlite3.Connection | None, sqlite3.Connection], None],
+        to_disk: Callable[[sqlite3.Connection, sqlite3.Connection], None],
         forked: Callable[[], None],
     ) -> None:
-        """`opened` runs in the first transaction; `rescue` copies what is needed from one database to another;
-        `forked` runs in a child process."""
+        """`opened` runs in the first transaction of a connection; `forked` runs in a child process.
+
+        `to_memory` copies from the file what is under way, `to_disk` copies back what memory holds; both get source
+        and target (no source where the file could not be opened). A copy that fails is rolled back; `to_disk` is
+        tried again.
+        """
         self.path, self.degraded = path, False
         self._full, self._read_only = full, read_only
-        self._opened, self._rescue, self._forked = opened, rescue, forked
+        self._opened, self._forked = opened, forked
+        self._to_memory, self._to_disk = to_memory, to_disk
         self._db: sqlite3.Connection | None = None
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._held = False
         self.closed = False
         if path is not None:
@@ -78,38 +84,34 @@ class Database:
 
     def wipe(self) -> None:
         """What was deleted stands in the log until the log is folded in and cut."""
-        with self._lock, suppress(sqlite3.OperationalError):
+        with self.lock, suppress(sqlite3.OperationalError):
             self._connected().execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def used_bytes(self) -> int:
-        """How large the data are."""
-        with self._lock:
-            db = self._connected()
-            pages, free, size = (
-                db.execute(f"PRAGMA {name}").fetchone()[0]
-                for name in ("page_count", "freelist_count", "page_size")
-            )
-        return int((pages - free) * size)
-
     def recover(self, patience: float = schema.PATIENCE) -> bool:
-        """Back to the disk, with all that came meanwhile, if the disk works again."""
-        with self._lock:
+        """Copies what memory holds to the file, if that can be written again, and goes on there; True where it did."""
+        with self.lock:
             if not self.degraded or self._db is None:
                 return False
             memory = self._db
             try:
                 disk = self._open(self.path, patience)
-                self._transact(disk, lambda db: self._rescue(memory, db), "BEGIN IMMEDIATE")
             except (sqlite3.Error, StoreError):
                 return False
+            try:
+                self._transact(disk, lambda db: self._to_disk(memory, db), "BEGIN IMMEDIATE")
+            except BaseException as error:
+                disk.close()
+                if isinstance(error, sqlite3.Error):
+                    return False
+                raise
             self._db, self.degraded = disk, False
             memory.close()
-        _log.warning("%s works again; what was kept in memory is written", self.name)
+        _log.warning("%s works again; what was kept in memory is written to it", self.name)
         return True
 
     def close(self) -> None:
         """Lets the file go. Safe to call twice."""
-        with self._lock:
+        with self.lock:
             self.closed = True
             if self._db is not None:
                 self._db.close()
@@ -118,7 +120,7 @@ class Database:
     # Inside
 
     def _run(self, work: Callable[[sqlite3.Connection], T], begin: str) -> T:
-        with self._lock:
+        with self.lock:
             try:
                 return self._transact(self._connected(), work, begin)
             except sqlite3.Error as error:
@@ -172,10 +174,12 @@ class Database:
         )
         disk, self._db, self.degraded = self._db, None, True
         memory = self._connected()
-        if disk is not None:
-            with suppress(sqlite3.Error):
-                self._transact(memory, lambda db: self._rescue(disk, db), "BEGIN IMMEDIATE")
-            with suppress(sqlite3.Error):
+        try:
+            self._transact(memory, lambda db: self._to_memory(disk, db), "BEGIN IMMEDIATE")
+        except Exception as unread:  # noqa: BLE001 - whatever cannot be read stays in the file
+            _log.error("runs that were under way stay in %s until it works again: %s", self.name, unread)
+        finally:
+            if disk is not None:
                 disk.close()
 
     def _check(self, path: Path) -> None:
@@ -213,20 +217,20 @@ class Database:
     # Forks
 
     def _before_fork(self) -> None:
-        self._held = self._lock.acquire(timeout=_FORK_WAIT)
+        self._held = self.lock.acquire(timeout=_FORK_WAIT)
         if self._held and self._db is not None and not self.in_memory:
             self._db.close()
             self._db = None
 
     def _after_in_parent(self) -> None:
         if self._held:
-            self._lock.release()
+            self.lock.release()
 
     def _after_in_child(self) -> None:
         if self._db is not None:
             # Closing it here would break the parent's locks, so it is kept and never used.
             _abandoned.append(self._db)
-        self._db, self._lock, self.degraded = None, threading.RLock(), False
+        self._db, self.lock, self.degraded = None, threading.RLock(), False
         self._forked()
 
 

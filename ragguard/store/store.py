@@ -10,7 +10,6 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
@@ -20,13 +19,16 @@ from ragguard.capture.faults import describe
 from ragguard.errors import Closed, InvalidInput, StoreError
 from ragguard.records import Failure, Run, Score, new_id
 from ragguard.sinks.base import ScoredRun
-from ragguard.store import ledger, owners, reading, removal
+from ragguard.store import bounds, ledger, owners, reading, removal
+from ragguard.store.bounds import Bound
 from ragguard.store.breath import Breath
+from ragguard.store.counting import Counting, counters_of
 from ragguard.store.database import Database
+from ragguard.store.failover import Failover
 from ragguard.store.ledger import Due, Left, Outcome
 from ragguard.store.means import RunMeans, page_of_means
 from ragguard.store.overview import Overview, page_of_overviews
-from ragguard.store.transfer import transfer
+from ragguard.store.rows import storable
 from ragguard.store.writing import Writing, make_due
 
 T = TypeVar("T")
@@ -34,19 +36,10 @@ Durability = Literal["fast", "full"]
 
 _log = logging.getLogger("ragguard")
 
-MEMORY_RUNS = 10_000
-MEMORY_BYTES = 256 * 2**20
-_REMOVED_AT_ONCE = 200
+_PATIENCE = 0.5
+"""How many seconds a disk that failed may take to open, when it is tried again."""
 _LAST_PATIENCE = 1.0
 """How many seconds a store that is closed waits for a disk that failed, before what is in memory is lost."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """How many runs may wait to be scored where there is no disk, and which of them goes when there are more."""
-
-    size: int = 1024
-    drop: Literal["oldest", "newest"] = "oldest"
 
 
 class Claim(NamedTuple):
@@ -88,7 +81,8 @@ class Store:
             full=durability == "full",
             read_only=read_only,
             opened=lambda db: owners.renew(db, self._process),
-            rescue=self._rescue,
+            to_memory=self._to_memory,
+            to_disk=self._to_disk,
             forked=self._begin,
         )
         self._read_only = read_only
@@ -97,7 +91,8 @@ class Store:
         """A process's own part; a child process starts with a fresh one."""
         self._process = owners.this_process(new_id())
         self._claimed: set[str] = set()
-        self._uncounted: Counter[str] = Counter()
+        self._counting = Counting(self.counts)
+        self._failover = Failover()
 
     @property
     def path(self) -> Path | None:
@@ -135,35 +130,57 @@ class Store:
             self.count("events_refused")
 
     def _record(self, events: Sequence[Event]) -> None:
-        def write(db: sqlite3.Connection) -> None:
+        def write(db: sqlite3.Connection) -> Writing:
             writing, breath = Writing(db, self._process.owner), Breath()
             for event in events:
                 writing.event(event)
                 breath.take()
             writing.finish()
-            self._write_counts(db)
+            return writing
 
-        self._db.change(write)
+        writing = self._change(write)
+        if self.degraded:
+            self._failover.recorded(events, writing.unplaced)
         if self.in_memory:
             self._keep_bounds()
+
+    def _change(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Runs `work` in a transaction that also writes the counters."""
+
+        def change(db: sqlite3.Connection) -> tuple[T, dict[str, int]]:
+            return work(db), self._counting.write(db)
+
+        with self._db.lock:  # what is written is not written again by another thread
+            result, counts = self._db.change(change)
+            self._counting.written(counts)
+        return result
 
     def submit(self, run: Run, identity: str) -> Submission:
         """Puts a whole run in, in place of what is there under its id, and claims it for scoring."""
 
         def put(db: sqlite3.Connection) -> Submission:
             _put(db, self._process.owner, run)
-            head = db.execute("SELECT seq, revision, attempts FROM runs WHERE id = ?", (run.id,)).fetchone()
+            head = db.execute(
+                "SELECT seq, revision, attempts FROM runs WHERE id = ?", (storable(run.id),)
+            ).fetchone()
             settled = ledger.is_settled(db, head["seq"], identity)
             if not settled:
                 make_due(db, head["seq"], self._process.owner, time.time_ns())
                 self._claimed.add(run.id)
             return Submission(Due(head["seq"], run.id, head["revision"], head["attempts"], True), settled)
 
-        return self._db.change(put)
+        return self._put_whole(run, put)
 
     def put(self, run: Run) -> bool:
         """Puts a whole run in to be kept, not to be scored; False where it was there already."""
-        return self._db.change(lambda db: _put(db, self._process.owner, run))
+        return self._put_whole(run, lambda db: _put(db, self._process.owner, run))
+
+    def _put_whole(self, run: Run, put: Callable[[sqlite3.Connection], T]) -> T:
+        result = self._change(put)
+        if self.degraded:
+            self._failover.put(storable(run.id))
+            self._failover.events += 1
+        return result
 
     # Work
 
@@ -188,11 +205,7 @@ class Store:
     def settle(self, outcome: Outcome) -> list[Score]:
         """Stores what came of scoring a run; gives the scores that are new."""
 
-        def write(db: sqlite3.Connection) -> list[Score]:
-            self._write_counts(db)
-            return ledger.settle(db, outcome)
-
-        return self._db.change(write)
+        return self._change(lambda db: ledger.settle(db, outcome))
 
     def emitted(self, run_id: str) -> None:
         """The sinks have heard of all that was said of the run."""
@@ -204,17 +217,7 @@ class Store:
 
     def count(self, name: str, by: int = 1) -> None:
         """Adds to a counter; the sum reaches the disk with the next write."""
-        self.counts[name] += by
-        self._uncounted[name] += by
-
-    def _write_counts(self, db: sqlite3.Connection) -> None:
-        while self._uncounted:
-            name, by = self._uncounted.popitem()
-            db.execute(
-                "INSERT INTO counters (name, value) VALUES (?, ?) "
-                "ON CONFLICT (name) DO UPDATE SET value = value + excluded.value",
-                (name, by),
-            )
+        self._counting.add(name, by)
 
     def housekeep(self, *, run_ttl: float | None = None, retention: float | None = None) -> None:
         """Renews the lease, takes over what dead processes left, ends what nobody will end, removes what is old.
@@ -222,38 +225,55 @@ class Store:
         `run_ttl` and `retention` are in seconds.
         """
         now = time.time_ns()
-        self._db.recover()
+        self._recover(_PATIENCE)
 
         def keep(db: sqlite3.Connection) -> None:
             owners.renew(db, self._process)
             owners.adopt(db, self._process.owner)
             if run_ttl is not None:
                 owners.abandon_overdue(db, self._process.owner, now - int(run_ttl * 1e9))
-            self._write_counts(db)
 
-        self._db.change(keep)
+        self._change(keep)
         if retention is not None:
             self.prune(now - int(retention * 1e9))
 
-    def _rescue(self, source: sqlite3.Connection, target: sqlite3.Connection) -> None:
-        to_memory = self.degraded
-        self.count("degraded" if to_memory else "recovered")
-        transfer(source, target, self._process.owner, settled=not to_memory)
+    def _to_memory(self, disk: sqlite3.Connection | None, memory: sqlite3.Connection) -> None:
+        self.count("degraded")
+        self._failover.begin()
+        if disk is not None:
+            self._failover.to_memory(disk, memory, self._process.owner)
+
+    def _to_disk(self, memory: sqlite3.Connection, disk: sqlite3.Connection) -> None:
+        self._uncopied = self._failover.to_disk(memory, disk, self._process.owner)
+
+    def _recover(self, patience: float) -> None:
+        if not self._db.recover(patience):
+            return
+        self._failover.begin()
+        self.count("recovered")
+        if self._uncopied:
+            self.count("runs_lost", len(self._uncopied))
+            _log.error(
+                "%d runs could not be copied from memory to %s and are lost; the first: %s",
+                len(self._uncopied), self.path, self._uncopied[0],
+            )  # fmt: skip
 
     def _keep_bounds(self) -> None:
-        """What memory cannot hold goes: waiting runs over the bound unscored, then the oldest that are settled."""
-        owner, claimed, bound = self._process.owner, self._claimed, self._bound
+        """Removes what memory has no room for, and counts it.
 
-        def drop(db: sqlite3.Connection) -> int:
-            surplus = ledger.left(db, owner).pending - bound.size
-            if surplus <= 0:
-                return 0
-            return ledger.drop(db, owner, surplus, newest=bound.drop == "newest", but=claimed)
-
-        if dropped := self._db.change(drop):
-            self.count("runs_dropped", dropped)
-        if self.run_count() > MEMORY_RUNS or self._db.used_bytes() > MEMORY_BYTES:
-            self._db.change(lambda db: removal.delete_runs(db, removal.oldest_settled(db, _REMOVED_AT_ONCE)))
+        Where there is no file, runs beyond the bound go unscored, then the oldest that are settled go. While memory
+        stands in for a file, runs go only beyond what memory may hold.
+        """
+        if not self.degraded:
+            owner, claimed, bound = self._process.owner, self._claimed, self._bound
+            if dropped := self._db.change(lambda db: bounds.drop_waiting(db, owner, bound, claimed)):
+                self.count("runs_dropped", dropped)
+            if self._db.read(bounds.is_full):
+                self._db.change(bounds.evict_settled)
+        elif lost := self._db.change(lambda db: self._failover.make_room(db, self._claimed)):
+            if not self.counts["runs_lost"]:
+                _log.error("memory is full while %s cannot be written: the oldest runs are lost", self.path)
+            self.count("runs_lost", lost)
 
     # Removal
 
@@ -275,7 +295,7 @@ class Store:
         """Removes all runs that ended before, scored or not; says how many."""
 
         def remove(db: sqlite3.Connection) -> int:
-            places = removal.ended_before(db, ended_before_ns, _REMOVED_AT_ONCE)
+            places = removal.ended_before(db, ended_before_ns, bounds.REMOVED_AT_ONCE)
             removal.delete_runs(db, places)
             return len(places)
 
@@ -358,7 +378,7 @@ class Store:
 
     def counters(self) -> dict[str, int]:
         """What all processes together have counted."""
-        return self._db.read(lambda db: {row[0]: row[1] for row in db.execute("SELECT * FROM counters")})
+        return self._db.read(counters_of)
 
     def _pages(self, read: Callable[[sqlite3.Connection, int], dict[int, T]]) -> Iterator[dict[int, T]]:
         after = 0
@@ -371,11 +391,17 @@ class Store:
     def close(self) -> None:
         """Leaves what is not done to the next process and lets the file go. Safe to call twice."""
         if not self._read_only and not self._db.closed:
-            self._db.recover(_LAST_PATIENCE)
+            self._recover(_LAST_PATIENCE)
             try:
-                self._db.change(lambda db: owners.resign(db, self._process.owner))
+                self._change(lambda db: owners.resign(db, self._process.owner))
             except StoreError as error:
                 _log.warning("%s", error)
+            if self.degraded:
+                self.count("events_lost", self._failover.events)
+                _log.error(
+                    "%d events captured since %s failed are lost: it could not be written until the end",
+                    self._failover.events, self.path,
+                )  # fmt: skip
         self._db.close()
 
 

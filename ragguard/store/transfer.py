@@ -1,84 +1,189 @@
-"""Runs from one database into another, with everything that hangs on them: to memory when the disk
-fails, and back when it works again."""
+"""Copies runs between the file and the memory that stands in for it, with steps, scores, failures and state.
+
+Each function runs inside the caller's transaction on the target, so that a copy that fails leaves no half of it.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
-from ragguard.capture.events import StepEnded
-from ragguard.records import Run, Score
+from ragguard.capture.events import RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.records import Run
+from ragguard.store.counting import add_to_counters, counters_of
 from ragguard.store.ledger import insert_failures, insert_scores
-from ragguard.store.reading import failures_of_settings, place_of, runs_at, scores_at
+from ragguard.store.reading import chunks, failures_of_settings, place_of, runs_at, scores_at
 from ragguard.store.writing import Writing
 
 CHUNK = 100
 
 
-def transfer(
-    source: sqlite3.Connection, target: sqlite3.Connection, owner: str, *, settled: bool = True
-) -> None:
-    """Copies `owner`'s runs, and where `settled` those that nothing is left to do for; inside a transaction
-    of the target."""
-    rows = source.execute(
-        "SELECT seq FROM runs WHERE owner = ? OR (? AND owner IS NULL) ORDER BY seq", (owner, settled)
-    )
-    places = [row[0] for row in rows]
+def copy_unfinished(disk: sqlite3.Connection, memory: sqlite3.Connection, owner: str) -> set[str]:
+    """Copies the runs of `owner` on which work is left; returns the ids of those that could be copied."""
+    places = _places(disk, "owner = ?", owner)
+    copied: set[str] = set()
+
+    def copy(chunk: Sequence[int]) -> None:
+        runs = runs_at(disk, chunk)
+        _copy_whole(disk, memory, owner, runs)
+        copied.update(run.id for run in runs.values())
+
+    _in_chunks(memory, places, copy, fatal=(sqlite3.OperationalError,))
+    return copied
+
+
+def copy_back(
+    memory: sqlite3.Connection,
+    disk: sqlite3.Connection,
+    owner: str,
+    *,
+    copied: Collection[str],
+    replaced: Collection[str],
+    amendments: Sequence[StepAmended],
+) -> list[str]:
+    """Copies every run from memory to the file; returns what could not be copied, and why, one text a run.
+
+    `copied` are the runs that came from the file: memory has all of them, and replaces them. `replaced` are runs that
+    a caller put in as a whole; scores that only the file has stay unless the run is another one now. Of any other run
+    that the file has as well, memory has only what came late, which is added to it, and the run is due again.
+    `amendments` belong to steps that only the file has.
+    """
+
+    def copy(chunk: Sequence[int]) -> None:
+        runs = runs_at(memory, chunk)
+        late = {
+            place: there
+            for place, run in runs.items()
+            if run.id not in copied and run.id not in replaced
+            if (there := place_of(disk, run.id)) is not None
+        }
+        whole = {place: run for place, run in runs.items() if place not in late}
+        _copy_whole(memory, disk, owner, whole, keep_scores=replaced)
+        writing = Writing(disk, owner)
+        for place, there in late.items():
+            _write_late(writing, runs[place])
+            insert_scores(disk, there, scores_at(memory, {place: runs[place].id})[place])
+        writing.finish()
+
+    fatal = (sqlite3.OperationalError, sqlite3.DatabaseError, MemoryError)
+    failed = _in_chunks(disk, _places(memory, "TRUE"), copy, fatal=fatal)
+    writing = Writing(disk, owner)
+    for amendment in amendments:
+        writing.event(amendment)
+    writing.finish()
+    add_to_counters(disk, counters_of(memory))
+    return failed
+
+
+def _places(source: sqlite3.Connection, condition: str, *values: str) -> list[int]:
+    return [row[0] for row in source.execute(f"SELECT seq FROM runs WHERE {condition} ORDER BY seq", values)]
+
+
+def _in_chunks(
+    target: sqlite3.Connection,
+    places: Sequence[int],
+    copy: Callable[[Sequence[int]], None],
+    *,
+    fatal: Collection[type[Exception]],
+) -> list[str]:
+    """Copies in chunks, and one by one where a run in a chunk cannot be copied; returns why those could not.
+
+    An error of a type in `fatal` is one of the database and not of the run; it is raised.
+    """
+
+    def tried(chunk: Sequence[int]) -> str:
+        target.execute("SAVEPOINT chunk")
+        try:
+            copy(chunk)
+        except Exception as error:
+            if type(error) in fatal:
+                raise
+            target.execute("ROLLBACK TO chunk")
+            target.execute("RELEASE chunk")
+            return f"{type(error).__name__}: {error}"
+        target.execute("RELEASE chunk")
+        return ""
+
+    failed: list[str] = []
     for start in range(0, len(places), CHUNK):
-        _copy(source, target, owner, places[start : start + CHUNK])
+        chunk = places[start : start + CHUNK]
+        if tried(chunk):
+            failed += filter(None, (tried([place]) for place in chunk))
+    return failed
 
 
-def _copy(source: sqlite3.Connection, target: sqlite3.Connection, owner: str, places: Sequence[int]) -> None:
-    runs = runs_at(source, places)
-    ids = {place: run.id for place, run in runs.items()}
-    scores, failures = scores_at(source, ids), failures_of_settings(source, ids)
+def _copy_whole(
+    source: sqlite3.Connection,
+    target: sqlite3.Connection,
+    owner: str,
+    runs: Mapping[int, Run],
+    keep_scores: Collection[str] = (),
+) -> None:
+    """Puts runs, with all that belongs to them, in place of the target's."""
+    revisions = {
+        row["id"]: row["revision"]
+        for row in chunks(
+            target, "SELECT id, revision FROM runs WHERE id IN ({})", [run.id for run in runs.values()]
+        )
+    }
     writing = Writing(target, owner)
-    # Of a run that was settled before, only what came late is here; it joins what is there.
-    late = [place for place, run in runs.items() if not run.question and place_of(target, run.id)]
-    for place, run in runs.items():
-        if place not in late:
-            writing.run(run)
-            continue
-        for step in run.steps:
-            writing.event(StepEnded(step))
+    changed = {place: writing.run(run) for place, run in runs.items()}
     writing.finish()
     for place, run in runs.items():
-        if place in late:
-            continue
-        _copy_state(source, target, place, run, scores[place])
-        there = place_of(target, run.id)
-        assert there is not None
-        target.execute("DELETE FROM failures WHERE run = ?", (there,))
-        for identity, failure in failures[place]:
-            insert_failures(target, there, identity, [failure])
+        if changed[place] or run.id not in keep_scores:
+            there = place_of(target, run.id)
+            for table in ("scores", "failures", "scorings"):
+                target.execute(f"DELETE FROM {table} WHERE run = ?", (there,))
+        _copy_state(source, target, place, run, revisions.get(run.id, 0))
+
+
+def _write_late(writing: Writing, run: Run) -> None:
+    """Adds what memory knows of a run to the file's row, as the events that capture reported."""
+    writing.event(RunStarted(replace(run, answer=None, steps=[], status="open")))
+    for step in run.steps:
+        writing.event(StepEnded(step))
+    if run.status != "open":
+        writing.event(
+            RunEnded(
+                run.id, run.status, run.answer, run.question, run.references, run.sub_questions, run.pool,
+                run.ended_ns, run.metadata, run.trace,
+            )
+        )  # fmt: skip
 
 
 def _copy_state(
-    source: sqlite3.Connection, target: sqlite3.Connection, place: int, run: Run, scores: Sequence[Score]
+    source: sqlite3.Connection, target: sqlite3.Connection, place: int, run: Run, before: int
 ) -> None:
+    """Copies scores, failures and the settings that are done; `before` is the revision that the target had."""
     there = place_of(target, run.id)
     assert there is not None
-    before = target.execute("SELECT coalesce(max(seq), 0) FROM scores WHERE run = ?", (there,)).fetchone()[0]
-    insert_scores(target, there, scores)
-    state = source.execute(
-        "SELECT revision, owner, due_ns, queued_ns, emit_after, attempts FROM runs WHERE seq = ?", (place,)
-    ).fetchone()
+    state = source.execute("SELECT * FROM runs WHERE seq = ?", (place,)).fetchone()
+    newer = before + 1 - state["revision"] if state["revision"] < before else 0
+    scores = scores_at(source, {place: run.id})[place]
+    sent = len(scores)
+    if state["emit_after"] is not None:
+        sent = source.execute(
+            "SELECT count(*) FROM scores WHERE run = ? AND seq <= ?", (place, state["emit_after"])
+        ).fetchone()[0]
+    insert_scores(target, there, scores[:sent])
+    last = target.execute("SELECT coalesce(max(seq), 0) FROM scores WHERE run = ?", (there,)).fetchone()[0]
+    insert_scores(target, there, scores[sent:])
+    for identity, failure in failures_of_settings(source, {place: run.id})[place]:
+        insert_failures(target, there, identity, [failure])
     target.execute(
-        "UPDATE runs SET owner = ?, due_ns = ?, queued_ns = ?, emit_after = ?, attempts = ? WHERE seq = ?",
+        "UPDATE runs SET revision = ?, owner = ?, due_ns = ?, queued_ns = ?, emit_after = ?, attempts = ? "
+        "WHERE seq = ?",
         (
-            state["owner"], state["due_ns"], state["queued_ns"],
-            None if state["emit_after"] is None else before, state["attempts"], there,
+            state["revision"] + newer, state["owner"], state["due_ns"], state["queued_ns"],
+            None if state["emit_after"] is None else last, state["attempts"], there,
         ),
     )  # fmt: skip
     target.executemany(
-        "INSERT INTO scorings (run, identity, revision, finished) "
-        "VALUES (?, ?, (SELECT revision FROM runs WHERE seq = ?), ?) "
+        "INSERT INTO scorings (run, identity, revision, finished) VALUES (?, ?, ?, ?) "
         "ON CONFLICT (run, identity) DO UPDATE SET revision = excluded.revision, finished = excluded.finished",
         [
-            (there, row["identity"], there, row["finished"])
-            for row in source.execute(
-                "SELECT identity, finished FROM scorings WHERE run = ? AND revision = ?",
-                (place, state["revision"]),
-            )
+            (there, row["identity"], row["revision"] + newer, row["finished"])
+            for row in source.execute("SELECT * FROM scorings WHERE run = ?", (place,))
         ],
     )

@@ -43,6 +43,8 @@ class Writing:
         self._seqs: dict[str, int] = {}
         self._open: set[int] = set()
         """Runs of which it is known that they have not ended."""
+        self.unplaced: list[StepAmended] = []
+        """Amendments to steps that are not there."""
         self._texts: dict[str, str] = {}
         self._uses: Counter[bytes] = Counter()
 
@@ -172,12 +174,14 @@ class Writing:
         step = self._db.execute(
             "SELECT seq FROM steps WHERE run = ? AND id = ?", (seq, storable(event.step_id))
         ).fetchone()
-        if step is not None:
-            body, shelf = amended_body(self._body("steps", step[0]), event.passages, event.decision)
-            self._need(shelf)
-            self._db.execute("UPDATE steps SET body = ? WHERE seq = ?", (body, step[0]))
-            if seq not in self._open:
-                self._changed(seq)
+        if step is None:
+            self.unplaced.append(event)
+            return
+        body, shelf = amended_body(self._body("steps", step[0]), event.passages, event.decision)
+        self._need(shelf)
+        self._db.execute("UPDATE steps SET body = ? WHERE seq = ?", (body, step[0]))
+        if seq not in self._open:
+            self._changed(seq)
 
     # Rows
 

@@ -20,7 +20,8 @@ from ragguard.service.redaction import Redactor
 from ragguard.service.report import Report
 from ragguard.service.scoring import Retry
 from ragguard.service.service import Service, Settings
-from ragguard.store.store import Bound, Store
+from ragguard.store.bounds import Bound
+from ragguard.store.store import Store
 
 QUICK = Retry(attempts=3, first=0.01, longest=0.05)
 

@@ -12,9 +12,10 @@ from support.child import in_child
 from support.runs import a_run, a_step, as_events, scores_of
 from support.stored import captured, settle
 
-from ragguard.capture.events import StepEnded
+from ragguard.capture.events import StepAmended, StepEnded
 from ragguard.errors import SchemaMismatch, StoreError
 from ragguard.store import schema
+from ragguard.store.bounds import Bound
 from ragguard.store.store import Store
 
 
@@ -109,6 +110,116 @@ def test_a_disk_that_works_again_gets_everything(tmp_path, disk, caplog):
     assert not claims["during"].due.score
     assert claims["during"].unsent == scores_of(during)
     assert again.counters()["degraded"] == 1
+
+
+def test_runs_that_were_settled_in_memory_are_on_the_disk_that_works_again(tmp_path, disk, caplog):
+    store = Store(tmp_path / "s.db")
+    runs = [a_run(f"r{number}") for number in range(3)]
+    captured(store, *runs[:2])
+    settle(store, runs[0], scores_of(runs[0]))
+    disk.fail("query_only = on")
+    captured(store, runs[2])
+    for _ in range(2):  # a file that cannot be written yet changes nothing
+        settle(store, runs[1], scores_of(runs[1]))
+        settle(store, runs[2], scores_of(runs[2]))
+        store.housekeep()
+        assert store.degraded
+    disk.fail("query_only = off")
+    store.housekeep()
+    assert sorted(run.id for run in store.runs()) == ["r0", "r1", "r2"]
+    assert [store.scores(run.id) for run in runs] == [scores_of(run) for run in runs]
+    assert store.left().pending == 0
+    assert store.counts["recovered"] == 1
+    store.close()
+    assert Store(tmp_path / "s.db").counters() == {"degraded": 1, "recovered": 1}
+
+
+def test_a_run_goes_to_memory_and_back_twice(tmp_path, disk):
+    store = Store(tmp_path / "s.db")
+    run = a_run(steps=4)
+    started, *steps, ended = as_events(run)
+    store.record([started])
+    for step, pragma in zip(steps, ["query_only = on", "query_only = off"] * 2, strict=True):
+        disk.fail(pragma)
+        store.housekeep()
+        assert store.degraded == pragma.endswith("on")
+        store.record([step])
+    store.record([ended])
+    settle(store, run, scores_of(run))
+    assert store.run("r1") == run
+    store.close()
+    assert Store(tmp_path / "s.db").run("r1") == run
+
+
+def test_an_end_and_an_amendment_of_what_only_the_file_has_reach_it(tmp_path, disk, monkeypatch):
+    store = Store(tmp_path / "s.db")
+    run = a_run()
+    store.record(as_events(run)[:-1])
+    monkeypatch.setattr("ragguard.store.failover.copy_unfinished", broken)
+    disk.fail("query_only = on")
+    store.record([StepAmended("r1", "r1-s0", run.steps[0].passages[:1]), as_events(run)[-1]])
+    disk.fail("query_only = off")
+    store.housekeep()
+    assert store.run("r1").answer == run.answer
+    assert [len(step.passages) for step in store.run("r1").steps] == [1, 3]
+    assert [claim.run.id for claim in store.claim(9)] == ["r1"]
+
+
+def broken(*_):
+    raise sqlite3.OperationalError("disk I/O error")
+
+
+def test_a_run_that_cannot_be_copied_back_is_counted_and_takes_no_other_with_it(tmp_path, disk, caplog):
+    store = Store(tmp_path / "s.db")
+    captured(store, a_run("same"))
+    settle(store, a_run("same"), scores_of(a_run("same")))
+    disk.fail("query_only = on")
+    captured(store, a_run("before"))
+    store.put(a_run("same", question="another question"))
+    captured(store, a_run("after"))
+    disk.fail("query_only = off")
+    store.housekeep()
+    assert not store.degraded
+    assert sorted(run.id for run in store.runs()) == ["after", "before", "same"]
+    assert store.run("same") == a_run("same")
+    assert store.counts["runs_lost"] == 1
+    assert "could not be copied" in caplog.text
+
+
+def test_a_score_that_is_under_way_when_the_disk_works_again_settles_the_run(tmp_path, disk):
+    store = Store(tmp_path / "s.db")
+    run = a_run()
+    captured(store, run)
+    disk.fail("query_only = on")
+    captured(store, a_run("other"))
+    claims = {claim.run.id: claim for claim in store.claim(2)}
+    disk.fail("query_only = off")
+    store.housekeep()
+    for id, claim in claims.items():
+        settle(store, claim.run, scores_of(claim.run), revision=claim.due.revision)
+        store.release(id)
+    assert store.left().pending == 0
+
+
+def test_what_a_dead_disk_never_got_is_counted_when_the_store_is_closed(tmp_path, disk, caplog):
+    store = Store(tmp_path / "s.db")
+    captured(store, a_run("before"))
+    disk.fail("query_only = on")
+    captured(store, a_run("during"))
+    store.close()
+    assert store.counts["events_lost"] == len(as_events(a_run()))
+    assert "are lost" in caplog.text
+
+
+def test_memory_that_stands_in_for_a_disk_drops_nothing_until_it_is_full(tmp_path, disk, monkeypatch):
+    monkeypatch.setattr("ragguard.store.bounds.MEMORY_RUNS", 10)
+    store = Store(tmp_path / "s.db", bound=Bound(2))
+    captured(store, a_run("before"))
+    disk.fail("query_only = on")
+    captured(store, *(a_run(f"r{number}") for number in range(9)))
+    assert (store.left().pending, store.counts["runs_lost"]) == (10, 0)
+    captured(store, a_run("too many"))
+    assert store.counts["runs_lost"] == 10
 
 
 def test_a_disk_that_works_again_at_the_end_gets_everything(tmp_path, disk):

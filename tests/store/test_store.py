@@ -26,7 +26,8 @@ from ragguard.records import (
     TraceContext,
 )
 from ragguard.sinks.base import ScoredRun
-from ragguard.store.store import Bound, Store
+from ragguard.store.bounds import Bound
+from ragguard.store.store import Store
 
 
 @pytest.fixture(params=["disk", "memory"])
@@ -287,7 +288,7 @@ def test_memory_bounds_what_waits(drop, left):
 
 
 def test_memory_lets_the_oldest_settled_runs_go(monkeypatch):
-    monkeypatch.setattr("ragguard.store.store.MEMORY_RUNS", 10)
+    monkeypatch.setattr("ragguard.store.bounds.MEMORY_RUNS", 10)
     store = Store()
     for number in range(10):
         run = a_run(f"r{number}")

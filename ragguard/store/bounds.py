@@ -1,0 +1,57 @@
+"""What memory may hold where there is no file, and what goes when it holds more."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from ragguard.store import ledger, reading, removal
+
+MEMORY_RUNS = 10_000
+MEMORY_BYTES = 256 * 2**20
+REMOVED_AT_ONCE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How many runs may wait to be scored where there is no disk, and which of them goes when there are more."""
+
+    size: int = 1024
+    drop: Literal["oldest", "newest"] = "oldest"
+
+
+def drop_waiting(memory: sqlite3.Connection, owner: str, bound: Bound, claimed: Collection[str]) -> int:
+    """Takes runs beyond the bound off the owner's list, unscored; returns how many."""
+    surplus = ledger.left(memory, owner).pending - bound.size
+    if surplus <= 0:
+        return 0
+    return ledger.drop(memory, owner, surplus, newest=bound.drop == "newest", but=claimed)
+
+
+def is_full(memory: sqlite3.Connection) -> bool:
+    """Whether memory holds more runs or bytes than it may."""
+    if reading.count_runs(memory) > MEMORY_RUNS:
+        return True
+    pages, free, size = (
+        int(memory.execute(f"PRAGMA {name}").fetchone()[0])
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (pages - free) * size > MEMORY_BYTES
+
+
+def evict_settled(memory: sqlite3.Connection) -> None:
+    """Removes the oldest runs for which nothing is left to do."""
+    removal.delete_runs(memory, removal.oldest_settled(memory, REMOVED_AT_ONCE))
+
+
+def evict_ended(memory: sqlite3.Connection, claimed: Collection[str]) -> list[str]:
+    """Removes the oldest runs that have ended, those with work left last; returns their ids."""
+    rows = memory.execute(
+        "SELECT seq, id FROM runs WHERE status <> 'open' ORDER BY owner IS NOT NULL, seq LIMIT ?",
+        (REMOVED_AT_ONCE + len(claimed),),
+    ).fetchall()
+    evicted = [row for row in rows if row[1] not in claimed][:REMOVED_AT_ONCE]
+    removal.delete_runs(memory, [row[0] for row in evicted])
+    return [row[1] for row in evicted]

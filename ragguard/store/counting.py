@@ -1,0 +1,49 @@
+"""Counters of one process, on their way into the file, where the sums of all processes stand."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Mapping
+
+
+class Counting:
+    """Counts from any thread; `write` puts what is new into the transaction at hand, `written` confirms its commit."""
+
+    def __init__(self, totals: Counter[str]) -> None:
+        self._totals = totals
+        self._new: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def add(self, name: str, by: int) -> None:
+        """Adds to a counter."""
+        with self._lock:
+            self._totals[name] += by
+            self._new[name] += by
+
+    def write(self, connection: sqlite3.Connection) -> dict[str, int]:
+        """Writes what is new; returns it, to be confirmed once the transaction is committed."""
+        with self._lock:
+            new = {name: by for name, by in self._new.items() if by}
+        add_to_counters(connection, new)
+        return new
+
+    def written(self, counts: Mapping[str, int]) -> None:
+        """Confirms that these counts are committed, so that they are not written again."""
+        with self._lock:
+            self._new.subtract(counts)
+
+
+def add_to_counters(connection: sqlite3.Connection, counts: Mapping[str, int]) -> None:
+    """Adds to the sums that all processes share."""
+    connection.executemany(
+        "INSERT INTO counters (name, value) VALUES (?, ?) "
+        "ON CONFLICT (name) DO UPDATE SET value = value + excluded.value",
+        list(counts.items()),
+    )
+
+
+def counters_of(connection: sqlite3.Connection) -> dict[str, int]:
+    """The sums over all processes."""
+    return {row[0]: row[1] for row in connection.execute("SELECT name, value FROM counters")}

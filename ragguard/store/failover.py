@@ -1,0 +1,49 @@
+"""What has to be known while memory stands in for the file, so that nothing is lost on the way there and back."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Sequence
+
+from ragguard.capture.events import Event, StepAmended
+from ragguard.store.bounds import evict_ended, is_full
+from ragguard.store.transfer import copy_back, copy_unfinished
+
+
+class Failover:
+    """One stay in memory: begun when the file fails, ended when everything is in the file again."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Memory is empty."""
+        self._copied: set[str] = set()
+        self._replaced: set[str] = set()
+        self._amendments: list[StepAmended] = []
+        self.events = 0
+        """Events that only memory holds."""
+
+    def to_memory(self, disk: sqlite3.Connection, memory: sqlite3.Connection, owner: str) -> None:
+        """Copies from the file the runs on which this process has work left."""
+        self._copied = copy_unfinished(disk, memory, owner)
+
+    def to_disk(self, memory: sqlite3.Connection, disk: sqlite3.Connection, owner: str) -> list[str]:
+        """Copies everything back, work left or not; returns why runs could not be copied, one text a run."""
+        return copy_back(
+            memory, disk, owner, copied=self._copied, replaced=self._replaced, amendments=self._amendments
+        )
+
+    def recorded(self, events: Sequence[Event], unplaced: Sequence[StepAmended]) -> None:
+        """Notes what went to memory; `unplaced` are amendments to steps that memory does not have."""
+        self.events += len(events)
+        self._amendments += unplaced
+
+    def put(self, run_id: str) -> None:
+        """Notes a run that was put into memory as a whole."""
+        self._replaced.add(run_id)
+
+    def make_room(self, memory: sqlite3.Connection, claimed: Collection[str]) -> int:
+        """Removes the oldest ended runs where memory is full; returns how many of them the file lacks."""
+        evicted = evict_ended(memory, claimed) if is_full(memory) else ()
+        return sum(run_id not in self._copied for run_id in evicted)
