@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from ragguard.capture.open_runs import WholeRun
 
 
+Delivered: TypeAlias = tuple[list[Passage] | None, Mapping[str, Any]]
+"""What the model got of a step, None where that is as it was; and metadata for the step."""
+Delivery: TypeAlias = Callable[[], Delivered]
+"""Computes what the model got; must not raise."""
+
+
 class RunStarted:
     """A run began. Its question may still be unknown; it has no steps yet."""
 
@@ -58,14 +64,43 @@ class StepEnded:
         return f"StepEnded({self._packed!r})"
 
 
-@dataclass(slots=True)
 class StepAmended:
-    """It became known what the model really got of a step that had ended (a reranker, a guard)."""
+    """It became known what the model really got of a step that had ended (a reranker, a guard, a tool's output).
 
-    run_id: str
-    step_id: str
-    passages: list[Passage] | None = None
-    decision: Decision | None = None
+    Passages that are a function are computed when they are first read, on the intake's side; the function gives
+    them, or None where they stay, and metadata for the step.
+    """
+
+    __slots__ = ("_packed", "decision", "run_id", "step_id")
+
+    def __init__(
+        self,
+        run_id: str,
+        step_id: str,
+        passages: list[Passage] | Delivery | None = None,
+        decision: Decision | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.run_id, self.step_id, self.decision = run_id, step_id, decision
+        self._packed = passages if callable(passages) else (passages, metadata or {})
+
+    @property
+    def passages(self) -> list[Passage] | None:
+        """What the model got; None where that is as it was."""
+        return self._unpacked()[0]
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What is added to the step's metadata."""
+        return self._unpacked()[1]
+
+    def _unpacked(self) -> Delivered:
+        if callable(self._packed):
+            self._packed = self._packed()
+        return self._packed
+
+    def __repr__(self) -> str:
+        return f"StepAmended({self.run_id!r}, {self.step_id!r}, {self._packed!r}, {self.decision!r})"
 
 
 @dataclass(slots=True)

@@ -254,6 +254,7 @@ def amended(step: RetrievalStep, event: StepAmended) -> RetrievalStep:
         step,
         passages=step.passages if event.passages is None else event.passages,
         decision=step.decision if event.decision is None else event.decision,
+        metadata={**step.metadata, **event.metadata} if event.metadata else step.metadata,
     )
 
 

@@ -22,7 +22,7 @@ from uuid import UUID
 
 from ragguard.capture.calls import CallLog
 from ragguard.capture.counts import Counts
-from ragguard.capture.events import Intake, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.events import Delivery, Intake, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
 from ragguard.capture.followers import Follower
 from ragguard.capture.open_runs import About, OpenRun, OpenRuns, Retrieval, Unpack, WholeRun, begun
@@ -337,10 +337,13 @@ class Recorder:
         self,
         step_id: str,
         run_id: str,
-        passages: list[Passage] | None = None,
+        passages: list[Passage] | Delivery | None = None,
         decision: Decision | None = None,
     ) -> None:
-        """Says what the model really got of a step that has ended; the run must still be open."""
+        """Says what the model really got of a step that has ended; the run must still be open.
+
+        A function in place of the passages computes them when somebody reads the event.
+        """
         event = StepAmended(run_id, step_id, passages, decision)
         with self._lock:
             run = self._runs.get(run_id)

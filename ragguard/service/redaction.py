@@ -29,10 +29,12 @@ class Redactor:
             case StepEnded():
                 return StepEnded(self._step(event.step))
             case StepAmended():
-                return replace(
-                    event,
-                    passages=None if event.passages is None else self._passages(event.passages),
-                    decision=self._decision(event.decision),
+                return StepAmended(
+                    event.run_id,
+                    event.step_id,
+                    None if event.passages is None else self._passages(event.passages),
+                    self._decision(event.decision),
+                    self._metadata(event.metadata),
                 )
             case RunEnded():
                 return replace(

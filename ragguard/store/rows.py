@@ -169,7 +169,9 @@ def step_body(step: RetrievalStep, shelf: Shelf) -> str:
     return dump(body)
 
 
-def amended_body(body: Data, passages: list[Passage] | None, decision: Decision | None) -> tuple[str, Shelf]:
+def amended_body(
+    body: Data, passages: list[Passage] | None, decision: Decision | None, metadata: Mapping[str, Any]
+) -> tuple[str, Shelf]:
     """A step's body after it became known what the model really got; what was retrieved stays."""
     shelf = Shelf(body.get("items", ()))
     if passages is not None:
@@ -177,6 +179,8 @@ def amended_body(body: Data, passages: list[Passage] | None, decision: Decision 
         body["passages"] = shelf.put_all(passages)
     if decision is not None:
         body["decision"] = _decision(decision, shelf.put)
+    if metadata:
+        body["metadata"] = {**body.get("metadata", {}), **metadata}
     if shelf.items:
         body["items"] = shelf.items
     return dump(body), shelf

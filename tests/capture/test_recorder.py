@@ -212,6 +212,18 @@ def test_a_step_is_amended_while_its_run_is_open(recorder, captured):
     assert (step.passages, step.candidates, step.decision) == ([found[0]], found, decision)
 
 
+def test_what_is_computed_later_is_not_computed_in_the_hook(recorder, captured):
+    asked = []
+    recorder.run_started("r")
+    recorder.step_started("s", "r", "q")
+    recorder.step_ended("s", [Passage("a"), Passage("b")])
+    recorder.step_amended("s", "r", lambda: asked.append(1) or ([Passage("b")], {"by": "the tool"}))
+    recorder.run_ended("r")
+    assert not asked
+    (step,) = captured.run.steps
+    assert (step.passages, step.metadata, asked) == ([Passage("b")], {"by": "the tool"}, [1])
+
+
 def test_candidates_are_kept_apart_where_they_differ(recorder, captured):
     recorder.run_started("r")
     recorder.step_started("s", "r", "q")

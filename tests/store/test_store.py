@@ -116,6 +116,19 @@ def test_an_amended_step_keeps_what_was_retrieved(store):
     assert read.decision == decision
 
 
+def test_what_the_model_got_is_computed_by_the_writer_and_may_say_something_of_its_step(store):
+    run = a_run(steps=1)
+    started, step, ended = as_events(run)
+    kept, read = [run.steps[0].passages[2]], []
+    amended = StepAmended(
+        "r1", step.step.id, lambda: read.append(1) or (kept, {"ragguard.delivered": "unknown"})
+    )
+    assert not read
+    store.record([started, step, amended, ended])
+    got = store.run("r1").steps[0]
+    assert (got.passages, got.metadata["ragguard.delivered"], read) == (kept, "unknown", [1])
+
+
 def test_an_event_that_cannot_be_written_does_not_take_the_others_with_it(store, caplog):
     run = a_run()
     poison = StepEnded(RetrievalStep("bad", "r1", passages=[Passage(42)]))

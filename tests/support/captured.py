@@ -31,6 +31,7 @@ class Captured:
                 step = next(step for step in runs[event.run_id].steps if step.id == event.step_id)
                 step.passages = step.passages if event.passages is None else event.passages
                 step.decision = event.decision or step.decision
+                step.metadata = {**step.metadata, **event.metadata}
             elif isinstance(event, RunEnded):
                 run = runs[event.run_id]
                 run.status, run.answer = event.status, event.answer
