@@ -177,7 +177,9 @@ class Writing:
         if step is None:
             self.unplaced.append(event)
             return
-        body, shelf = amended_body(self._body("steps", step[0]), event.passages, event.decision, event.metadata)
+        body, shelf = amended_body(
+            self._body("steps", step[0]), event.passages, event.decision, event.metadata
+        )
         self._need(shelf)
         self._db.execute("UPDATE steps SET body = ? WHERE seq = ?", (body, step[0]))
         if seq not in self._open:
