@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar, get_args
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import RetrievalStep, Run, Status, SubStep
 
-Record = TypeVar("Record", Run, RetrievalStep, SubStep, RunEnded, StepAmended)
+Record = TypeVar("Record", Run, RetrievalStep, SubStep, RunEnded)
 Convert: TypeAlias = Callable[[Any], Any]
 
 UNREADABLE: Final = "ragguard.fields"
@@ -37,7 +37,7 @@ def storable_event(event: Event) -> Event:
         case RunEnded():
             return _fitted(event, _RUN_ENDED)
         case StepAmended():
-            return _fitted(event, _STEP_AMENDED)
+            return _amended(event)
     return event
 
 
@@ -46,6 +46,12 @@ def _step(step: RetrievalStep) -> RetrievalStep:
     if any(new is not old for new, old in zip(parts, step.sub_steps, strict=True)):
         step = replace(step, sub_steps=parts)
     return _fitted(step, _STEP)
+
+
+def _amended(event: StepAmended) -> StepAmended:
+    if type(event.run_id) is str and type(event.step_id) is str:
+        return event
+    return StepAmended(f"{event.run_id}", f"{event.step_id}", event.passages, event.decision, event.metadata)
 
 
 def _integer(value: Any) -> int:
@@ -84,7 +90,6 @@ _RUN: Mapping[str, Convert] = {
 _RUN_ENDED: Mapping[str, Convert] = {
     "run_id": _text, "status": _status, "question": _text, "ended_ns": _integer,
 }  # fmt: skip
-_STEP_AMENDED: Mapping[str, Convert] = {"run_id": _text, "step_id": _text}
 
 
 def _fitted(record: Record, fields: Mapping[str, Convert]) -> Record:
