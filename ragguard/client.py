@@ -21,7 +21,9 @@ from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
+from uuid import UUID
 
+from ragguard.capture.calls import what_to_do
 from ragguard.capture.faults import Faults
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
@@ -37,7 +39,7 @@ from ragguard.scorers.plan import Plan
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import Caps
 from ragguard.service.redaction import Redact, Redactor
-from ragguard.service.report import Report
+from ragguard.service.report import Captured, Report
 from ragguard.service.scoring import References
 from ragguard.service.service import Service, Settings
 from ragguard.sinks.base import ScoredRun, Sink, SpanSink
@@ -139,6 +141,7 @@ class RagGuard:
             faults=faults,
             sweep=lambda: self.recorder.sweep(),
             release=self._release,
+            capture=self._captured,
         )  # fmt: skip
         self.recorder = Recorder(self._service.intake, sample_rate=sample_rate, ttl=run_ttl)
         self._service.pipeline()
@@ -202,20 +205,20 @@ class RagGuard:
         self._service.settle()
         return Runs(self._service.store)
 
-    def scores(self, run_id: str) -> list[Score]:
-        """Everything that was said of a run."""
+    def scores(self, run: str | UUID | Run | RunHandle) -> list[Score]:
+        """Returns all scores of a run, which is given as its id, as a record or as what `rg.run` yields."""
         self._service.settle()
-        return self._service.store.scores(run_id)
+        return self._service.store.scores(_id_of(run))
 
-    def failures(self, run_id: str) -> list[Failure]:
-        """What could not be said of a run, and still cannot."""
+    def failures(self, run: str | UUID | Run | RunHandle) -> list[Failure]:
+        """Returns the scores that could not be given for a run, and why."""
         self._service.settle()
-        return self._service.store.failures(run_id)
+        return self._service.store.failures(_id_of(run))
 
-    def delete(self, run_id: str) -> bool:
+    def delete(self, run: str | UUID | Run | RunHandle) -> bool:
         """Removes a run, its scores and its texts for good; False where it is not there."""
         self._service.settle()
-        return self._service.store.delete(run_id)
+        return self._service.store.delete(_id_of(run))
 
     @property
     def engine(self) -> Engine:
@@ -278,6 +281,10 @@ class RagGuard:
             scorers=scorers, prompts=prompts, caps=caps,
         )  # fmt: skip
 
+    def _captured(self) -> Captured:
+        counts, calls = self.recorder.counts, self.recorder.calls.total
+        return Captured(counts.unsampled, "" if counts.unsampled else what_to_do(calls))
+
     async def _release(self) -> None:
         """Closes the engines that were made here; the user's own are the user's to close."""
         for made, given in zip(self._engines, self._given[:2], strict=False):
@@ -313,6 +320,14 @@ class RagGuard:
         return {
             name: counts[name] for name in ("runs_dropped", "events_lost", "events_refused", "sink_failures")
         }
+
+
+def _id_of(run: str | UUID | Run | RunHandle) -> str:
+    if isinstance(run, Run | RunHandle):
+        return run.id
+    if not isinstance(run, str | UUID):
+        raise InvalidInput("run", run, "a run's id, a Run, or what `with rg.run(...)` yields")
+    return str(run)
 
 
 def _overflow(policy: str) -> tuple[Literal["oldest", "newest"], float | None]:

@@ -56,6 +56,11 @@ class CallsSeen:
         )
 
 
+def what_to_do(calls: CallsSeen) -> str:
+    """The calls in one sentence, and what to do where one of them retrieves."""
+    return f"seen: {calls}. What to do: {calls.way_out()}"
+
+
 class CallLog:
     """The calls of all runs together, and of the runs that have not ended, at most 256 of these."""
 
@@ -85,7 +90,7 @@ class CallLog:
         NOTICES.once(
             "a run without a retrieval",
             lambda: (
-                f"the run {run_id!r} ended without a retrieval, so there is nothing to score. Seen in it: {calls}. "
-                f"What to do: {calls.way_out()}. (Logged once a process)"
+                f"the run {run_id!r} ended without a retrieval, so there is nothing to score. In it were "
+                f"{what_to_do(calls)}. (Logged once a process)"
             ),
         )

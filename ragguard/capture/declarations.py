@@ -10,7 +10,7 @@ def unknown_key(key: str, known: Iterable[str]) -> str:
     """The warning about a `ragguard_...` key of metadata, or a tag, that nothing reads."""
     names = sorted(known)
     close = difflib.get_close_matches(key, names, 1)
-    meant = f"; did you mean {close[0]!r}?" if close else ""
+    meant = f"; did you mean {close[0]!r}?" if close else "."
     return f"{key!r} is not a key that ragguard reads, so it is ignored{meant} Known keys: {', '.join(names)}"
 
 

@@ -38,20 +38,29 @@ class Notices:
     def warn(self, subject: str, sentence: str | Callable[[], str], pause: float = PAUSE) -> bool:
         """Logs the sentence unless its subject was logged less than `pause` seconds ago; True where it was logged.
 
-        A function in place of the sentence is called only when it is logged. Beyond 256 subjects nothing is logged.
+        A function in place of the sentence is called only when it is logged. While 256 subjects are within their
+        pauses, no other one is logged.
         """
         now = self._clock()
         with self._lock:
             if now < self._next.get(subject, -math.inf):
                 self._left_out[subject] = self._left_out.get(subject, 0) + 1
                 return False
-            if subject not in self._next and len(self._next) >= _MOST_SUBJECTS:
+            if subject not in self._next and len(self._next) >= _MOST_SUBJECTS and not self._forget_old(now):
                 return False
             self._next[subject] = now + pause
             left_out = self._left_out.pop(subject, 0)
         more = f" ({left_out:,} more since this was last logged)" if left_out else ""
         _log.warning("%s%s", sentence() if callable(sentence) else sentence, more)
         return True
+
+    def _forget_old(self, now: float) -> bool:
+        """Forgets the subjects whose pause is over; True where there were any."""
+        old = [subject for subject, until in self._next.items() if until <= now]
+        for subject in old:
+            del self._next[subject]
+            self._left_out.pop(subject, None)
+        return bool(old)
 
     def once(self, subject: str, sentence: str | Callable[[], str]) -> bool:
         """Logs the sentence the first time that its subject comes up in this process."""

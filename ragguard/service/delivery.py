@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 
-from ragguard.capture.faults import Faults, is_cancelled
-from ragguard.sinks.base import ScoredRun, Sink
+from ragguard.capture.faults import Faults, describe, is_cancelled
+from ragguard.sinks.base import BufferingSink, ScoredRun, Sink
 
 SINK_SECONDS = 30.0
 """How long a sink may take for one run."""
+_CAUSE_CHARACTERS = 200
 
 
 _OURS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 """What ends more than a sink's turn."""
 
 
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """What did not reach a sink."""
+
+    what: str
+    """What it is and where it should have gone, such as `scored runs to PhoenixSink`."""
+    count: int
+    cause: str = ""
+    """The last error, where the sink raised one."""
+
+    def __str__(self) -> str:
+        cause = f" ({self.cause})" if self.cause else ""
+        return f"{self.count:,} {self.what} not delivered{cause}"
+
+
 class Delivery:
-    """The sinks, and each one's turn."""
+    """The sinks, the turn of each, and what did not reach them."""
 
     def __init__(
         self,
@@ -31,8 +49,10 @@ class Delivery:
         self.begin()
 
     def begin(self) -> None:
-        """Nobody is under way: at first, and in a forked child."""
+        """Starts with no run under way and nothing undelivered: at first, and in a forked child."""
         self._turns: dict[int, asyncio.Lock] = {}
+        self._failed: Counter[str] = Counter()
+        self._causes: dict[str, str] = {}
 
     def __bool__(self) -> bool:
         if self._late is not None and (sink := self._late()) is not None:
@@ -40,19 +60,49 @@ class Delivery:
             self._late = None
         return bool(self._sinks)
 
+    @property
+    def buffers(self) -> bool:
+        """Whether a sink sends later what it takes now, so that it has to be flushed."""
+        return any(isinstance(sink, BufferingSink) for sink in self._sinks)
+
+    def undelivered(self) -> tuple[Undelivered, ...]:
+        """What did not reach its sink so far, and did not arrive when the buffering ones were last flushed."""
+        found = Counter(self._failed)
+        for sink in self._sinks:
+            if isinstance(sink, BufferingSink):
+                found.update(sink.undelivered())
+        return tuple(Undelivered(what, count, self._causes.get(what, "")) for what, count in found.items())
+
     async def submit(self, scored: ScoredRun) -> None:
         """Hands a scored run to every sink. Never raises; what a sink loses is counted."""
         await asyncio.gather(*(self._submit(sink, scored) for sink in self._sinks))
 
     async def _submit(self, sink: Sink, scored: ScoredRun) -> None:
         async with self._turns.setdefault(id(sink), asyncio.Lock()):
-            await self._guarded(sink, lambda: sink.submit(scored), SINK_SECONDS)
+            error = await self._guarded(sink, lambda: sink.submit(scored), SINK_SECONDS)
+        if error is not None:
+            what = f"scored runs to {type(sink).__name__}"
+            self._failed[what] += 1
+            self._causes[what] = describe(error)[:_CAUSE_CHARACTERS]
+
+    async def flush(self) -> None:
+        """Has the buffering sinks send what they hold. Never raises; `undelivered` says what did not arrive."""
+        await asyncio.gather(*(self._flush(sink) for sink in self._sinks if isinstance(sink, BufferingSink)))
+
+    async def _flush(self, sink: BufferingSink) -> None:
+        try:
+            await sink.flush()
+        except Exception as error:  # noqa: BLE001 - a sink is the user's code
+            self._faults.note(f"flushing the sink {type(sink).__name__}", error)
 
     async def aclose(self, seconds: float) -> None:
         """Lets the sinks send what they still hold."""
         await asyncio.gather(*(self._guarded(sink, sink.aclose, seconds) for sink in self._sinks))
 
-    async def _guarded(self, sink: Sink, work: Callable[[], Awaitable[None]], seconds: float) -> None:
+    async def _guarded(
+        self, sink: Sink, work: Callable[[], Awaitable[None]], seconds: float
+    ) -> BaseException | None:
+        """Does a sink's work within its time; returns what went wrong, counted and logged."""
         try:
             async with asyncio.timeout(seconds):
                 await work()
@@ -61,3 +111,5 @@ class Delivery:
                 raise
             self._faults.note(f"the sink {type(sink).__name__}", error)
             self._count("sink_failures")
+            return error
+        return None

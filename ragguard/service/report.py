@@ -1,13 +1,26 @@
-"""What `flush` and `close` say: what was done, and what was not."""
+"""The report that `flush` and `close` return: what was done with what was captured, and what was not."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+from ragguard.service.delivery import Undelivered
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What the report tells of capture."""
+
+    unsampled: int = 0
+    """Runs that were not captured, as `sample_rate` wants it."""
+    calls: str = ""
+    """The calls that were no retrievals, and what to do where one of them is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Truthy only if everything captured before the call is scored and stored, or has failed for good."""
+    """Truthy only if everything captured before the call is scored, stored and delivered, or has failed for good."""
 
     complete: bool
     captured: int = 0
@@ -28,19 +41,68 @@ class Report:
     degraded: bool = False
     """True while memory stands in for a disk that failed."""
     seconds: float = 0.0
+    retrying: int = 0
+    """Runs among the pending ones that failed for now and are tried again."""
+    unscored: int = 0
+    """Runs that were stored and of which no score was asked, or none could be said."""
+    unsampled: int = 0
+    """Runs that were not captured, as `sample_rate` wants it."""
+    undelivered: tuple[Undelivered, ...] = ()
+    """What did not reach its sink."""
+    cause_failed: str = ""
+    """The latest failure that is not tried again."""
+    cause_retrying: str = ""
+    """The latest failure that is tried again."""
+    nothing_because: str = ""
+    """What was seen in place of retrievals, and what to do, where no retrieval was captured."""
 
     def __bool__(self) -> bool:
         return self.complete
 
     def __str__(self) -> str:
-        parts = [
-            f"{number} {what}"
-            for number, what in (
-                (self.scored, "scored"), (self.failed, "failed"), (self.pending, "pending"), (self.open, "open"),
-                (self.dropped, "dropped"), (self.lost, "events lost"),
-            )
-            if number
-        ]  # fmt: skip
-        done = "everything is scored and stored" if self.complete else "not everything is scored"
-        nothing = "nothing was captured" if self.complete else "what was captured waits for the store"
-        return f"{done}: {', '.join(parts) or nothing} ({self.seconds:.1f} s)"
+        parts = "; ".join(self._parts())
+        return f"{self._verdict()}{': ' if parts else ''}{parts} ({self.seconds:.1f} s)"
+
+    def _verdict(self) -> str:
+        if self.lost or self.degraded:
+            return "not everything is stored"
+        if self.pending or (not self.complete and not self.undelivered):
+            return "not everything is scored"
+        if self.undelivered:
+            return "not everything was delivered"
+        if self.failed or self.dropped:
+            return "done, but not everything could be scored"
+        if not self.captured:
+            return "no run has ended" if self.open else "nothing was captured"
+        return "everything is stored" if self.unscored else "everything is scored and stored"
+
+    def _parts(self) -> Iterator[str]:
+        if self.scored:
+            yield f"{self.scored:,} scored"
+        if self.unscored:
+            yield f"{self.unscored:,} kept without a score"
+        if self.failed:
+            yield f"{self.failed:,} failed for good{_because(self.cause_failed)}"
+        if self.pending:
+            yield f"{self.pending:,} pending"
+        if self.retrying:
+            yield f"{self.retrying:,} of them failed for now and tried again{_because(self.cause_retrying)}"
+        if self.open:
+            yield f"{self.open:,} open"
+        if self.dropped:
+            yield f"{self.dropped:,} let go unscored, as more waited than queue_size allows without a store"
+        if self.lost:
+            yield f"{self.lost:,} events or runs lost"
+        if self.degraded:
+            yield "memory stands in for the disk that failed"
+        yield from map(str, self.undelivered)
+        if self.unsampled:
+            yield f"{self.unsampled:,} not captured, as sample_rate wants it"
+        if not self.complete and not self.captured and not self.open and not self.lost:
+            yield "what was captured waits for the store"
+        if self.nothing_because:
+            yield self.nothing_because
+
+
+def _because(cause: str) -> str:
+    return f" ({cause})" if cause else ""

@@ -26,6 +26,7 @@ from ragguard.records import Failure, Run, Score
 from ragguard.scorers.pipeline import Identity
 from ragguard.scorers.plan import Plan
 from ragguard.service.delivery import Delivery
+from ragguard.service.failures import FailureTally
 from ragguard.service.redaction import Redactor
 from ragguard.sinks.base import ScoredRun
 from ragguard.store.ledger import Due, Outcome
@@ -92,7 +93,9 @@ class Scoring:
         redactor: Redactor | None = None,
         retry: Retry | None = None,
         settled: Callable[[], None] = lambda: None,
+        tally: FailureTally | None = None,
     ) -> None:
+        self._tally = tally or FailureTally()
         self._store, self._do, self._pipeline, self._delivery = store, do, pipeline, delivery
         self._references, self._redactor, self._retry = references, redactor, retry or Retry()
         self._settled = settled
@@ -159,6 +162,7 @@ class Scoring:
             replace(one, attempts=attempts, will_retry=one.will_retry and wait is not None, run_id=run.id)
             for one in (*unfound, *failures)
         ]
+        self._tally.note(failures)
         ended = time.time_ns()
         outcome = Outcome(
             run.id, _mark(identity), due.revision, scores, failures,
@@ -174,7 +178,8 @@ class Scoring:
         """On the writer's thread, where `flush` looks as well: it never sees a run settled that is not counted."""
         new = self._store.settle(outcome)
         if outcome.retry_ns is None:
-            self._store.count("runs_failed" if outcome.failures else "runs_scored")
+            said = "runs_scored" if outcome.scores else "runs_unscored"
+            self._store.count("runs_failed" if outcome.failures else said)
         return new
 
     async def _ask(self, run: Run, priority: int) -> tuple[list[Score], list[Failure]]:

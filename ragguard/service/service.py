@@ -22,10 +22,11 @@ from ragguard.scorers.plan import Plan
 from ragguard.service import exits
 from ragguard.service.checked import checked, seconds
 from ragguard.service.delivery import Delivery
+from ragguard.service.failures import FailureTally
 from ragguard.service.intake import Gate, Intake
 from ragguard.service.loop import BackgroundLoop
 from ragguard.service.redaction import Redactor
-from ragguard.service.report import Report
+from ragguard.service.report import Captured, Report
 from ragguard.service.scoring import Pipeline, References, Retry, Scoring
 from ragguard.service.stream import bounded
 from ragguard.service.worker import Worker
@@ -74,16 +75,18 @@ class Service:
         faults: Faults | None = None,
         sweep: Callable[[], object] = lambda: None,
         release: Callable[[], Awaitable[None]] | None = None,
+        capture: Callable[[], Captured] = Captured,
     ) -> None:
         """`pipeline` makes one, on the scorer's thread, once a process; `sweep` is called now and then on the
-        writer's thread; `release` lets the engines go at the end."""
+        writer's thread; `release` lets the engines go at the end; `capture` says what the report tells of capture."""
         self.store, self.faults, self._settings, self._redactor = (
             store,
             faults or Faults(),
             settings,
             redactor,
         )
-        self._make_pipeline, self._sweep, self._release = pipeline, sweep, release
+        self._make_pipeline, self._sweep, self._release, self._capture = pipeline, sweep, release, capture
+        self._tally = FailureTally()
         self._gate = (
             None
             if settings.block is None
@@ -97,7 +100,7 @@ class Service:
         self.delivery = Delivery(sinks, self.faults, store.count, late_sink)
         self._scoring = Scoring(
             store, self.intake.do, self.pipeline, self.delivery, references=references, redactor=redactor,
-            retry=settings.retry, settled=self._settled,
+            retry=settings.retry, settled=self._settled, tally=self._tally,
         )  # fmt: skip
         self._worker = Worker(
             SCORER, store, self.intake.do, self._scoring, self.faults, concurrency=settings.concurrency,
@@ -192,9 +195,20 @@ class Service:
         try:
             self.intake.do(lambda: None).result(timeout)
             complete = self._wait(began + timeout)
+            self._flush_sinks(began + timeout)
         except (TimeoutError, RagguardError):
             complete = False
         return self._report(complete, began)
+
+    def _flush_sinks(self, deadline: float) -> None:
+        """Has the sinks send what they hold; what has not arrived by the deadline counts as not delivered."""
+        if not self.delivery.buffers:
+            return
+        flushing = SCORER.submit(self.delivery.flush())
+        try:
+            flushing.result(max(0.0, deadline - time.monotonic()) + _GRACE)
+        except TimeoutError:
+            flushing.cancel()
 
     def _wait(self, deadline: float) -> bool:
         until = time.time_ns()
@@ -211,14 +225,29 @@ class Service:
                 self._progress.wait(min(remaining, 0.2))
 
     def _report(self, complete: bool, began: float) -> Report:
-        counts, left = self.store.counts, self._left
+        counts, left, capture = self.store.counts, self._left, self._capture()
         lost = counts["events_lost"] + counts["events_refused"] + counts["runs_lost"]
+        undelivered = self.delivery.undelivered()
         return Report(
-            complete and not lost and not self.store.degraded,
-            counts["runs_captured"], counts["steps_captured"], counts["runs_scored"], counts["runs_failed"],
-            left.pending, left.open, counts["runs_dropped"], lost, self.store.degraded,
-            time.monotonic() - began,
-        )  # fmt: skip
+            complete=complete and not lost and not self.store.degraded and not undelivered,
+            captured=counts["runs_captured"],
+            steps=counts["steps_captured"],
+            scored=counts["runs_scored"],
+            failed=counts["runs_failed"],
+            pending=left.pending,
+            open=left.open,
+            dropped=counts["runs_dropped"],
+            lost=lost,
+            degraded=self.store.degraded,
+            seconds=time.monotonic() - began,
+            retrying=left.retrying,
+            unscored=counts["runs_unscored"],
+            unsampled=capture.unsampled,
+            undelivered=undelivered,
+            cause_failed=self._tally.for_good,
+            cause_retrying=self._tally.for_now,
+            nothing_because="" if counts["steps_captured"] or lost else capture.calls,
+        )
 
     def close(self, timeout: float) -> Report:
         """Does what can be done in that time, leaves the rest in the store, and ends. Safe to call twice."""

@@ -35,6 +35,19 @@ class Sink(Protocol):
 
 
 @runtime_checkable
+class BufferingSink(Sink, Protocol):
+    """A sink that takes now and sends later, so that what it took may still not arrive."""
+
+    async def flush(self) -> None:
+        """Sends what waits, and returns once it has arrived or failed."""
+        ...
+
+    def undelivered(self) -> Mapping[str, int]:
+        """How much of what it took before the last `flush` did not arrive, by what it is and where it should go."""
+        ...
+
+
+@runtime_checkable
 class SpanSink(Sink, Protocol):
     """A sink that writes spans and metrics: a RagGuard that is given one makes none of its own beside it."""
 

@@ -20,6 +20,7 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, S
 from ragguard._version import __version__
 from ragguard.errors import InvalidInput
 from ragguard.records import Decision, Failure, RetrievalStep, Run, Score, TraceContext
+from ragguard.runtime.threads import in_daemon_thread
 from ragguard.sinks.backlog import Backlog, Told
 from ragguard.sinks.base import ScoredRun
 from ragguard.sinks.content import Content
@@ -65,6 +66,7 @@ class OtelSink:
         private = otlp is not None and tracer_provider is None and not configured()
         self._private = (otlp, project, spans_only) if otlp is not None and private else None
         self._watched: list[Told] = []
+        self._not_delivered: Mapping[str, int] = {}
         self._log_records, self._own_trace, self._prices = log_records, own_trace, prices or {}
         self._write = Writer(Content.chosen(capture_content), max_documents, max_text, max_attributes)
         self._begin()
@@ -114,13 +116,24 @@ class OtelSink:
             self._evaluation(of_step(results, step.id), scored, targets[step.id], step)
         return targets
 
+    async def flush(self) -> None:
+        """Sends what a private exporter holds; an application's own providers are left to it."""
+        if self._exporting is not None:
+            await in_daemon_thread(self._exporting.flush)
+
+    def undelivered(self) -> Mapping[str, int]:
+        """What a private exporter could not deliver, by kind and address; of an application's own nothing is known."""
+        return self._not_delivered if self._exporting is None else self._exporting.undelivered()
+
     async def aclose(self) -> None:
         """Sends what a private exporter still holds; an application's own providers are left to it."""
-        exporting, self._exporting = self._exporting, None
+        exporting = self._exporting
         try:
             if exporting is not None:
                 await asyncio.to_thread(exporting.close)
         finally:
+            if exporting is not None:
+                self._exporting, self._not_delivered = None, exporting.undelivered()
             self._backlog.close()
 
     def _run_span(self, run: Run) -> SpanContext:

@@ -29,10 +29,10 @@ class ExportError(RagguardError):
 
 
 class Counted:
-    """An exporter of spans or log records, and how many it could not deliver."""
+    """An exporter of spans or log records, and how many it delivered and could not deliver."""
 
     def __init__(self, exporter: Any) -> None:
-        self._exporter, self.lost = exporter, 0
+        self._exporter, self.sent, self.lost = exporter, 0, 0
 
     def export(self, batch: Sequence[Any]) -> Any:
         """Sends a batch."""
@@ -42,6 +42,8 @@ class Counted:
         finally:  # older ones raise where nobody is listening
             if result is None or result.name != "SUCCESS":
                 self.lost += len(batch)
+            else:
+                self.sent += len(batch)
         return result
 
     def __getattr__(self, name: str) -> Any:
@@ -70,7 +72,7 @@ class Exporting:
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import MetricExportResult, PeriodicExportingMetricReader
         from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
         self._base = base
@@ -95,7 +97,19 @@ class Exporting:
                 "telemetry.sdk.ragguard": __version__,
             }
         )
+
+        class EndedSpans(SpanProcessor):
+            """Counts what the batch processor is given: it drops spans without a word where its queue is full."""
+
+            count = 0
+
+            def on_end(self, span: ReadableSpan) -> None:
+                self.count += bool(span.context and span.context.trace_flags.sampled)
+
+        self._ended: Any = EndedSpans()
+        self._due = 0
         self.traces: TracerProvider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self.traces.add_span_processor(self._ended)
         self.traces.add_span_processor(BatchSpanProcessor(spans))
         readers = []
         self.logs: LoggerProvider = LoggerProvider(resource=resource, shutdown_on_exit=False)
@@ -113,11 +127,25 @@ class Exporting:
         """What could not be delivered so far."""
         return {what: exporter.lost for what, exporter in self._counted.items()}
 
+    def flush(self) -> None:
+        """Exports the spans and log records that wait; takes as long as the exporter's time limit for each batch."""
+        self._due = self._ended.count
+        self.traces.force_flush()
+        self.logs.force_flush()
+
+    def undelivered(self) -> Mapping[str, int]:
+        """What did not arrive of what was there when `flush` or `close` was called, by kind and address."""
+        spans, records = self._counted.values()
+        missing = max(spans.lost, self._due - spans.sent)
+        counts = {f"spans to {self._base}": missing, f"log records to {self._base}": records.lost}
+        return {what: count for what, count in counts.items() if count}
+
     def close(self) -> None:
         """Exports what is left, and raises where something did not arrive.
 
         A collector that is down costs one exporter's time limit, not three.
         """
+        self._due = self._ended.count
         closing = [threading.Thread(target=each.shutdown) for each in (self.traces, self.metrics, self.logs)]
         for thread in closing:
             thread.start()

@@ -60,6 +60,7 @@ class PhoenixSink:
             raise InvalidInput("attempts", attempts, "at least 1")
         self.url, self._attempts = url.rstrip("/"), attempts
         self._spans = spans or OtelSink(otlp=self.url, project=project, spans_only=True)
+        self._owns_spans = spans is None
         key = api_key or os.environ.get("PHOENIX_API_KEY")
         self._client = httpx.AsyncClient(
             base_url=self.url,
@@ -89,6 +90,15 @@ class PhoenixSink:
                 on_documents.append(annotation | {"document_position": int(score.position) - 1})
         await self._post("/v1/span_annotations", on_spans)
         await self._post("/v1/document_annotations", on_documents)
+
+    async def flush(self) -> None:
+        """Sends the spans that wait, unless another sink does."""
+        if self._owns_spans:
+            await self._spans.flush()
+
+    def undelivered(self) -> Mapping[str, int]:
+        """The spans that did not arrive, unless another sink tells of them."""
+        return self._spans.undelivered() if self._owns_spans else {}
 
     async def aclose(self) -> None:
         """Closes the connection and the spans' exporter."""

@@ -32,6 +32,8 @@ class Left(NamedTuple):
     open: int
     next_ns: int | None
     """When the first of the pending runs is due."""
+    retrying: int = 0
+    """How many of the pending runs failed before and are tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +79,15 @@ def due(connection: sqlite3.Connection, owner: str, limit: int) -> list[Due]:
 def left(connection: sqlite3.Connection, owner: str, queued_until_ns: int | None = None) -> Left:
     """What a process still has to do, of what was queued until then."""
     until = queued_until_ns if queued_until_ns is not None else time.time_ns()
-    pending, next_ns = connection.execute(
-        "SELECT count(*), min(due_ns) FROM runs "
+    pending, next_ns, retrying = connection.execute(
+        "SELECT count(*), min(due_ns), count(*) FILTER (WHERE due_ns IS NOT NULL AND attempts > 0) FROM runs "
         "WHERE owner = ? AND (due_ns IS NOT NULL OR emit_after IS NOT NULL) AND queued_ns <= ?",
         (owner, until),
     ).fetchone()
     opened = connection.execute(
         "SELECT count(*) FROM runs WHERE owner = ? AND status = 'open'", (owner,)
     ).fetchone()[0]
-    return Left(pending, opened, next_ns)
+    return Left(pending, opened, next_ns, retrying)
 
 
 def is_settled(connection: sqlite3.Connection, place: int, identity: str) -> bool:

@@ -18,6 +18,7 @@ from ragguard.capture.events import Event
 from ragguard.capture.faults import describe
 from ragguard.errors import Closed, InvalidInput, StoreError
 from ragguard.records import Failure, Run, Score, new_id
+from ragguard.runtime.notices import NOTICES
 from ragguard.sinks.base import ScoredRun
 from ragguard.store import bounds, ledger, owners, reading, removal
 from ragguard.store.bounds import Bound
@@ -268,6 +269,12 @@ class Store:
             owner, claimed, bound = self._process.owner, self._claimed, self._bound
             if dropped := self._db.change(lambda db: bounds.drop_waiting(db, owner, bound, claimed)):
                 self.count("runs_dropped", dropped)
+                NOTICES.warn(
+                    f"dropped {id(self)}",
+                    f"{self.counts['runs_dropped']:,} runs so far were let go unscored: more than {bound.size:,} "
+                    "waited, which is the bound without a store. Raise queue_size=, score a part with score_rate=, "
+                    "wait with on_overflow='block', or give RagGuard a store, where nothing is dropped",
+                )
             if self._db.read(bounds.is_full):
                 self._db.change(bounds.evict_settled)
         elif lost := self._db.change(lambda db: self._failover.make_room(db, self._claimed)):

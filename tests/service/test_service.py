@@ -17,7 +17,6 @@ from ragguard.errors import Closed, EngineUnreachable, InvalidInput
 from ragguard.records import Passage
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.service.redaction import Redactor
-from ragguard.service.report import Report
 from ragguard.service.scoring import Retry
 from ragguard.service.service import Service, Settings
 from ragguard.store.bounds import Bound
@@ -277,7 +276,12 @@ def test_a_sink_that_fails_stops_nobody_and_is_counted(make, caplog):
     bad, good = ListSink(error=RuntimeError("no")), ListSink()
     service = make(sinks=[bad, good])
     capture(service, a_run("r1"), a_run("r2"))
-    assert service.flush(10)
+    report = service.flush(10)
+    assert not report, "what did not reach its sink is not done"
+    assert (report.scored, report.pending) == (2, 0)
+    assert str(report).startswith(
+        "not everything was delivered: 2 scored; 2 scored runs to ListSink not delivered (RuntimeError: no)"
+    )
     assert len(good.got) == 2
     assert service.store.counts["sink_failures"] == 2
     assert caplog.text.count("ListSink failed") == 1
@@ -294,7 +298,7 @@ def test_a_sink_whose_methods_are_no_coroutines_and_fail_stops_nobody_either(mak
     good = ListSink()
     service = make(sinks=[Plain(), good])
     capture(service, a_run())
-    assert service.flush(10)
+    assert [one.count for one in service.flush(10).undelivered] == [1]
     assert len(good.got) == 1
     service.close(5)
     assert good.closed == 1
@@ -315,7 +319,7 @@ def test_a_sink_whose_own_work_was_cancelled_is_one_that_failed(make, error):
     bad, good = ListSink(error=error), ListSink()
     service = make(sinks=[bad, good])
     capture(service, a_run("r1"), a_run("r2"))
-    assert service.flush(10)
+    assert service.flush(10).pending == 0
     assert len(good.got) == 2
     assert service.store.counts["sink_failures"] == 2
 
@@ -329,7 +333,7 @@ def test_a_sink_that_hangs_is_given_up(make, monkeypatch):
 
     service = make(sinks=[Hanging()])
     capture(service, a_run())
-    assert service.flush(10)
+    assert "1 scored runs to Hanging not delivered" in str(service.flush(10))
     assert service.store.counts["sink_failures"] == 1
 
 
@@ -643,11 +647,6 @@ async def test_a_run_that_cannot_be_taken_is_a_failure_in_its_place(make):
     assert [failure.error for failure in found["twice"].failures] == ["InvalidInput"]
     with pytest.raises(InvalidInput, match="different ids"):
         await service.score(twice)
-
-
-def test_a_report_reads_as_a_sentence():
-    report = Report(True, captured=3, scored=2, failed=1, open=1, seconds=0.5)
-    assert str(report) == "everything is scored and stored: 2 scored, 1 failed, 1 open (0.5 s)"
 
 
 @pytest.mark.parametrize("call", ["flush", "close"])

@@ -27,8 +27,14 @@ from ragguard.errors import (
     InvalidInput,
     PromptTooLong,
 )
+from ragguard.runtime.notices import NOTICES
 
 _Answer = TypeVar("_Answer")
+
+_UNANSWERED = (
+    "an engine does not answer: {}. The application goes on; what was captured waits to be scored, and the engine is "
+    "asked again, ever more rarely. To see what is wrong: ragguard doctor ADDRESS"
+)
 
 
 class Patience:
@@ -73,6 +79,8 @@ class Patience:
                 answer = await ask()
             except EngineError as error:
                 self._circuit.failed(ticket, error, hurried=deadline is not None)
+                if _blames_server(error, deadline is not None):
+                    NOTICES.warn(f"engine {id(self)}", _UNANSWERED.format(error))
                 wait = self._wait(error, attempt, until)
                 if wait is None:
                     if attempt == 1:

@@ -1,0 +1,190 @@
+"""The report of flush and close: one sentence that never says that all is done beside what is not."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+from support.scripted_engine import ScriptedEngine
+
+from ragguard import Passage, RagGuard
+from ragguard.errors import EngineRejected, EngineUnreachable
+from ragguard.service.delivery import Undelivered
+from ragguard.service.report import Report
+
+
+@pytest.fixture
+def make():
+    made = []
+
+    def guard(engine=None, **more):
+        engine = engine or ScriptedEngine(label=lambda text, label: 0.4)
+        options = {"store": None, "scorers": ("utility",), "exit_timeout": 0.5, **more}
+        made.append(RagGuard(engine, **options))
+        return made[-1]
+
+    yield guard
+    for one in made:
+        one.close(2.0)
+
+
+def capture(rg, number=1):
+    for n in range(number):
+        with rg.run(f"who founded firm {n}?") as run:
+            run.retrieved("firm", [Passage(f"Nordvik is firm {n}", "p1")])
+            run.answered("Ada Berg")
+    return run
+
+
+def rejecting(label_probs):
+    engine = ScriptedEngine()
+    engine.label_probs = label_probs
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("report", "sentence"),
+    [
+        (Report(True, captured=2, scored=2), "everything is scored and stored: 2 scored"),
+        (Report(True, captured=3, scored=2, failed=1, open=1, cause_failed="utility: no"),
+         "done, but not everything could be scored: 2 scored; 1 failed for good (utility: no); 1 open"),
+        (Report(False, captured=3, scored=1, pending=2, retrying=1, cause_retrying="away"),
+         "not everything is scored: 1 scored; 2 pending; 1 of them failed for now and tried again (away)"),
+        (Report(False, captured=1, scored=1, undelivered=(Undelivered("scored runs to PhoenixSink", 1, "down"),)),
+         "not everything was delivered: 1 scored; 1 scored runs to PhoenixSink not delivered (down)"),
+        (Report(False, captured=1, scored=1, lost=2), "not everything is stored: 1 scored; 2 events or runs lost"),
+        (Report(False, captured=1, scored=1, degraded=True),
+         "not everything is stored: 1 scored; memory stands in for the disk that failed"),
+        (Report(True, captured=9, scored=2, dropped=7),
+         "done, but not everything could be scored: 2 scored; 7 let go unscored, as more waited than queue_size "
+         "allows without a store"),
+        (Report(True, captured=2, unscored=2), "everything is stored: 2 kept without a score"),
+        (Report(True, unsampled=4), "nothing was captured: 4 not captured, as sample_rate wants it"),
+        (Report(True, open=1), "no run has ended: 1 open"),
+        (Report(False), "not everything is scored: what was captured waits for the store"),
+    ],
+)  # fmt: skip
+def test_each_outcome_reads_as_a_sentence(report, sentence):
+    assert str(report) == f"{sentence} (0.0 s)"
+
+
+def test_an_engine_that_is_not_there_is_logged_before_it_is_given_up(make):
+    rg, logged, warnings = make("http://127.0.0.1:9/v1"), threading.Event(), []
+
+    class Watch(logging.Handler):
+        def emit(self, record):
+            if "does not answer" in record.getMessage():
+                warnings.append(record.getMessage())
+                logged.set()
+
+    handler = Watch()
+    logging.getLogger("ragguard").addHandler(handler)
+    try:
+        run = capture(rg)
+        assert logged.wait(10)
+        assert not rg.failures(run), (
+            "it was logged at the first failed call, while the engine is still asked again"
+        )
+    finally:
+        logging.getLogger("ragguard").removeHandler(handler)
+    (warning,) = warnings
+    assert "127.0.0.1:9" in warning
+    assert "ragguard doctor" in warning
+
+
+def test_what_failed_for_now_is_in_the_sentence_with_its_cause(make, caplog):
+    def away(*args, **kwargs):
+        raise EngineUnreachable("GET http://engine: no connection")
+
+    rg = make(rejecting(away))
+    capture(rg)
+    report = rg.flush(6)
+    assert not report
+    assert report.retrying == 1
+    assert "1 of them failed for now and tried again (utility, EngineUnreachable: " in str(report)
+    assert "GET http://engine: no connection" in str(report)
+    assert "could not be scored by utility; it is tried again" in caplog.text
+
+
+def test_what_failed_for_good_is_told_with_its_cause_and_warned_about_at_once(make, caplog):
+    def refuses(*args, **kwargs):
+        raise EngineRejected("POST http://engine: HTTP 404: no model of that name")
+
+    rg = make(rejecting(refuses))
+    capture(rg, 5)
+    report = rg.flush(10)
+    assert report, "nothing more can come of it"
+    assert report.failed == 5
+    assert str(report).startswith(
+        "done, but not everything could be scored: 5 failed for good (utility, EngineRej"
+    )
+    warned = [one for one in caplog.records if "could not be scored" in one.getMessage()]
+    assert len(warned) == 1, "five runs and one cause are one warning"
+    assert "no model of that name" in warned[0].getMessage()
+
+
+def test_where_nothing_was_captured_the_sentence_says_what_was_seen(make):
+    rg = make()
+    assert "nothing was captured: seen: no calls. What to do: " in str(rg.flush(5))
+    rg.recorder.seen("r", "tool", "search")
+    report = rg.flush(5)
+    assert "tool: 'search'" in str(report)
+    assert "tools={'search': SPLITTER}" in str(report)
+    capture(rg)
+    assert "'search'" not in str(rg.flush(5))
+
+
+def test_runs_that_were_not_sampled_are_told_as_not_captured(make):
+    rg = make(sample_rate=0.0)
+    capture(rg, 3)
+    report = rg.flush(5)
+    assert str(report).startswith("nothing was captured: 3 not captured, as sample_rate wants it")
+    assert report.captured == report.scored == 0
+
+
+def test_what_nobody_scores_is_kept_and_not_called_scored(make):
+    rg = make(scorers=())
+    capture(rg, 3)
+    report = rg.flush(10)
+    assert report
+    assert (report.scored, report.unscored) == (0, 3)
+    assert str(report).startswith("everything is stored: 3 kept without a score")
+
+
+def test_runs_that_memory_lets_go_are_warned_about_with_their_number_and_the_way_out(make, caplog):
+    gate = threading.Event()
+    engine = ScriptedEngine(label=lambda text, label: 0.4)
+    answer = engine.label_probs
+
+    async def slow(*args, **kwargs):
+        import asyncio
+
+        while not gate.is_set():
+            await asyncio.sleep(0.001)
+        return await answer(*args, **kwargs)
+
+    engine.label_probs = slow
+    rg = make(engine, queue_size=2, concurrency=1)
+    capture(rg, 20)
+    assert rg.flush(0.1).dropped > 0
+    gate.set()
+    report = rg.flush(10)
+    assert "let go unscored, as more waited than queue_size allows" in str(report)
+    warned = [one.getMessage() for one in caplog.records if "let go unscored" in one.getMessage()]
+    assert len(warned) == 1
+    assert "more than 2 waited" in warned[0]
+    assert "give RagGuard a store" in warned[0]
+
+
+def test_scores_failures_and_delete_take_the_run_itself(make):
+    rg = make()
+    handle = capture(rg)
+    assert rg.flush(10)
+    [run] = rg.runs()
+    assert rg.scores(run) == rg.scores(handle) == rg.scores(run.id) != []
+    assert rg.failures(run) == rg.failures(handle) == []
+    with pytest.raises(ValueError, match="run: got 7; allowed: a run's id"):
+        rg.scores(7)
+    assert rg.delete(run)
+    assert not rg.delete(handle)
