@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.base import EngineInfo, LabelMode, LabelProbs, PromptLike, Samples
 from ragguard.engines.hf_loading import Source, context_of, load
 from ragguard.engines.hf_model import CausalModel
 from ragguard.engines.labels import Ask
@@ -21,7 +20,7 @@ from ragguard.engines.worker import Worker
 from ragguard.errors import InvalidInput
 
 
-class HfEngine:
+class HfEngine(LocalEngine):
     """A causal language model by its name on the Hugging Face hub, or by its folder.
 
     `device`: `cpu`, `cuda`, `cuda:1` …; by default CUDA where there is one. `dtype`: by default the
@@ -41,42 +40,7 @@ class HfEngine:
         if max_batch_tokens < 1:
             raise InvalidInput("max_batch_tokens", max_batch_tokens, "1 or more")
         source = Source(str(model), device, dtype, revision, "an engine on transformers")
-        self._local = LocalEngine(_HfModel(source, max_batch_tokens))
-
-    async def sample(
-        self,
-        prompts: Sequence[PromptLike],
-        n: int = 10,
-        max_tokens: int = 64,
-        temperature: float = 1.0,
-        seed: int | None = None,
-        *,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> Samples:
-        """`n` answers to each prompt."""
-        return await self._local.sample(
-            prompts, n, max_tokens, temperature, seed, deadline=deadline, priority=priority
-        )
-
-    async def label_probs(
-        self,
-        prompts: Sequence[PromptLike],
-        labels: Sequence[str],
-        mode: LabelMode | None = None,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> LabelProbs:
-        """The probability of each label as what follows each prompt."""
-        return await self._local.label_probs(prompts, labels, mode, deadline, priority)
-
-    async def info(self) -> EngineInfo:
-        """What the model is; loads it the first time."""
-        return await self._local.info()
-
-    async def aclose(self) -> None:
-        """Gives the model's memory back."""
-        await self._local.aclose()
+        super().__init__(_HfModel(source, max_batch_tokens))
 
 
 class _HfModel:

@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.base import EngineInfo, LabelMode, LabelProbs, PromptLike, Samples
 from ragguard.engines.completions import checked_logprob
 from ragguard.engines.deadline import until
 from ragguard.engines.hf_loading import weights_identity
@@ -44,49 +43,14 @@ _PATIENCE_S = 30.0
 """How long a shutdown may take before it is left to itself."""
 
 
-class InProcessVllmEngine:
+class InProcessVllmEngine(LocalEngine):
     """A model by its name on the Hugging Face hub, or by its folder, served by vLLM in this process.
 
     `settings` are vLLM's own engine arguments, such as `max_model_len` or `gpu_memory_utilization`.
     """
 
     def __init__(self, model: str | Path, *, settings: Mapping[str, Any] | None = None) -> None:
-        self._local = LocalEngine(_VllmModel(str(model), dict(settings or {})))
-
-    async def sample(
-        self,
-        prompts: Sequence[PromptLike],
-        n: int = 10,
-        max_tokens: int = 64,
-        temperature: float = 1.0,
-        seed: int | None = None,
-        *,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> Samples:
-        """`n` answers to each prompt."""
-        return await self._local.sample(
-            prompts, n, max_tokens, temperature, seed, deadline=deadline, priority=priority
-        )
-
-    async def label_probs(
-        self,
-        prompts: Sequence[PromptLike],
-        labels: Sequence[str],
-        mode: LabelMode | None = None,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> LabelProbs:
-        """The probability of each label as what follows each prompt."""
-        return await self._local.label_probs(prompts, labels, mode, deadline, priority)
-
-    async def info(self) -> EngineInfo:
-        """What the model is; starts vLLM the first time."""
-        return await self._local.info()
-
-    async def aclose(self) -> None:
-        """Stops vLLM and gives its memory back."""
-        await self._local.aclose()
+        super().__init__(_VllmModel(str(model), dict(settings or {})))
 
 
 class _VllmModel:

@@ -16,25 +16,16 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.base import (
-    EngineInfo,
-    LabelMode,
-    LabelProbs,
-    Prompt,
-    PromptLike,
-    Sample,
-    Samples,
-    as_labels,
-    as_prompts,
-    check_mode,
-    check_sampling,
-)
+from ragguard.engines.base import EngineInfo, LabelMode, LabelProbs, Prompt, Sample, Samples
+from ragguard.engines.draw_request import DrawRequest
+from ragguard.engines.label_request import LabelRequest
 from ragguard.engines.labels import Ask, LabelPlan, colliding, plan_labels
 from ragguard.engines.lazy import Lazy
 from ragguard.engines.local_tokens import LocalTokens
 from ragguard.engines.prompts import load_prompts
 from ragguard.engines.thinking import ENOUGH_MASS, LETTERS, QUESTION, begun_thought
 from ragguard.engines.truncation import fit
+from ragguard.engines.verbs import ModelEngine
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 from ragguard.records import Usage
 
@@ -111,7 +102,7 @@ class _Settled:
     thinks: bool
 
 
-class LocalEngine:
+class LocalEngine(ModelEngine):
     """An engine around a model in this process."""
 
     def __init__(self, model: LocalModel) -> None:
@@ -119,54 +110,31 @@ class LocalEngine:
         self._settled = Lazy(self._settle)
         self._plans: dict[tuple[tuple[str, ...], LabelMode | None], tuple[LabelPlan, LabelMode]] = {}
 
-    async def sample(
-        self,
-        prompts: Sequence[PromptLike],
-        n: int = 10,
-        max_tokens: int = 64,
-        temperature: float = 1.0,
-        seed: int | None = None,
-        *,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> Samples:
-        """`n` answers to each prompt."""
-        check_sampling(n, max_tokens, temperature)
-        asked = as_prompts(prompts)
-        if not asked:
-            return Samples([])
+    async def draws(self, request: DrawRequest) -> Samples:
+        """Draws answers to each prompt."""
         began = time.monotonic()
-        settled = await self._ready(deadline)
-        rows, cut = await _fitted(settled.loaded, asked, max_tokens)
+        settled = await self._ready(request.deadline)
+        rows, cut = await _fitted(settled.loaded, request.prompts, request.max_tokens)
         # Greedy answers are all the same one.
-        wanted = 1 if temperature == 0 else n
+        wanted = 1 if request.temperature == 0 else request.n
         drawn = await self._model.draw(
-            rows, wanted, max_tokens, temperature, seed, deadline=deadline, priority=priority
-        )
-        answers = await asyncio.to_thread(_read, settled.loaded.tokens, drawn, n // wanted)
+            rows, wanted, request.max_tokens, request.temperature, request.seed,
+            deadline=request.deadline, priority=request.priority,
+        )  # fmt: skip
+        answers = await asyncio.to_thread(_read, settled.loaded.tokens, drawn, request.n // wanted)
         written = sum(len(one.ids) for answers in drawn for one in answers)
         return Samples(answers, _usage(rows, written, began), cut)
 
-    async def label_probs(
-        self,
-        prompts: Sequence[PromptLike],
-        labels: Sequence[str],
-        mode: LabelMode | None = None,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> LabelProbs:
-        """The probability of each label as what follows each prompt."""
-        names = as_labels(labels)
-        check_mode(mode)
-        asked = as_prompts(prompts)
-        if not asked:
-            return LabelProbs(np.zeros((0, len(names))), mode=mode or "first_token")
+    async def labels(self, request: LabelRequest) -> LabelProbs:
+        """Gives the probability of each label as what follows each prompt."""
         began = time.monotonic()
-        settled = await self._ready(deadline)
-        plan, chosen = self._planned(settled, names, mode)
+        settled = await self._ready(request.deadline)
+        plan, chosen = self._planned(settled, request.labels, request.mode)
         room = 1 + max(len(ask.after) for ask in plan.asks)
-        rows, cut = await _fitted(settled.loaded, asked, room)
-        logprobs = await self._model.logprobs(rows, plan.asks, deadline=deadline, priority=priority)
+        rows, cut = await _fitted(settled.loaded, request.prompts, room)
+        logprobs = await self._model.logprobs(
+            rows, plan.asks, deadline=request.deadline, priority=request.priority
+        )
         p = np.minimum(plan.combine(logprobs), 1.0)
         if not np.isfinite(p).all():
             raise EngineProtocolError(

@@ -18,29 +18,19 @@ from functools import partial
 
 import numpy as np
 
-from ragguard.engines.base import (
-    EngineInfo,
-    LabelMode,
-    LabelProbs,
-    Message,
-    Prompt,
-    PromptLike,
-    Sample,
-    Samples,
-    as_labels,
-    as_prompts,
-    check_mode,
-    check_sampling,
-)
+from ragguard.engines.base import EngineInfo, LabelProbs, Message, Prompt, Sample, Samples
 from ragguard.engines.chat import Choice, Dialect, ask, spelled
 from ragguard.engines.completions import upper_bound
+from ragguard.engines.draw_request import DrawRequest
 from ragguard.engines.http import HttpClient
+from ragguard.engines.label_request import LabelRequest
 from ragguard.engines.labels import ABSTENTION, CONTRASTS
 from ragguard.engines.lazy import Lazy
 from ragguard.engines.parallel import in_parallel
 from ragguard.engines.served import names_nothing_served, served_model
 from ragguard.engines.thinking import ENOUGH_MASS, LETTERS, QUESTION, SWITCH_OFF
 from ragguard.engines.truncation import fit
+from ragguard.engines.verbs import ModelEngine
 from ragguard.errors import (
     EngineProtocolError,
     EngineRejected,
@@ -71,7 +61,7 @@ class _Server:
     info: EngineInfo
 
 
-class OpenAIEngine:
+class OpenAIEngine(ModelEngine):
     """The model behind `url`, such as `https://api.openai.com/v1` or `http://localhost:11434/v1#MODEL`.
 
     `answers` are sampled for each prompt where probabilities must be estimated; `thinking_tokens` are
@@ -101,58 +91,35 @@ class OpenAIEngine:
     def __repr__(self) -> str:
         return f"OpenAIEngine({self._client.address.base!r}, model={self._wanted!r})"
 
-    async def sample(
-        self,
-        prompts: Sequence[PromptLike],
-        n: int = 10,
-        max_tokens: int = 64,
-        temperature: float = 1.0,
-        seed: int | None = None,
-        *,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> Samples:
-        """`n` answers to each prompt, reasoning cut off; `priority` is not known to these servers."""
-        check_sampling(n, max_tokens, temperature)
+    async def draws(self, request: DrawRequest) -> Samples:
+        """Draws answers to each prompt, reasoning cut off; `priority` is not known to these servers."""
         began = time.monotonic()
-        server = await self._server.get(deadline) if prompts else None
-        asked = as_prompts(prompts)
-        if server is None:
-            return Samples([])
+        server = await self._server.get(request.deadline)
 
         async def one(prompt: Prompt) -> tuple[list[Sample], Usage, int]:
             choices, usage, cut = await self._choices(
-                server, prompt, n, max_tokens, temperature, seed, deadline
-            )
+                server, prompt, request.n, request.max_tokens, request.temperature, request.seed,
+                request.deadline,
+            )  # fmt: skip
             samples = [
                 Sample(c.text, tuple(token.logprob for token in c.tokens), c.finished) for c in choices
             ]
             return samples, usage, cut
 
-        found = await in_parallel([partial(one, prompt) for prompt in asked], self._at_once)
+        found = await in_parallel([partial(one, prompt) for prompt in request.prompts], self._at_once)
         return Samples(
             [samples for samples, _, _ in found],
             replace(_total([usage for _, usage, _ in found]), seconds=time.monotonic() - began),
             {index: cut for index, (_, _, cut) in enumerate(found) if cut},
         )
 
-    async def label_probs(
-        self,
-        prompts: Sequence[PromptLike],
-        labels: Sequence[str],
-        mode: LabelMode | None = None,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> LabelProbs:
-        """The probability of each label, or its bound, or its share of sampled answers: the result says which."""
-        names = as_labels(labels)
-        check_mode(mode)
-        asked = as_prompts(prompts)
-        if not asked:
-            return LabelProbs(np.zeros((0, len(names))), mode=mode or "first_token")
+    async def labels(self, request: LabelRequest) -> LabelProbs:
+        """Gives the probability of each label, or its bound, or its share of sampled answers: the result says
+        which."""
+        names = request.labels
         began = time.monotonic()
-        server = await self._server.get(deadline)
-        if mode == "sequence" and server.dialect.top and not server.thinks:
+        server = await self._server.get(request.deadline)
+        if request.mode == "sequence" and server.dialect.top and not server.thinks:
             raise EngineRejected(
                 f"{server.info.location} shows only the first token's probabilities, not those of a whole label: "
                 "leave `mode` out, or serve the model with vLLM"
@@ -160,7 +127,7 @@ class OpenAIEngine:
         sampled = server.thinks or not server.dialect.top or not server.ambiguous.isdisjoint(names)
         one = self._estimated if sampled else self._listed
         found = await in_parallel(
-            [partial(one, server, prompt, names, deadline) for prompt in asked], self._at_once
+            [partial(one, server, prompt, names, request.deadline) for prompt in request.prompts], self._at_once
         )
         bound = np.array([row.bound for row in found], dtype=np.bool_)
         return LabelProbs(

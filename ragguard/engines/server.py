@@ -6,20 +6,20 @@ cannot be told not to, the one that speaks plain chat completions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ragguard.engines.base import Engine, EngineInfo, LabelMode, LabelProbs, PromptLike, Samples
+from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.http import HttpClient
 from ragguard.engines.layers import Retry
 from ragguard.engines.lazy import Lazy
 from ragguard.engines.one_by_one import OneByOne
 from ragguard.engines.openai import OpenAIEngine
+from ragguard.engines.request import R, Request
 from ragguard.engines.served import served_model
+from ragguard.engines.verbs import Verbs, put
 from ragguard.engines.vllm import VllmEngine
 from ragguard.errors import EngineRejected
 
 
-class ServerEngine:
+class ServerEngine(Verbs):
     """The model at `url`, such as `http://localhost:8000/v1`, optionally with `#MODEL`."""
 
     def __init__(
@@ -34,34 +34,9 @@ class ServerEngine:
     def __repr__(self) -> str:
         return f"ServerEngine({self._client.address.base!r}, model={self._wanted!r})"
 
-    async def sample(
-        self,
-        prompts: Sequence[PromptLike],
-        n: int = 10,
-        max_tokens: int = 64,
-        temperature: float = 1.0,
-        seed: int | None = None,
-        *,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> Samples:
-        """`n` answers to each prompt."""
-        engine = await self._engine.get(deadline)
-        return await engine.sample(
-            prompts, n, max_tokens, temperature, seed, deadline=deadline, priority=priority
-        )
-
-    async def label_probs(
-        self,
-        prompts: Sequence[PromptLike],
-        labels: Sequence[str],
-        mode: LabelMode | None = None,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> LabelProbs:
-        """The probability of each label as what follows each prompt."""
-        engine = await self._engine.get(deadline)
-        return await engine.label_probs(prompts, labels, mode, deadline, priority)
+    async def send(self, request: Request[R]) -> R:
+        """Answers a request with the engine that fits the server."""
+        return await put(await self._engine.get(request.deadline), request)
 
     async def info(self) -> EngineInfo:
         """What the server serves; asks it the first time."""

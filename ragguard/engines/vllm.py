@@ -14,24 +14,16 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ragguard.engines.base import (
-    EngineInfo,
-    LabelMode,
-    LabelProbs,
-    Prompt,
-    PromptLike,
-    Samples,
-    as_labels,
-    as_prompts,
-    check_mode,
-    check_sampling,
-)
+from ragguard.engines.base import EngineInfo, LabelMode, LabelProbs, Prompt, Samples
+from ragguard.engines.draw_request import DrawRequest
 from ragguard.engines.http import HttpClient
+from ragguard.engines.label_request import LabelRequest
 from ragguard.engines.labels import LabelPlan, colliding, plan_labels
 from ragguard.engines.lazy import Lazy
 from ragguard.engines.served import names_nothing_served
 from ragguard.engines.templates import Rendered
 from ragguard.engines.truncation import fit
+from ragguard.engines.verbs import ModelEngine
 from ragguard.engines.vllm_server import VllmServer, look_at
 from ragguard.errors import EngineRejected, EngineUnreachable, PromptTooLong
 
@@ -46,7 +38,7 @@ class _Planned(NamedTuple):
     """The text of each ask's tokens, where text gives those tokens back; else prompts go out as ids."""
 
 
-class VllmEngine:
+class VllmEngine(ModelEngine):
     """The model that a vLLM server serves. `url` as in `http://host:8000/v1`, optionally with `#MODEL`."""
 
     def __init__(
@@ -66,65 +58,40 @@ class VllmEngine:
     def __repr__(self) -> str:
         return f"VllmEngine({self._client.address.base!r}, model={self._wanted!r})"
 
-    async def sample(
-        self,
-        prompts: Sequence[PromptLike],
-        n: int = 10,
-        max_tokens: int = 64,
-        temperature: float = 1.0,
-        seed: int | None = None,
-        *,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> Samples:
-        """`n` answers to each prompt, all in one request."""
-        check_sampling(n, max_tokens, temperature)
-        asked = as_prompts(prompts)
-        if not asked:
-            return Samples([])
+    async def draws(self, request: DrawRequest) -> Samples:
+        """Draws `n` answers to each prompt, all in one HTTP request."""
         began = time.monotonic()
 
         async def work(server: VllmServer) -> Samples:
             async def ask(fitting: Sequence[Prompt]) -> Samples:
-                rendered = await server.templates.render(fitting, deadline)
+                rendered = await server.templates.render(fitting, request.deadline)
                 answers, usage = await server.completions.samples(
-                    rendered, n, max_tokens, temperature, seed, deadline=deadline, priority=priority
-                )
+                    rendered, request.n, request.max_tokens, request.temperature, request.seed,
+                    deadline=request.deadline, priority=request.priority,
+                )  # fmt: skip
                 return Samples(answers, replace(usage, seconds=time.monotonic() - began))
 
-            samples, cut = await _fitted(server, asked, max_tokens, ask, deadline)
+            samples, cut = await _fitted(server, request.prompts, request.max_tokens, ask, request.deadline)
             return replace(samples, truncated=cut)
 
-        return await self._with_server(work, deadline)
+        return await self._with_server(work, request.deadline)
 
-    async def label_probs(
-        self,
-        prompts: Sequence[PromptLike],
-        labels: Sequence[str],
-        mode: LabelMode | None = None,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> LabelProbs:
-        """The probability of each label as what follows each prompt, all in one request."""
-        names = as_labels(labels)
-        check_mode(mode)
-        asked = as_prompts(prompts)
-        if not asked:
-            return LabelProbs(np.zeros((0, len(names))), mode=mode or "first_token")
+    async def labels(self, request: LabelRequest) -> LabelProbs:
+        """Gives the probability of each label as what follows each prompt, all in one HTTP request."""
         began = time.monotonic()
 
         async def work(server: VllmServer) -> LabelProbs:
-            planned = await self._planned(server, names, mode, deadline)
+            planned = await self._planned(server, request.labels, request.mode, request.deadline)
 
             async def ask(fitting: Sequence[Prompt]) -> LabelProbs:
-                probs = await _ask_labels(server, planned, fitting, deadline, priority)
+                probs = await _ask_labels(server, planned, fitting, request.deadline, request.priority)
                 return replace(probs, usage=replace(probs.usage, seconds=time.monotonic() - began))
 
             room = 1 + max(len(ask.after) for ask in planned.plan.asks)
-            probs, cut = await _fitted(server, asked, room, ask, deadline)
+            probs, cut = await _fitted(server, request.prompts, room, ask, request.deadline)
             return replace(probs, truncated=cut)
 
-        return await self._with_server(work, deadline)
+        return await self._with_server(work, request.deadline)
 
     async def info(self) -> EngineInfo:
         """What the server serves; asks it the first time."""

@@ -1,7 +1,7 @@
 """Priority: a bounded number of calls at a time; of those that wait, the most urgent goes first.
 
-So a guard inside a user's request overtakes the background scoring that waits. What is under way
-is never interrupted; the number is passed on, for a server that can order by it as well.
+So a guard inside a user's request overtakes the background scoring that waits. A call in flight is never
+interrupted; the number is passed on, for a server that can order by it as well.
 """
 
 from __future__ import annotations
@@ -10,63 +10,33 @@ import asyncio
 import heapq
 import itertools
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 
-from ragguard.engines.base import Engine, EngineInfo, LabelMode, LabelProbs, PromptLike, Samples
+from ragguard.engines.base import Engine
 from ragguard.engines.deadline import until
+from ragguard.engines.request import R, Request
+from ragguard.engines.verbs import Layer, put
 from ragguard.errors import InvalidInput
 
 
-class Priority:
+class Priority(Layer):
     """At most `concurrency` calls at once, lowest `priority` number first, then first come, first served."""
 
     def __init__(self, engine: Engine, concurrency: int = 8) -> None:
         if concurrency < 1:
             raise InvalidInput("concurrency", concurrency, "1 or more")
-        self._engine = engine
+        super().__init__(engine)
         self._free = concurrency
         self._lock = threading.Lock()
         self._order = itertools.count()
         self._queue: list[tuple[int, int, Future[None]]] = []
 
-    async def sample(
-        self,
-        prompts: Sequence[PromptLike],
-        n: int = 10,
-        max_tokens: int = 64,
-        temperature: float = 1.0,
-        seed: int | None = None,
-        *,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> Samples:
-        """`n` answers to each prompt."""
-        async with self._slot(priority, deadline):
-            return await self._engine.sample(
-                prompts, n, max_tokens, temperature, seed, deadline=deadline, priority=priority
-            )
-
-    async def label_probs(
-        self,
-        prompts: Sequence[PromptLike],
-        labels: Sequence[str],
-        mode: LabelMode | None = None,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> LabelProbs:
-        """The probability of each label as what follows each prompt."""
-        async with self._slot(priority, deadline):
-            return await self._engine.label_probs(prompts, labels, mode, deadline, priority)
-
-    async def info(self) -> EngineInfo:
-        """What the wrapped engine is."""
-        return await self._engine.info()
-
-    async def aclose(self) -> None:
-        """Closes the wrapped engine."""
-        await self._engine.aclose()
+    async def send(self, request: Request[R]) -> R:
+        """Sends the request on when its turn has come."""
+        async with self._slot(request.priority, request.deadline):
+            return await put(self._engine, request)
 
     @asynccontextmanager
     async def _slot(self, priority: int, deadline: float | None) -> AsyncIterator[None]:
@@ -88,7 +58,7 @@ class Priority:
             self._give_back(turn)
 
     def _give_back(self, turn: Future[None]) -> None:
-        """The turn ends: its slot goes to the next in the queue. One that never came leaves the queue."""
+        """Ends a turn: its slot goes to the next in the queue. A turn that never came leaves the queue."""
         with self._lock:
             if not turn.done():
                 self._queue = [waiting for waiting in self._queue if waiting[2] is not turn]

@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from copy import copy
 from time import monotonic
 from typing import TypeVar
 
-from ragguard.engines.base import Engine, EngineInfo, LabelMode, LabelProbs, PromptLike, Samples
+from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.deadline import remaining
+from ragguard.engines.request import R, Request
+from ragguard.engines.verbs import Layer, put
 from ragguard.errors import (
     CircuitOpen,
     EngineError,
@@ -109,48 +111,21 @@ class Patience:
         return wait if monotonic() + wait < until else None
 
 
-class Retry:
+class Retry(Layer):
     """An engine asked with patience. One `Patience` may serve several, if one server stands behind them."""
 
     def __init__(self, engine: Engine, patience: Patience | None = None) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._patience = patience or Patience()
         self._last: EngineInfo | None = None
 
-    async def sample(
-        self,
-        prompts: Sequence[PromptLike],
-        n: int = 10,
-        max_tokens: int = 64,
-        temperature: float = 1.0,
-        seed: int | None = None,
-        *,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> Samples:
-        """`n` answers to each prompt."""
-        return await self._patience.persist(
-            lambda: self._engine.sample(
-                prompts, n, max_tokens, temperature, seed, deadline=deadline, priority=priority
-            ),
-            deadline,
-        )
-
-    async def label_probs(
-        self,
-        prompts: Sequence[PromptLike],
-        labels: Sequence[str],
-        mode: LabelMode | None = None,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> LabelProbs:
-        """The probability of each label as what follows each prompt."""
-        return await self._patience.persist(
-            lambda: self._engine.label_probs(prompts, labels, mode, deadline, priority), deadline
-        )
+    async def send(self, request: Request[R]) -> R:
+        """Sends the request, and again as long as that may help."""
+        return await self._patience.persist(lambda: put(self._engine, request), request.deadline)
 
     async def info(self) -> EngineInfo:
-        """What the wrapped engine is; while it is not asked, what it was, so that its cached answers stay of use."""
+        """Tells what the wrapped engine is; while it is not asked, what it was, so that its cached answers stay of
+        use."""
         try:
             # As a rule it is remembered, and a server that is down would seem well before each call that fails.
             self._last = await self._patience.persist(self._engine.info, None, proves=False)
@@ -158,10 +133,6 @@ class Retry:
             if self._last is None:
                 raise
         return self._last
-
-    async def aclose(self) -> None:
-        """Closes the wrapped engine."""
-        await self._engine.aclose()
 
 
 class _Circuit:

@@ -19,25 +19,16 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.base import (
-    EngineInfo,
-    LabelMode,
-    LabelProbs,
-    Prompt,
-    PromptLike,
-    Sample,
-    Samples,
-    as_labels,
-    as_prompts,
-    check_mode,
-    check_sampling,
-)
+from ragguard.engines.base import EngineInfo, LabelProbs, Prompt, Sample, Samples
 from ragguard.engines.deadline import remaining, until
+from ragguard.engines.draw_request import DrawRequest
 from ragguard.engines.draws import draws
+from ragguard.engines.label_request import LabelRequest
 from ragguard.engines.labels import colliding
 from ragguard.engines.nano.model import Model, load_model
 from ragguard.engines.nano.tokenizer import Tokenizer, load_tokenizer
 from ragguard.engines.truncation import fit
+from ragguard.engines.verbs import ModelEngine
 from ragguard.errors import Closed
 from ragguard.records import Usage
 
@@ -53,7 +44,7 @@ _STRANGE = (
 )
 
 
-class NanoEngine:
+class NanoEngine(ModelEngine):
     """The language model that ships with ragguard:
 
     exact probabilities, on NumPy alone, for the world of `ragguard.world`.
@@ -84,66 +75,43 @@ class NanoEngine:
         """The weights are shared by all nano engines of the process and stay."""
         self._closed = True
 
-    async def sample(
-        self,
-        prompts: Sequence[PromptLike],
-        n: int = 10,
-        max_tokens: int = 64,
-        temperature: float = 1.0,
-        seed: int | None = None,
-        *,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> Samples:
-        """`n` answers to each prompt; with a seed, the same for the same prompt whatever else is asked."""
-        check_sampling(n, max_tokens, temperature)
+    async def draws(self, request: DrawRequest) -> Samples:
+        """Draws answers to each prompt; with a seed, the same for the same prompt whatever else is asked."""
         started = time.perf_counter()
-        model, tokenizer, ids, cut = await self._prepare(prompts, max_tokens)
-        if not ids:
-            return Samples([])
-        chances = [draws(row, n, max_tokens, seed) for row in ids]
-        drawn = await self._compute(lambda: model.sample(ids, chances, temperature, tokenizer.end), deadline)
+        model, tokenizer, ids, cut = await self._prepare(request.prompts, request.max_tokens)
+        chances = [draws(row, request.n, request.max_tokens, request.seed) for row in ids]
+        drawn = await self._compute(
+            lambda: model.sample(ids, chances, request.temperature, tokenizer.end), request.deadline
+        )
         answers = [[_sample(tokenizer, *one) for one in samples] for samples in drawn]
         output = sum(len(one[0]) for samples in drawn for one in samples)
         return Samples(answers, _usage(ids, output, started), cut)
 
-    async def label_probs(
-        self,
-        prompts: Sequence[PromptLike],
-        labels: Sequence[str],
-        mode: LabelMode | None = None,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> LabelProbs:
-        """The probability of each label's first token, or of the whole label, as what follows each prompt.
+    async def labels(self, request: LabelRequest) -> LabelProbs:
+        """Gives the probability of each label's first token, or of the whole label, as what follows each prompt.
 
         Labels that begin with the same word are told apart by the whole of them, unless told otherwise.
         """
-        labels = as_labels(labels)
-        check_mode(mode)
         started = time.perf_counter()
         tokenizer = load_tokenizer()
-        targets = [tokenizer.encode(label) or [tokenizer.unknown] for label in labels]
-        mode = mode or ("sequence" if colliding(targets) else "first_token")
+        targets = [tokenizer.encode(label) or [tokenizer.unknown] for label in request.labels]
+        mode = request.mode or ("sequence" if colliding(targets) else "first_token")
         longest = max(len(target) for target in targets) if mode == "sequence" else 1
-        model, tokenizer, ids, cut = await self._prepare(prompts, longest)
-        if not ids:
-            return LabelProbs(np.zeros((0, len(labels))), mode=mode)
+        model, tokenizer, ids, cut = await self._prepare(request.prompts, longest)
         if mode == "first_token":
-            logprobs = await self._compute(lambda: model.next_logprobs(ids), deadline)
+            logprobs = await self._compute(lambda: model.next_logprobs(ids), request.deadline)
             p = np.exp(logprobs[:, [target[0] for target in targets]].astype(np.float64))
         else:
-            p = await self._compute(lambda: _sequence(model, ids, targets), deadline)
+            p = await self._compute(lambda: _sequence(model, ids, targets), request.deadline)
         return LabelProbs(np.minimum(p, 1.0), mode=mode, usage=_usage(ids, len(ids), started), truncated=cut)
 
     async def _prepare(
-        self, prompts: Sequence[PromptLike], room: int
+        self, asked: Sequence[Prompt], room: int
     ) -> tuple[Model, Tokenizer, list[list[int]], dict[int, int]]:
         """The ids of all prompts, each short enough to leave `room` tokens for what follows."""
         if self._closed:
             raise Closed("this NanoEngine was closed: make another with connect('nano')")
         tokenizer = load_tokenizer()
-        asked = as_prompts(prompts)
         model = load_model()
 
         cut: dict[int, int] = {}

@@ -1,7 +1,7 @@
-"""Shelf: where the cache keeps answers between processes. Key → bytes in one SQLite file.
+"""The disk cache: keeps answers between processes. Key → bytes in one SQLite file.
 
 Several processes may share a file. A file that cannot be opened, read or written is let go with one
-loud warning, and the cache lives on in memory: a cache must never be what fails.
+loud warning, and answers are then kept in memory only: a cache must never be what fails.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AT_ONCE = 500
 _PRUNE_EVERY = 1000
 
 
-class Shelf:
+class DiskCache:
     """At most about `max_items` answers in the file at `path`; the oldest go first."""
 
     def __init__(self, path: Path, max_items: int) -> None:
@@ -39,24 +39,24 @@ class Shelf:
         self._file: sqlite3.Connection | None = None
         self._since_pruned = 0
         # The one thread that touches the file, so that a read sees every write before it.
-        self._clerk = ThreadPoolExecutor(1, thread_name_prefix="ragguard-cache")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ragguard-cache")
 
     async def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """What the file knows of these keys."""
         if self.lost or self._closed:
             return {}
-        return await asyncio.wrap_future(self._clerk.submit(self._read, keys))
+        return await asyncio.wrap_future(self._thread.submit(self._read, keys))
 
     def write(self, items: Mapping[bytes, bytes]) -> None:
         """Keeps these answers soon, without making anyone wait; none that come after the end."""
         if not self.lost and not self._closed:
-            self._clerk.submit(self._write, items)
+            self._thread.submit(self._write, items)
 
     async def close(self) -> None:
         """Writes what is left and lets the file go."""
         self._closed = True
-        await asyncio.wrap_future(self._clerk.submit(self._close))
-        self._clerk.shutdown(wait=False)
+        await asyncio.wrap_future(self._thread.submit(self._close))
+        self._thread.shutdown(wait=False)
 
     def _read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
