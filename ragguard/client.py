@@ -27,8 +27,9 @@ from ragguard.capture.calls import what_to_do
 from ragguard.capture.faults import Faults
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
+from ragguard.engines.account import Account, Limits
 from ragguard.engines.base import Engine
-from ragguard.engines.connect import Limits, connect
+from ragguard.engines.connect import connect
 from ragguard.engines.entailers import connect_entailer
 from ragguard.engines.entailment import Entailer
 from ragguard.engines.prompts import PromptSet
@@ -80,7 +81,7 @@ class RagGuard:
         references: References | None = None,
         durability: Durability = "fast",
         redact: Redact | None = None,
-        budget: Limits | None = None,
+        budget: Account | Limits | None = None,
         sinks: Sequence[Sink] = (),
         tracer_provider: TracerProvider | None = None,
         otlp: str | None = None,
@@ -117,7 +118,7 @@ class RagGuard:
         for name, function in (("references", references), ("redact", redact)):
             if function is not None and not callable(function):
                 raise InvalidInput(name, function, "a function of one text")
-        self._given = (engine, judge, entailer, tuple(scorers), prompts, caps, budget)
+        self._given = (engine, judge, entailer, tuple(scorers), prompts, caps, Account.of(budget))
         self._engines: list[Engine] = []
         self._entailer: Entailer | None = None
         self._telemetry = (tracer_provider, otlp, capture_content)
@@ -272,10 +273,10 @@ class RagGuard:
 
     def _pipeline(self) -> ScoringPipeline:
         """The engines and what scores with them; made once, and anew in a forked process."""
-        engine, judge, entailer, scorers, prompts, caps, budget = self._given
-        reader = connect(engine, budget=budget)
-        self._engines = [reader] if judge is None else [reader, connect(judge, budget=budget)]
-        self._entailer = None if entailer is None else connect_entailer(entailer)
+        engine, judge, entailer, scorers, prompts, caps, account = self._given
+        reader = connect(engine, budget=account)
+        self._engines = [reader] if judge is None else [reader, connect(judge, budget=account)]
+        self._entailer = None if entailer is None else connect_entailer(entailer, account)
         return ScoringPipeline(
             reader, judge=None if judge is None else self._engines[1], entailer=self._entailer,
             scorers=scorers, prompts=prompts, caps=caps,

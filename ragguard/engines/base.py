@@ -206,6 +206,12 @@ class EngineInfo:
     """Of: exact_labels, sequence, sample_logprobs, batch, n_samples, priority, seed, top_logprobs."""
     location: str = ""
     """Where it is, without credentials."""
+    label_requests: int = 1
+    """How many requests the labels of one prompt take, where an engine takes one prompt a request."""
+    label_tokens: int = 1
+    """How many tokens the model writes at most to answer the labels of one prompt."""
+    thinking_tokens: int = 0
+    """How many tokens the model may write before each answer."""
     notes: tuple[str, ...] = ()
     """In words: what was fallen back to, and what to change to get more."""
 

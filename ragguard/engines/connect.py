@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TypedDict
 
+from ragguard.engines.account import Account, Limits
 from ragguard.engines.base import Engine
-from ragguard.engines.layers import Budget, Cache, Coalesce, Price, Priority, Retry
+from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
+from ragguard.engines.verbs import Layer
 from ragguard.errors import InvalidInput, UnknownName
 
 SCHEMES = "nano, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, or an Engine"
-_LAYERS = (Budget, Cache, Coalesce, Priority, Retry)
-
-
-class Limits(TypedDict, total=False):
-    """What may be spent in all; see `Budget`."""
-
-    requests: int
-    tokens: int
-    money: float
-    price: Price
 
 
 def connect(
@@ -30,21 +20,20 @@ def connect(
     api_key: str | None = None,
     timeout_s: float = 120.0,
     cache: str | Path | None = None,
-    budget: Limits | None = None,
+    budget: Account | Limits | None = None,
 ) -> Engine:
     """An engine, ready for many callers: cached, merged into batches, repeated where that helps, within a budget.
 
     Nothing is asked yet: a server is looked at when it is first used. An engine that has layers already
     comes back as it is, or with the budget around it. `cache` is a file that keeps answers between processes;
-    the key comes from RAGGUARD_API_KEY or OPENAI_API_KEY unless it is given.
+    the key comes from RAGGUARD_API_KEY or OPENAI_API_KEY unless it is given. `budget`: limits for this engine alone, or
+    an `Account` that several engines share.
     """
-    limits: Limits = budget or {}
-    if not isinstance(limits, Mapping) or not limits.keys() <= Limits.__annotations__.keys():
-        raise InvalidInput("budget", budget, f"a mapping with some of {', '.join(Limits.__annotations__)}")
-    if isinstance(engine, _LAYERS):
-        return Budget(engine, **limits) if limits else engine
+    account = Account.of(budget)
+    if isinstance(engine, Layer):
+        return Budget(engine, account=account) if account else engine
     bare = open_engine(engine, model=model, api_key=api_key, timeout_s=timeout_s)
-    return Cache(Coalesce(Retry(Priority(Budget(bare, **limits)))), cache)
+    return Cache(Coalesce(Retry(Priority(Budget(bare, account=account)))), cache)
 
 
 def open_engine(

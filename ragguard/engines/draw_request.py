@@ -18,7 +18,7 @@ from ragguard.records import Usage
 
 
 @dataclass(frozen=True, slots=True)
-class DrawRequest:
+class DrawRequest(Request[Samples]):
     """What does the model answer to each prompt, `n` times?"""
 
     prompts: tuple[Prompt, ...]
@@ -143,9 +143,7 @@ class DrawKeys:
 
     def __init__(self, request: DrawRequest, info: EngineInfo) -> None:
         self._request = request
-        stem = (
-            f"{info.fingerprint} sample {request.n} {request.max_tokens} {request.temperature!r} {request.seed}"
-        )
+        stem = f"{info.fingerprint} sample {request.n} {request.max_tokens} {request.temperature!r} {request.seed}"
         self.keys = [prompt_digest(stem, prompt).digest() for prompt in request.prompts]
 
     def missing(self, keys: Sequence[bytes]) -> list[Request[Samples]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from ragguard.engines.account import Account
 from ragguard.engines.entailment import Entailer
+from ragguard.engines.entailment_budget import EntailmentBudget
 from ragguard.errors import InvalidInput, UnknownName
 
 SCHEMES = (
@@ -10,8 +12,14 @@ SCHEMES = (
 )
 
 
-def connect_entailer(entailer: str | Entailer) -> Entailer:
-    """An NLI model to compare answers with. Nothing is asked or loaded yet: that happens at first use."""
+def connect_entailer(entailer: str | Entailer, account: Account | None = None) -> Entailer:
+    """Returns an NLI model to compare answers with, within what the account allows. Nothing is asked or loaded yet:
+    that happens at first use."""
+    opened = _opened(entailer)
+    return opened if account is None else EntailmentBudget(opened, account)
+
+
+def _opened(entailer: str | Entailer) -> Entailer:
     if not isinstance(entailer, str):
         if not isinstance(entailer, Entailer):
             raise InvalidInput("entailer", entailer, SCHEMES)

@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 
 import httpx
 
+from ragguard.engines.account import count_reply, count_request
 from ragguard.engines.deadline import until
 from ragguard.errors import (
     Closed,
@@ -174,6 +175,7 @@ class HttpClient:
         self, method: str, path: str, content: bytes | None, deadline: float | None, root: bool
     ) -> Any:
         url = (self.address.root if root else self.address.base) + path
+        count_request()
         patience = time.monotonic() + self.timeout_s
         try:
             async with until(patience if deadline is None else min(deadline, patience), f"{method} {url}"):
@@ -208,6 +210,7 @@ class HttpClient:
             ) from error
         if isinstance(answer, dict) and answer.get("error"):
             raise EngineRejected(f"{method} {url}: the server said: {self._message(answer)}")
+        count_reply(answer)
         return answer
 
     def _refusal(self, method: str, url: str, response: httpx.Response) -> EngineError:

@@ -23,7 +23,7 @@ from ragguard.records import Usage
 
 
 @dataclass(frozen=True, slots=True)
-class LabelRequest:
+class LabelRequest(Request[LabelProbs]):
     """How probable is each label as what follows each prompt?"""
 
     prompts: tuple[Prompt, ...]
@@ -32,9 +32,20 @@ class LabelRequest:
     deadline: float | None = None
     priority: int = 0
 
-    output_tokens: ClassVar[int] = 1
-    completions: ClassVar[int] = 1
-    repeatable: ClassVar[bool] = True
+    @property
+    def output_tokens(self) -> int:
+        """The most tokens that the model writes for one prompt: the first one tells all labels."""
+        return 1
+
+    @property
+    def completions(self) -> int:
+        """How many completions of one prompt the request asks for."""
+        return 1
+
+    @property
+    def repeatable(self) -> bool:
+        """True: equal prompts have equal probabilities."""
+        return True
 
     async def ask(self, engine: Engine) -> LabelProbs:
         """Puts the request to an engine by its verb, and checks the shape of the reply."""
@@ -56,7 +67,9 @@ class LabelRequest:
 
     def gathered(self, replies: Sequence[LabelProbs], seconds: float) -> LabelProbs:
         """One reply from the replies about the prompts one after another."""
-        bounds = [np.zeros(one.p.shape, dtype=np.bool_) if one.bound is None else one.bound for one in replies]
+        bounds = [
+            np.zeros(one.p.shape, dtype=np.bool_) if one.bound is None else one.bound for one in replies
+        ]
         stderr = [one.stderr for one in replies if one.stderr is not None]
         starts = np.cumsum([0, *(len(one) for one in replies)]).tolist()
         return LabelProbs(

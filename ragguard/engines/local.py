@@ -143,6 +143,11 @@ class LocalEngine(ModelEngine):
             )
         return LabelProbs(p, mode=chosen, usage=_usage(rows, len(rows), began), truncated=cut)
 
+    async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
+        """Returns the tokens of each prompt, its chat template included."""
+        settled = await self._ready(deadline)
+        return [len(row) for row in await asyncio.to_thread(settled.loaded.tokens.ids, prompts)]
+
     async def info(self) -> EngineInfo:
         """What the model is; loads it the first time."""
         return (await self._settled.get()).info

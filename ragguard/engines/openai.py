@@ -127,7 +127,8 @@ class OpenAIEngine(ModelEngine):
         sampled = server.thinks or not server.dialect.top or not server.ambiguous.isdisjoint(names)
         one = self._estimated if sampled else self._listed
         found = await in_parallel(
-            [partial(one, server, prompt, names, request.deadline) for prompt in request.prompts], self._at_once
+            [partial(one, server, prompt, names, request.deadline) for prompt in request.prompts],
+            self._at_once,
         )
         bound = np.array([row.bound for row in found], dtype=np.bool_)
         return LabelProbs(
@@ -301,6 +302,7 @@ class OpenAIEngine(ModelEngine):
         if not dialect.many:
             notes.append("the server gives one answer a request: n samples are n requests")
         top = dialect.top and not thinks
+        thinking = self._thinking_tokens if thinks else 0
         known = {"top_logprobs", "sample_logprobs"} if top else set()
         known |= {name for name, has in (("n_samples", dialect.many), ("seed", dialect.seed)) if has}
         how = f"top{dialect.top}" if top else f"sampled{self._answers}"
@@ -316,6 +318,10 @@ class OpenAIEngine(ModelEngine):
             capabilities=frozenset(known),
             location=self._client.address.base,
             notes=tuple(notes),
+            # What is not shown is sampled; so are labels that their first token does not tell apart.
+            label_requests=1 if (top and not ambiguous) or dialect.many else self._answers,
+            label_tokens=1 if top and not ambiguous else self._answers * (_LABEL_TOKENS + thinking),
+            thinking_tokens=thinking,
         )
         return _Server(dialect, thinks, ambiguous, info)
 

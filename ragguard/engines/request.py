@@ -1,13 +1,14 @@
 """A request: what an engine is asked, as one value that the layers hand on, and what each kind of it can do.
 
 There are two kinds, one for each verb: `LabelRequest` and `DrawRequest`, each in a file of its own. A third
-verb gets a third file that meets these protocols; no layer needs to change for it.
+verb gets a third file with a third kind of `Request`; no layer needs to change for it.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.records import Usage
@@ -25,74 +26,68 @@ class Reply(Protocol):
         ...
 
 
-class Request(Protocol[R]):
+class Request(ABC, Generic[R]):
     """One question about several prompts. Frozen: a layer that asks for something else makes a new one."""
 
-    @property
-    def prompts(self) -> tuple[Prompt, ...]:
-        """The prompts that are asked about."""
-        ...
+    __slots__ = ()
+
+    prompts: tuple[Prompt, ...]
+    """The prompts that are asked about."""
+    deadline: float | None
+    """The instant of `time.monotonic()` past which nobody waits for the reply."""
+    priority: int
+    """The lower, the sooner."""
 
     @property
-    def deadline(self) -> float | None:
-        """The instant of `time.monotonic()` past which nobody waits for the reply."""
-        ...
-
-    @property
-    def priority(self) -> int:
-        """The lower, the sooner."""
-        ...
-
-    @property
+    @abstractmethod
     def output_tokens(self) -> int:
         """The most tokens that the model writes for one prompt."""
-        ...
 
     @property
+    @abstractmethod
     def completions(self) -> int:
         """How many completions of one prompt the request asks for."""
-        ...
 
     @property
+    @abstractmethod
     def repeatable(self) -> bool:
         """True where the same request has the same reply, so that the reply may be kept."""
-        ...
 
+    @abstractmethod
     async def ask(self, engine: Engine) -> R:
         """Puts the request to an engine by its verb, and checks the shape of the reply."""
-        ...
 
+    @abstractmethod
     def about(self, prompts: Sequence[Prompt]) -> Request[R]:
-        """The same request about other prompts."""
-        ...
+        """Returns the same request about other prompts."""
 
+    @abstractmethod
     def empty(self) -> R:
-        """The reply to a request about no prompts."""
-        ...
+        """Returns the reply to a request about no prompts."""
 
+    @abstractmethod
     def gathered(self, replies: Sequence[R], seconds: float) -> R:
-        """One reply from the replies about the prompts one after another."""
-        ...
+        """Returns one reply from the replies about the prompts one after another."""
 
+    @abstractmethod
     def group(self, *, any_labels: bool) -> Hashable:
-        """What must be equal in two requests for them to go out as one. `any_labels`: labels may differ."""
-        ...
+        """Returns what must be equal in two requests for them to go out as one. `any_labels`: labels may differ."""
 
+    @abstractmethod
     def joined(self, others: Sequence[Request[R]]) -> Request[R]:
-        """This request and others of its group as one."""
-        ...
+        """Returns this request and others of its group as one."""
 
+    @abstractmethod
     def share(self, reply: R, whole: Request[R], first: int) -> R:
-        """The part of the reply to `whole` that answers this request, whose prompts begin at `first` there."""
-        ...
+        """Returns the part of the reply to `whole` that answers this request, whose prompts begin at `first` there."""
 
+    @abstractmethod
     def is_independent(self, reply: R) -> bool:
         """True where the reply holds for each of several joined requests, whatever else was asked with it."""
-        ...
 
+    @abstractmethod
     def keyed(self, info: EngineInfo) -> Keyed[R, Any]:
-        """The keys under which the parts of the reply are kept."""
-        ...
+        """Takes the request apart into the keys under which the parts of its reply are kept."""
 
 
 class KeptValue(Protocol):
@@ -126,9 +121,15 @@ class KeptValue(Protocol):
 class Keyed(Protocol[R, V]):
     """A request taken apart into keys: those that are not known are asked for, the others are not."""
 
-    value: ClassVar[type[KeptValue]]
-    keys: Sequence[bytes]
-    """The keys of all parts of the reply."""
+    @property
+    def value(self) -> type[V]:
+        """The kind of value that each key has."""
+        ...
+
+    @property
+    def keys(self) -> Sequence[bytes]:
+        """The keys of all parts of the reply."""
+        ...
 
     def missing(self, keys: Sequence[bytes]) -> list[Request[R]]:
         """The requests that bring the values of these keys, as few as can be."""

@@ -6,7 +6,9 @@ cannot be told not to, the one that speaks plain chat completions.
 
 from __future__ import annotations
 
-from ragguard.engines.base import Engine, EngineInfo
+from collections.abc import Sequence
+
+from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.engines.http import HttpClient
 from ragguard.engines.layers import Retry
 from ragguard.engines.lazy import Lazy
@@ -37,6 +39,13 @@ class ServerEngine(Verbs):
     async def send(self, request: Request[R]) -> R:
         """Answers a request with the engine that fits the server."""
         return await put(await self._engine.get(request.deadline), request)
+
+    async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
+        """Returns the tokens of each prompt where the server tells them, else the most that they can be."""
+        engine = await self._engine.get(deadline)
+        if isinstance(engine, VllmEngine):
+            return await engine.count_tokens(prompts, deadline)
+        return [sum(len(m.content.encode("utf-8", "replace")) for m in prompt.messages) for prompt in prompts]
 
     async def info(self) -> EngineInfo:
         """What the server serves; asks it the first time."""

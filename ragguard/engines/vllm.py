@@ -93,6 +93,11 @@ class VllmEngine(ModelEngine):
 
         return await self._with_server(work, request.deadline)
 
+    async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
+        """Returns the tokens of each prompt, its chat template included; a request for each."""
+        server = await self._server.get(deadline)
+        return await server.templates.count(prompts, deadline=deadline)
+
     async def info(self) -> EngineInfo:
         """What the server serves; asks it the first time."""
         return (await self._server.get()).info

@@ -9,17 +9,18 @@ The usual stack, outermost first, and why in this order:
 - `Coalesce` above `Priority`: calls merge while they are still many; behind a bounded number of
   slots there would be little left to merge.
 - `Retry` around `Priority`: a call that waits for its next attempt holds no slot.
-- `Budget` innermost: it counts what is really sent, every attempt, and reserves only for what is
-  under way, not for what stands in the queue.
+- `Budget` innermost: every attempt passes it, and it reserves only for what is in flight, not for what
+  waits in the queue. The HTTP client counts each request where it leaves, inner retries included.
 
 Every layer hands `deadline` and `priority` on, passes `info` through and closes what it wraps.
 All of them may be called from several event loops at once, if the engine may.
 """
 
-from ragguard.engines.layers.budget import Budget, Price, Spent
+from ragguard.engines.account import Account, Price, Spent
+from ragguard.engines.layers.budget import Budget
 from ragguard.engines.layers.cache import Cache
 from ragguard.engines.layers.coalesce import Coalesce
 from ragguard.engines.layers.priority import Priority
 from ragguard.engines.layers.retry import Patience, Retry
 
-__all__ = ["Budget", "Cache", "Coalesce", "Patience", "Price", "Priority", "Retry", "Spent"]
+__all__ = ["Account", "Budget", "Cache", "Coalesce", "Patience", "Price", "Priority", "Retry", "Spent"]

@@ -1,71 +1,52 @@
 """Budget: refuses what would overspend, before it is sent.
 
-A call first reserves the most it can cost, as far as that is known, then settles what it did cost. So
-concurrent calls cannot overspend together, and what the engine does not report is settled as reserved.
-A server that takes one prompt a request costs as many requests as there are prompts; what its labels
-cost, where it samples them, is learned from the first ones.
+A request first reserves the most that it can cost: a token is never shorter than a byte, so the bytes of a prompt
+bound its tokens whatever its language. What a reply really cost is counted as the server tells it, and the rest is
+given back. Where the bound of all prompts is more than is left, they go out in pieces whose bounds fit, as long as
+their likely cost is left. What an engine does not report is counted as reserved.
 """
 
 from __future__ import annotations
 
-import math
 import threading
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+import time
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
-from ragguard.engines.base import (
-    Engine,
-    EngineInfo,
-    LabelMode,
-    LabelProbs,
-    Prompt,
-    PromptLike,
-    Samples,
-    as_prompts,
-)
+from ragguard.engines.account import Account, Cost, Price, Spent
+from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.engines.deadline import until
+from ragguard.engines.label_request import LabelRequest
+from ragguard.engines.request import R, Request
+from ragguard.engines.verbs import Layer, put
 from ragguard.errors import (
     BudgetExceeded,
     CircuitOpen,
     EngineOverloaded,
     EngineRejected,
     EngineUnreachable,
-    InvalidInput,
     PromptTooLong,
 )
 from ragguard.records import Usage
 
-_Answer = TypeVar("_Answer", Samples, LabelProbs)
-
-# Until the engine has told what prompts really cost: a careful guess for prose, and for a chat template.
-_CHARACTERS_PER_TOKEN = 3.0
-_TOKENS_PER_MESSAGE = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """What a million tokens cost, in whatever currency `money` is given in."""
-
-    prompt: float
-    output: float
-
-    def of(self, prompt_tokens: float, output_tokens: float) -> float:
-        """The price of so many tokens."""
-        return (prompt_tokens * self.prompt + output_tokens * self.output) / 1e6
+_TEMPLATE_TOKENS, _MESSAGE_TOKENS = 64, 16
+"""More tokens than chat templates put around a conversation and around each of its messages."""
+_FEWEST_TOKENS_PER_BYTE = 0.1
+"""Until replies have told better: no text takes much fewer tokens than this."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What was spent so far, or is left (None: not limited)."""
+@runtime_checkable
+class CountsTokens(Protocol):
+    """An engine that can tell how many tokens a prompt has."""
 
-    requests: int | None
-    tokens: int | None
-    money: float | None
+    async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
+        """Returns the tokens of each prompt, its chat template included."""
+        ...
 
 
-class Budget:
-    """At most so many requests, tokens (prompt and output together) and money for this engine's model."""
+class Budget(Layer):
+    """At most so many requests, tokens (prompt and output together) and money, or what an `account` allows that
+    several engines share."""
 
     def __init__(
         self,
@@ -74,196 +55,135 @@ class Budget:
         tokens: int | None = None,
         money: float | None = None,
         price: Price | None = None,
-    ) -> None:
-        for name, limit in (("requests", requests), ("tokens", tokens), ("money", money)):
-            if limit is not None and not (isinstance(limit, int | float) and limit >= 0):
-                raise InvalidInput(name, limit, "0 or more, or None for no limit")
-        if not isinstance(price, Price | None) or (money is not None and price is None):
-            raise InvalidInput("price", price, "Price(prompt=…, output=…) per million tokens, to limit money")
-        self._engine, self._price = engine, price or Price(0.0, 0.0)
-        self._limits = Spent(requests, tokens, money)
-        self._lock = threading.Lock()
-        self._spent = _Account()
-        self._reserved = _Account()
-        self._characters = self._counted = 0.0
-        self._labels_of_one = _Account(1, 0.0, 1.0)
-
-    async def sample(
-        self,
-        prompts: Sequence[PromptLike],
-        n: int = 10,
-        max_tokens: int = 64,
-        temperature: float = 1.0,
-        seed: int | None = None,
         *,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> Samples:
-        """`n` answers to each prompt."""
-        return await self._spend(
-            prompts,
-            (n, n * max_tokens),
-            lambda asked: self._engine.sample(
-                asked, n, max_tokens, temperature, seed, deadline=deadline, priority=priority
-            ),
-            deadline,
-        )
-
-    async def label_probs(
-        self,
-        prompts: Sequence[PromptLike],
-        labels: Sequence[str],
-        mode: LabelMode | None = None,
-        deadline: float | None = None,
-        priority: int = 0,
-    ) -> LabelProbs:
-        """The probability of each label as what follows each prompt."""
-        return await self._spend(
-            prompts,
-            None,
-            lambda asked: self._engine.label_probs(asked, labels, mode, deadline, priority),
-            deadline,
-        )
-
-    async def info(self) -> EngineInfo:
-        """What the wrapped engine is."""
-        return await self._engine.info()
-
-    async def aclose(self) -> None:
-        """Closes the wrapped engine."""
-        await self._engine.aclose()
+        account: Account | None = None,
+    ) -> None:
+        super().__init__(engine)
+        self.account = Account(requests, tokens, money, price) if account is None else account
+        self._lock = threading.Lock()
+        self._bytes = self._counted = 0.0
 
     @property
     def spent(self) -> Spent:
         """What was spent so far; `money` by the given price."""
-        with self._lock:
-            return Spent(self._spent.requests, int(self._spent.tokens), self._spent.money)
+        return self.account.spent
 
     @property
     def left(self) -> Spent:
-        """What may still be spent, calls under way taken off."""
-        with self._lock:
-            used = self._spent.plus(self._reserved)
-        requests, tokens, money = self._limits.requests, self._limits.tokens, self._limits.money
-        return Spent(
-            None if requests is None else max(0, requests - used.requests),
-            None if tokens is None else max(0, tokens - int(used.tokens)),
-            None if money is None else max(0.0, money - used.money),
+        """What may still be spent, calls in flight taken off."""
+        return self.account.left
+
+    async def send(self, request: Request[R]) -> R:
+        """Sends the request on if what it may cost is left, in pieces where it has to."""
+        if not request.prompts:
+            return await put(self._engine, request)
+        async with until(request.deadline, "looking at the engine"):
+            info = await self.info()
+        most = self._most(request, info)
+        refusal = self.account.refusal(most)
+        if refusal is None:
+            return await self._spend(request, most)
+        if self.account.refusal(self._least(request, info)):
+            raise BudgetExceeded(refusal)
+        began, rest, replies = time.monotonic(), list(request.prompts), []
+        while rest:
+            piece, most = await self._piece(request, rest, info)
+            replies.append(await self._spend(request.about(piece), most))
+            rest = rest[len(piece) :]
+        return request.gathered(replies, time.monotonic() - began)
+
+    async def info(self) -> EngineInfo:
+        """Tells what the wrapped engine is; the requests that it takes to find out are counted."""
+        with self.account.reserving(Cost()):
+            return await self._engine.info()
+
+    async def _piece(
+        self, request: Request[R], prompts: Sequence[Prompt], info: EngineInfo
+    ) -> tuple[list[Prompt], Cost]:
+        """Returns as many of the prompts as may go out now, and the most that they can cost."""
+        fitting = 0
+        low, high = 1, len(prompts)
+        while low <= high:
+            middle = (low + high) // 2
+            if self.account.refusal(self._most(request.about(prompts[:middle]), info)):
+                high = middle - 1
+            else:
+                fitting, low = middle, middle + 1
+        piece = list(prompts[: max(1, fitting)])
+        most = self._most(request.about(piece), info)
+        if not fitting and isinstance(self._engine, CountsTokens):
+            with self.account.reserving(Cost()):
+                (tokens,) = await self._engine.count_tokens(piece, request.deadline)
+            most = self._cost(request.about(piece), info, tokens)
+        if refusal := self.account.refusal(most):
+            raise BudgetExceeded(refusal)
+        return piece, most
+
+    async def _spend(self, request: Request[R], most: Cost) -> R:
+        with self.account.reserving(most) as reservation:
+            try:
+                reply = await put(self._engine, request)
+            except (EngineUnreachable, EngineOverloaded, EngineRejected, PromptTooLong):
+                reservation.settle(Cost(1))
+                raise
+            except (CircuitOpen, BudgetExceeded):
+                raise
+            except BaseException:
+                # It was broken off: the server may have worked for it.
+                reservation.settle(Cost(1, min(most.prompt_tokens, self._likely_tokens(request.prompts))))
+                raise
+            usage = reply.usage
+            if usage.prompt_tokens or usage.output_tokens:
+                self._learn(request.prompts, usage)
+                cost = Cost(max(1, usage.requests), usage.prompt_tokens, usage.output_tokens)
+            else:
+                cost = Cost(max(1, usage.requests), most.prompt_tokens, most.output_tokens)
+            reservation.settle(cost)
+            return reply
+
+    def _most(self, request: Request[R], info: EngineInfo) -> Cost:
+        """Returns the most that the request can cost."""
+        prompts = request.prompts
+        tokens = _bytes(prompts) + sum(
+            _TEMPLATE_TOKENS + _MESSAGE_TOKENS * len(prompt.messages) for prompt in prompts
         )
+        return self._cost(request, info, tokens)
 
-    async def _spend(
-        self,
-        prompts: Sequence[PromptLike],
-        drawn: tuple[int, int] | None,
-        ask: Callable[[Sequence[Prompt]], Awaitable[_Answer]],
-        deadline: float | None,
-    ) -> _Answer:
-        """`drawn`: the samples of one prompt and all their tokens; None: its labels are asked for."""
-        asked = as_prompts(prompts)
-        if not asked:
-            return await ask(asked)
-        async with until(deadline, "looking at the engine"):
-            can = (await self._engine.info()).capabilities
-        characters = sum(len(message.content) for prompt in asked for message in prompt.messages)
-        messages = sum(len(prompt.messages) for prompt in asked)
-        requests, output_tokens = self._of_one(drawn, can)
-        reserved = self._reserve(
-            characters, messages, 1 if "batch" in can else requests * len(asked), output_tokens * len(asked)
-        )
-        # What is charged if the call is broken off: the server may have worked for it.
-        charged = _Account(1, reserved.prompt_tokens, 0.0, self._price.of(reserved.prompt_tokens, 0.0))
-        try:
-            answer = await ask(asked)
-            charged = self._cost(answer.usage, reserved)
-            self._learn(characters, messages, answer.usage)
-            if drawn is None and "batch" not in can:
-                self._learn_labels(len(asked), answer.usage)
-        except (EngineUnreachable, EngineOverloaded, EngineRejected, PromptTooLong):
-            charged = _Account(1)
-            raise
-        except (CircuitOpen, BudgetExceeded):
-            charged = _Account()
-            raise
-        finally:
-            with self._lock:
-                self._reserved = self._reserved.minus(reserved)
-                self._spent = self._spent.plus(charged)
-        return answer
-
-    def _of_one(self, drawn: tuple[int, int] | None, can: frozenset[str]) -> tuple[int, float]:
-        """The requests and output tokens of one prompt that is asked by itself."""
-        if drawn is None:
-            return self._labels_of_one.requests, 1 if "batch" in can else self._labels_of_one.output_tokens
-        n, tokens = drawn
-        return 1 if "n_samples" in can else n, tokens
-
-    def _reserve(self, characters: int, messages: int, requests: int, output_tokens: float) -> _Account:
+    def _least(self, request: Request[R], info: EngineInfo) -> Cost:
+        """Returns less than the request will cost."""
         with self._lock:
-            per_token = self._characters / self._counted if self._counted else _CHARACTERS_PER_TOKEN
-            prompt_tokens = characters / per_token + messages * _TOKENS_PER_MESSAGE
-            want = _Account(
-                requests, prompt_tokens, output_tokens, self._price.of(prompt_tokens, output_tokens)
-            )
-            total = self._spent.plus(self._reserved).plus(want)
-            limits = self._limits
-            for name, limit, used, need in (
-                ("requests", limits.requests, total.requests, want.requests),
-                ("tokens", limits.tokens, total.tokens, want.tokens),
-                ("money", limits.money, total.money, want.money),
-            ):
-                if limit is not None and used > limit:
-                    raise BudgetExceeded(
-                        f"not sent: up to {need:,.6g} {name} are needed, and {used - need:,.6g} of {limit:,.6g} are "
-                        f"spent or under way: raise the budget's `{name}`, or ask for less"
-                    )
-            self._reserved = self._reserved.plus(want)
-            return want
+            per_byte = self._counted / self._bytes / 2 if self._bytes else _FEWEST_TOKENS_PER_BYTE
+        least = self._cost(request, info, _bytes(request.prompts) * per_byte)
+        return Cost(least.requests, _bytes(request.prompts) * per_byte)
 
-    def _cost(self, usage: Usage, reserved: _Account) -> _Account:
-        prompt_tokens: float = usage.prompt_tokens
-        output_tokens: float = usage.output_tokens
-        if not prompt_tokens and not output_tokens:
-            prompt_tokens, output_tokens = reserved.prompt_tokens, reserved.output_tokens
-        money = self._price.of(prompt_tokens, output_tokens)
-        return _Account(max(1, usage.requests), prompt_tokens, output_tokens, money)
+    def _cost(self, request: Request[R], info: EngineInfo, prompt_tokens: float) -> Cost:
+        """Returns what the request costs at most, if its prompts have so many tokens."""
+        can, size = info.capabilities, len(request.prompts)
+        if isinstance(request, LabelRequest):
+            written, times = info.label_tokens, info.label_requests
+            if (request.mode or info.mode) == "sequence":
+                # Each label is read token by token, each time behind the whole prompt.
+                prompt_tokens *= sum(len(label.encode("utf-8", "replace")) for label in request.labels)
+        else:
+            written = request.output_tokens + request.completions * info.thinking_tokens
+            times = 1 if "n_samples" in can else request.completions
+        requests = 1 if "batch" in can else times * size
+        return Cost(requests, prompt_tokens * times, float(written * size))
 
-    def _learn(self, characters: int, messages: int, usage: Usage) -> None:
+    def _learn(self, prompts: Sequence[Prompt], usage: Usage) -> None:
         """Takes the measure of this model's tokens from what the engine reports."""
-        tokens = usage.prompt_tokens - messages * _TOKENS_PER_MESSAGE
-        if tokens > 0 and not usage.cached:
+        if usage.prompt_tokens and not usage.cached:
             with self._lock:
-                self._characters += characters
-                self._counted += tokens
+                self._bytes += _bytes(prompts)
+                self._counted += usage.prompt_tokens
 
-    def _learn_labels(self, prompts: int, usage: Usage) -> None:
-        """Remembers the most that a prompt's labels have cost."""
+    def _likely_tokens(self, prompts: Sequence[Prompt]) -> float:
         with self._lock:
-            most = self._labels_of_one
-            self._labels_of_one = _Account(
-                max(most.requests, math.ceil(usage.requests / prompts)),
-                0.0,
-                max(most.output_tokens, usage.output_tokens / prompts),
-            )
+            per_byte = self._counted / self._bytes if self._bytes else 1.0
+        return _bytes(prompts) * per_byte
 
 
-@dataclass(frozen=True, slots=True)
-class _Account:
-    requests: int = 0
-    prompt_tokens: float = 0.0
-    output_tokens: float = 0.0
-    money: float = 0.0
-
-    @property
-    def tokens(self) -> float:
-        return self.prompt_tokens + self.output_tokens
-
-    def plus(self, other: _Account) -> _Account:
-        return _Account(
-            self.requests + other.requests,
-            self.prompt_tokens + other.prompt_tokens,
-            self.output_tokens + other.output_tokens,
-            self.money + other.money,
-        )
-
-    def minus(self, other: _Account) -> _Account:
-        return self.plus(_Account(-other.requests, -other.prompt_tokens, -other.output_tokens, -other.money))
+def _bytes(prompts: Sequence[Prompt]) -> int:
+    return sum(
+        len(message.content.encode("utf-8", "replace")) for prompt in prompts for message in prompt.messages
+    )

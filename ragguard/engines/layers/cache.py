@@ -17,7 +17,7 @@ from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.engines.deadline import until
 from ragguard.engines.layers.disk_cache import DiskCache
 from ragguard.engines.layers.kept import Kept
-from ragguard.engines.request import Keyed, KeptValue, R, Request
+from ragguard.engines.request import KeptValue, Keyed, R, Request
 from ragguard.engines.verbs import Layer, put
 from ragguard.errors import Closed, InvalidInput
 from ragguard.records import Usage

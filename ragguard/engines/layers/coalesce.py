@@ -96,7 +96,9 @@ class Coalesce(Layer):
                 return await caller.answer
         finally:
             self._leave(batch, caller)
-            del caller  # Breaks the reference cycle between an error, this frame and the future that holds the error.
+            del (
+                caller
+            )  # Breaks the reference cycle between an error, this frame and the future that holds the error.
 
     async def aclose(self) -> None:
         """Refuses whoever still waits to be merged, and closes the wrapped engine."""

@@ -49,7 +49,8 @@ class Kept(Generic[V]):
                     self._remember(answers, store=unknown)
                 except BaseException as error:
                     self._in_flight.finish(mine, {}, error)
-                    del mine  # Breaks the reference cycle between the error, this frame and the leader that holds the error.
+                    # Breaks the reference cycle between the error, this frame and the leader, which holds it.
+                    del mine
                     raise
                 self._in_flight.finish(mine, answers, None)
                 found.update(answers)

@@ -105,6 +105,10 @@ class NanoEngine(ModelEngine):
             p = await self._compute(lambda: _sequence(model, ids, targets), request.deadline)
         return LabelProbs(np.minimum(p, 1.0), mode=mode, usage=_usage(ids, len(ids), started), truncated=cut)
 
+    async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
+        """Returns the tokens of each prompt, its chat template included."""
+        return [len(row) for row in await _encoded(load_tokenizer(), prompts)]
+
     async def _prepare(
         self, asked: Sequence[Prompt], room: int
     ) -> tuple[Model, Tokenizer, list[list[int]], dict[int, int]]:

@@ -1,15 +1,20 @@
 """Budget: refuses before it spends, and counts what was spent."""
 
 import asyncio
+import itertools
 
+import numpy as np
 import pytest
 from support.fake_model import FakeModel
-from support.misbehaving_server import MisbehavingServer
+from support.misbehaving_server import MisbehavingServer, Reply
 from support.scripted_engine import ScriptedEngine
 
-from ragguard.engines.connect import connect
-from ragguard.engines.layers import Budget, Price
-from ragguard.errors import BudgetExceeded, EngineRejected, EngineUnreachable, InvalidInput
+from ragguard import RagGuard, world
+from ragguard.engines.base import EngineInfo, LabelProbs
+from ragguard.engines.connect import connect, open_engine
+from ragguard.engines.entailment import Entailments
+from ragguard.engines.layers import Account, Budget, Patience, Price, Retry
+from ragguard.errors import BudgetExceeded, EngineError, EngineRejected, EngineUnreachable, InvalidInput
 from ragguard.records import Usage
 
 
@@ -77,20 +82,65 @@ async def test_what_the_engine_does_not_say_is_counted_as_reserved():
     assert budget.spent.tokens >= 100 + 300 / 3
 
 
-async def test_it_learns_how_many_characters_make_a_token():
-    engine = ScriptedEngine()
-    budget = Budget(engine, tokens=3000)
+async def test_a_prompt_that_may_not_fit_is_counted_where_the_engine_can_count():
+    class Counting(ScriptedEngine):
+        async def count_tokens(self, prompts, deadline=None):
+            return [len(prompt.messages[-1].content.split()) for prompt in prompts]
+
     text = "a-rather-long-word-of-this-tokenizer " * 200
-    await budget.label_probs([text], ["X"])
-    # By the first guess, this text would have cost some 2,500 tokens each time.
-    for _ in range(10):
+    with pytest.raises(BudgetExceeded, match="tokens are needed"):
+        await Budget(ScriptedEngine(), tokens=3000).label_probs([text], ["X"])
+    budget = Budget(Counting(), tokens=3000)
+    for _ in range(14):
         await budget.label_probs([text], ["X"])
-    assert budget.spent.tokens == 11 * 201
+    assert budget.spent.tokens == 14 * 201
+    with pytest.raises(BudgetExceeded):
+        await budget.label_probs([text], ["X"])
+
+
+class Dense(ScriptedEngine):
+    """A model whose tokens are the bytes of a text, as some are for other scripts, digits and symbols."""
+
+    def _usage(self, call, output_tokens):
+        read = sum(len(text.encode()) for text in call.texts)
+        return Usage(1, len(call.prompts), read, output_tokens)
+
+
+async def test_dense_text_never_overspends():
+    engine = Dense()
+    budget = Budget(engine, tokens=20_000)
+    texts = [f"{i} " + "字0🜁" * 40 for i in range(200)]
+    calls = [budget.label_probs(texts[at : at + 5], ["X"]) for at in range(0, 200, 5)]
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(answer) for answer in answers} == {LabelProbs, BudgetExceeded}
+    assert 10_000 < budget.spent.tokens <= 20_000
+    assert budget.spent.tokens == sum(
+        engine._usage(call, len(call.texts)).prompt_tokens + len(call.texts) for call in engine.calls
+    )
+
+
+async def test_prose_goes_out_in_pieces_until_the_budget_is_used():
+    engine = ScriptedEngine()  # a word is a token: a sixth of the bound
+    budget = Budget(engine, tokens=20_000)
+    texts = [f"{i} " + "words " * 200 for i in range(90)]
+    answer = await budget.label_probs(texts, ["X"])
+    assert len(answer) == 90
+    assert [call.texts for call in engine.calls] != [texts]
+    assert [text for call in engine.calls for text in call.texts] == texts
+    assert 18_000 < budget.spent.tokens <= 20_000
+
+
+async def test_what_can_never_fit_is_refused_before_anything_is_sent():
+    engine = ScriptedEngine()
+    with pytest.raises(BudgetExceeded, match="tokens"):
+        await Budget(engine, tokens=2_000).label_probs(["words " * 200] * 90, ["X"])
+    assert engine.calls == []
 
 
 async def test_a_server_that_takes_one_prompt_a_request_is_paid_for_by_the_prompt():
     async with MisbehavingServer(FakeModel(face="openai", many="ignored").handle) as server:
-        engine = connect(server.url, budget={"requests": 12})
+        looking = await requests_to_look(server)
+        engine = connect(server.url, budget={"requests": looking + 12})
         await engine.info()
         server.requests.clear()
         with pytest.raises(BudgetExceeded, match="up to 13 requests"):
@@ -103,13 +153,91 @@ async def test_a_server_that_takes_one_prompt_a_request_is_paid_for_by_the_promp
         await engine.aclose()
 
 
-async def test_what_sampled_labels_cost_is_learned():
+async def requests_to_look(server):
+    """How many requests it takes to find out what is behind the address."""
+    engine = connect(server.url)
+    await engine.info()
+    await engine.aclose()
+    return len(server.requests)
+
+
+async def test_sampled_labels_are_reserved_as_sampled():
     async with MisbehavingServer(FakeModel(face="openai", top=0, many="ignored").handle) as server:
-        engine = connect(server.url, budget={"requests": 30})
+        looking = await requests_to_look(server)
+        engine = connect(server.url, budget={"requests": looking + 30})
         assert (await engine.label_probs(["a"], ["A"])).usage.requests == 20
-        with pytest.raises(BudgetExceeded, match="up to 20 requests are needed, and 20 of 30"):
+        with pytest.raises(BudgetExceeded, match=rf"up to 20 requests are needed, and {looking + 20} of"):
             await engine.label_probs(["b"], ["A"])
         await engine.aclose()
+
+
+@pytest.mark.parametrize("face", ["vllm", "openai"])
+async def test_every_request_that_leaves_counts_also_those_that_fail(face):
+    model, count = FakeModel(face=face), itertools.count()
+
+    def handle(request):
+        return Reply({"error": {"message": "busy"}}, 503) if next(count) % 3 else model.handle(request)
+
+    async with MisbehavingServer(handle) as server:
+        budget = Budget(open_engine(server.url), requests=50)
+        engine = Retry(budget, Patience(base=0.001, cap=0.002, trip_after=10_000))
+        calls = [engine.label_probs([f"{i} {j}" for j in range(5)], ["A", "B"]) for i in range(30)]
+        answers = [await outcome(call) for call in calls]
+        assert isinstance(answers[-1], EngineError)
+        assert budget.spent.requests == len(server.requests) <= 50
+        assert face == "openai" or len(server.requests) == 50
+        await engine.aclose()
+
+
+async def test_looking_at_the_server_counts():
+    async with MisbehavingServer(FakeModel(face="vllm").handle) as server:
+        engine = connect(server.url, budget={"requests": 3})
+        with pytest.raises(BudgetExceeded):
+            await engine.info()
+        assert len(server.requests) == 3
+        await engine.aclose()
+
+
+async def test_one_account_bounds_all_engines_that_share_it():
+    account = Account(requests=5)
+    first, second = ScriptedEngine(), ScriptedEngine()
+    engines = [connect(first, budget=account), connect(second, budget=account)]
+    answers = [await outcome(engine.label_probs([f"{i}"], ["A"])) for i in range(5) for engine in engines]
+    assert len(first.calls) + len(second.calls) == 5 == account.spent.requests
+    assert sum(isinstance(answer, BudgetExceeded) for answer in answers) == 5
+
+
+async def outcome(call):
+    """What a call returns or raises."""
+    try:
+        return await call
+    except EngineError as error:
+        return error
+
+
+async def test_engine_judge_and_entailer_of_a_ragguard_share_one_budget():
+    reader, judge, entailer = ScriptedEngine(), ScriptedEngine(), Entailing()
+    with RagGuard(reader, judge=judge, entailer=entailer, store=None, budget={"requests": 4}) as rg:
+        run = world.make_run(world.cases(1, seed=1, hops=2)[0])
+        scored = await rg.score(run)
+    assert len(reader.calls) + len(judge.calls) + entailer.calls <= 4
+    assert any(failure.error == "BudgetExceeded" for failure in scored.failures)
+
+
+class Entailing:
+    """A judge of entailment that says no to everything."""
+
+    calls = 0
+
+    async def entail(self, pairs, *, deadline=None, priority=0):
+        self.calls += 1
+        return Entailments(np.tile([0.1, 0.8, 0.1], (len(pairs), 1)), Usage(1, len(pairs), 10))
+
+    async def info(self):
+        return EngineInfo("entailing", "scripted", "entailing")
+
+    async def aclose(self):
+        pass
 
 
 @pytest.mark.parametrize(

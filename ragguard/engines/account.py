@@ -1,0 +1,234 @@
+"""The account of what may be spent: requests, tokens and money, for all engines that share it.
+
+A call reserves the most that it can cost. What really leaves is counted where it leaves: the HTTP client counts
+each request before it is sent, and the tokens that the server's own reply tells. So retries, a look at the server
+and requests that fail are counted, too, and calls that run at the same time cannot overspend together.
+
+The HTTP client finds the account of the call that it works for in a context variable: no engine has to hand it on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict
+
+from ragguard.errors import BudgetExceeded, InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a million tokens cost, in whatever currency `money` is given in."""
+
+    prompt: float
+    output: float
+
+    def of(self, prompt_tokens: float, output_tokens: float) -> float:
+        """Returns the price of so many tokens."""
+        return (prompt_tokens * self.prompt + output_tokens * self.output) / 1e6
+
+
+class Limits(TypedDict, total=False):
+    """What may be spent in all."""
+
+    requests: int
+    tokens: int
+    money: float
+    price: Price
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What was spent so far, or is left (None: not limited)."""
+
+    requests: int | None
+    tokens: int | None
+    money: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Requests, and tokens of prompts and of answers."""
+
+    requests: int = 0
+    prompt_tokens: float = 0.0
+    output_tokens: float = 0.0
+
+    @property
+    def tokens(self) -> float:
+        """The tokens of prompts and answers together."""
+        return self.prompt_tokens + self.output_tokens
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.requests + other.requests,
+            self.prompt_tokens + other.prompt_tokens,
+            self.output_tokens + other.output_tokens,
+        )
+
+    def __sub__(self, other: Cost) -> Cost:
+        return self + Cost(-other.requests, -other.prompt_tokens, -other.output_tokens)
+
+    def less(self, other: Cost) -> Cost:
+        """Returns what is left of this cost when that much of it has been spent; nothing of it below zero."""
+        return Cost(
+            max(0, self.requests - other.requests),
+            max(0.0, self.prompt_tokens - other.prompt_tokens),
+            max(0.0, self.output_tokens - other.output_tokens),
+        )
+
+
+class Account:
+    """At most so many requests, tokens (prompt and output together) and money. May be shared between threads."""
+
+    def __init__(
+        self,
+        requests: int | None = None,
+        tokens: int | None = None,
+        money: float | None = None,
+        price: Price | None = None,
+    ) -> None:
+        for name, limit in (("requests", requests), ("tokens", tokens), ("money", money)):
+            good = isinstance(limit, int | float) and not isinstance(limit, bool) and limit >= 0
+            if limit is not None and not good:
+                raise InvalidInput(name, limit, "0 or more, or None for no limit")
+        if not isinstance(price, Price | None) or (money is not None and price is None):
+            raise InvalidInput("price", price, "Price(prompt=…, output=…) per million tokens, to limit money")
+        self._price = price or Price(0.0, 0.0)
+        self._limits = Spent(requests, tokens, money)
+        self._lock = threading.Lock()
+        self._spent = Cost()
+        self._reserved = Cost()
+
+    @classmethod
+    def of(cls, budget: Account | Limits | None) -> Account | None:
+        """Returns the account that a `budget` argument means; None where nothing is limited."""
+        if budget is None or isinstance(budget, Account):
+            return budget
+        if not isinstance(budget, Mapping) or not budget.keys() <= Limits.__annotations__.keys():
+            allowed = f"a mapping with some of {', '.join(Limits.__annotations__)}, or an Account"
+            raise InvalidInput("budget", budget, allowed)
+        return cls(**budget) if budget else None
+
+    @property
+    def limits_tokens(self) -> bool:
+        """True where tokens or money are limited, and not only requests."""
+        return self._limits.tokens is not None or self._limits.money is not None
+
+    @property
+    def spent(self) -> Spent:
+        """What was spent so far; `money` by the given price."""
+        with self._lock:
+            return Spent(self._spent.requests, int(self._spent.tokens), self._money(self._spent))
+
+    @property
+    def left(self) -> Spent:
+        """What may still be spent, calls in flight taken off."""
+        with self._lock:
+            used = self._spent + self._reserved
+        requests, tokens, money = self._limits.requests, self._limits.tokens, self._limits.money
+        return Spent(
+            None if requests is None else max(0, requests - used.requests),
+            None if tokens is None else max(0, tokens - int(used.tokens)),
+            None if money is None else max(0.0, money - self._money(used)),
+        )
+
+    def refusal(self, want: Cost) -> str | None:
+        """Returns why so much may not be spent now, in words; None where it may."""
+        with self._lock:
+            return self._refusal(want)
+
+    @contextmanager
+    def reserving(self, want: Cost) -> Iterator[Reservation]:
+        """Reserves so much while the block runs, and gives back what of it was not spent."""
+        with self._lock:
+            refusal = self._refusal(want)
+            if refusal:
+                raise BudgetExceeded(refusal)
+            self._reserved += want
+        reservation = Reservation(self, want)
+        token = _reservation.set(reservation)
+        try:
+            yield reservation
+        finally:
+            _reservation.reset(token)
+            with self._lock:
+                reservation.open = False
+                self._reserved -= want.less(reservation.drawn)
+
+    def _spend(self, reservation: Reservation, cost: Cost, *, refuse: bool) -> None:
+        """Counts what leaves, or has left: first what was reserved for it, then what is free."""
+        with self._lock:
+            reserved = reservation.wanted.less(reservation.drawn) if reservation.open else Cost()
+            beyond = cost.less(reserved)
+            if refuse and (refusal := self._refusal(beyond)):
+                raise BudgetExceeded(refusal)
+            self._spent += cost
+            self._reserved -= cost - beyond
+            reservation.drawn += cost
+
+    def _refusal(self, want: Cost) -> str | None:
+        total = self._spent + self._reserved + want
+        limits = self._limits
+        for name, limit, used, need in (
+            ("requests", limits.requests, total.requests, want.requests),
+            ("tokens", limits.tokens, total.tokens, want.tokens),
+            ("money", limits.money, self._money(total), self._money(want)),
+        ):
+            if limit is not None and need and used > limit:
+                return (
+                    f"not sent: up to {need:,.6g} {name} are needed, and {used - need:,.6g} of {limit:,.6g} are "
+                    f"spent or in flight: raise the budget's `{name}`, or ask for less"
+                )
+        return None
+
+    def _money(self, cost: Cost) -> float:
+        return self._price.of(cost.prompt_tokens, cost.output_tokens)
+
+
+@dataclass(eq=False, slots=True)
+class Reservation:
+    """What one call may spend without asking again, and what it has spent."""
+
+    account: Account
+    wanted: Cost
+    drawn: Cost = Cost()
+    open: bool = True
+    """False once the call is over; what still leaves for it is then spent from what is free."""
+
+    def request(self) -> None:
+        """Counts a request that is about to be sent; `BudgetExceeded` where none is left."""
+        self.account._spend(self, Cost(1), refuse=True)
+
+    def tokens(self, prompt: float, output: float) -> None:
+        """Counts tokens that a reply tells of."""
+        self.account._spend(self, Cost(0, prompt, output), refuse=False)
+
+    def settle(self, cost: Cost) -> None:
+        """Counts what a call cost that nobody has counted yet."""
+        self.account._spend(self, replace(cost).less(self.drawn), refuse=False)
+
+
+_reservation: ContextVar[Reservation | None] = ContextVar("ragguard_reservation", default=None)
+
+
+def count_request() -> None:
+    """Counts a request that is about to leave, where it leaves for a call with a budget."""
+    reservation = _reservation.get()
+    if reservation is not None:
+        reservation.request()
+
+
+def count_reply(reply: Any) -> None:
+    """Counts the tokens that a server's reply tells of."""
+    reservation = _reservation.get()
+    said = reply.get("usage") if reservation is not None and isinstance(reply, Mapping) else None
+    if reservation is None or not isinstance(said, Mapping):
+        return
+    counts = [said.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    prompt, output = (max(0, count) if isinstance(count, int) else 0 for count in counts)
+    if prompt or output:
+        reservation.tokens(prompt, output)
