@@ -53,7 +53,9 @@ async def test_requests_on_the_wire(face):
         await ask_everything(engine)
         info = await engine.info()
         sent = [[r.method, r.path, json.loads(r.body) if r.body else None] for r in server.requests]
-    fingerprint = info.fingerprint if face == "vllm" else info.fingerprint.rpartition("/")[0]  # an address is in it
+    fingerprint = (
+        info.fingerprint if face == "vllm" else info.fingerprint.rpartition("/")[0]
+    )  # an address is in it
     compare(f"wire-{face}", {"fingerprint": fingerprint, "requests": sorted(sent, key=json.dumps)})
 
 
