@@ -10,6 +10,10 @@ from ragguard._version import __version__
 if TYPE_CHECKING:
     from ragguard import metrics as metrics
     from ragguard import world as world
+    from ragguard.capture.anywhere import current_run as current_run
+    from ragguard.capture.anywhere import retrieval as retrieval
+    from ragguard.capture.anywhere import retrieved as retrieved
+    from ragguard.capture.context import paused as paused
     from ragguard.client import RagGuard as RagGuard
     from ragguard.engines.connect import connect as connect
     from ragguard.guard import DistractorGuard as DistractorGuard
@@ -29,6 +33,10 @@ _HOMES = {
     "Run": "ragguard.records",
     "Score": "ragguard.records",
     "connect": "ragguard.engines.connect",
+    "current_run": "ragguard.capture.anywhere",
+    "paused": "ragguard.capture.context",
+    "retrieval": "ragguard.capture.anywhere",
+    "retrieved": "ragguard.capture.anywhere",
 }
 _MODULES = ("errors", "metrics", "world")
 
@@ -42,8 +50,12 @@ __all__ = [
     "Score",
     "__version__",
     "connect",
+    "current_run",
     "errors",
     "metrics",
+    "paused",
+    "retrieval",
+    "retrieved",
     "world",
 ]
 

@@ -17,8 +17,12 @@ PUBLIC = {
     "Score",
     "__version__",
     "connect",
+    "current_run",
     "errors",
     "metrics",
+    "paused",
+    "retrieval",
+    "retrieved",
     "world",
 }
 FRAMEWORKS = (

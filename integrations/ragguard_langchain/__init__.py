@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ragguard_langchain import current as _current  # noqa: F401 - so that ragguard.retrieved finds the call at work
 from ragguard_langchain.attachment import instrument, uninstrument
 from ragguard_langchain.callback import RagGuardCallback
 from ragguard_langchain.filter import DistractorFilter

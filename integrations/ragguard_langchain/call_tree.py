@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
-from ragguard.capture.context import current_handle, current_run
+from ragguard.capture.context import current_handle, current_run, is_paused
 from ragguard.capture.decisions import joined
 from ragguard.capture.faults import describe
 from ragguard.capture.handle import references_of
@@ -51,6 +51,7 @@ _innermost: ContextVar[Place[Scope] | LoneRetrieval | None] = ContextVar(
 )
 """The retrieval that began last in this context: some wrappers call their inner retriever without telling
 LangChain that it is inside. Never reset, since the end is reported in another context; good only while open."""
+_trees: weakref.WeakSet[CallTree] = weakref.WeakSet()
 
 
 class CallTree:
@@ -62,6 +63,7 @@ class CallTree:
         self.lone: dict[UUID | None, LoneRetrieval] = {}
         self._found: dict[str, list[Found]] = {}
         """The latest retrievals of the runs that trees have joined."""
+        _trees.add(self)
 
     @classmethod
     def of(cls, recorder: Recorder) -> CallTree:
@@ -76,18 +78,30 @@ class CallTree:
         """The first call of a tree: joins the run around it or the one its metadata names, goes on with one that
         was interrupted, or may become a run of its own: with its first step, or when its metadata says so."""
         run = RunNotes(question, name, metadata)
+        if is_paused():
+            run.opened = True  # for good: what it does after the pause is not recorded either
         run_id, sampled = self._joined(run, resumes)
         if not run_id:
             run_id = str(metadata.get(RUN_ID) or id)
             sampled = self.recorder.samples(run_id)
             run.trace = trace_context()
         place = Place(id, run_id, Scope(run))
-        place.sampled = sampled
+        place.sampled = sampled and not is_paused()
         place.started_ns = time.time_ns()
         self.places.plant(place, owner=run.owner)
         if not run.opened and not _SAID.isdisjoint(metadata):
             self._open(place)
         return place
+
+    def retrieves(self, place: Place[Scope], query: str) -> None:
+        """Begins the run of a call with its first retrieval."""
+        run = place.notes.run
+        if is_paused():
+            return
+        if not run.opened:
+            self._open(place.root or place)
+        if not run.first_query:
+            run.first_query = query
 
     def place(self, id: UUID | None) -> Place[Scope] | None:
         """The open call of that id; asking for it is something that happens in it."""
@@ -100,6 +114,8 @@ class CallTree:
         """A retriever that is the first call and a run of its own: the recorder hears of it when it is over, since
         a run that is one retrieval is told in one go. False where it is a part of something, or is to be told at
         once."""
+        if is_paused():
+            return True
         if (
             not (self.recorder.samples_all or self.recorder.samples(str(id)))
             or (current_handle.get() is not None and current_run(self.recorder) is not None)
@@ -190,10 +206,7 @@ class CallTree:
         scope = place.notes
         run = scope.run
         whole = place.root is None and run.owner and not run.opened
-        if not run.opened:
-            self._open(place.root or place)
-        if not run.first_query:
-            run.first_query = query
+        self.retrieves(place, query)
         about: dict[str, Any] = {"retriever": name} if name else {}
         if metadata and "langgraph_node" in metadata:
             about["langgraph_node"] = metadata["langgraph_node"]
@@ -396,6 +409,19 @@ class CallTree:
         self.places.clear()
         self.lone.clear()
         self._found.clear()
+
+
+def open_retrieval() -> tuple[CallTree, Place[Scope]] | None:
+    """The open retrieval that began last in the caller's context, and its tree."""
+    inner = _innermost.get()
+    while inner is not None:
+        if not inner.over and not given_up(inner.id, inner.began_in):
+            for tree in list(_trees):
+                place = tree.place(inner.id)
+                if place is not None:
+                    return tree, place
+        inner = inner.around
+    return None
 
 
 def _kept(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -71,6 +71,11 @@ class RagGuardCallback(BaseCallbackHandler):
         self._places = self._tree.places
         self._tools = dict(tools or {})
 
+    @property
+    def tree(self) -> CallTree:
+        """The calls that were reported to this handler and to the others of its RagGuard."""
+        return self._tree
+
     def on_chain_start(
         self,
         serialized: Mapping[str, Any] | None,

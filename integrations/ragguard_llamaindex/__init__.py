@@ -7,6 +7,7 @@ GuardedRetriever(index.as_retriever(), guard)                   # the same for w
 
 from __future__ import annotations
 
+from ragguard_llamaindex import current as _current  # noqa: F401 - so that ragguard.retrieved finds the call at work
 from ragguard_llamaindex.instrumentation import instrument, uninstrument
 from ragguard_llamaindex.postprocessor import DistractorPostprocessor
 from ragguard_llamaindex.retriever import GuardedRetriever

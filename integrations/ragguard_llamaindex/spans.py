@@ -22,7 +22,7 @@ from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import StopEvent
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
-from ragguard.capture.context import current_handle, current_run
+from ragguard.capture.context import current_handle, current_run, is_paused
 from ragguard.capture.decisions import Verdict, joined
 from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
 from ragguard.capture.handle import RunHandle, references_of
@@ -76,6 +76,15 @@ class Spans:
         """How much is open."""
         return len(self._open)
 
+    def here(self) -> Call | None:
+        """The innermost open call around the caller."""
+        call = self._here.get()
+        return None if call is None or call.over or call.run.over else call
+
+    def begin(self, run: Invocation) -> None:
+        """Begins a run with its first retrieval."""
+        self._begin(run)
+
     # What the dispatcher tells, by its own names and ever so often: the shortest way counts here
 
     def entered(
@@ -93,7 +102,7 @@ class Spans:
                 kind = self._kinds[type(instance), id_[:-37]]
             except KeyError:
                 kind = self._kinds[type(instance), id_[:-37]] = kind_of(id_[:-37], instance)
-            if kind is not None:
+            if kind is not None and not is_paused():
                 self._enter(kind, id_, bound_args.arguments, instance)
                 if self._closed:  # meanwhile, in another thread
                     self.close()

@@ -6,15 +6,16 @@ references and name given here hold.
 
 from __future__ import annotations
 
+import sys
 import time
 from asyncio import CancelledError
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import index
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Literal, SupportsIndex
 
-from ragguard.capture.context import current_handle
+from ragguard.capture.context import GeneratorFrame, current_handle, innermost
 from ragguard.capture.events import StepAmended, StepEnded
 from ragguard.capture.faults import Faults, describe, never_raises
 from ragguard.capture.recorder import Recorder
@@ -57,6 +58,7 @@ class RunHandle:
         self.outer: RunHandle | None = None
         """The run around this one, where runs are nested."""
         self._opened = False
+        self._generator: GeneratorFrame | None = None
         self._started_ns = 0
         self._status: Status = "open"
 
@@ -76,17 +78,26 @@ class RunHandle:
                 steps[event.step_id] = amended(steps[event.step_id], event)
         return list(steps.values())
 
+    @property
+    def suspended(self) -> bool:
+        """True where a generator holds the run open and waits to be iterated again."""
+        return self._generator is not None and self._generator.suspended
+
     def __enter__(self) -> RunHandle:
+        return self._enter(sys._getframe(1))
+
+    def _enter(self, frame: FrameType | None) -> RunHandle:
         if self._opened:
             raise Closed(
                 f"run {self.id} was already entered; a run is one invocation: call rg.run(...) again"
             )
         self._opened = True
         self._started_ns = time.time_ns()
-        self.outer = current_handle.get()
+        around, self.outer = innermost(), _open(current_handle.get())
+        self._generator = GeneratorFrame.of(frame)
         current_handle.set(self)
-        if self.outer is not None and "parent_run_id" not in self.metadata:
-            self.metadata["parent_run_id"] = self.outer.id
+        if around is not None and "parent_run_id" not in self.metadata:
+            self.metadata["parent_run_id"] = around.id
         self.sampled = bool(
             self.recorder.run_started(
                 self.id,
@@ -111,9 +122,9 @@ class RunHandle:
         else:
             self._status = "cancelled" if _is_cancellation(error) else "error"
             metadata["error"] = describe(error)
-        self.closed = True
+        self.closed, self._generator = True, None
         if current_handle.get() is self:
-            current_handle.set(self.outer)
+            current_handle.set(_open(self.outer))
         self.recorder.run_ended(
             self.id,
             text_of(self.answer)[0] or None,
@@ -126,7 +137,7 @@ class RunHandle:
         )
 
     async def __aenter__(self) -> RunHandle:
-        return self.__enter__()
+        return self._enter(sys._getframe(0).f_back)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -246,6 +257,15 @@ class RunHandle:
 
     def _pool(self) -> list[Passage] | None:
         return None if self.pool is None else passages_of(self.pool)
+
+
+def _open(handle: RunHandle | None) -> RunHandle | None:
+    """The handle, or the first around it that is still open: closed ones would be kept alive by the chain."""
+    while handle is not None and handle.closed:
+        handle = handle.outer
+    if handle is not None:
+        handle.outer = _open(handle.outer)
+    return handle
 
 
 def amended(step: RetrievalStep, event: StepAmended) -> RetrievalStep:

@@ -120,6 +120,8 @@ class OpenRun:
     question: str = ""
     collected: list[StepEnded | StepAmended] | None = None
     answer: str | None = None
+    answered: bool = False
+    """True where the application has named the answer itself."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     index: int = 0
     turns: Turns = field(default_factory=Turns)

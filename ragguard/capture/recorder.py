@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
 from ragguard.capture.calls import CallLog
+from ragguard.capture.context import enclosing_step, is_paused
 from ragguard.capture.counts import Counts
 from ragguard.capture.events import Delivery, Intake, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
@@ -118,6 +119,8 @@ class Recorder:
         the run's steps."""
         overdue: list[OpenRun] = []
         try:
+            if is_paused():
+                return False
             now = self._clock()
             sampled = self.samples(run_id)
             run = OpenRun(run_id, sampled, now, question, collect)
@@ -158,6 +161,8 @@ class Recorder:
     ) -> None:
         """Records a run that was one retrieval, and is over; see `step_ended` for the passages."""
         try:
+            if is_paused():
+                return
             ended_ns = time.time_ns()
             sampled = self.samples_all or self.samples(str(run_id))
             with self._lock:
@@ -188,8 +193,17 @@ class Recorder:
             if run is None:
                 return
             run.question = run.question or question
-            run.answer = run.answer if answer is None else answer
+            if not run.answered:
+                run.answer = run.answer if answer is None else answer
             run.notes = {**run.notes, **(metadata or {})}
+
+    @never_raises
+    def run_answered(self, run_id: str, answer: str | None) -> None:
+        """Keeps the answer that the application names itself; what a framework says afterwards does not overrule it."""
+        with self._lock:
+            run = self._runs.get(run_id)
+            if run is not None:
+                run.answer, run.answered = answer, answer is not None
 
     def run_ended(
         self,
@@ -210,7 +224,7 @@ class Recorder:
             run = self._runs.get(run_id)
             if run is None:
                 return
-            answer = run.answer if answer is None else answer
+            answer = run.answer if answer is None or run.answered else answer
             metadata = {**run.notes, **metadata} if metadata else run.notes
             final = RunEnded(
                 run_id, status, answer, question or run.question, references, sub_questions, pool, 0, metadata,
@@ -266,8 +280,10 @@ class Recorder:
         """
         try:
             run = self._runs.get(run_id)
-            if run is None or not run.sampled:
+            if run is None or not run.sampled or is_paused():
                 return
+            if (around := enclosing_step.get()) is not None and not within and around.of(self, run_id):
+                within = around.step_id
             if trace == "here":
                 trace = None if within else trace_context()
             one = Retrieval(step_id, run, query, started_ns or time.time_ns(), tool, name, metadata, trace)
@@ -275,7 +291,7 @@ class Recorder:
             with self._lock:
                 if step_id in self._steps or run_id not in self._runs:  # it may have ended since
                     return
-                outer = self._steps.get(within or perhaps_within)
+                outer = self._steps.get(within) or self._steps.get(perhaps_within)
                 if outer is not None:
                     one.outer, one.guessed = outer.outer or outer, not within
                     one.key = turn if isinstance(turn, tuple) else None

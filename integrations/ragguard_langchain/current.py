@@ -1,0 +1,62 @@
+"""The LangChain or LangGraph call at work around plain code, so that `ragguard.retrieved` finds its run.
+
+Read from LangChain's own context variable, which it sets for whatever runs inside a chain, a node or a tool, and
+takes along into tasks and into its thread pools. Custom retrievers are called without it: those are known from the
+retrieval that began last in the context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from langchain_core.callbacks import BaseCallbackManager
+from langchain_core.runnables.config import var_child_runnable_config
+
+from ragguard.capture.context import CurrentCall, frameworks
+from ragguard.records import Passage
+from ragguard_langchain.call_tree import CallTree, open_retrieval
+from ragguard_langchain.callback import RagGuardCallback
+from ragguard_langchain.places import Place
+from ragguard_langchain.scopes import Scope
+
+
+def current_call() -> CurrentCall | None:
+    """The innermost captured call around the caller; None outside of any."""
+    config = var_child_runnable_config.get()
+    manager = config.get("callbacks") if config else None
+    retrieval = open_retrieval()
+    if config and isinstance(manager, BaseCallbackManager):
+        for handler in manager.handlers:
+            if isinstance(handler, RagGuardCallback):
+                place = handler.tree.place(manager.parent_run_id)
+                if place is not None:
+                    return _call(handler.tree, place, retrieval, config.get("metadata") or {})
+    return None if retrieval is None else _call(*retrieval, retrieval, {})
+
+
+def _call(
+    tree: CallTree,
+    place: Place[Scope],
+    retrieval: tuple[CallTree, Place[Scope]] | None,
+    metadata: Mapping[str, Any],
+) -> CurrentCall:
+    within = place.step_id
+    if not within and retrieval is not None and retrieval[1].run_id == place.run_id:
+        within = retrieval[1].step_id
+    about = {key: metadata[key] for key in ("langgraph_node",) if key in metadata}
+    if place.notes.tool is not None and place.notes.tool.id:
+        about["tool_call_id"] = place.notes.tool.id
+    return CurrentCall(
+        tree.recorder, place.run_id, place.tool, place.turn, within, about, partial(tree.retrieves, place),
+        partial(_found, place),
+    )  # fmt: skip
+
+
+def _found(place: Place[Scope], step_id: str, query: str, passages: list[Passage]) -> None:
+    if place.notes.tool is not None:
+        place.notes.tool.add(step_id, passages)
+
+
+frameworks["langchain"] = current_call

@@ -1,0 +1,38 @@
+"""The LlamaIndex call at work around plain code, so that `ragguard.retrieved` finds its run."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ragguard.capture.context import CurrentCall, frameworks
+from ragguard.records import Passage
+from ragguard_llamaindex.calls import Call
+from ragguard_llamaindex.instrumentation import attached
+from ragguard_llamaindex.kinds import Kind
+from ragguard_llamaindex.shares import Given
+from ragguard_llamaindex.spans import Spans
+
+
+def current_call() -> CurrentCall | None:
+    """The innermost captured call around the caller; None outside of any."""
+    for handler in attached():
+        call = handler.spans.here()
+        if call is not None and call.kind is not Kind.CHOICE:
+            run = call.run
+            return CurrentCall(
+                handler.spans.recorder, run.run_id, call.tool, call.turn, call.step_id, None,
+                partial(_begin, handler.spans, call), partial(_found, call),
+            )  # fmt: skip
+    return None
+
+
+def _begin(spans: Spans, call: Call, query: str) -> None:
+    spans.begin(call.run)
+
+
+def _found(call: Call, step_id: str, query: str, passages: list[Passage]) -> None:
+    if not call.step_id:
+        call.give(Given(step_id, passages))
+
+
+frameworks["llama-index"] = current_call

@@ -1,0 +1,297 @@
+"""Retrievals of plain code, recorded in whatever run the code is inside of.
+
+    @ragguard.retrieval
+    def search(query: str) -> list[Document]:
+        return vector_store.similarity_search(query)
+
+    ragguard.retrieved(query, vector_store.similarity_search_with_score(query))
+
+The run is found by context: `with rg.run(...)`, or the call of LangChain, LangGraph or LlamaIndex that is
+captured. Imports no framework. Outside of any run nothing is recorded, which is logged once.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from asyncio import CancelledError
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextvars import Token
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+from ragguard.capture.context import (
+    CurrentCall,
+    EnclosingStep,
+    current_call,
+    enclosing_step,
+    innermost,
+    is_paused,
+)
+from ragguard.capture.faults import FAULTS
+from ragguard.capture.handle import RunHandle
+from ragguard.capture.shapes import documents_in
+from ragguard.capture.snapshot import passages_of, text_of
+from ragguard.records import CONTENT_KIND, Decision, Passage, Status, new_id
+from ragguard.runtime.notices import NOTICES
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_NO_RUN = (
+    "a retrieval was made outside of any run, so it is not recorded. Make it inside `with rg.run(question)`, or "
+    "inside a LangChain, LangGraph or LlamaIndex call that is captured (RagGuardCallback(rg) in its callbacks, or "
+    "instrument(rg)). A plain thread does not see its caller's run: use asyncio.to_thread, LangChain's "
+    "ContextThreadPoolExecutor, or contextvars.copy_context().run"
+)
+
+
+class FrameworkRun:
+    """The run of a framework's call, seen from the code inside of it. The framework begins and ends it."""
+
+    def __init__(self, call: CurrentCall) -> None:
+        self._call = call
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self._call.run_id
+
+    def retrieved(
+        self, query: str, passages: object, *, candidates: object = None, tool: str = "", turn: int | None = None,
+        started_ns: int = 0, decision: Decision | None = None, metadata: Mapping[str, Any] | None = None, id: str = "",
+    ) -> str:  # fmt: skip
+        """Records one retrieval and returns the step's id; see `RunHandle.retrieved`."""
+        return _recorded(
+            self._call, query, passages, candidates, tool, turn, started_ns, decision, metadata, id
+        )
+
+    def failed(
+        self, query: str, error: BaseException | str, *, status: Status = "error", tool: str = "",
+        turn: int | None = None,
+    ) -> str:  # fmt: skip
+        """Records a retrieval that gave nothing and returns the step's id."""
+        step_id = _started(self._call, query, tool, turn)
+        self._call.recorder.step_failed(step_id, error, status)
+        return step_id
+
+    def answered(self, answer: object) -> None:
+        """Says what the pipeline answered, in place of what the framework returns."""
+        self._call.begin("")
+        self._call.recorder.run_answered(self._call.run_id, text_of(answer)[0] or None)
+
+
+def current_run() -> RunHandle | FrameworkRun | None:
+    """The run that the code at hand is inside of; None outside of any, and inside `with ragguard.paused()`."""
+    call = current_call()
+    if call is None:
+        return None
+    handle = innermost(call.recorder)
+    return handle if handle is not None and handle.id == call.run_id else FrameworkRun(call)
+
+
+def retrieved(
+    query: str,
+    documents: object,
+    *,
+    candidates: object = None,
+    tool: str = "",
+    turn: int | None = None,
+    started_ns: int = 0,
+    decision: Decision | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    id: str = "",
+) -> str:
+    """Records one retrieval in the run that the code at hand is inside of, and returns the step's id.
+
+    `documents` is what the model gets: documents or nodes of a framework, (document, score) pairs, Passages,
+    texts, or what holds them (`{"documents": [...]}`). Ids and scores are kept. Outside of any run nothing is
+    recorded, the id is '', and a warning is logged once.
+    """
+    call = current_call()
+    if call is None:
+        _warn_outside()
+        return ""
+    return _recorded(call, query, documents, candidates, tool, turn, started_ns, decision, metadata, id)
+
+
+@overload
+def retrieval(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def retrieval(*, query: str = "query", tool: str = "") -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def retrieval(function: Callable[..., Any] | None = None, /, *, query: str = "query", tool: str = "") -> Any:
+    """Records each call of a function as a retrieval: what it was asked, what it returned, or its error.
+
+    The query is the argument of that name, else the first string argument. The function may be sync or async, a
+    generator of documents included; what it returns is passed on unchanged. Retrievals inside of it are parts of
+    the step. See `retrieved` for what it may return; (text, documents), as a LangChain tool returns content and
+    artifact, is read as the documents.
+    """
+    if function is None:
+        return functools.partial(_decorated, query=query, tool=tool)
+    return _decorated(function, query=query, tool=tool)
+
+
+def _decorated(function: Callable[..., Any], *, query: str, tool: str) -> Callable[..., Any]:
+    position = _position(function, query)
+
+    def recording(args: tuple[Any, ...], kwargs: dict[str, Any], *, encloses: bool = True) -> _Recording:
+        asked = _query_in(args, kwargs, query, position)
+        return _Recording(asked, tool, getattr(function, "__name__", ""), encloses)
+
+    if inspect.isasyncgenfunction(function):
+
+        async def wrapper(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            with recording(args, kwargs, encloses=False) as step:
+                async for item in function(*args, **kwargs):
+                    step.found.append(item)
+                    yield item
+
+    elif inspect.isgeneratorfunction(function):
+
+        def wrapper(*args: Any, **kwargs: Any) -> Iterator[Any]:  # type: ignore[misc]
+            with recording(args, kwargs, encloses=False) as step:
+                for item in function(*args, **kwargs):
+                    step.found.append(item)
+                    yield item
+
+    elif inspect.iscoroutinefunction(function):
+
+        async def wrapper(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
+            with recording(args, kwargs) as step:
+                step.found = await function(*args, **kwargs)
+            return step.found
+
+    else:
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
+            with recording(args, kwargs) as step:
+                step.found = function(*args, **kwargs)
+            return step.found
+
+    return functools.wraps(function)(cast("Callable[..., Any]", wrapper))
+
+
+class _Recording:
+    """One call of a decorated function: a step that begins with it and ends with what it gave."""
+
+    def __init__(self, query: str, tool: str, name: str, encloses: bool) -> None:
+        self._query, self._tool, self._name, self._encloses = query, tool, name, encloses
+        self._call: CurrentCall | None = None
+        self._step_id = ""
+        self._token: Token[EnclosingStep | None] | None = None
+        self.found: Any = []
+        """What the function gave."""
+
+    def __enter__(self) -> _Recording:
+        call = self._call = current_call()
+        if call is None:
+            _warn_outside()
+            return self
+        self._step_id = _started(call, self._query, self._tool, name=self._name)
+        if self._encloses:
+            # A generator would leave this set for whoever iterates it.
+            self._token = enclosing_step.set(EnclosingStep(call.recorder, call.run_id, self._step_id))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._token is not None:
+            enclosing_step.reset(self._token)
+        if self._call is None:
+            return
+        if isinstance(error, GeneratorExit):
+            error = None  # whoever iterated it had enough: what was given until then is what was retrieved
+        if error is None:
+            _ended(self._call, self._step_id, self._query, _documents(self.found))
+        else:
+            cancelled = isinstance(error, CancelledError | KeyboardInterrupt)
+            self._call.recorder.step_failed(self._step_id, error, "cancelled" if cancelled else "error")
+
+
+def _position(function: Callable[..., Any], name: str) -> int | None:
+    """Where the parameter of that name stands; None where there is none, or it is given by name only."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return None
+    at = list(parameters).index(name) if name in parameters else None
+    return None if at is None or parameters[name].kind is inspect.Parameter.KEYWORD_ONLY else at
+
+
+def _query_in(args: tuple[Any, ...], kwargs: dict[str, Any], name: str, position: int | None) -> str:
+    asked = kwargs.get(name)
+    if asked is None and position is not None and position < len(args):
+        asked = args[position]
+    if asked is None:
+        asked = next((value for value in (*args, *kwargs.values()) if isinstance(value, str)), "")
+    return asked if isinstance(asked, str) else str(getattr(asked, "query_str", None) or text_of(asked)[0])
+
+
+def _documents(result: Any) -> Any:
+    """What a function retrieved, in what it returned."""
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str):
+        documents = documents_in(result[1])
+        return result if documents is None else documents
+    if isinstance(result, Iterator | AsyncIterator):
+        kind = type(result).__name__
+        NOTICES.once(
+            "retrieval returned an iterator",
+            f"a function under @ragguard.retrieval returned a {kind}, which is the caller's to read, so its documents "
+            "are not recorded. Return a list, or make the function itself a generator",
+        )
+        return [Passage("", metadata={CONTENT_KIND: kind})]
+    return result
+
+
+def _warn_outside() -> None:
+    if not is_paused():
+        NOTICES.once("retrieved outside a run", _NO_RUN)
+
+
+def _recorded(
+    call: CurrentCall, query: str, passages: object, candidates: object, tool: str, turn: int | None,
+    started_ns: int, decision: Decision | None, metadata: Mapping[str, Any] | None, id: str,
+) -> str:  # fmt: skip
+    step_id = _started(call, query, tool, turn, started_ns=started_ns, id=id)
+    _ended(call, step_id, query, passages, candidates=candidates, decision=decision, metadata=metadata)
+    return step_id
+
+
+def _started(
+    call: CurrentCall, query: str, tool: str, turn: int | None = None, *, started_ns: int = 0, id: str = "",
+    name: str = "",
+) -> str:  # fmt: skip
+    """Opens a step where the call stands, and returns its id."""
+    step_id = str(id) if id != "" else new_id()
+    try:
+        asked = text_of(query)[0]
+        call.begin(asked)
+        call.recorder.step_started(
+            step_id, call.run_id, asked, perhaps_within=call.within, tool=str(tool) or call.tool, name=name,
+            turn=call.turn if turn is None else turn, metadata=call.metadata, started_ns=started_ns,
+        )  # fmt: skip
+    except FAULTS as error:
+        call.recorder.faults.note("retrieved", error)
+    return step_id
+
+
+def _ended(
+    call: CurrentCall, step_id: str, query: str, documents: object, *, candidates: object = None,
+    decision: Decision | None = None, metadata: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Closes the step with what was retrieved."""
+    recorder = call.recorder
+    try:
+        if not recorder.wants(step_id):
+            return
+        passages = passages_of(documents)
+        recorder.step_ended(
+            step_id, passages, candidates=None if candidates is None else passages_of(candidates),
+            decision=decision, metadata=metadata,
+        )  # fmt: skip
+        call.found(step_id, query, passages)
+    except FAULTS as error:
+        recorder.faults.note("retrieved", error)
+        recorder.step_failed(step_id, error)

@@ -1,0 +1,294 @@
+"""Retrievals of plain code find the run they are in, by context; outside of any they are said once and cost nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from langchain_core.documents import Document
+from support.captured import Captured
+
+import ragguard
+from ragguard.capture.handle import RunHandle
+from ragguard.capture.recorder import Recorder
+from ragguard.records import Passage
+from ragguard.runtime.notices import NOTICES
+
+
+@pytest.fixture
+def captured():
+    return Captured()
+
+
+@pytest.fixture
+def recorder(captured):
+    recorder = Recorder(captured)
+    yield recorder
+    assert (recorder.faults.count, recorder.open_runs, recorder.open_steps) == (0, 0, 0)
+
+
+@pytest.fixture(autouse=True)
+def _said_anew():
+    NOTICES.forget()
+
+
+@ragguard.retrieval
+def search(query: str, k: int = 1) -> list[Document]:
+    return [Document(f"about {query}", id=str(n)) for n in range(k)]
+
+
+def steps(captured):
+    return [(step.query, [p.text for p in step.passages]) for step in captured.run.steps]
+
+
+def test_a_retrieval_is_recorded_in_the_run_around_it(recorder, captured):
+    with RunHandle(recorder, "who?") as run:
+        assert ragguard.current_run() is run
+        step_id = ragguard.retrieved("hop", [(Document("a", id="7"), 0.5), Passage("b")], tool="search")
+    (step,) = captured.run.steps
+    assert (step.id, step.run_id, step.query, step.tool) == (step_id, run.id, "hop", "search")
+    assert step.passages == [Passage("a", "7", 0.5), Passage("b")]
+    assert ragguard.current_run() is None
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda: search("hop"), lambda: search(query="hop"), lambda: search(k=1, query="hop")],
+)
+def test_a_decorated_function_is_a_step_with_its_query_and_what_it_returned(recorder, captured, call):
+    with RunHandle(recorder, "who?"):
+        assert call() == [Document("about hop", id="0")]
+    assert steps(captured) == [("hop", ["about hop"])]
+    assert search.__name__ == "search"
+
+
+def test_the_query_may_have_another_name_and_the_tool_one_of_its_own(recorder, captured):
+    @ragguard.retrieval(query="text", tool="index")
+    def lookup(index: str, text: str) -> list[str]:
+        return [f"{index}: {text}"]
+
+    class Store:
+        @ragguard.retrieval
+        def find(self, limit: int, question: str) -> dict[str, list[str]]:
+            return {"documents": ["x"] * limit}
+
+    with RunHandle(recorder, "who?"):
+        lookup("towns", "hop 1")
+        Store().find(2, "hop 2")
+    assert steps(captured) == [("hop 1", ["towns: hop 1"]), ("hop 2", ["x", "x"])]
+    assert [step.tool for step in captured.run.steps] == ["index", ""]
+
+
+async def test_async_functions_and_generators_too(recorder, captured):
+    @ragguard.retrieval
+    async def asearch(query: str) -> tuple[str, list[Document]]:
+        await asyncio.sleep(0)
+        return "as text", [Document("a")]
+
+    @ragguard.retrieval
+    def page(query: str):
+        yield from [Document("b"), Document("c")]
+
+    @ragguard.retrieval
+    async def apage(query: str):
+        for name in "de":
+            yield Document(name)
+
+    async with RunHandle(recorder, "who?"):
+        assert await asearch("1") == ("as text", [Document("a")])
+        assert len(list(page("2"))) == 2
+        assert [document.page_content async for document in apage("3")] == ["d", "e"]
+    assert steps(captured) == [("1", ["a"]), ("2", ["b", "c"]), ("3", ["d", "e"])]
+
+
+def test_an_error_goes_on_and_is_a_failed_step(recorder, captured):
+    @ragguard.retrieval
+    def broken(query: str):
+        raise ConnectionError("no index")
+
+    with RunHandle(recorder, "who?"), pytest.raises(ConnectionError):
+        broken("hop")
+    (step,) = captured.run.steps
+    assert (step.status, step.error) == ("error", "ConnectionError: no index")
+
+
+def test_an_iterator_is_the_callers_to_read(recorder, captured, caplog):
+    @ragguard.retrieval
+    def lazily(query: str):
+        return iter([Document("a")])
+
+    with RunHandle(recorder, "who?"):
+        assert len(list(lazily("hop"))) == 1
+    assert captured.run.steps[0].passages[0].metadata == {"ragguard.content": "list_iterator"}
+    assert "Return a list" in caplog.text
+
+
+def test_retrievals_inside_a_decorated_one_are_parts_of_it(recorder, captured):
+    @ragguard.retrieval
+    def both(query: str):
+        return search(f"{query} 1") + search(f"{query} 2")
+
+    with RunHandle(recorder, "who?"):
+        both("hop")
+        search("next")
+    first, second = captured.run.steps
+    assert (first.query, [part.query for part in first.sub_steps]) == ("hop", ["hop 1", "hop 2"])
+    assert (second.query, second.sub_steps) == ("next", [])
+
+
+async def test_tasks_and_threads_to_which_the_context_is_copied_are_inside(recorder, captured):
+    async with RunHandle(recorder, "who?"):
+        await asyncio.gather(
+            asyncio.to_thread(search, "1"), asyncio.create_task(asyncio.to_thread(search, "2"))
+        )
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(contextvars.copy_context().run, search, "3").result()
+    assert sorted(step.query for step in captured.run.steps) == ["1", "2", "3"]
+
+
+def test_outside_of_any_run_it_is_said_once_with_the_way_out_and_nothing_is_recorded(
+    captured, recorder, caplog
+):
+    assert ragguard.retrieved("hop", ["a"]) == ""
+    assert search("hop") == [Document("about hop", id="0")]
+    with RunHandle(recorder, "who?"):
+        thread = threading.Thread(target=search, args=("lost",))
+        thread.start()
+        thread.join()
+    assert captured.run.steps == []
+    (warning,) = [one for one in caplog.records if "outside of any run" in one.getMessage()]
+    assert "rg.run(question)" in warning.getMessage()
+    assert "asyncio.to_thread" in warning.getMessage()
+
+
+def test_what_breaks_while_it_is_read_does_not_reach_the_caller(captured):
+    class Broken:
+        def __getattribute__(self, name):
+            raise RuntimeError(name)
+
+    recorder = Recorder(captured)
+    with RunHandle(recorder, "who?"):
+        ragguard.retrieved("hop", Broken())
+        ragguard.retrieved(Broken(), ["a"])
+        search("next")
+    assert [step.query for step in captured.run.steps] == ["hop", "next"]
+
+
+def test_nothing_is_captured_in_a_pause(recorder, captured, caplog):
+    with RunHandle(recorder, "who?") as run:
+        search("before")
+        with ragguard.paused():
+            assert ragguard.current_run() is None
+            search("not seen")
+            run.retrieved("not seen", ["a"])
+            with RunHandle(recorder, "an evaluator's") as inner, ragguard.paused():
+                inner.retrieved("not seen", ["a"])
+            search("not seen")
+        search("after")
+    assert steps(captured) == [("before", ["about before"]), ("after", ["about after"])]
+    assert "outside of any run" not in caplog.text
+
+
+async def test_a_pause_goes_into_tasks_and_threads_and_to_no_other(recorder, captured):
+    ready, over = asyncio.Event(), asyncio.Event()
+
+    async def other():
+        await ready.wait()
+        search("other")
+        over.set()
+
+    async with RunHandle(recorder, "who?"):
+        task = asyncio.create_task(other())
+        with ragguard.paused():
+            await asyncio.to_thread(search, "in a thread")
+            await asyncio.create_task(asyncio.to_thread(search, "in a task"))
+            ready.set()
+            await over.wait()
+        await task
+    assert steps(captured) == [("other", ["about other"])]
+
+
+def generated(recorder, question):
+    with RunHandle(recorder, question) as run:
+        search(f"{question} 1")
+        yield run
+        search(f"{question} 2")
+
+
+async def agenerated(recorder, question):
+    async with RunHandle(recorder, question) as run:
+        await asyncio.to_thread(search, f"{question} 1")
+        yield run
+        await asyncio.create_task(asyncio.to_thread(search, f"{question} 2"))
+
+
+def test_a_suspended_generators_run_is_nobody_elses(recorder, captured):
+    a, b = generated(recorder, "a"), generated(recorder, "b")
+    with RunHandle(recorder, "outer"):
+        next(a)
+        next(b)
+        search("between")
+        for generator in (a, b):
+            assert list(generator) == []
+        search("after")
+    assert {run.question: [step.query for step in run.steps] for run in captured.runs} == {
+        "outer": ["between", "after"],
+        "a": ["a 1", "a 2"],
+        "b": ["b 1", "b 2"],
+    }
+    outer = next(run for run in captured.runs if run.question == "outer")
+    assert [run.metadata.get("parent_run_id") for run in captured.runs if run.question in "ab"] == [
+        outer.id
+    ] * 2
+
+
+async def test_nor_that_of_an_async_generator(recorder, captured):
+    async with RunHandle(recorder, "outer"):
+        stream = agenerated(recorder, "a")
+        await anext(stream)
+        search("between")
+        async for _ in stream:
+            pass
+    assert {run.question: [step.query for step in run.steps] for run in captured.runs} == {
+        "outer": ["between"],
+        "a": ["a 1", "a 2"],
+    }
+
+
+def test_a_generator_that_is_dropped_ends_its_run(recorder, captured):
+    generator = generated(recorder, "a")
+    next(generator)
+    del generator
+    assert captured.run.status == "cancelled"
+
+
+def test_a_context_manager_of_ones_own_holds_its_run_open_for_its_body(recorder, captured):
+    import contextlib
+
+    @contextlib.contextmanager
+    def traced():
+        with RunHandle(recorder, "who?") as run:
+            yield run
+
+    with traced():
+        search("body")
+    assert steps(captured) == [("body", ["about body"])]
+
+
+def test_runs_that_overlap_in_one_context_do_not_keep_each_other(recorder):
+    import gc
+    import weakref
+
+    first = generated(recorder, "0")
+    alive = [weakref.ref(next(first))]
+    for n in range(1, 20):
+        second = generated(recorder, str(n))
+        alive.append(weakref.ref(next(second)))
+        assert list(first) == []
+        first = second
+    list(first)
+    gc.collect()
+    assert sum(ref() is not None for ref in alive) <= 2

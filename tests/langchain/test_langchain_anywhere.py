@@ -1,0 +1,256 @@
+"""Plain code inside LangChain and LangGraph calls finds the framework's run: nodes, tools, middleware, retrievers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypedDict
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import before_model
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda, RunnableParallel
+from langchain_core.runnables.config import ContextThreadPoolExecutor
+from langchain_core.tools import tool
+from langchain_core.vectorstores import InMemoryVectorStore
+from langgraph.func import entrypoint, task
+from langgraph.graph import END, START, StateGraph
+from support.langchain_agents import ANSWER, QUESTION, asked
+from support.langchain_parts import Shelf, call, says
+
+import ragguard
+from ragguard.capture.handle import RunHandle
+from ragguard_langchain import instrument, uninstrument
+
+
+class Embeddings:
+    def embed_documents(self, texts):
+        return [[float(len(text)), 1.0] for text in texts]
+
+    def embed_query(self, text):
+        return [float(len(text)), 1.0]
+
+
+STORE = InMemoryVectorStore(Embeddings())
+STORE.add_documents([Document("about Oslo", id="d1"), Document("about Bergen, far away", id="d2")])
+
+
+class State(TypedDict, total=False):
+    question: str
+    context: list
+    answer: str
+
+
+@ragguard.retrieval
+def search(query: str) -> list[Document]:
+    return STORE.similarity_search(query, k=1)
+
+
+def direct(query: str) -> list:
+    found = STORE.similarity_search_with_score(query, k=1)
+    ragguard.retrieved(query, found)
+    return found
+
+
+def graph(node):
+    built = StateGraph(State)
+    built.add_node("retrieve", node)
+    built.add_node("generate", lambda state: {"answer": ANSWER})
+    built.add_edge(START, "retrieve")
+    built.add_edge("retrieve", "generate")
+    built.add_edge("generate", END)
+    return built.compile()
+
+
+@pytest.mark.parametrize("retrieve", [search, direct])
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream"])
+async def test_a_vector_store_that_is_searched_in_a_node(captured, config, retrieve, mode):
+    built = graph(lambda state: {"context": retrieve(state["question"])})
+    if mode == "invoke":
+        built.invoke({"question": QUESTION}, config)
+    elif mode == "ainvoke":
+        await built.ainvoke({"question": QUESTION}, config)
+    else:
+        list(built.stream({"question": QUESTION}, config))
+    run = captured.run
+    assert (run.question, run.answer, run.status) == (QUESTION, ANSWER, "ok")
+    (step,) = run.steps
+    assert (step.query, step.passages[0].id, step.passages[0].text) == (
+        QUESTION,
+        "d2",
+        "about Bergen, far away",
+    )
+    assert step.metadata["langgraph_node"] == "retrieve"
+
+
+async def test_in_an_async_node_and_in_threads_with_its_context(captured, config):
+    async def node(state):
+        await asyncio.gather(*(asyncio.to_thread(search, f"hop {n}") for n in range(2)))
+        return {"context": search("hop 2")}
+
+    def threads(state):
+        with ContextThreadPoolExecutor(2) as pool:
+            return {"context": list(pool.map(search, ["hop 3", "hop 4"]))}
+
+    await graph(node).ainvoke({"question": QUESTION}, config)
+    graph(threads).invoke({"question": QUESTION}, config)
+    assert [sorted(step.query for step in run.steps) for run in captured.runs] == [
+        ["hop 0", "hop 1", "hop 2"],
+        ["hop 3", "hop 4"],
+    ]
+
+
+@tool(response_format="content_and_artifact")
+def lookup(query: str):
+    """Looks something up."""
+    found = search(query)
+    return "\n".join(document.page_content for document in found), found
+
+
+@tool
+def as_text(query: str) -> str:
+    """Looks something up."""
+    return str(direct(query))
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+async def test_a_tool_that_searches_is_one_step_whatever_it_returns(captured, config, mode):
+    built = create_agent(
+        says((call("lookup", query="1"), call("as_text", query="2")), ANSWER), [lookup, as_text]
+    )
+    if mode == "invoke":
+        built.invoke(asked(), config)
+    else:
+        await built.ainvoke(asked(), config)
+    assert sorted((s.query, s.tool, s.turn, len(s.passages)) for s in captured.run.steps) == [
+        ("1", "lookup", 0, 1),
+        ("2", "as_text", 0, 1),
+    ]
+    assert {s.metadata["tool_call_id"] for s in captured.run.steps} == {"call-lookup-1", "call-as_text-2"}
+
+
+def test_middleware_that_searches(captured, config):
+    seen = []
+
+    @before_model
+    def prefetch(state, runtime):
+        seen.append(ragguard.current_run().id)
+        search("prefetched")
+
+    create_agent(says(ANSWER), [], middleware=[prefetch]).invoke(asked(), config)
+    assert [step.query for step in captured.run.steps] == ["prefetched"]
+    assert seen == [captured.run.id]
+
+
+def test_the_functional_api(captured, config):
+    @task
+    def hop(query: str):
+        return search(query)
+
+    @entrypoint()
+    def flow(question: str):
+        hop(question).result()
+        return {"answer": ANSWER}
+
+    flow.invoke(QUESTION, config)
+    assert [step.query for step in captured.run.steps] == [QUESTION]
+
+
+def test_a_chain_of_plain_functions_and_its_parallel_branches(captured, config):
+    chain = RunnableParallel(
+        a=RunnableLambda(lambda q: search(f"{q} a")), b=RunnableLambda(lambda q: search(f"{q} b"))
+    )
+    chain.invoke("hop", config)
+    assert sorted((s.query, s.turn) for s in captured.run.steps) == [("hop a", 0), ("hop b", 0)]
+
+
+def test_a_retriever_of_ones_own_that_searches_is_one_step(captured, config):
+    class Own(BaseRetriever):
+        def _get_relevant_documents(self, query, *, run_manager):
+            return search(query)
+
+    Own().invoke("alone", config)
+    RunnableLambda(lambda q: Own().invoke(q)).invoke("in a chain", config)
+    assert [[(s.query, len(s.sub_steps)) for s in run.steps] for run in captured.runs] == [
+        [("alone", 1)],
+        [("in a chain", 1)],
+    ]
+
+
+def test_a_framework_retriever_inside_a_decorated_function_is_a_part_of_it(captured, config):
+    @ragguard.retrieval
+    def rewritten(query: str):
+        return Shelf().invoke(f"{query}?") + Shelf().invoke(f"{query}!")
+
+    RunnableLambda(rewritten).invoke("hop", config)
+    (step,) = captured.run.steps
+    assert (step.query, [part.query for part in step.sub_steps]) == ("hop", ["hop?", "hop!"])
+
+
+def test_inside_a_run_of_ones_own_it_is_that_run(captured, recorder, config):
+    with RunHandle(recorder, QUESTION) as run:
+        RunnableLambda(search).invoke("hop", config)
+        search("beside it")
+    assert [step.query for step in captured.run.steps] == ["hop", "beside it"]
+    assert captured.run.id == run.id
+
+
+def test_what_the_application_answers_holds(captured, config):
+    def node(state):
+        search("hop")
+        ragguard.current_run().answered("the answer proper")
+        return {"answer": "a draft"}
+
+    graph(node).invoke({"question": QUESTION}, config)
+    assert captured.run.answer == "the answer proper"
+
+
+def test_with_instrument_too_and_after_it_nothing(captured, rg):
+    instrument(rg)
+    try:
+        graph(lambda state: {"context": search("seen")}).invoke({"question": QUESTION})
+    finally:
+        uninstrument()
+    graph(lambda state: {"context": search("not seen")}).invoke({"question": QUESTION})
+    assert [step.query for step in captured.run.steps] == ["seen"]
+
+
+def test_after_a_call_has_ended_its_run_is_nobodys(captured, config):
+    RunnableLambda(search).invoke("hop", config)
+    Shelf().invoke("alone", config)
+    assert ragguard.current_run() is None
+    search("later")
+    assert [step.query for run in captured.runs for step in run.steps] == ["hop", "alone"]
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+async def test_nothing_is_captured_in_a_pause(captured, config, mode):
+    built = graph(lambda state: {"context": [*search("direct"), *Shelf().invoke("by a retriever")]})
+    with ragguard.paused():
+        if mode == "invoke":
+            built.invoke({"question": QUESTION}, config)
+            Shelf().invoke("alone", config)
+        else:
+            await built.ainvoke({"question": QUESTION}, config)
+            await Shelf().ainvoke("alone", config)
+    assert captured.events == []
+
+
+def test_a_pause_inside_a_node_leaves_the_rest_of_the_run(captured, config):
+    def node(state):
+        with ragguard.paused():
+            Shelf().invoke("an evaluator's")
+            lookup.invoke("an evaluator's")
+        return {"context": Shelf().invoke("hop")}
+
+    graph(node).invoke({"question": QUESTION}, config)
+    assert [step.query for step in captured.run.steps] == ["hop"]
+
+
+def test_what_began_in_a_pause_is_not_captured_when_it_is_read_after_it(captured, config):
+    stream = graph(lambda state: {"context": Shelf().invoke("hop")}).stream({"question": QUESTION}, config)
+    with ragguard.paused():
+        next(stream)
+    list(stream)
+    assert captured.events == []

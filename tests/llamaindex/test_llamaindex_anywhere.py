@@ -1,0 +1,130 @@
+"""Plain code inside LlamaIndex workflows, tools and engines finds the run they are in."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.query_engine import CustomQueryEngine
+from llama_index.core.tools import FunctionTool
+from llama_index.core.workflow import Context, Event, StartEvent, StopEvent, Workflow, step
+from support.llamaindex_parts import Shelf, call, nodes, scripted
+
+import ragguard
+from ragguard.capture.handle import RunHandle
+
+pytestmark = [
+    pytest.mark.usefixtures("recorder"),
+    pytest.mark.filterwarnings("ignore:.*__fields__.*:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*model_.*fields.*:DeprecationWarning"),
+]
+QUESTION = "Who founded the firm based in Oslo?"
+
+
+@ragguard.retrieval
+def search(query: str):
+    return nodes("shelf", 2, query)
+
+
+class Found(Event):
+    count: int
+
+
+class Flow(Workflow):
+    @step
+    async def retrieve(self, ctx: Context, ev: StartEvent) -> Found:
+        found = search(ev.question)
+        await asyncio.to_thread(search, "in a thread")
+        return Found(count=len(found))
+
+    @step
+    async def answer(self, ev: Found) -> StopEvent:
+        ragguard.retrieved("hop", nodes("other", 1))
+        return StopEvent(result="Ada Berg")
+
+
+async def test_in_the_steps_of_a_workflow(captured):
+    await Flow().run(question=QUESTION)
+    run = captured.run
+    assert (run.question, run.answer, run.status) == (QUESTION, "Ada Berg", "ok")
+    assert [(s.query, [(p.id, p.score) for p in s.passages]) for s in run.steps] == [
+        (QUESTION, [("shelf-0", 1.0), ("shelf-1", 0.9)]),
+        ("in a thread", [("shelf-0", 1.0), ("shelf-1", 0.9)]),
+        ("hop", [("other-0", 1.0)]),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_in_a_tool_of_an_agent(captured, kind):
+    def lookup(query: str):
+        return search(query)
+
+    async def alookup(query: str):
+        return search(query)
+
+    tool = (
+        FunctionTool.from_defaults(name="lookup", description="Looks up.", fn=lookup)
+        if kind == "sync"
+        else (FunctionTool.from_defaults(name="lookup", description="Looks up.", async_fn=alookup))
+    )
+    agent = FunctionAgent(tools=[tool], llm=scripted(call("lookup", query="hop"), "Ada Berg"))
+    await agent.run(user_msg=QUESTION)
+    (found,) = captured.run.steps
+    assert (found.query, found.tool, len(found.passages)) == ("hop", "lookup", 2)
+
+
+def test_in_an_engine_of_ones_own(captured):
+    class Own(CustomQueryEngine):
+        def custom_query(self, query_str: str):
+            ids.append(ragguard.current_run().id)
+            return f"{len(search(query_str))} found"
+
+    ids = []
+    Own().query(QUESTION)
+    assert ids == [captured.run.id]
+    assert (captured.run.answer, [s.query for s in captured.run.steps]) == ("2 found", [QUESTION])
+
+
+def test_in_a_retriever_of_ones_own_it_is_a_part(captured):
+    class Own(Shelf):
+        def _retrieve(self, query_bundle):
+            return search(f"{query_bundle.query_str}!")
+
+    Own().retrieve("hop")
+    (found,) = captured.run.steps
+    assert (found.query, [part.query for part in found.sub_steps]) == ("hop", ["hop!"])
+
+
+def test_a_retriever_inside_a_decorated_function_is_a_part(captured, recorder):
+    @ragguard.retrieval
+    def twice(query: str):
+        return Shelf().retrieve(f"{query} 1") + Shelf().retrieve(f"{query} 2")
+
+    with RunHandle(recorder, QUESTION):
+        twice("hop")
+    (found,) = captured.run.steps
+    assert (found.query, [part.query for part in found.sub_steps]) == ("hop", ["hop 1", "hop 2"])
+
+
+async def test_nothing_is_captured_in_a_pause(captured):
+    with ragguard.paused():
+        await Flow().run(question=QUESTION)
+        Shelf().retrieve("alone")
+        await Shelf().aretrieve("alone")
+    assert captured.events == []
+    assert ragguard.current_run() is None
+
+
+async def test_a_pause_inside_a_step_leaves_the_rest_of_the_run(captured):
+    class Judged(Workflow):
+        @step
+        async def only(self, ev: StartEvent) -> StopEvent:
+            with ragguard.paused():
+                Shelf().retrieve("an evaluator's")
+                await Flow().run(question="an evaluator's")
+            await Shelf().aretrieve("hop")
+            return StopEvent(result="Ada Berg")
+
+    await Judged().run(question=QUESTION)
+    assert [s.query for s in captured.run.steps] == ["hop"]
