@@ -22,6 +22,14 @@ from weakref import WeakKeyDictionary
 import httpx
 
 from ragguard.engines.account import count_reply, count_request
+from ragguard.engines.body import (
+    MOST_BYTES,
+    MOST_BYTES_OF_AN_ERROR,
+    BodyTooLarge,
+    as_text,
+    parsed,
+    read_body,
+)
 from ragguard.engines.deadline import until
 from ragguard.errors import (
     Closed,
@@ -179,7 +187,7 @@ class HttpClient:
         patience = time.monotonic() + self.timeout_s
         try:
             async with until(patience if deadline is None else min(deadline, patience), f"{method} {url}"):
-                response = await self._client().request(method, url, content=content)
+                status, headers, body = await self._exchange(method, url, content)
         except httpx.ConnectTimeout as error:
             raise EngineUnreachable(
                 f"{method} {url}: no connection within {_CONNECT_S:.0f} s; "
@@ -199,13 +207,18 @@ class HttpClient:
             raise EngineProtocolError(
                 f"{method} {url}: {type(error).__name__}: {self._clean(str(error))}"
             ) from error
-        if response.status_code != 200:
-            raise self._refusal(method, url, response)
+        except BodyTooLarge as error:
+            raise EngineProtocolError(
+                f"{method} {url}: the reply is larger than {MOST_BYTES / 2**20:.0f} MiB and was not read to its end; "
+                "is this an OpenAI-compatible server?"
+            ) from error
+        if status != 200:
+            raise self._refusal(method, url, status, headers, body)
         try:
-            answer = json.loads(response.content)
+            answer = parsed(body)
         except ValueError as error:
             raise EngineProtocolError(
-                f"{method} {url}: the answer is not JSON but begins {self._clean(response.text[:80])!r}; "
+                f"{method} {url}: the answer is not JSON but begins {self._clean(as_text(body, 80))!r}; "
                 "is this an OpenAI-compatible server?"
             ) from error
         if isinstance(answer, dict) and answer.get("error"):
@@ -213,15 +226,31 @@ class HttpClient:
         count_reply(answer)
         return answer
 
-    def _refusal(self, method: str, url: str, response: httpx.Response) -> EngineError:
-        status = response.status_code
+    async def _exchange(
+        self, method: str, url: str, content: bytes | None
+    ) -> tuple[int, httpx.Headers, bytes]:
+        """Sends a request and returns the status, the headers and the body of the reply; of an error, its beginning."""
+        async with self._client().stream(method, url, content=content) as response:
+            status = response.status_code
+            try:
+                body = await read_body(response, MOST_BYTES if status == 200 else MOST_BYTES_OF_AN_ERROR)
+            except BodyTooLarge as error:
+                if status == 200:
+                    raise
+                body = error.read
+            return status, response.headers, body
+
+    def _refusal(
+        self, method: str, url: str, status: int, headers: httpx.Headers, body: bytes
+    ) -> EngineError:
         try:
-            said = self._message(json.loads(response.content))
+            said = self._message(parsed(body))
         except ValueError:
-            said = self._clean(response.text[:200])
-        what = f"{method} {url}: {status}, the server said: {said or response.reason_phrase or 'nothing'}"
+            said = self._clean(as_text(body, 200))
+        said = said or httpx.codes.get_reason_phrase(status) or "nothing"
+        what = f"{method} {url}: {status}, the server said: {said}"
         if status == 429 or status >= 500:
-            return EngineOverloaded(what, retry_after=_retry_after(response.headers))
+            return EngineOverloaded(what, retry_after=_retry_after(headers))
         if status in (401, 403):
             return EngineRejected(f"{what}; give the key as RAGGUARD_API_KEY or OPENAI_API_KEY")
         if 300 <= status < 400:

@@ -1,0 +1,73 @@
+"""The body of a server's reply, read within a limit: also where it is compressed, and where it never ends."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+
+from ragguard.errors import EngineProtocolError
+
+MOST_BYTES = 32 * 2**20
+"""The largest reply that is read. 512 answers of 64 tokens with their log-probabilities are some 5 MB."""
+MOST_BYTES_OF_AN_ERROR = 64 * 2**10
+"""The most that is read of a reply that is an error; the rest is left."""
+_STEP = 256 * 2**10
+_WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15, "identity": None, "": None}
+"""zlib's name for each encoding that is understood."""
+
+
+class BodyTooLarge(Exception):
+    """Raised when a body is longer than its limit; `read` holds what came before."""
+
+    def __init__(self, read: bytes) -> None:
+        super().__init__("the body of the reply is too large")
+        self.read = read
+
+
+async def read_body(response: httpx.Response, limit: int) -> bytes:
+    """Returns the decompressed body, or raises `BodyTooLarge` without holding more than the limit and a little."""
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding not in _WINDOWS:
+        raise EngineProtocolError(
+            f"the reply is encoded as {encoding[:40]!r}; only gzip and deflate are understood"
+        )
+    body = bytearray()
+    async for piece in _decoded(response, _WINDOWS[encoding]):
+        body += piece
+        if len(body) > limit:
+            raise BodyTooLarge(bytes(body[:limit]))
+    return bytes(body)
+
+
+async def _decoded(response: httpx.Response, window: int | None) -> AsyncIterator[bytes]:
+    """Yields the body in pieces of at most `_STEP` bytes, decompressed."""
+    if window is None:
+        async for raw in response.aiter_raw(_STEP):
+            yield raw
+        return
+    unpack = zlib.decompressobj(window)
+    async for raw in response.aiter_raw(_STEP):
+        while raw:
+            try:
+                piece = unpack.decompress(raw, _STEP)
+            except zlib.error as error:
+                raise EngineProtocolError(f"the reply cannot be decompressed: {error}") from error
+            yield piece
+            raw = unpack.unconsumed_tail
+
+
+def parsed(body: bytes) -> Any:
+    """Returns the JSON in a body; a `ValueError` for what is none, also for JSON nested too deeply to be read."""
+    try:
+        return json.loads(body)
+    except RecursionError as error:
+        raise ValueError("the JSON is nested too deeply") from error
+
+
+def as_text(body: bytes, length: int) -> str:
+    """Returns the first characters of a body that is no JSON, whatever it is encoded in."""
+    return body[: 4 * length].decode("utf-8", "replace")[:length]
