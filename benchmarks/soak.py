@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def soak(seconds: float, folder: str) -> dict[str, Any]:
         thread.join()
     report = service.flush(120)
     service.close(10)
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db:
         steps, scored, twice = (
             db.execute(query).fetchone()[0]
             for query in (

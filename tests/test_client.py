@@ -14,6 +14,7 @@ from support.program import run_program
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
 from support.scripted_pipeline import ListSink
+from support.stored import closed_after
 
 from ragguard import Passage, RagGuard, Run
 from ragguard.errors import EngineUnreachable, InvalidInput, SchemaMismatch, StoreError, UnknownName
@@ -132,11 +133,9 @@ def test_what_cannot_be_right_is_said_at_once(options, error, says):
 
 
 def test_a_store_of_a_newer_version_is_said_at_once(make, tmp_path):
-    import sqlite3
-
     make().runs()
     capture(make())
-    with sqlite3.connect(tmp_path / "s.db") as db:
+    with closed_after(tmp_path / "s.db") as db:
         db.execute("PRAGMA user_version = 99")
     with pytest.raises(SchemaMismatch, match="newer ragguard"):
         make()

@@ -6,6 +6,7 @@ must not cross a fork, so it is closed before one and opened again when it is ne
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import sqlite3
@@ -116,6 +117,11 @@ class Database:
             if self._db is not None:
                 self._db.close()
                 self._db = None
+
+    def __del__(self) -> None:
+        """Closes the connection of a store that nobody closed and nobody can reach any more."""
+        if (connection := getattr(self, "_db", None)) is not None:
+            connection.close()
 
     # Inside
 
@@ -228,8 +234,7 @@ class Database:
 
     def _after_in_child(self) -> None:
         if self._db is not None:
-            # Closing it here would break the parent's locks, so it is kept and never used.
-            _abandoned.append(self._db)
+            keep_for_ever(self._db)
         self._db, self.lock, self.degraded = None, threading.RLock(), False
         self._forked()
 
@@ -256,12 +261,19 @@ def _open_to_read(path: Path) -> sqlite3.Connection:
     return db
 
 
+def keep_for_ever(connection: sqlite3.Connection) -> None:
+    """Keeps a connection that must not be closed, not even by the garbage collector or at the end of the process.
+
+    Closing one that came across a fork could break the locks of the parent process.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
 def _is_fault_of_the_place(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", -1) & 0xFF in _FAULTS_OF_THE_PLACE
 
 
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
-_abandoned: list[sqlite3.Connection] = []
 
 
 def _for_all(step: Callable[[Database], None]) -> Callable[[], None]:

@@ -140,11 +140,15 @@ PATIENCE = 10.0
 def connect(path: str, *, full: bool = False, patience: float = PATIENCE) -> sqlite3.Connection:
     """A connection with our settings; `full` waits for the disk at every commit."""
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA page_size = 8192")
-    # A batch of large steps in memory until its commit, and the upper floors of the indexes from one to the next.
-    connection.execute("PRAGMA cache_size = -16384")
-    connection.execute("PRAGMA secure_delete = ON")  # what is deleted is gone from the file as well
-    connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+    try:
+        connection.execute("PRAGMA page_size = 8192")
+        # A batch of large steps in memory until its commit, and the upper floors of the indexes from one to the next.
+        connection.execute("PRAGMA cache_size = -16384")
+        connection.execute("PRAGMA secure_delete = ON")  # what is deleted is gone from the file as well
+        connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

@@ -1,9 +1,9 @@
 """What cannot be shown or compared: each is one sentence that says the way out, and exit code 2."""
 
 import shutil
-import sqlite3
 
 import pytest
+from support.stored import closed_after
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
@@ -38,9 +38,8 @@ def stores(tmp_path):
     write_runs([Run("x", "Who is number 1?")], tmp_path / "runs.jsonl")
     shutil.copy(good, tmp_path / "newer.db")
     for name, statement in (("newer", "PRAGMA user_version = 99"), ("foreign", "CREATE TABLE theirs (x)")):
-        with sqlite3.connect(tmp_path / f"{name}.db") as db:
+        with closed_after(tmp_path / f"{name}.db") as db:
             db.execute(statement)
-        db.close()
     return tmp_path
 
 

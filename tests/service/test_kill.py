@@ -3,11 +3,11 @@
 import json
 import random
 import signal
-import sqlite3
 import subprocess
 
 from support.program import command, environment, run_program
 from support.scripted_pipeline import ListSink, ScriptedPipeline
+from support.stored import closed_after
 
 from ragguard.service.service import Service, Settings
 from ragguard.store.store import Store
@@ -85,7 +85,7 @@ def resume(path):
 
 def counts(path):
     """How often each durable step was scored."""
-    with sqlite3.connect(path) as db:
+    with closed_after(path) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         steps = dict.fromkeys((row[0] for row in db.execute("SELECT id FROM steps")), 0)
         for (step,) in db.execute("SELECT step_id FROM scores WHERE level = 'step'"):

@@ -1,5 +1,6 @@
 """A disk that fails, a file that is not ours, a process that forks."""
 
+import gc
 import logging
 import os
 import resource
@@ -10,7 +11,7 @@ from contextlib import suppress
 import pytest
 from support.child import in_child
 from support.runs import a_run, a_step, as_events, scores_of
-from support.stored import captured, settle
+from support.stored import captured, closed_after, settle
 
 from ragguard.capture.events import StepAmended, StepEnded
 from ragguard.errors import SchemaMismatch, StoreError
@@ -266,7 +267,7 @@ def test_a_file_of_another_program_is_refused(tmp_path):
     (tmp_path / "text.db").write_text("not a database, but long enough to look like one" * 50)
     with pytest.raises(StoreError, match="no SQLite file"):
         Store(tmp_path / "text.db")
-    with sqlite3.connect(tmp_path / "other.db") as db:
+    with closed_after(tmp_path / "other.db") as db:
         db.execute("CREATE TABLE theirs (x)")
     with pytest.raises(StoreError, match="another program"):
         Store(tmp_path / "other.db")
@@ -274,12 +275,48 @@ def test_a_file_of_another_program_is_refused(tmp_path):
 
 def test_a_file_from_a_newer_version_is_refused_at_once(tmp_path):
     Store(tmp_path / "s.db").housekeep()
-    with sqlite3.connect(tmp_path / "s.db") as db:
+    with closed_after(tmp_path / "s.db") as db:
         db.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
     with pytest.raises(SchemaMismatch, match="newer ragguard"):
         Store(tmp_path / "s.db")
     with pytest.raises(SchemaMismatch, match="newer ragguard"):
         Store(tmp_path / "s.db", read_only=True)
+
+
+@pytest.mark.parametrize("path", ["s.db", None])
+def test_a_store_that_nobody_closed_closes_its_connection(tmp_path, monkeypatch, path):
+    connections = []
+    connect = schema.connect
+    monkeypatch.setattr(
+        schema, "connect", lambda *args, **more: connections.append(connect(*args, **more)) or connections[-1]
+    )
+    store = Store(path and tmp_path / path)
+    captured(store, a_run())
+    del store
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connections[0].execute("SELECT 1")
+
+
+def test_a_connection_that_cannot_be_set_up_is_closed(tmp_path, monkeypatch):
+    connections = []
+
+    class Busy(sqlite3.Connection):
+        def __init__(self, *args, **more):
+            super().__init__(*args, **more)
+            connections.append(self)
+
+        def execute(self, statement, *values):
+            if "secure_delete" in statement:
+                raise sqlite3.OperationalError("database is locked")
+            return super().execute(statement, *values)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **more: connect(*args, factory=Busy, **more))
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        schema.connect(str(tmp_path / "s.db"))
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connections[0].execute("SELECT 1")
 
 
 def test_a_child_process_writes_under_its_own_name(tmp_path):

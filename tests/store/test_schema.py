@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.runs import a_run, scores_of
-from support.stored import captured
+from support.stored import captured, closed_after
 
 from ragguard.errors import SchemaMismatch
 from ragguard.store import schema
@@ -18,7 +18,7 @@ PAST = sorted((Path(__file__).parent / "data").glob("v*.sql"), key=lambda path: 
 
 @pytest.mark.parametrize("dump", PAST, ids=lambda path: path.stem)
 def test_a_file_of_every_version_opens_with_everything_in_it(tmp_path, dump):
-    with sqlite3.connect(tmp_path / "s.db") as db:
+    with closed_after(tmp_path / "s.db") as db:
         db.executescript(dump.read_text())
     store = Store(tmp_path / "s.db")
     assert list(store.runs()) == [a_run(), a_run("r2", steps=1)]
@@ -31,13 +31,13 @@ def test_a_file_of_every_version_opens_with_everything_in_it(tmp_path, dump):
 
 @pytest.mark.parametrize("dump", PAST, ids=lambda path: path.stem)
 def test_texts_of_a_file_of_every_version_go_with_the_last_run_that_needs_them(tmp_path, dump):
-    with sqlite3.connect(tmp_path / "s.db") as db:
+    with closed_after(tmp_path / "s.db") as db:
         db.executescript(dump.read_text())
     store = Store(tmp_path / "s.db")
     store.delete("r1")
     assert list(store.runs()) == [a_run("r2", steps=1)]
     store.delete("r2")
-    with sqlite3.connect(tmp_path / "s.db") as db:
+    with closed_after(tmp_path / "s.db") as db:
         assert db.execute(
             "SELECT (SELECT count(*) FROM passages) + count(*) FROM passage_uses"
         ).fetchone() == (0,)
@@ -69,7 +69,7 @@ def test_a_migration_goes_step_by_step(tmp_path):
     store.put(a_run())
     store.close()
     migrated(tmp_path / "s.db", schema.VERSION + 2, STEPS)
-    with sqlite3.connect(tmp_path / "s.db") as db:
+    with closed_after(tmp_path / "s.db") as db:
         assert db.execute("SELECT mood FROM moods").fetchall() == [("calm",)]
         assert db.execute("SELECT id, mood FROM runs").fetchall() == [("r1", "calm")]
         assert schema.version_of(db) == schema.VERSION + 2
@@ -85,7 +85,7 @@ def test_a_step_that_fails_leaves_the_version_before_it(tmp_path):
     }
     with pytest.raises(sqlite3.OperationalError, match="nowhere"):
         migrated(tmp_path / "s.db", schema.VERSION + 2, broken)
-    with sqlite3.connect(tmp_path / "s.db") as db:
+    with closed_after(tmp_path / "s.db") as db:
         assert schema.version_of(db) == schema.VERSION + 1
         assert db.execute("SELECT mood FROM runs").fetchall() == [("calm",)]
         assert not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'moods'").fetchall()

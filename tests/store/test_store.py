@@ -1,7 +1,6 @@
 """The store: what is written is read back, once, by whoever opens it next."""
 
 import random
-import sqlite3
 import subprocess
 import time
 from dataclasses import replace
@@ -9,7 +8,7 @@ from dataclasses import replace
 import pytest
 from support.program import command, environment, run_program
 from support.runs import a_run, a_step, as_events, scores_of
-from support.stored import captured, settle
+from support.stored import captured, closed_after, settle
 
 from ragguard.capture.events import RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.plain import CUT
@@ -142,7 +141,7 @@ def test_texts_are_kept_once(tmp_path):
     store = Store(tmp_path / "s.db")
     captured(store, *(a_run(f"r{number}") for number in range(50)))
     store.close()
-    with sqlite3.connect(tmp_path / "s.db") as db:
+    with closed_after(tmp_path / "s.db") as db:
         assert db.execute("SELECT count(*) FROM passages").fetchone() == (6,)
         assert db.execute("SELECT sum(uses) + 6 FROM passage_uses").fetchone() == (300,)
 
@@ -351,7 +350,7 @@ def test_runs_of_a_store_that_was_closed_are_taken_over(tmp_path):
 def test_a_lease_that_ran_out_is_no_lease(tmp_path):
     first, second = Store(tmp_path / "s.db"), Store(tmp_path / "s.db")
     captured(first, a_run())
-    with sqlite3.connect(tmp_path / "s.db") as db:
+    with closed_after(tmp_path / "s.db") as db:
         db.execute("UPDATE leases SET expires_ns = 1, place = 'another machine'")
     second.housekeep()
     assert len(second.claim(9)) == 1
@@ -380,7 +379,7 @@ def test_two_processes_write_at_once(tmp_path):
     assert [one.wait(timeout=60) for one in running] == [0, 0, 0]
     store = Store(path)
     assert store.run_count() == 300
-    with sqlite3.connect(path) as db:
+    with closed_after(path) as db:
         assert db.execute("SELECT min(uses), max(uses) FROM passage_uses").fetchone() == (299, 299)
 
 
@@ -418,7 +417,7 @@ def test_texts_stay_as_long_as_anybody_needs_them_and_no_longer(tmp_path):
             case _:
                 store.put(run)
         there[run.id] = {passage.text for step in run.steps for passage in step.candidates}
-        with sqlite3.connect(tmp_path / "s.db") as db:
+        with closed_after(tmp_path / "s.db") as db:
             texts = {row[0] for row in db.execute("SELECT text FROM passages")}
         assert texts == set().union(*there.values())
     assert {run.id: {p.text for step in run.steps for p in step.candidates} for run in store.runs()} == there

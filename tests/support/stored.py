@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
 
 from support.runs import as_events
 
@@ -30,3 +33,10 @@ def settle(
 ) -> list[Score]:
     """As the scorer would."""
     return store.settle(Outcome(run.id, identity, revision, list(scores), list(failures), retry_ns, emit))
+
+
+@contextmanager
+def closed_after(path: str | Path) -> Iterator[sqlite3.Connection]:
+    """A connection to a file, committed and closed at the end of the block."""
+    with closing(sqlite3.connect(path)) as db, db:
+        yield db

@@ -58,6 +58,10 @@ class DiskCache:
         await asyncio.wrap_future(self._thread.submit(self._close))
         self._thread.shutdown(wait=False)
 
+    def __del__(self) -> None:
+        """Closes the file of a cache that nobody closed and nobody can reach any more."""
+        self._close()
+
     def _read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
         try:
@@ -87,7 +91,8 @@ class DiskCache:
     def _open(self) -> sqlite3.Connection:
         if self._file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            file = sqlite3.connect(self.path, timeout=5)
+            # Whichever thread collects garbage may close it.
+            file = sqlite3.connect(self.path, timeout=5, check_same_thread=False)
             try:
                 file.execute("PRAGMA journal_mode = WAL")
                 file.execute("PRAGMA synchronous = NORMAL")
