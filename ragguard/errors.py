@@ -29,9 +29,14 @@ translated at the edge where they appear, with `raise … from`.
 
 from __future__ import annotations
 
+from ragguard.secrets import without_secrets
+
 
 class RagguardError(Exception):
-    """The root of all errors raised by ragguard."""
+    """The root of all errors raised by ragguard. Its message holds no key and no password."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(without_secrets(one) if isinstance(one, str) else one for one in args))
 
 
 class InvalidInput(RagguardError, ValueError):
@@ -147,5 +152,8 @@ class Closed(RagguardError):
 
 
 def _brief(value: object) -> str:
-    text = repr(value)
+    try:
+        text = without_secrets(repr(value))
+    except Exception:  # noqa: BLE001 - the value is the caller's, and so is its repr
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= 120 else text[:117] + "..."

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import threading
 from asyncio import CancelledError
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-log = logging.getLogger("ragguard.capture")
+from ragguard.secrets import logger, without_secrets
+
+log = logger("ragguard.capture")
 
 FAULTS: tuple[type[BaseException], ...] = (Exception, CancelledError)
 """What must not reach the host. CancelledError too: hosts let that one pass from a handler, and nothing in a hook
@@ -49,6 +50,7 @@ def describe(error: BaseException) -> str:
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
     except BaseException:  # noqa: BLE001 - an error whose own text fails is still recorded by its type
         text = type(error).__name__
+    text = without_secrets(text)
     return text if len(text) <= 500 else text[:497] + "..."
 
 

@@ -221,7 +221,7 @@ class RunHandle:
         """Records a retrieval that gave nothing; gives the step's id."""
         step_id = new_id()
         self.recorder.step_started(step_id, self.id, text_of(query)[0], tool=str(tool), turn=turn)
-        self.recorder.step_failed(step_id, error if isinstance(error, BaseException) else str(error), status)
+        self.recorder.step_failed(step_id, error, status)
         return step_id
 
     def answered(self, answer: object) -> None:

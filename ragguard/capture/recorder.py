@@ -31,6 +31,7 @@ from ragguard.capture.trace import trace_context
 from ragguard.capture.turns import TurnKey
 from ragguard.errors import InvalidInput
 from ragguard.records import Decision, Passage, Status, TraceContext
+from ragguard.secrets import without_secrets
 
 Here: TypeAlias = Literal["here"]
 """The place in the trace where the caller stands."""
@@ -345,7 +346,7 @@ class Recorder:
         one = self._steps.get(step_id)
         if one is not None:
             one.trace = trace or one.trace
-            one.error = describe(error) if isinstance(error, BaseException) else error
+            one.error = describe(error) if isinstance(error, BaseException) else without_secrets(str(error))
             self._finish(one, status)
 
     @never_raises

@@ -62,13 +62,13 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Ask an engine what it is and time it. Exit code 1 if it cannot be reached or cannot judge by label."""
-    from ragguard.engines.http import without_password
     from ragguard.errors import RagguardError
+    from ragguard.secrets import without_secrets
 
     try:
         found = asyncio.run(_examine(engine, model, timeout))
     except RagguardError as error:
-        typer.echo(f"{without_password(engine)}: not well\n{type(error).__name__}: {error}", err=True)
+        typer.echo(f"{without_secrets(engine)}: not well\n{type(error).__name__}: {error}", err=True)
         raise typer.Exit(1) from error
     typer.echo(json.dumps(_as_dict(found), indent=2, ensure_ascii=False) if as_json else _told(found))
     if not found.fit:

@@ -9,6 +9,7 @@ from ragguard.engines.base import Engine
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
 from ragguard.engines.verbs import Layer
 from ragguard.errors import InvalidInput, UnknownName
+from ragguard.secrets import without_secrets
 
 SCHEMES = "nano, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, or an Engine"
 
@@ -65,6 +66,4 @@ def open_engine(
         from ragguard.engines.hf import HfEngine
 
         return HfEngine(rest)
-    from ragguard.engines.http import without_password
-
-    raise UnknownName("engine", without_password(engine), SCHEMES)
+    raise UnknownName("engine", without_secrets(engine), SCHEMES)

@@ -6,6 +6,7 @@ from ragguard.engines.account import Account
 from ragguard.engines.entailment import Entailer
 from ragguard.engines.entailment_budget import EntailmentBudget
 from ragguard.errors import InvalidInput, UnknownName
+from ragguard.secrets import without_secrets
 
 SCHEMES = (
     "http(s)://HOST:PORT/v1[#MODEL] (vLLM's /classify), hf:MODEL_OR_FOLDER (a cross-encoder), or an Entailer"
@@ -33,6 +34,4 @@ def _opened(entailer: str | Entailer) -> Entailer:
         from ragguard.engines.entailment_hf import CrossEncoder
 
         return CrossEncoder(rest)
-    from ragguard.engines.http import without_password
-
-    raise UnknownName("entailer", without_password(entailer), SCHEMES)
+    raise UnknownName("entailer", without_secrets(entailer), SCHEMES)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ragguard.errors import EngineRejected, InvalidInput, MissingDependency
+from ragguard.secrets import without_secrets
 
 _DTYPES = ("auto", "float32", "float16", "bfloat16")
 _ENDS = 2**20
@@ -119,4 +120,4 @@ def context_of(config: Any, tokenizer: Any) -> int:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:300].rstrip(".")
+    return without_secrets(str(error)).strip().partition("\n")[0][:300].rstrip(".")

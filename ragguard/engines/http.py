@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 
 import httpx
 
+from ragguard.credentials import Credentials, checked_key, split_credentials
 from ragguard.engines.account import count_reply, count_request
 from ragguard.engines.body import (
     MOST_BYTES,
@@ -41,8 +42,11 @@ from ragguard.errors import (
     InvalidInput,
     PromptTooLong,
 )
+from ragguard.secrets import clean_cause, without_secrets
 
 _CONNECT_S = 10.0
+_LOOKED_AT = 4000
+"""Characters of an answer that are looked at for an error message; what is shown of them is cut afterwards."""
 _TOO_LONG = re.compile(
     r"context[_ ]?(length|size|window)|maximum (model|input|prompt) length|prompt (is )?too long"
     r"|too many (input )?tokens|longer than the maximum",
@@ -67,26 +71,23 @@ class Address:
     """What vLLM's own paths (`/version`, `/tokenize`) hang on."""
     model: str | None = None
     """The model named in the address: `…/v1#MODEL` or `…/v1?model=MODEL`."""
-    credentials: tuple[str, str] | None = None
+    credentials: Credentials | None = field(default=None, repr=False)
     loopback: bool = False
 
 
 def parse_address(url: str) -> Address:
     """`http(s)://host:port/v1`, optionally with `#model` or `?model=`; the `/v1` may be left out."""
     allowed = "http(s)://HOST[:PORT][/v1][#MODEL]"
-    try:
-        parts = urlsplit(url.strip())
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise InvalidInput("engine", without_password(url), allowed) from error
+    bare, credentials = split_credentials("engine", url, allowed)
+    parts = urlsplit(bare)
+    host, port = parts.hostname, parts.port
     if parts.scheme not in ("http", "https") or not host:
-        raise InvalidInput("engine", without_password(url), allowed)
+        raise InvalidInput("engine", bare, allowed)
     name = f"[{host}]" if ":" in host else host
     place = f"{parts.scheme}://{name}" + (f":{port}" if port else "")
     path = parts.path.rstrip("/")
     base = place + (path or "/v1")
     asked = unquote(parts.fragment) or next(iter(parse_qs(parts.query).get("model", [])), "")
-    credentials = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
     return Address(
         base, base.removesuffix("/v1"), asked or None, credentials, host in ("127.0.0.1", "localhost", "::1")
     )
@@ -94,11 +95,10 @@ def parse_address(url: str) -> Address:
 
 def key_from_environment(address: Address) -> str | None:
     """`RAGGUARD_API_KEY`, else `OPENAI_API_KEY`; the latter goes over https or to this machine only."""
-    own = os.environ.get("RAGGUARD_API_KEY")
-    if own:
-        return own
-    safe = address.loopback or address.base.startswith("https:")
-    return (os.environ.get("OPENAI_API_KEY") or None) if safe else None
+    names = ["RAGGUARD_API_KEY"]
+    if address.loopback or address.base.startswith("https:"):
+        names.append("OPENAI_API_KEY")
+    return next((key for name in names if (key := checked_key(name, os.environ.get(name, "")))), None)
 
 
 class HttpClient:
@@ -118,8 +118,8 @@ class HttpClient:
             raise InvalidInput("connections", connections, "1 or more")
         self.timeout_s = timeout_s
         self._connections = connections
-        self._key = api_key if api_key is not None else key_from_environment(self.address)
-        self._secrets = [s for s in (self._key, *(self.address.credentials or ())[1:]) if s]
+        given = None if api_key is None else checked_key("api_key", api_key)
+        self._key = key_from_environment(self.address) if given is None else given
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
         self._lock = threading.Lock()
         self._closed = False
@@ -192,21 +192,21 @@ class HttpClient:
             raise EngineUnreachable(
                 f"{method} {url}: no connection within {_CONNECT_S:.0f} s; "
                 "check host and port, and that the server is up"
-            ) from error
+            ) from clean_cause(error)
         except httpx.ConnectError as error:
             raise EngineUnreachable(
                 f"{method} {url}: {self._clean(str(error)) or 'no connection'}; "
                 "check the address and that the server is up"
-            ) from error
+            ) from clean_cause(error)
         except httpx.TransportError as error:
             raise EngineUnreachable(
                 f"{method} {url}: the connection broke ({self._clean(str(error)) or type(error).__name__}); "
                 "the server may have been restarted"
-            ) from error
+            ) from clean_cause(error)
         except (httpx.InvalidURL, httpx.DecodingError, UnicodeError) as error:
             raise EngineProtocolError(
                 f"{method} {url}: {type(error).__name__}: {self._clean(str(error))}"
-            ) from error
+            ) from clean_cause(error)
         except BodyTooLarge as error:
             raise EngineProtocolError(
                 f"{method} {url}: the reply is larger than {MOST_BYTES / 2**20:.0f} MiB and was not read to its end; "
@@ -218,9 +218,9 @@ class HttpClient:
             answer = parsed(body)
         except ValueError as error:
             raise EngineProtocolError(
-                f"{method} {url}: the answer is not JSON but begins {self._clean(as_text(body, 80))!r}; "
+                f"{method} {url}: the answer is not JSON but begins {self._clean(as_text(body, _LOOKED_AT))[:80]!r}; "
                 "is this an OpenAI-compatible server?"
-            ) from error
+            ) from clean_cause(error)
         if isinstance(answer, dict) and answer.get("error"):
             raise EngineRejected(f"{method} {url}: the server said: {self._message(answer)}")
         count_reply(answer)
@@ -246,7 +246,7 @@ class HttpClient:
         try:
             said = self._message(parsed(body))
         except ValueError:
-            said = self._clean(as_text(body, 200))
+            said = self._clean(as_text(body, _LOOKED_AT))[:200]
         said = said or httpx.codes.get_reason_phrase(status) or "nothing"
         what = f"{method} {url}: {status}, the server said: {said}"
         if status == 429 or status >= 500:
@@ -275,14 +275,8 @@ class HttpClient:
         return self._clean(text if told else f"{text} (parameter {parameter})")
 
     def _clean(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "…")
+        text = without_secrets(text)
         return text if len(text) <= 500 else text[:497] + "..."
-
-
-def without_password(url: str) -> str:
-    """An address, or what was meant for one, as it may be shown."""
-    return re.sub(r"//[^/?#]*@", "//…@", url)
 
 
 def _retry_after(headers: httpx.Headers) -> float | None:

@@ -34,6 +34,7 @@ from ragguard.errors import (
     InvalidInput,
     MissingDependency,
 )
+from ragguard.secrets import without_secrets
 
 T = TypeVar("T")
 
@@ -151,8 +152,9 @@ class _VllmModel:
             try:
                 self._vllm = AsyncLLM.from_engine_args(AsyncEngineArgs(model=self._place, **settings))
             except (OSError, ValueError, TypeError, RuntimeError) as error:
+                said = without_secrets(str(error)).strip()[:500]
                 raise EngineRejected(
-                    f"vLLM could not start {self._name}: {str(error).strip()[:500]}; check the name, the settings, and "
+                    f"vLLM could not start {self._name}: {said}; check the name, the settings, and "
                     "that the script guards its start with `if __name__ == '__main__':`"
                 ) from error
             config = self._vllm.model_config

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ragguard.capture.faults import describe
 from ragguard.engines.base import Engine, Prompt
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import PromptSet, load_prompts
@@ -99,7 +100,7 @@ class DistractorGuard:
         try:
             decision = await self._decide(query, given, clock)
         except Exception as error:  # noqa: BLE001 - whatever a policy or a template does, the passages get through
-            decision = Decision(given, status="error", reason=f"{type(error).__name__}: {error}")
+            decision = Decision(given, status="error", reason=describe(error))
         decision.started_ns, decision.elapsed_ms = started, (time.perf_counter() - clock) * 1e3
         return decision
 
@@ -215,7 +216,7 @@ class DistractorGuard:
             return task.result()
         if isinstance(error, EngineTimeout):
             return self._late(given)
-        return Decision(given, status="error", reason=f"{type(error).__name__}: {error}")
+        return Decision(given, status="error", reason=describe(error))
 
     def _started(self, task: asyncio.Task[list[Judged]]) -> None:
         self._pause.started(not task.cancelled() and task.exception() is None)

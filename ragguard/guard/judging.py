@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.faults import describe
 from ragguard.errors import InvalidInput
 from ragguard.guard.guard import DistractorGuard
 from ragguard.records import Decision, Passage
@@ -62,7 +63,7 @@ class _Judging(Generic[Item]):
         return Decision(self.readable, reason="no query")
 
     def failed(self, error: Exception) -> Decision:
-        return Decision(self.readable, status="error", reason=f"{type(error).__name__}: {error}")
+        return Decision(self.readable, status="error", reason=describe(error))
 
     def end(self, decision: Decision) -> tuple[list[Item], Verdict]:
         dropped = [replace(drop, position=self.ranks[drop.position - 1]) for drop in decision.dropped]

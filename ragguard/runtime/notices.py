@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import threading
 import time
 from collections.abc import Callable
 
-_log = logging.getLogger("ragguard")
+from ragguard.secrets import logger
+
+_log = logger("ragguard")
 
 PAUSE = 60.0
 """Seconds before the same subject is logged again."""

@@ -6,7 +6,6 @@ the engines said of themselves.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,8 +29,9 @@ from ragguard.scorers.scorer import MODELS, Scorer, full_version
 from ragguard.scorers.sheet import worth_repeating
 from ragguard.scorers.utility import Utility
 from ragguard.scorers.view import Caps, Setting, View, view_run
+from ragguard.secrets import logger, without_secrets
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 FAMILIES = ("belief", "utility", "coverage", "grades")
 """What `scorers=` knows by name; "coverage" brings the answer's own scores along."""
@@ -241,7 +241,11 @@ def _latin(text: str) -> bool:
 
 def _failure(scorer: Scorer, run: Run, error: Exception) -> Failure:
     return Failure(
-        scorer.name, type(error).__name__, str(error), will_retry=worth_repeating(error), run_id=run.id
+        scorer.name,
+        type(error).__name__,
+        without_secrets(str(error)),
+        will_retry=worth_repeating(error),
+        run_id=run.id,
     )
 
 

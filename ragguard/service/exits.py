@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import atexit
 import concurrent.futures.thread  # noqa: F401 - registers its own end, which must come after ours
-import logging
 import os
 import threading
 from collections.abc import Callable
 
-_log = logging.getLogger("ragguard")
+from ragguard.secrets import logger
+
+_log = logger("ragguard")
 
 _closers: dict[int, Callable[[], object]] = {}
 

@@ -8,7 +8,6 @@ is dropped; only a writer that has stood still for longer loses events, and coun
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,13 +20,14 @@ from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.capture.faults import Faults
 from ragguard.capture.open_runs import WholeRun
 from ragguard.errors import Closed
+from ragguard.secrets import logger
 from ragguard.service.fields import storable_event
 from ragguard.service.redaction import Redactor
 from ragguard.store.store import Store
 
 T = TypeVar("T")
 
-_log = logging.getLogger("ragguard")
+_log = logger("ragguard")
 
 LINGER = 0.02
 """How long the writer gathers company for the first event of a batch."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
-import logging
 import math
 import random
 import time
@@ -25,6 +24,7 @@ from ragguard.errors import RagguardError
 from ragguard.records import Failure, Run, Score
 from ragguard.scorers.pipeline import Identity
 from ragguard.scorers.plan import Plan
+from ragguard.secrets import logger, without_secrets
 from ragguard.service.delivery import Delivery
 from ragguard.service.failures import FailureTally
 from ragguard.service.redaction import Redactor
@@ -37,7 +37,7 @@ Found: TypeAlias = str | Sequence[str] | None
 References: TypeAlias = Callable[[str], Found | Awaitable[Found]]
 """A question → the answers known to be right."""
 
-_log = logging.getLogger("ragguard")
+_log = logger("ragguard")
 
 
 class Pipeline(Protocol):
@@ -189,7 +189,9 @@ class Scoring:
             if not isinstance(error, RagguardError):
                 _log.error("scoring run %s failed: %s", run.id, describe(error), exc_info=error)
             retryable = bool(getattr(error, "retryable", False))
-            return [], [Failure("scorers", type(error).__name__, str(error), retryable, run.id)]
+            return [], [
+                Failure("scorers", type(error).__name__, without_secrets(str(error)), retryable, run.id)
+            ]
         scores = [one for one in results if isinstance(one, Score) and math.isfinite(one.value)]
         failures = [one for one in results if isinstance(one, Failure)]
         failures += [

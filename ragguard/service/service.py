@@ -5,7 +5,6 @@ Starts nothing until it is needed, keeps working in a forked child, and ends wit
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import threading
@@ -19,6 +18,7 @@ from ragguard.capture.faults import Faults, describe
 from ragguard.errors import RagguardError
 from ragguard.records import Failure, Run
 from ragguard.scorers.plan import Plan
+from ragguard.secrets import logger
 from ragguard.service import exits
 from ragguard.service.checked import checked, seconds
 from ragguard.service.delivery import Delivery
@@ -34,7 +34,7 @@ from ragguard.sinks.base import ScoredRun, Sink
 from ragguard.store.ledger import Left
 from ragguard.store.store import Store
 
-_log = logging.getLogger("ragguard")
+_log = logger("ragguard")
 
 SCORER = BackgroundLoop("ragguard-scorer")
 """One scorer's thread a process, whatever the number of RagGuards."""
@@ -167,7 +167,11 @@ class Service:
             try:
                 return await self.score(run)
             except RagguardError as error:
-                return ScoredRun(run, [], [Failure("run", type(error).__name__, str(error), run_id=run.id)])
+                return ScoredRun(
+                    run,
+                    [],
+                    [Failure("run", type(error).__name__, str(error), run_id=run.id)],
+                )
 
         async for scored in bounded(runs, one, concurrency):
             yield scored

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry import trace
 
 from ragguard._version import __version__
+from ragguard.credentials import split_credentials
 from ragguard.errors import InvalidInput, MissingDependency, RagguardError
 from ragguard.sinks.values import identifier
 
@@ -54,10 +55,12 @@ class Exporting:
     """Three providers, one endpoint. Never registered globally; closed with its sink; not to be used after a fork."""
 
     def __init__(self, endpoint: str, project: str, *, spans_only: bool = False) -> None:
-        base = endpoint.rstrip("/")
+        bare, credentials = split_credentials("otlp", endpoint, "an http:// or https:// address")
+        base = bare.rstrip("/")
+        headers = {"authorization": credentials.header} if credentials else None
         if not base.startswith(("http://", "https://")) or base.endswith(SIGNALS):
             raise InvalidInput(
-                "otlp", endpoint, "an http:// or https:// address, such as http://localhost:4318, to which "
+                "otlp", bare, "an http:// or https:// address, such as http://localhost:4318, to which "
                 "/v1/traces and the like are added here",
             )  # fmt: skip
         try:
@@ -86,8 +89,8 @@ class Exporting:
             def export(self, *args: Any, **kwargs: Any) -> MetricExportResult:
                 return super().export(*args, **kwargs) if here() else MetricExportResult.SUCCESS
 
-        spans: Any = Counted(OTLPSpanExporter(f"{base}/v1/traces", timeout=EXPORT_S))
-        records: Any = Counted(OTLPLogExporter(f"{base}/v1/logs", timeout=EXPORT_S))
+        spans: Any = Counted(OTLPSpanExporter(f"{base}/v1/traces", headers=headers, timeout=EXPORT_S))
+        records: Any = Counted(OTLPLogExporter(f"{base}/v1/logs", headers=headers, timeout=EXPORT_S))
         self._counted: dict[str, Counted] = {"spans_not_exported": spans, "log_records_not_exported": records}
         resource = Resource.create(
             {
@@ -114,7 +117,7 @@ class Exporting:
         readers = []
         self.logs: LoggerProvider = LoggerProvider(resource=resource, shutdown_on_exit=False)
         if not spans_only:
-            exporter = MetricsOfThisProcess(f"{base}/v1/metrics", timeout=EXPORT_S)
+            exporter = MetricsOfThisProcess(f"{base}/v1/metrics", headers=headers, timeout=EXPORT_S)
             readers.append(PeriodicExportingMetricReader(exporter))
             self.logs.add_log_record_processor(BatchLogRecordProcessor(records))
         self.metrics: MeterProvider = MeterProvider(readers, resource=resource, shutdown_on_exit=False)

@@ -20,9 +20,12 @@ from typing import Any
 import httpx
 from opentelemetry.trace import SpanContext, format_span_id
 
+from ragguard.capture.faults import describe
+from ragguard.credentials import checked_key, split_credentials
 from ragguard.errors import InvalidInput, RagguardError
 from ragguard.metrics.registry import METRICS
 from ragguard.records import Score
+from ragguard.secrets import without_secrets
 from ragguard.sinks.base import ScoredRun
 from ragguard.sinks.names import SKIPPED
 from ragguard.sinks.otel import OtelSink
@@ -58,14 +61,16 @@ class PhoenixSink:
             raise InvalidInput("url", url, "an http:// or https:// address, such as http://localhost:6006")
         if attempts < 1:
             raise InvalidInput("attempts", attempts, "at least 1")
-        self.url, self._attempts = url.rstrip("/"), attempts
-        self._spans = spans or OtelSink(otlp=self.url, project=project, spans_only=True)
+        bare, credentials = split_credentials("url", url, "an http:// or https:// address")
+        self.url, self._attempts = bare.rstrip("/"), attempts
+        self._spans = spans or OtelSink(otlp=url, project=project, spans_only=True)
         self._owns_spans = spans is None
-        key = api_key or os.environ.get("PHOENIX_API_KEY")
+        key = checked_key("api_key", api_key or os.environ.get("PHOENIX_API_KEY", ""))
         self._client = httpx.AsyncClient(
             base_url=self.url,
             timeout=timeout_s,
             headers={"authorization": f"Bearer {key}"} if key else {},
+            auth=None if key else credentials,
             transport=transport,
         )
 
@@ -117,11 +122,11 @@ class PhoenixSink:
             except httpx.TimeoutException:
                 problem = "no answer in time"
             except httpx.TransportError as error:
-                problem = f"{type(error).__name__}: {error}"
+                problem = describe(error)
             else:
                 if answer.is_success:
                     return
-                problem = f"HTTP {answer.status_code}: {answer.text[:200]}"
+                problem = f"HTTP {answer.status_code}: {without_secrets(answer.text[:4000])[:200]}"
                 if answer.status_code not in RETRIED:
                     break
         raise PhoenixError(

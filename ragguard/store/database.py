@@ -7,7 +7,6 @@ must not cross a fork, so it is closed before one and opened again when it is ne
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 import sqlite3
 import threading
@@ -18,11 +17,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from ragguard.errors import Closed, SchemaMismatch, StoreError
+from ragguard.secrets import logger
 from ragguard.store import schema
 
 T = TypeVar("T")
 
-_log = logging.getLogger("ragguard")
+_log = logger("ragguard")
 
 _FORK_WAIT = 5.0
 # What says that the place is at fault and not what was written: another place may do.

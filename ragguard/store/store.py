@@ -5,7 +5,6 @@ Every call is one short transaction. Knows no engine, no queue and no event loop
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ from ragguard.capture.faults import describe
 from ragguard.errors import Closed, InvalidInput, StoreError
 from ragguard.records import Failure, Run, Score, new_id
 from ragguard.runtime.notices import NOTICES
+from ragguard.secrets import logger
 from ragguard.sinks.base import ScoredRun
 from ragguard.store import bounds, ledger, owners, reading, removal
 from ragguard.store.bounds import Bound
@@ -35,7 +35,7 @@ from ragguard.store.writing import Writing, make_due
 T = TypeVar("T")
 Durability = Literal["fast", "full"]
 
-_log = logging.getLogger("ragguard")
+_log = logger("ragguard")
 
 _PATIENCE = 0.5
 """How many seconds a disk that failed may take to open, when it is tried again."""

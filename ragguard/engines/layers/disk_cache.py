@@ -7,14 +7,15 @@ loud warning, and answers are then kept in memory only: a cache must never be wh
 from __future__ import annotations
 
 import asyncio
-import logging
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-_log = logging.getLogger("ragguard.cache")
+from ragguard.secrets import logger
+
+_log = logger("ragguard.cache")
 
 # Part of the table's name: another layout never reads this one's rows.
 _TABLE = "answers_1"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import os
 import threading
 import time
@@ -31,8 +30,9 @@ from ragguard.engines.truncation import fit
 from ragguard.engines.verbs import ModelEngine
 from ragguard.errors import Closed
 from ragguard.records import Usage
+from ragguard.secrets import logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 _SHORT = 20_000
 """Characters that become ids in a few milliseconds."""
 _T = TypeVar("_T")
