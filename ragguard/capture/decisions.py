@@ -23,6 +23,8 @@ class Verdict:
     judged: list[Passage]
     part: bool = False
     """True where the guard saw one of the arms of a retrieval only."""
+    engine: object = None
+    """What the guard judges with: its troubles are told with those of the RagGuard that captures the verdict."""
 
 
 def about(verdict: Verdict, candidates: Sequence[Passage], *, alone: bool = True) -> Decision:

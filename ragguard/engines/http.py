@@ -195,7 +195,7 @@ class HttpClient:
             ) from clean_cause(error)
         except httpx.ConnectError as error:
             raise EngineUnreachable(
-                f"{method} {url}: {self._clean(str(error)) or 'no connection'}; "
+                f"{method} {url}: {self._clean(_why_not_connected(error))}; "
                 "check the address and that the server is up"
             ) from clean_cause(error)
         except httpx.TransportError as error:
@@ -277,6 +277,16 @@ class HttpClient:
     def _clean(self, text: str) -> str:
         text = without_secrets(text)
         return text if len(text) <= 500 else text[:497] + "..."
+
+
+def _why_not_connected(error: BaseException) -> str:
+    """What the operating system said, such as `connection refused`; httpx says only that all attempts failed."""
+    root: BaseException | None = error
+    while root is not None:
+        if isinstance(root, OSError) and root.errno is not None and root.errno > 0:
+            return os.strerror(root.errno).lower()
+        root = root.__cause__ or root.__context__
+    return str(error) or "no connection"
 
 
 def _retry_after(headers: httpx.Headers) -> float | None:

@@ -8,48 +8,41 @@ is kept: a guard must never be the reason that an answer is missing.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import math
+import os
 import time
-from collections.abc import Iterable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import wait as wait_for_thread
+from functools import partial
 from pathlib import Path
-
-import numpy as np
+from typing import NoReturn
 
 from ragguard.capture.faults import describe
-from ragguard.engines.base import Engine, Prompt
+from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
+from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.errors import (
-    CalibrationError,
-    EngineTimeout,
-    InvalidInput,
-    LowLabelMass,
-    PromptTooLong,
-)
+from ragguard.errors import CalibrationError, EngineTimeout, InvalidInput
+from ragguard.guard.breaker import START_S, Breaker
 from ragguard.guard.calibration import Calibration, Example, check_promise, choose_threshold, mean_kept
-from ragguard.guard.pause import START_S, Pause
-from ragguard.guard.policies import Judged, Policy, UtilityThreshold
-from ragguard.guard.room import Room
-from ragguard.metrics.distraction import utility
-from ragguard.probes.abstention import abstention, read_abstention
-from ragguard.probes.question import LabelAnswer, LabelQuestion, label_answers
-from ragguard.probes.relevance import read_relevance, relevance
+from ragguard.guard.health import DecisionCounts, GuardHealth, Outcome, cause_of
+from ragguard.guard.judge import Candidate, EngineTime, PassageJudge
+from ragguard.guard.policies import Judged, Policy, TopUtility, UtilityThreshold, choose, names_of
+from ragguard.guard.policy_threads import PolicyThreads
 from ragguard.records import Decision, Dropped, Passage
 from ragguard.service.loop import BackgroundLoop
 
-AHEAD = -10
-"""The priority of guard requests: before everything that only scores."""
 CALIBRATED_AT_ONCE = 16
-READ, READ_AGAIN = 32_000, 4_000
-"""Characters of a passage that are judged; fewer once a server refused the batch for one that is too long."""
 GRACE_S = 0.05
-"""An engine's deadline lies so much behind the budget: what is late is called off, before it raises for itself."""
-AT_A_TIME = 10
-"""Passages for which prompts are written before the loop may do something else."""
-WRITING = Room(1)
-"""Whose turn it is to write prompts."""
-AT_ONCE = 512
-"""Passages that one guard judges at once: some batches full, as many as the usual layers send together."""
+"""An engine's deadline lies so much behind the budget: what is late is cancelled before it raises for itself."""
+THREAD_GRACE_S = 0.015
+"""Synchronous code waits so much longer than the budget for the background thread to say that it is over."""
+QUICK = (UtilityThreshold, TopUtility)
+"""Policies that compare numbers only: they need no thread."""
+THREAD = "guard_thread"
+"""The cause of a decision for which the background thread was not to be had."""
 BACKGROUND = BackgroundLoop("ragguard-guard")
 """For calls from synchronous code, also from inside a running loop."""
 
@@ -70,11 +63,12 @@ class DistractorGuard:
         pause_after: int = 5,
         pause_s: float = 5.0,
     ) -> None:
-        for name, number in (("budget_ms", budget_ms), ("pause_s", pause_s)):
-            if not isinstance(number, int | float) or not 0 <= number < math.inf:
-                raise InvalidInput(name, number, "a number, 0 or more")
+        if not _is_number(budget_ms) or not 0 < budget_ms < math.inf:
+            raise InvalidInput("budget_ms", budget_ms, "a number of milliseconds, more than 0")
+        if not _is_number(pause_s) or not 0 <= pause_s < math.inf:
+            raise InvalidInput("pause_s", pause_s, "a number of seconds, 0 or more")
         for name, count, least in (("min_keep", min_keep, 0), ("pause_after", pause_after, 1)):
-            if not isinstance(count, int) or count < least:
+            if not isinstance(count, int) or isinstance(count, bool) or count < least:
                 raise InvalidInput(name, count, f"a whole number, {least} or more")
         threshold_policy = UtilityThreshold(threshold)
         self.policies: tuple[Policy, ...] = (threshold_policy,) if policies is None else tuple(policies)
@@ -84,29 +78,52 @@ class DistractorGuard:
         self.budget_ms, self.min_keep = float(budget_ms), min_keep
         self.engine = connect(engine)
         self.judge = self.engine if judge is None else connect(judge)
-        self._prompts = None if prompts is None else load_prompts(prompts)
-        self._pause = Pause(pause_after, pause_s)
-        self._room = Room(AT_ONCE)
+        self._judge = PassageJudge(
+            self.engine, self.judge, None if prompts is None else load_prompts(prompts)
+        )
+        self._breaker = Breaker(pause_after, pause_s)
+        self._threads: PolicyThreads[dict[int, str] | BaseException] = PolicyThreads()
+        self._counts = DecisionCounts(self.engine)
+        _guards.add(self)
+
+    def __copy__(self) -> DistractorGuard:
+        """The guard itself, as with `deepcopy`."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> DistractorGuard:
+        """The guard itself: it holds connections and threads, and copies of what it guards share it."""
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a DistractorGuard cannot be pickled: it holds connections and threads. Make one in each process, with "
+            "the same settings; a calibrated threshold travels as `Calibration.save(path)` and `guard.use(path)`"
+        )
 
     def prune(self, query: str, passages: Sequence[Passage | str]) -> Decision:
         """As `aprune`, from synchronous code; it may be called on a running event loop, which then waits."""
-        return BACKGROUND.run(self.aprune(query, passages))
-
-    async def aprune(self, query: str, passages: Sequence[Passage | str]) -> Decision:
-        """What to give the model instead of `passages`. Never raises for what an engine or a passage does, only for
-        `passages` that are none."""
         started, clock = time.time_ns(), time.perf_counter()
         given = _passages(passages)
-        try:
-            decision = await self._decide(query, given, clock)
-        except Exception as error:  # noqa: BLE001 - whatever a policy or a template does, the passages get through
-            decision = Decision(given, status="error", reason=describe(error))
-        decision.started_ns, decision.elapsed_ms = started, (time.perf_counter() - clock) * 1e3
-        return decision
+        return self._decision(self._in_background(query, given, clock), given, started, clock)
+
+    async def aprune(self, query: str, passages: Sequence[Passage | str]) -> Decision:
+        """What to give the model instead of `passages`. Never raises for what an engine, a policy or a passage does,
+        only for `passages` that are none."""
+        started, clock = time.time_ns(), time.perf_counter()
+        given = _passages(passages)
+        return self._decision(await self._outcome(query, given, clock), given, started, clock)
+
+    def health(self) -> GuardHealth:
+        """What this guard has decided so far, by status, and by cause where it could not judge."""
+        return self._counts.snapshot()
+
+    def not_understood(self, tool: str) -> None:
+        """Counts a result of a tool in which an integration recognised no passages, so that none was judged."""
+        self._counts.count_not_understood(tool)
 
     async def judged(self, query: str, passages: Sequence[Passage]) -> list[Judged]:
         """The numbers alone, without a budget and without a policy; raises what the engine raises."""
-        return await self._judged(query, passages, None)
+        return await self._judge.judged(query, list(enumerate(passages, 1)))
 
     def calibrate(
         self, examples: Iterable[Example], max_gold_loss: float = 0.05, confidence: float | None = None
@@ -131,7 +148,7 @@ class DistractorGuard:
         threshold, loss, dropped = choose_threshold(
             utilities, [example.gold for example in useful], max_gold_loss, confidence, self.min_keep
         )
-        engine, judge, prompts = await self._identity()
+        engine, judge, prompts = await self._judge.identity()
         calibration = Calibration(
             threshold, max_gold_loss, confidence, len(useful), len(given) - len(useful), loss, dropped,
             self.min_keep, engine, judge, prompts, mean_kept(utilities, threshold, self.min_keep),
@@ -146,7 +163,7 @@ class DistractorGuard:
     async def ause(self, calibration: Calibration | str | Path) -> None:
         """Takes over a calibrated threshold; refuses one that was found with other models, prompts or `min_keep`."""
         found = calibration if isinstance(calibration, Calibration) else Calibration.load(calibration)
-        mine = (*(await self._identity()), str(self.min_keep))
+        mine = (*(await self._judge.identity()), str(self.min_keep))
         theirs = (found.engine, found.judge, found.prompts, str(found.min_keep))
         for what, here, there in zip(("engine", "judge", "prompts", "min_keep"), mine, theirs, strict=True):
             if here != there:
@@ -163,39 +180,82 @@ class DistractorGuard:
         if self.judge is not self.engine:
             await self.judge.aclose()
 
-    async def _identity(self) -> tuple[str, str, str]:
-        engine, judge = await self.engine.info(), await self.judge.info()
-        prompts = self._prompts or load_prompts(engine.prompts)
-        return engine.fingerprint, judge.fingerprint, prompts.identity
+    def _decision(self, outcome: Outcome, given: list[Passage], started: int, clock: float) -> Decision:
+        """The outcome as a decision about the passages, with its times; counted."""
+        gone = {drop.position for drop in outcome.dropped}
+        decision = Decision(
+            [passage for position, passage in enumerate(given, 1) if position not in gone],
+            list(outcome.dropped), outcome.status, (time.perf_counter() - clock) * 1e3, outcome.reason,
+            started_ns=started,
+        )  # fmt: skip
+        self._counts.count(decision, outcome.cause, sum(not passage.text.strip() for passage in given))
+        return decision
 
-    async def _decide(self, query: str, given: list[Passage], clock: float) -> Decision:
-        if not given:
-            return Decision(given, reason="no passages")
-        if len(given) <= self.min_keep:
-            return Decision(given, reason=f"min_keep is {self.min_keep}")
+    def _left(self, clock: float) -> float:
+        """Seconds of the budget that are left of a call that began at `clock`."""
+        return self.budget_ms / 1e3 - (time.perf_counter() - clock)
+
+    def _in_background(self, query: str, given: list[Passage], clock: float) -> Outcome:
+        """The outcome, found on the background thread, which is waited for no longer than the budget."""
+        if BACKGROUND.is_current():
+            return Outcome(
+                "error",
+                "called on the guard's own thread, where it would wait for itself: await aprune",
+                THREAD,
+            )
+        work = self._outcome(query, given, clock)
+        try:
+            future = BACKGROUND.submit(work)
+        except Exception as error:  # noqa: BLE001 - no thread is to be had, as at the end of the process
+            work.close()
+            return Outcome("error", describe(error), THREAD)
+        try:
+            wait_for_thread([future], max(0.0, self._left(clock)) + THREAD_GRACE_S)
+            if not future.done():
+                return self._late(THREAD, "the guard's thread is held up, as by blocking code of an engine")
+            if future.cancelled():
+                return Outcome("error", "the guard's thread ended the call", THREAD)
+            error_found = future.exception()
+            return future.result() if error_found is None else _failed(error_found)
+        finally:
+            future.cancel()
+
+    async def _outcome(self, query: str, given: list[Passage], clock: float) -> Outcome:
+        try:
+            return await self._decide(query, given, clock)
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong, the passages get through
+            return _failed(error)
+
+    async def _decide(self, query: str, given: list[Passage], clock: float) -> Outcome:
+        readable: list[Candidate] = [
+            (position, passage) for position, passage in enumerate(given, 1) if passage.text.strip()
+        ]
+        if not readable:
+            return Outcome("kept_all", "no passage has a text" if given else "no passages")
+        if len(readable) <= self.min_keep:
+            return Outcome("kept_all", f"min_keep is {self.min_keep}")
+        judged = [Judged(passage, position) for position, passage in readable]
         if any(policy.needs_utility for policy in self.policies):
             if not query.strip():
-                return Decision(given, reason="no query")
-            left = self.budget_ms / 1e3 - (time.perf_counter() - clock)
-            if left <= 0:
-                return self._late(given)
-            if not self._pause.allows():
-                return Decision(
-                    given, status="error", reason="not asked: the engine failed several times just now"
-                )
-            outcome = await self._within(query, given, left)
-            if isinstance(outcome, Decision):
-                self._pause.missed()
-                return outcome
-            self._pause.met()
-            return self._choose(outcome)
-        return self._choose([Judged(passage, position) for position, passage in enumerate(given, 1)])
+                return Outcome("kept_all", "no query")
+            if paused := self._breaker.open():
+                return Outcome("error", paused, "paused")
+            found = await self._judged_within(query, readable, self._left(clock))
+            if isinstance(found, Outcome):
+                return found
+            judged = found
+        return await self._chosen(judged, len(given) - len(readable), clock)
 
-    async def _within(self, query: str, given: list[Passage], left: float) -> list[Judged] | Decision:
-        """The judgements, or a decision to keep everything. Never waits longer, not even for a cancellation."""
-        starts, late = self._pause.starts(), False
+    async def _judged_within(
+        self, query: str, readable: list[Candidate], left: float
+    ) -> list[Judged] | Outcome:
+        """The judgements, or why there are none. Never waits longer than `left`, not even for a cancellation."""
+        if left <= 0:
+            return self._late("queued", "the event loop was held up before the engine could be asked")
+        began, waiting = time.monotonic(), EngineTime()
+        starts, late = self._breaker.starts(), False
         behind = START_S if starts else left + GRACE_S
-        task = asyncio.ensure_future(self._judged(query, given, time.monotonic() + behind))
+        task = asyncio.ensure_future(self._judge.judged(query, readable, began + behind, waiting))
         if starts:
             task.add_done_callback(self._started)
         try:
@@ -203,90 +263,104 @@ class DistractorGuard:
             late = not task.done()
         finally:
             if not task.done():
-                task.add_done_callback(_swallow)
+                task.add_done_callback(_retrieve)
                 if not (starts and late):
-                    # After those who wait just now: whoever is late as well must not wait for this one's clearing up.
+                    # Soon, not now: whoever else is late at this moment must not wait for this call's clearing up.
                     task.get_loop().call_soon(task.cancel)
         if not task.done():
-            return self._late(given)
+            return self._too_late(began, left, waiting)
         if task.cancelled():
-            return Decision(given, status="error", reason="the engine broke the call off")
-        error = task.exception()
-        if error is None:
+            outcome = Outcome("error", "the engine broke the call off", "cancelled")
+        elif (error := task.exception()) is None:
+            self._breaker.met()
             return task.result()
-        if isinstance(error, EngineTimeout):
-            return self._late(given)
-        return Decision(given, status="error", reason=describe(error))
+        elif isinstance(error, EngineTimeout):
+            return self._too_late(began, left, waiting)
+        else:
+            outcome = _failed(error)
+        # A passage that is too long says nothing of how the engine is.
+        if outcome.cause != "prompt_too_long":
+            self._breaker.missed(waiting.asked or began, outcome.reason)
+        return outcome
+
+    def _too_late(self, began: float, left: float, waiting: EngineTime) -> Outcome:
+        """Why no judgement came in time. The engine is to blame unless the time went by in the guard's own queue."""
+        failures = [failure_since(engine, began) for engine in (self.engine, self.judge)]
+        failure = next((one for one in failures if one is not None), None)
+        if failure is not None:
+            reason = f"{describe(failure)} (no judgement within {self.budget_ms:g} ms)"
+            outcome = Outcome("error", reason, cause_of(failure))
+        elif waiting.asked is None or waiting.seconds < left / 2:
+            queued = max(0.0, left - waiting.seconds) * 1e3
+            return self._late("queued", f"the call spent {queued:.0f} ms in the guard's own queue")
+        else:
+            outcome = self._late("too_slow", "the engine has not answered")
+        self._breaker.missed(waiting.asked or began, outcome.reason)
+        return outcome
+
+    def _late(self, cause: str, why: str) -> Outcome:
+        return Outcome("timeout", f"no judgement within {self.budget_ms:g} ms: {why}", cause)
 
     def _started(self, task: asyncio.Task[list[Judged]]) -> None:
-        self._pause.started(not task.cancelled() and task.exception() is None)
+        self._breaker.started(not task.cancelled() and task.exception() is None)
 
-    def _late(self, given: list[Passage]) -> Decision:
-        return Decision(given, status="timeout", reason=f"no judgement within {self.budget_ms:g} ms")
-
-    async def _judged(self, query: str, passages: Sequence[Passage], deadline: float | None) -> list[Judged]:
-        """One passage that no server takes must not be the reason that the others stay unjudged."""
-        async with self._room.for_(len(passages)):
+    async def _chosen(self, judged: list[Judged], blank: int, clock: float) -> Outcome:
+        """What the policies drop. Policies that may take time run on a thread, and are awaited within the budget."""
+        policies = self.policies
+        choosing = partial(choose, policies, judged, self.min_keep)
+        if all(type(policy) in QUICK for policy in policies):
+            reasons = choosing()
+        else:
+            in_context = partial(contextvars.copy_context().run, choosing)
+            future = asyncio.wrap_future(self._threads.submit(partial(_caught, in_context)))
             try:
-                return await self._judge(query, passages, deadline, READ)
-            except PromptTooLong:
-                if all(len(passage.text) <= READ_AGAIN for passage in passages):
-                    raise
-                return await self._judge(query, passages, deadline, READ_AGAIN)
-
-    async def _judge(
-        self, query: str, passages: Sequence[Passage], deadline: float | None, read: int
-    ) -> list[Judged]:
-        prompts = self._prompts or load_prompts((await self.engine.info()).prompts)
-        theirs = prompts
-        if self.judge is not self.engine:
-            theirs = self._prompts or load_prompts((await self.judge.info()).prompts)
-        reader: list[Prompt] = []
-        judging: list[Prompt] = []
-        async with WRITING.for_(1):
-            for at in range(0, len(passages), AT_A_TIME):
-                some = [passage.text[:read] for passage in passages[at : at + AT_A_TIME]]
-                reader += [abstention(prompts, query, text).prompt for text in some]
-                judging += [relevance(theirs, query, text).prompt for text in some]
-                await asyncio.sleep(0)
-        # Two calls as the scorer's, so that each finds what the other asked; one request where one engine does both.
-        asking = [
-            asyncio.ensure_future(_answers(self.engine, reader, prompts.labels("abstention"), deadline)),
-            asyncio.ensure_future(_answers(self.judge, judging, theirs.labels("relevance"), deadline)),
-        ]
-        try:
-            reads, verdicts = await asyncio.gather(*asking)
-        finally:
-            while asking:
-                asking.pop().cancel()
-        return _judgements(passages, reads, relevance(theirs, query, ""), verdicts)
-
-    def _choose(self, judged: list[Judged]) -> Decision:
-        left, reasons = judged, dict[int, str]()
-        for policy in self.policies:
-            gone = policy.drop(left)
-            reasons |= gone
-            left = [item for item in left if item.position not in gone]
-        if len(left) < self.min_keep:
-            best = sorted(
-                (item for item in judged if item.position in reasons),
-                key=lambda item: (-(item.utility if item.utility is not None else 1.0), item.position),
+                await asyncio.wait({future}, timeout=max(0.0, self._left(clock)))
+                if not future.done():
+                    why = f"{names_of(policies)} did not choose within {self.budget_ms:g} ms"
+                    return Outcome("timeout", why, "policy")
+            finally:
+                future.cancel()
+            found = future.result()
+            if isinstance(found, BaseException):
+                return Outcome("error", f"{names_of(policies)}: {describe(found)}", "policy")
+            reasons = found
+        dropped = [
+            Dropped(
+                item.passage,
+                item.position,
+                reasons[item.position],
+                item.utility,
+                item.p_abstain,
+                item.p_relevant,
             )
-            for item in best[: self.min_keep - len(left)]:
-                del reasons[item.position]
-        names = ", ".join(type(policy).__name__ for policy in self.policies)
-        return Decision(
-            kept=[item.passage for item in judged if item.position not in reasons],
-            dropped=[
-                Dropped(
-                    item.passage, item.position, reasons[item.position],
-                    item.utility, item.p_abstain, item.p_relevant,
-                )
-                for item in judged if item.position in reasons
-            ],
-            status="pruned" if reasons else "kept_all",
-            reason=names,
-        )  # fmt: skip
+            for item in judged
+            if item.position in reasons
+        ]
+        unclear = [item.problem for item in judged if item.problem]
+        notes = [names_of(policies)]
+        if blank:
+            notes.append(f"{blank} without text not judged")
+        if unclear:
+            notes.append(f"{len(unclear)} of {len(judged)} could not be judged: {unclear[0]}")
+        return Outcome(
+            "pruned" if dropped else "kept_all", "; ".join(notes), "unclear" if unclear else "", dropped
+        )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _failed(error: BaseException) -> Outcome:
+    return Outcome("error", describe(error), cause_of(error))
+
+
+def _caught(job: Callable[[], dict[int, str]]) -> dict[int, str] | BaseException:
+    """What the job returns or raises, as a value: no future of asyncio's carries a StopIteration."""
+    try:
+        return job()
+    except BaseException as error:  # noqa: BLE001 - a policy's SystemExit, too, is no reason to lose the passages
+        return error
 
 
 def _passages(given: Sequence[Passage | str]) -> list[Passage]:
@@ -300,36 +374,19 @@ def _passages(given: Sequence[Passage | str]) -> list[Passage]:
     return passages
 
 
-async def _answers(
-    engine: Engine, prompts: Sequence[Prompt], labels: tuple[str, ...], deadline: float | None
-) -> list[LabelAnswer]:
-    probs = await engine.label_probs(prompts, labels, deadline=deadline, priority=AHEAD)
-    return label_answers(probs, len(prompts), len(labels))
-
-
-def _judgements(
-    passages: Sequence[Passage],
-    reads: Sequence[LabelAnswer],
-    question: LabelQuestion,
-    verdicts: Sequence[LabelAnswer],
-) -> list[Judged]:
-    abstains = [read_abstention(read).p for read in reads]
-    relevant, problems = [0.0] * len(passages), dict[int, str]()
-    for at, verdict in enumerate(verdicts):
-        try:
-            relevant[at] = min(1.0, read_relevance(question, verdict).p)
-        except LowLabelMass as error:
-            problems[at] = str(error)
-    # All at once: arrays cost by the call.
-    utilities = np.asarray(utility(relevant, abstains)).tolist()
-    return [
-        Judged(passage, at + 1, p_abstain=abstains[at], problem=problems[at])
-        if at in problems
-        else Judged(passage, at + 1, utilities[at], abstains[at], relevant[at])
-        for at, passage in enumerate(passages)
-    ]
-
-
-def _swallow(task: asyncio.Task[list[Judged]]) -> None:
+def _retrieve(task: asyncio.Task[list[Judged]]) -> None:
+    """Looks at the error of a call that nobody waits for any more, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()
+
+
+def _begin_in_child() -> None:
+    """In a forked process: locks that nobody holds, and no threads."""
+    for guard in list(_guards):
+        guard._breaker.renew()
+        guard._threads.renew()
+
+
+_guards: weakref.WeakSet[DistractorGuard] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_child)

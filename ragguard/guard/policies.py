@@ -144,6 +144,30 @@ class Deduplicate:
         return gone
 
 
+def choose(policies: Sequence[Policy], judged: Sequence[Judged], min_keep: int) -> dict[int, str]:
+    """What goes by all policies in order, position → reason. Where fewer than `min_keep` would be left, the best of
+    what goes stay: those that could not be judged first, then those of the highest utility."""
+    left, reasons = tuple(judged), dict[int, str]()
+    for policy in policies:
+        asked = policy.drop(left)
+        gone = {item.position: str(asked[item.position]) for item in left if item.position in asked}
+        reasons |= gone
+        left = tuple(item for item in left if item.position not in gone)
+    if len(left) < min_keep:
+        best = sorted(
+            (item for item in judged if item.position in reasons),
+            key=lambda item: (-(item.utility if item.utility is not None else 1.0), item.position),
+        )
+        for item in best[: min_keep - len(left)]:
+            del reasons[item.position]
+    return reasons
+
+
+def names_of(policies: Sequence[Policy]) -> str:
+    """The policies by the names of their classes."""
+    return ", ".join(type(policy).__name__ for policy in policies)
+
+
 def _less(value: float, limit: float) -> str:
     """`0.42 < 0.50`, in as many digits as it takes to see it."""
     for digits in range(2, 10):

@@ -7,6 +7,7 @@ event loops, also from one that is closed while it waits.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 import weakref
@@ -18,6 +19,8 @@ from typing import Any, TypeVar
 from ragguard.errors import InvalidInput
 
 T = TypeVar("T")
+
+_log = logging.getLogger("ragguard")
 
 
 class BackgroundLoop:
@@ -77,11 +80,26 @@ class BackgroundLoop:
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            if self._loop is None:
+            if self._loop is None or self._thread is None or not self._thread.is_alive():
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name=self.name, daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._serve, args=(self._loop,), name=self.name, daemon=True)
+                thread.start()
+                self._thread = thread
             return self._loop
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Runs the loop, again when work ended it with a SystemExit or KeyboardInterrupt: others wait for it."""
+        while True:
+            try:
+                loop.run_forever()
+                return
+            except (
+                SystemExit,
+                KeyboardInterrupt,
+            ) as error:  # of the work itself: no signal reaches this thread
+                _log.error(
+                    "Work on the thread %s raised %r; the thread goes on without it.", self.name, error
+                )
 
 
 _left_behind: list[asyncio.AbstractEventLoop] = []

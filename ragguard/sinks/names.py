@@ -144,6 +144,11 @@ METRICS: dict[str, tuple[str, str, str]] = {
     "ragguard.usage.cost": ("counter", "{currency}", "what scoring cost in money, where prices are given"),
     "ragguard.queue.depth": ("gauge", "{run}", "runs that wait for scoring"),
     "ragguard.dropped": ("counter", "{event}", "what was lost, by reason"),
+    "ragguard.guard.decisions": (
+        "counter",
+        "{decision}",
+        "guards' decisions, by status and, where passages could not be judged, by cause",
+    ),
     "ragguard.guard.duration": ("histogram", "ms", "what the guard added, by status"),
 }
 

@@ -142,7 +142,7 @@ async def test_an_engine_that_ignores_cancellation_is_not_waited_for():
 
 async def test_no_budget_means_no_question():
     model = engine()
-    hurried = guard(model, budget_ms=0, pause_after=2)
+    hurried = guard(model, budget_ms=1e-6, pause_after=2)
     for _ in range(4):  # never asked, the engine has missed nothing
         decision = await hurried.aprune("q", [HELPS, MISLEADS])
         assert (decision.status, len(decision.kept), model.calls) == ("timeout", 2, [])
@@ -370,8 +370,24 @@ async def test_a_policy_that_prunes_by_itself_does_not_wait_for_its_own_thread()
 
     outer = guard(policies=[Nested()])
     decision = await asyncio.wait_for(asyncio.to_thread(outer.prune, "q", [HELPS, MISLEADS]), 10)
-    assert (decision.status, len(decision.kept)) == ("error", 2)
-    assert "wait for itself" in decision.reason
+    assert (decision.status, texts(decision)) == ("pruned", [HELPS])
+
+
+async def test_passages_without_a_text_are_kept_not_judged_and_said():
+    model = engine()
+    watching = guard(model, policies=[UtilityThreshold(-0.2), Deduplicate()])
+    decision = await watching.aprune("q", ["", MISLEADS, " \n", HELPS])
+    assert texts(decision) == ["", " \n", HELPS]
+    assert [drop.position for drop in decision.dropped] == [2]
+    assert "2 without text not judged" in decision.reason
+    assert len(model.calls[0].prompts) == 4
+    assert watching.health().without_text == 2
+    assert (await watching.aprune("q", ["", " "])).reason == "no passage has a text"
+
+
+async def test_blank_passages_do_not_count_for_min_keep():
+    decision = await guard(min_keep=1).aprune("q", ["", MISLEADS, " "])
+    assert texts(decision) == ["", MISLEADS, " "]
 
 
 def test_one_guard_on_several_loops_and_threads_at_once():
@@ -417,7 +433,10 @@ async def test_many_at_once_do_not_mix():
     [
         {"threshold": 1.5},
         {"threshold": math.nan},
+        {"budget_ms": 0},
         {"budget_ms": -1},
+        {"budget_ms": math.nan},
+        {"budget_ms": True},
         {"budget_ms": math.inf},
         {"budget_ms": None},
         {"min_keep": -1},

@@ -24,6 +24,7 @@ from ragguard.errors import (
     CircuitOpen,
     EngineError,
     EngineOverloaded,
+    EngineProtocolError,
     EngineRejected,
     EngineTimeout,
     InvalidInput,
@@ -65,6 +66,8 @@ class Patience:
                 raise InvalidInput(name, seconds, "more than 0 seconds")
         self._attempts, self._base, self._cap, self._total = attempts, base, cap, total
         self._circuit = _Circuit(trip_after, pause, max(pause, longest_pause))
+        self.latest_failure: tuple[float, EngineError] | None = None
+        """When (on the monotonic clock) and how an attempt failed that is or was repeated."""
 
     async def persist(
         self, ask: Callable[[], Awaitable[_Answer]], deadline: float | None, *, proves: bool = True
@@ -89,7 +92,13 @@ class Patience:
                         raise
                     spent = f"given up after {attempt} attempts in {monotonic() - started:.1f} s"
                     raise _given_up(error, spent) from error.__cause__
+                # Without its traceback, which would hold the frames and prompts of this call.
+                self.latest_failure = (monotonic(), copy(error).with_traceback(None))
                 await asyncio.sleep(wait)
+            except SystemExit as error:
+                # It would end the event loop, and with it every other call of the process.
+                self._circuit.failed(ticket, error, hurried=True)
+                raise EngineProtocolError(f"the engine raised SystemExit({error})") from error
             except BaseException as error:
                 self._circuit.failed(ticket, error, hurried=True)
                 raise
@@ -133,6 +142,23 @@ class Retry(Layer):
             if self._last is None:
                 raise
         return self._last
+
+    @property
+    def latest_failure(self) -> tuple[float, EngineError] | None:
+        """When (on the monotonic clock) and how an attempt failed that is or was repeated."""
+        return self._patience.latest_failure
+
+
+def failure_since(engine: Engine, since: float) -> EngineError | None:
+    """Why a call to `engine` that began at `since` (on the monotonic clock) may still wait: the latest failed attempt
+    that is being repeated since then; None where there is none, or where no layer of the engine repeats calls."""
+    layer: object = engine
+    while layer is not None:
+        if isinstance(layer, Retry) and layer.latest_failure is not None:
+            failed, error = layer.latest_failure
+            return error if failed >= since else None
+        layer = getattr(layer, "_engine", None)
+    return None
 
 
 class _Circuit:

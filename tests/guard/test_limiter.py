@@ -9,15 +9,15 @@ import pytest
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.guard import DistractorGuard
-from ragguard.guard.guard import AT_ONCE
-from ragguard.guard.room import Room
+from ragguard.guard.judge import AT_ONCE
+from ragguard.guard.limiter import Limiter
 
 
 class Visitors:
     """Tasks that come in, say so, and stay until they are let go."""
 
     def __init__(self, size: int) -> None:
-        self.room, self.inside = Room(size), []
+        self.room, self.inside = Limiter(size), []
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.going: dict[str, asyncio.Event] = {}
 
@@ -28,7 +28,7 @@ class Visitors:
         await self.settle()
 
     async def _visit(self, name: str, need: int) -> None:
-        async with self.room.for_(need):
+        async with self.room.admitted(need):
             self.inside.append(name)
             try:
                 await self.going[name].wait()
@@ -91,14 +91,14 @@ async def test_who_is_cancelled_just_when_let_in_gives_its_room_back(visitors):
 
 
 def test_loops_do_not_wait_for_each_other():
-    room = Room(1)
+    room = Limiter(1)
 
     async def inside() -> str:
-        async with room.for_(1):
+        async with room.admitted(1):
             return await asyncio.to_thread(asyncio.run, another())
 
     async def another() -> str:
-        async with asyncio.timeout(5), room.for_(1):
+        async with asyncio.timeout(5), room.admitted(1):
             return "in"
 
     assert asyncio.run(inside()) == "in"

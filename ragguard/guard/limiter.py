@@ -1,9 +1,8 @@
-"""Room for so many at once on an event loop; the others wait in line, with next to nothing in hand.
+"""Limits how many passages are judged at once on one event loop.
 
 Hundreds of guards may be called at once on one loop. One at a time writes prompts, so that the loop stays free for
-what must not be late: the budgets. And no more passages are judged at once than an engine takes: prompts beyond
-that would stand about until their budgets end, and each object in them is work for Python's garbage collector,
-whose pauses make all guards late.
+the timers of the budgets. No more passages are judged at once than an engine takes: waiting callers hold no prompts,
+so that they cost no memory and no garbage collection, whose pauses would make all guards late.
 """
 
 from __future__ import annotations
@@ -15,35 +14,37 @@ from contextlib import asynccontextmanager
 from weakref import WeakKeyDictionary
 
 
-class Room:
-    """At most `size` at once on each loop, first come, first served; who needs more than all gets all."""
+class Limiter:
+    """Admits at most `size` at once on each event loop, first come, first served. A caller that needs more than
+    `size` is admitted alone."""
 
     def __init__(self, size: int) -> None:
         self._size = size
-        # Not asyncio's locks: they know their loop, and would keep it for ever.
-        self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+        # Not asyncio's semaphores: they hold their event loop for ever.
+        self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopQueue] = WeakKeyDictionary()
 
     @asynccontextmanager
-    async def for_(self, many: int) -> AsyncIterator[None]:
-        """`async with room.for_(len(passages)): …`"""
-        line = self._lines.setdefault(asyncio.get_running_loop(), _Line(self._size))
+    async def admitted(self, many: int) -> AsyncIterator[None]:
+        """Waits until `many` are admitted, and holds their slots: `async with limiter.admitted(len(passages)): …`"""
+        queue = self._queues.setdefault(asyncio.get_running_loop(), _LoopQueue(self._size))
         need = min(many, self._size)
-        await line.enter(need)
+        await queue.enter(need)
         try:
             yield
         finally:
-            line.leave(need)
+            queue.leave(need)
 
 
-class _Line:
-    """Those of one loop."""
+class _LoopQueue:
+    """The callers that wait on one event loop, first come, first served."""
 
     def __init__(self, free: int) -> None:
         self._free = free
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def enter(self, need: int) -> None:
-        self._let_in()
+        """Takes `need` slots, at once or when the callers before have left."""
+        self._admit()
         if not self._waiting and need <= self._free:
             self._free -= need
             return
@@ -53,16 +54,17 @@ class _Line:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                self._let_in()
-            else:  # it had just been let in
+                self._admit()
+            else:  # admitted and cancelled in the same turn of the loop
                 self.leave(need)
             raise
 
     def leave(self, need: int) -> None:
+        """Gives `need` slots back."""
         self._free += need
-        self._let_in()
+        self._admit()
 
-    def _let_in(self) -> None:
+    def _admit(self) -> None:
         while self._waiting:
             need, turn = self._waiting[0]
             if not turn.cancelled():

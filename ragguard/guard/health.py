@@ -1,0 +1,187 @@
+"""What guards did, in numbers, and why they kept everything where they could not judge.
+
+A guard fails open: without these numbers and warnings, a guard whose engine is gone looks like one that finds nothing
+to drop.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
+
+from ragguard._version import __version__
+from ragguard.engines.base import Engine
+from ragguard.errors import (
+    BudgetExceeded,
+    CircuitOpen,
+    Closed,
+    EngineOverloaded,
+    EngineProtocolError,
+    EngineRejected,
+    EngineTimeout,
+    EngineUnreachable,
+    PromptTooLong,
+)
+from ragguard.records import Decision, Dropped, GuardStatus
+from ragguard.runtime.notices import NOTICES
+from ragguard.sinks.names import METRICS
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Counter as MetricCounter
+
+_COUNTER = "ragguard.guard.decisions"
+_CAUSES: tuple[tuple[type[BaseException], str], ...] = (
+    (EngineUnreachable, "unreachable"),
+    (EngineOverloaded, "overloaded"),
+    (EngineTimeout, "too_slow"),
+    (EngineRejected, "rejected"),
+    (PromptTooLong, "prompt_too_long"),
+    (EngineProtocolError, "protocol"),
+    (CircuitOpen, "circuit_open"),
+    (BudgetExceeded, "out_of_budget"),
+    (Closed, "closed"),
+)
+_WAYS_OUT = {
+    "too_slow": "Allow more time with `budget_ms`, or give the engine fewer passages or a quicker model.",
+    "queued": "More passages come in than the engine judges in time: allow more time, or guard fewer calls.",
+    "out_of_budget": "Raise the engine's budget, or give the guard an engine with a budget of its own.",
+    "policy": "A policy must return within the budget and must not raise.",
+    "unclear": "The judge answers with something else than its labels: choose another model or prompt set.",
+}
+
+
+class Outcome(NamedTuple):
+    """What a guard found for one list of passages, before it is a decision about them."""
+
+    status: GuardStatus
+    reason: str
+    cause: str = ""
+    """Where passages could not be judged: one of few words, such as `unreachable`, under which it is counted."""
+    dropped: Sequence[Dropped] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GuardHealth:
+    """What a guard has decided since it was made: what `guard.health()` returns."""
+
+    decisions: int = 0
+    statuses: Mapping[str, int] = field(default_factory=dict)
+    """Decisions by status: pruned, kept_all, timeout, error."""
+    causes: Mapping[str, int] = field(default_factory=dict)
+    """Decisions in which passages could not be judged, by cause: unreachable, overloaded, too_slow, rejected,
+    prompt_too_long, protocol, circuit_open, out_of_budget, closed, cancelled, paused (the engine missed several
+    budgets in a row and is left alone), queued (too many calls at once), policy, guard_thread, unclear (the judge named
+    no label), or the type of another error."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Of each cause the latest reason in full."""
+    without_text: int = 0
+    """Passages that were kept unjudged since they have no text."""
+    not_understood: Mapping[str, int] = field(default_factory=dict)
+    """Tool results in which no passages were recognised, by tool."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every decision was made with all passages judged."""
+        return not self.causes
+
+    def __str__(self) -> str:
+        statuses = ", ".join(f"{number:,} {status}" for status, number in self.statuses.items())
+        lines = [f"{self.decisions:,} decisions" + (f": {statuses}" if statuses else "")]
+        lines += [f"{cause}: {number:,}; {self.reasons[cause]}" for cause, number in self.causes.items()]
+        if self.without_text:
+            lines.append(f"passages without text, kept unjudged: {self.without_text:,}")
+        lines += [
+            f"tool {tool}: {number:,} results not understood" for tool, number in self.not_understood.items()
+        ]
+        return "\n".join(lines)
+
+
+class DecisionCounts:
+    """Counts the decisions of one guard, warns about those that could not judge, and adds them to OpenTelemetry."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._statuses: Counter[str] = Counter()
+        self._causes: Counter[str] = Counter()
+        self._reasons: dict[str, str] = {}
+        self._without_text = 0
+        self._not_understood: Counter[str] = Counter()
+
+    def count(self, decision: Decision, cause: str, without_text: int = 0) -> None:
+        """Counts a decision; warns, at most once a minute a cause, where there is a cause."""
+        with _lock:
+            self._statuses[decision.status] += 1
+            self._without_text += without_text
+            if cause:
+                self._causes[cause] += 1
+                self._reasons[cause] = decision.reason
+                _unjudged.setdefault(self._engine, Counter())[cause] += 1
+        _measure(decision.status, cause)
+        if cause:
+            NOTICES.warn(f"guard {cause}", lambda: self._warning(cause, decision.reason))
+
+    def count_not_understood(self, tool: str) -> None:
+        """Counts a tool's result in which no passages were recognised."""
+        with _lock:
+            self._not_understood[tool] += 1
+
+    def snapshot(self) -> GuardHealth:
+        """The numbers so far."""
+        with _lock:
+            return GuardHealth(
+                self._statuses.total(), dict(self._statuses), dict(self._causes), dict(self._reasons),
+                self._without_text, dict(self._not_understood),
+            )  # fmt: skip
+
+    def _warning(self, cause: str, reason: str) -> str:
+        parts = [f"A guard kept passages unjudged ({cause}): {reason.rstrip('.')}.", _WAYS_OUT.get(cause, "")]
+        return " ".join(part for part in [*parts, "`guard.health()` has the numbers."] if part)
+
+
+def cause_of(error: BaseException) -> str:
+    """The word under which a decision that failed with this error is counted."""
+    return next((cause for kind, cause in _CAUSES if isinstance(error, kind)), type(error).__name__)
+
+
+def unjudged(engines: Iterable[Engine]) -> dict[str, int]:
+    """How many decisions of guards on these engines could not judge, by cause; each engine is looked at once."""
+    total: Counter[str] = Counter()
+    for engine in {id(engine): engine for engine in engines}.values():
+        with _lock:
+            total += _unjudged.get(engine, Counter())
+    return dict(total)
+
+
+def _measure(status: str, cause: str) -> None:
+    """Adds one decision to the application's OpenTelemetry metrics, where it has set up any."""
+    if _counter:
+        _counter[0].add(1, {"status": status, "cause": cause} if cause else {"status": status})
+    elif "opentelemetry.metrics" in sys.modules:  # nobody can have set up a meter provider before
+        from opentelemetry import metrics
+
+        _, unit, meaning = METRICS[_COUNTER]
+        _counter.append(metrics.get_meter("ragguard", __version__).create_counter(_COUNTER, unit, meaning))
+        _measure(status, cause)
+
+
+_counter: list[MetricCounter] = []
+_unjudged: WeakKeyDictionary[Engine, Counter[str]] = WeakKeyDictionary()
+"""Decisions that could not judge, by the engine of their guard, then by cause."""
+_lock = threading.Lock()
+
+
+def _begin_in_child() -> None:
+    """In a forked process: a new lock, as the old one may be held by a thread that is not there; and no counts."""
+    global _lock
+    _lock = threading.Lock()
+    _unjudged.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_child)

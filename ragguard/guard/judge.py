@@ -1,0 +1,180 @@
+"""Asks the engine and the judge about passages: would the model abstain, is the passage relevant.
+
+Knows prompts and engines; knows no budget and no policy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Sequence
+from types import TracebackType
+from typing import TypeVar
+
+import numpy as np
+
+from ragguard.engines.base import Engine, Prompt
+from ragguard.engines.prompts import PromptSet, load_prompts
+from ragguard.errors import EngineProtocolError, LowLabelMass, PromptTooLong
+from ragguard.guard.limiter import Limiter
+from ragguard.guard.policies import Judged
+from ragguard.metrics.distraction import utility
+from ragguard.probes.abstention import abstention, read_abstention
+from ragguard.probes.question import LabelAnswer, LabelQuestion, label_answers
+from ragguard.probes.relevance import read_relevance, relevance
+from ragguard.records import Passage
+
+T = TypeVar("T")
+
+AHEAD = -10
+"""The priority of guard requests: before everything that only scores."""
+READ, READ_AGAIN = 32_000, 4_000
+"""Characters of a passage that are judged; fewer once a server refused the batch for one that is too long."""
+AT_A_TIME = 10
+"""Passages for which prompts are written before the loop may do something else."""
+AT_ONCE = 512
+"""Passages that one guard judges at once: some batches full, as many as the usual layers send together."""
+WRITING = Limiter(1)
+"""Lets one caller at a time write prompts."""
+
+Candidate = tuple[int, Passage]
+"""A passage with its 1-based rank among the candidates."""
+
+
+class EngineTime:
+    """Measures how long one call waits for its engines, and not in the guard's own queues: `with waiting: await …`"""
+
+    __slots__ = ("_ended", "_since", "asked")
+
+    def __init__(self) -> None:
+        self.asked: float | None = None
+        """When an engine was first asked, on the monotonic clock; None while the call is in the queue."""
+        self._ended = 0.0
+        self._since: float | None = None
+
+    def __enter__(self) -> None:
+        self._since = time.monotonic()
+        if self.asked is None:
+            self.asked = self._since
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended, self._since = self.seconds, None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds so far."""
+        return self._ended + (0.0 if self._since is None else time.monotonic() - self._since)
+
+
+class PassageJudge:
+    """Judges passages for a query with one batch of questions."""
+
+    def __init__(self, engine: Engine, judge: Engine, prompts: PromptSet | None) -> None:
+        self.engine, self.judge, self._prompts = engine, judge, prompts
+        self._limiter = Limiter(AT_ONCE)
+
+    async def identity(self) -> tuple[str, str, str]:
+        """The fingerprints of engine and judge, and the prompt set: what a calibration belongs to."""
+        engine, judge = await self.engine.info(), await self.judge.info()
+        prompts = self._prompts or load_prompts(engine.prompts)
+        return engine.fingerprint, judge.fingerprint, prompts.identity
+
+    async def judged(
+        self,
+        query: str,
+        candidates: Sequence[Candidate],
+        deadline: float | None = None,
+        waiting: EngineTime | None = None,
+    ) -> list[Judged]:
+        """The numbers of each candidate; raises what the engine raises.
+
+        When a server refuses one passage for its length, all are asked again shortened: one passage that no server
+        takes must not be the reason that the others stay unjudged.
+        """
+        waiting = waiting or EngineTime()
+        async with self._limiter.admitted(len(candidates)):
+            try:
+                return await self._judged(query, candidates, deadline, waiting, READ)
+            except PromptTooLong:
+                if all(len(passage.text) <= READ_AGAIN for _, passage in candidates):
+                    raise
+                return await self._judged(query, candidates, deadline, waiting, READ_AGAIN)
+
+    async def _judged(
+        self,
+        query: str,
+        candidates: Sequence[Candidate],
+        deadline: float | None,
+        waiting: EngineTime,
+        read: int,
+    ) -> list[Judged]:
+        with waiting:
+            prompts = self._prompts or load_prompts((await contained(self.engine.info())).prompts)
+            theirs = prompts
+            if self.judge is not self.engine:
+                theirs = self._prompts or load_prompts((await contained(self.judge.info())).prompts)
+        reader: list[Prompt] = []
+        judging: list[Prompt] = []
+        async with WRITING.admitted(1):
+            for at in range(0, len(candidates), AT_A_TIME):
+                some = [passage.text[:read] for _, passage in candidates[at : at + AT_A_TIME]]
+                reader += [abstention(prompts, query, text).prompt for text in some]
+                judging += [relevance(theirs, query, text).prompt for text in some]
+                await asyncio.sleep(0)
+        # Two calls as the scorer's, so that each finds what the other asked; one request where one engine does both.
+        asking = [
+            asyncio.ensure_future(_answers(self.engine, reader, prompts.labels("abstention"), deadline)),
+            asyncio.ensure_future(_answers(self.judge, judging, theirs.labels("relevance"), deadline)),
+        ]
+        try:
+            with waiting:
+                reads, verdicts = await asyncio.gather(*asking)
+        finally:
+            while asking:
+                asking.pop().cancel()
+        return _read(candidates, reads, relevance(theirs, query, ""), verdicts)
+
+
+async def contained(asking: Awaitable[T]) -> T:
+    """What an engine answers; its SystemExit or KeyboardInterrupt, which would end the event loop and with it every
+    guard of the loop, becomes an error of that engine. Ctrl-C reaches the main thread alone, and passes there."""
+    try:
+        return await asking
+    except (SystemExit, KeyboardInterrupt) as error:
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise
+        raise EngineProtocolError(f"the engine raised {type(error).__name__}({error})") from error
+
+
+async def _answers(
+    engine: Engine, prompts: Sequence[Prompt], labels: tuple[str, ...], deadline: float | None
+) -> list[LabelAnswer]:
+    probs = await contained(engine.label_probs(prompts, labels, deadline=deadline, priority=AHEAD))
+    return label_answers(probs, len(prompts), len(labels))
+
+
+def _read(
+    candidates: Sequence[Candidate],
+    reads: Sequence[LabelAnswer],
+    question: LabelQuestion,
+    verdicts: Sequence[LabelAnswer],
+) -> list[Judged]:
+    """The candidates with their numbers."""
+    abstains = [read_abstention(read).p for read in reads]
+    relevant, problems = [0.0] * len(candidates), dict[int, str]()
+    for at, verdict in enumerate(verdicts):
+        try:
+            relevant[at] = min(1.0, read_relevance(question, verdict).p)
+        except LowLabelMass as error:
+            problems[at] = str(error)
+    # All at once: arrays cost by the call.
+    utilities = np.asarray(utility(relevant, abstains)).tolist()
+    return [
+        Judged(passage, position, p_abstain=abstains[at], problem=problems[at])
+        if at in problems
+        else Judged(passage, position, utilities[at], abstains[at], relevant[at])
+        for at, (position, passage) in enumerate(candidates)
+    ]

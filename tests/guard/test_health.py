@@ -1,0 +1,144 @@
+"""What a guard says of itself when it cannot judge: at once, with the cause, and in numbers."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from support.scripted_engine import ScriptedEngine
+
+from ragguard import DistractorGuard, RagGuard, connect
+from ragguard.errors import (
+    BudgetExceeded,
+    CircuitOpen,
+    EngineOverloaded,
+    EngineProtocolError,
+    EngineRejected,
+    EngineUnreachable,
+)
+from ragguard.guard import health
+
+PASSAGES = ["Ada Berg founded it in Oslo.", "Carl Dahl founded it in Rome."]
+
+
+@pytest.fixture
+def nowhere():
+    """The address of a port on which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+
+
+def warnings(caplog):
+    return [record.message for record in caplog.records if "kept passages unjudged" in record.message]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_an_unreachable_engine_is_said_at_once_with_its_cause(nowhere, caplog, mode):
+    watching = DistractorGuard(nowhere, budget_ms=150)
+    for _ in range(3):
+        decision = watching.prune("q", PASSAGES) if mode == "sync" else await watching.aprune("q", PASSAGES)
+        assert decision.status == "error"
+        assert "connection refused" in decision.reason
+        assert nowhere in decision.reason
+        assert [passage.text for passage in decision.kept] == PASSAGES
+    (said,) = warnings(caplog)
+    assert "connection refused" in said
+    found = watching.health()
+    assert (found.decisions, found.statuses, found.causes) == (3, {"error": 3}, {"unreachable": 3})
+    assert "connection refused" in found.reasons["unreachable"]
+    assert "unreachable: 3" in str(found)
+    assert not found.ok
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (EngineUnreachable("gone"), "unreachable"),
+        (EngineOverloaded("busy"), "overloaded"),
+        (EngineRejected("unknown model"), "rejected"),
+        (EngineProtocolError("no JSON"), "protocol"),
+        (CircuitOpen("not asked, the last failure: connection refused"), "circuit_open"),
+        (BudgetExceeded("not sent: 500 tokens of 400"), "out_of_budget"),
+        (ZeroDivisionError("a bug"), "ZeroDivisionError"),
+    ],
+)
+async def test_each_cause_is_counted_under_its_name_and_said(error, cause, caplog):
+    watching = DistractorGuard(ScriptedEngine(fault=lambda call: error), budget_ms=300)
+    decision = await watching.aprune("q", PASSAGES)
+    assert decision.status == "error"
+    assert str(error) in decision.reason
+    assert watching.health().causes == {cause: 1}
+    assert len(warnings(caplog)) == 1
+
+
+async def test_a_budget_that_is_spent_is_said():
+    engine = connect(ScriptedEngine(), budget={"requests": 1})
+    watching = DistractorGuard(engine, budget_ms=20_000)
+    await watching.aprune("first", PASSAGES)
+    decision = await watching.aprune("second", PASSAGES)
+    assert decision.status == "error"
+    assert watching.health().causes == {"out_of_budget": 1}
+
+
+async def test_a_judge_that_names_no_label_is_said(caplog):
+    chatty = ScriptedEngine(label=lambda text, label: 0.05)
+    watching = DistractorGuard(chatty, budget_ms=20_000)
+    decision = await watching.aprune("q", PASSAGES)
+    assert "2 of 2 could not be judged" in decision.reason
+    assert watching.health().causes == {"unclear": 1}
+    assert len(warnings(caplog)) == 1
+
+
+async def test_a_guard_that_judges_says_nothing(caplog):
+    watching = DistractorGuard(ScriptedEngine(label=lambda text, label: 0.5), budget_ms=20_000)
+    await watching.aprune("q", PASSAGES)
+    found = watching.health()
+    assert (found.ok, found.decisions, found.causes) == (True, 1, {})
+    assert caplog.records == []
+
+
+async def test_decisions_are_counted_for_opentelemetry(monkeypatch):
+    reader = InMemoryMetricReader()
+    monkeypatch.setattr(metrics, "get_meter", MeterProvider([reader]).get_meter)
+    monkeypatch.setattr(health, "_counter", [])
+    fine = DistractorGuard(ScriptedEngine(label=lambda text, label: 0.5), budget_ms=20_000)
+    gone = DistractorGuard(ScriptedEngine(fault=lambda call: EngineRejected("no")), budget_ms=20_000)
+    for watching in (fine, gone, gone):
+        await watching.aprune("q", PASSAGES)
+    (metric,) = reader.get_metrics_data().resource_metrics[0].scope_metrics[0].metrics
+    assert metric.name == "ragguard.guard.decisions"
+    counted = {tuple(sorted(point.attributes.items())): point.value for point in metric.data.data_points}
+    assert counted == {
+        (("status", "kept_all"),): 1,
+        (("cause", "rejected"), ("status", "error")): 2,
+    }
+
+
+def test_flush_says_how_often_a_guard_on_its_engine_could_not_judge():
+    faulty = [EngineRejected("no such model")]
+    engine = ScriptedEngine(label=lambda text, label: 0.5, fault=lambda call: faulty[0] if faulty else None)
+    with RagGuard(engine=engine, scorers=(), store=None) as rg:
+        watching = DistractorGuard(rg.engine, budget_ms=20_000)
+        assert rg.flush().unguarded == {}
+        for n in range(2):
+            watching.prune(f"q{n}", PASSAGES)
+        report = rg.flush()
+        assert report.unguarded == {"rejected": 2}
+        assert report  # nothing that was captured is missing
+        assert "2 retrievals went past a guard unjudged (rejected 2)" in str(report)
+
+
+def test_flush_leaves_out_guards_that_have_nothing_to_do_with_it():
+    other = DistractorGuard(ScriptedEngine(fault=lambda call: EngineRejected("no")), budget_ms=20_000)
+    with RagGuard(engine=ScriptedEngine(), scorers=(), store=None) as rg:
+        other.prune("q", PASSAGES)
+        assert rg.flush().unguarded == {}
+
+
+def test_health_of_a_new_guard():
+    found = DistractorGuard(ScriptedEngine()).health()
+    assert (found.decisions, found.ok, str(found)) == (0, True, "0 decisions")
