@@ -17,6 +17,7 @@ import math
 import re
 import sys
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -239,7 +240,7 @@ class RagGuard:
 
         Runs that are still open are counted and not awaited.
         """
-        return self._service.flush(timeout)
+        return self._with_guards(self._service.flush(timeout))
 
     async def aflush(self, timeout: float = 10.0) -> Report:  # noqa: ASYNC109 - the same as flush
         """As `flush`, without holding up the event loop."""
@@ -247,7 +248,7 @@ class RagGuard:
 
     def close(self, timeout: float = 10.0) -> Report:
         """Flushes and lets everything go; what is not done in time stays in the store. Safe to call twice."""
-        return self._service.close(timeout)
+        return self._with_guards(self._service.close(timeout))
 
     async def aclose(self, timeout: float = 10.0) -> Report:  # noqa: ASYNC109 - the same as close
         """As `close`, without holding up the event loop."""
@@ -309,6 +310,13 @@ class RagGuard:
         from ragguard.sinks.otlp import configured
 
         return self._otel_sink() if configured() else None
+
+    def _with_guards(self, report: Report) -> Report:
+        """The report, with what guards on these engines or captured here could not judge."""
+        health = sys.modules.get("ragguard.guard.health")
+        if health is None:  # no guard was ever made
+            return report
+        return replace(report, unguarded=health.unjudged([*self._engines, *self.recorder.guard_engines]))
 
     def _depth(self) -> int:
         try:

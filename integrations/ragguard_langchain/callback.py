@@ -249,6 +249,7 @@ class RagGuardCallback(BaseCallbackHandler):
     def guard_decided(self, told: Told, run_id: UUID | None) -> None:
         """Records a guard's decision, made inside the call with that id; no event of LangChain's carries it."""
         try:
+            self._recorder.guard_engines.add(told.verdict.engine)
             place = self._tree.place(run_id)
             if place is None:
                 self._tree.decided_outside(told)

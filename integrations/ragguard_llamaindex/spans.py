@@ -330,6 +330,7 @@ class Spans:
     @never_raises
     def decided(self, verdict: Verdict) -> None:
         """What a guard made of the nodes that the postprocessor at work was given."""
+        self.recorder.guard_engines.add(verdict.engine)
         call = self._here.get()
         if call is not None and call.kind is Kind.POSTPROCESSOR:
             call.verdicts = [*call.verdicts, verdict]

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ragguard.records import Decision, GuardStatus, Passage
+
+if TYPE_CHECKING:
+    from ragguard.engines.base import Engine
 
 _TELLING: tuple[GuardStatus, ...] = ("error", "timeout", "pruned", "kept_all")
 """Of several guards the status that is told: the first of these."""
@@ -21,10 +25,10 @@ class Verdict:
 
     decision: Decision
     judged: list[Passage]
+    engine: Engine
+    """What the guard judges with: the report of a RagGuard that records the verdict counts what it could not judge."""
     part: bool = False
     """True where the guard saw one of the arms of a retrieval only."""
-    engine: object = None
-    """What the guard judges with: its troubles are told with those of the RagGuard that captures the verdict."""
 
 
 def about(verdict: Verdict, candidates: Sequence[Passage], *, alone: bool = True) -> Decision:

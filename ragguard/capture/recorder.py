@@ -65,6 +65,8 @@ class Recorder:
         self.counts = Counts()
         self.followers: dict[str, Follower] = {}
         """What integrations remember of open calls, by the integration's name."""
+        self.guard_engines: weakref.WeakSet[object] = weakref.WeakSet()
+        """The engines of the guards whose verdicts were recorded."""
         self.faults = Faults()
         self._forget()
         _recorders.add(self)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from ragguard.service.delivery import Undelivered
 
@@ -55,6 +55,9 @@ class Report:
     """The latest failure that is tried again."""
     nothing_because: str = ""
     """What was seen in place of retrievals, and what to do, where no retrieval was captured."""
+    unguarded: Mapping[str, int] = field(default_factory=dict)
+    """Retrievals that a guard let through unjudged, by cause, since the process began: of the guards that share an
+    engine with this RagGuard or were captured by it. `guard.health()` has the reasons in full."""
 
     def __bool__(self) -> bool:
         return self.complete
@@ -100,6 +103,9 @@ class Report:
             yield f"{self.unsampled:,} not captured, as sample_rate wants it"
         if not self.complete and not self.captured and not self.open and not self.lost:
             yield "what was captured waits for the store"
+        if self.unguarded:
+            causes = ", ".join(f"{cause} {number:,}" for cause, number in self.unguarded.items())
+            yield f"{sum(self.unguarded.values()):,} retrievals went past a guard unjudged ({causes})"
         if self.nothing_because:
             yield self.nothing_because
 

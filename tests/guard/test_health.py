@@ -76,12 +76,12 @@ async def test_each_cause_is_counted_under_its_name_and_said(error, cause, caplo
 
 
 async def test_a_budget_that_is_spent_is_said():
-    engine = connect(ScriptedEngine(), budget={"requests": 1})
+    engine = connect(ScriptedEngine(label=lambda text, label: 0.5), budget={"requests": 2})
     watching = DistractorGuard(engine, budget_ms=20_000)
-    await watching.aprune("first", PASSAGES)
-    decision = await watching.aprune("second", PASSAGES)
-    assert decision.status == "error"
-    assert watching.health().causes == {"out_of_budget": 1}
+    decisions = [await watching.aprune(f"query {n}", PASSAGES) for n in range(4)]
+    assert [decision.status for decision in decisions][-1] == "error"
+    assert "raise the budget" in decisions[-1].reason
+    assert set(watching.health().causes) == {"out_of_budget"}
 
 
 async def test_a_judge_that_names_no_label_is_said(caplog):

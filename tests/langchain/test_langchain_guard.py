@@ -341,6 +341,9 @@ async def test_a_dead_engine_keeps_everything(captured, config, place, mode):
 class Crashes(DistractorGuard):
     """A guard of the user's own that does what it must not."""
 
+    def prune(self, query, passages):
+        raise RuntimeError("not today")
+
     async def aprune(self, query, passages):
         raise RuntimeError("not today")
 

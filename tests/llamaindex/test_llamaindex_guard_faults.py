@@ -16,10 +16,10 @@ from support.guards import guarding, judging
 from support.llamaindex_parts import Says, Shelf, nodes
 from support.scripted_engine import ScriptedEngine
 
-from ragguard import DistractorGuard, connect
+from ragguard import DistractorGuard, RagGuard, connect
 from ragguard.errors import EngineRejected, InvalidInput
 from ragguard.guard import UtilityThreshold
-from ragguard_llamaindex import DistractorPostprocessor, GuardedRetriever
+from ragguard_llamaindex import DistractorPostprocessor, GuardedRetriever, instrument, uninstrument
 from ragguard_llamaindex.instrumentation import SpanHandler
 
 QUESTION = "Who founded the firm based in Oslo?"
@@ -90,8 +90,24 @@ async def test_a_dead_engine_keeps_everything(recorder, captured, mode):
     assert (step.status, captured.run.status) == ("ok", "ok")
 
 
+@MODES
+async def test_flush_counts_what_the_guards_that_it_captures_could_not_judge(mode):
+    dead = ScriptedEngine(label=judging, fault=lambda call: EngineRejected("500 from the server"))
+    with RagGuard(engine=ScriptedEngine(), scorers=(), store=None) as rg:
+        instrument(rg)
+        try:
+            guarded = GuardedRetriever(Shelf(), guarding(dead))
+            guarded.retrieve(QUESTION) if mode == "sync" else await guarded.aretrieve(QUESTION)
+        finally:
+            uninstrument()
+        assert rg.flush().unguarded == {"rejected": 1}
+
+
 class Crashes(DistractorGuard):
     """A guard of the user's own that does what it must not."""
+
+    def prune(self, query, passages):
+        raise RuntimeError("not today")
 
     async def aprune(self, query, passages):
         raise RuntimeError("not today")
