@@ -152,12 +152,11 @@ class Retry(Layer):
 def failure_since(engine: Engine, since: float) -> EngineError | None:
     """Why a call to `engine` that began at `since` (on the monotonic clock) may still wait: the latest failed attempt
     that is being repeated since then; None where there is none, or where no layer of the engine repeats calls."""
-    layer: object = engine
-    while layer is not None:
-        if isinstance(layer, Retry) and layer.latest_failure is not None:
-            failed, error = layer.latest_failure
+    while isinstance(engine, Layer):
+        if isinstance(engine, Retry) and engine.latest_failure is not None:
+            failed, error = engine.latest_failure
             return error if failed >= since else None
-        layer = getattr(layer, "_engine", None)
+        engine = engine._engine
     return None
 
 
