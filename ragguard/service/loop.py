@@ -7,7 +7,6 @@ event loops, also from one that is closed while it waits.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
 import weakref
@@ -17,10 +16,11 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from ragguard.errors import InvalidInput
+from ragguard.secrets import logger
 
 T = TypeVar("T")
 
-_log = logging.getLogger("ragguard")
+_log = logger("ragguard")
 
 
 class BackgroundLoop:
