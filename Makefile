@@ -19,6 +19,8 @@ help:
 	@echo "make test-phoenix  telemetry against a real Phoenix, in an environment of its own"
 	@echo "make bench-NAME    a benchmark of benchmarks/, such as bench-metrics"
 	@echo "make pictures      the pictures of the report and of Phoenix in docs/images, anew (needs Chromium)"
+	@echo "make train-nano     the small model that ships with ragguard, anew: about an hour on two cores (ARGS=...)"
+	@echo "make evaluate-nano  its figures on held-out cases, into its card"
 	@echo "make clean         remove .venv and caches of this folder"
 
 .venv/bin/python:
@@ -77,6 +79,12 @@ pictures: .venv/.dev
 
 bench-%: .venv/.dev
 	$(BIN)/python benchmarks/$*.py
+
+train-nano: .venv/.dev
+	$(BIN)/python -m training.nano.train --out checkpoints $(ARGS)
+
+evaluate-nano: .venv/.dev
+	$(BIN)/python -m training.nano.evaluate --cases 1000 $(ARGS)
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

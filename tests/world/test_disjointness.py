@@ -9,7 +9,6 @@ import itertools
 import re
 
 from ragguard import world
-from ragguard.engines.nano.lessons import Level, make_row
 from ragguard.world import words
 from ragguard.world.facts import known_world, names
 from ragguard.world.grammar import (
@@ -20,6 +19,7 @@ from ragguard.world.grammar import (
     question_phrasings,
     sentence,
 )
+from training.nano.lessons import Level, make_row
 
 LEVELS = (Level(), Level(4, 0.15, 0.85, 0.85, 0.9), Level(8, 0.3, 0.6, 0.4, 0.3))
 

@@ -13,7 +13,7 @@ import ragguard.engines.nano
 from ragguard import world
 from ragguard.engines.base import Message
 from ragguard.engines.nano.tokenizer import MARKER, SPECIAL, load_tokenizer
-from ragguard.engines.nano.vocabulary import build_vocabulary
+from training.nano.vocabulary import build_vocabulary
 
 TOKENIZER = load_tokenizer()
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from ragguard.engines.nano.judgements import bare_turns, passage_turns
-from ragguard.engines.nano.speech import ask, new_name, tell
 from ragguard.world.facts import Fact, Facts, known_facts, known_world
 from ragguard.world.grammar import CHAINS, RELATIONS, Kind
+from training.nano.judgements import bare_turns, passage_turns
+from training.nano.speech import ask, new_name, tell
 
 Turn = tuple[str, dict[str, str], str]
 """A task, its slots, and what is to be answered."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import torch
 
-from ragguard.engines.nano.network import Network
 from ragguard.engines.nano.tokenizer import load_tokenizer
 from ragguard.world import words
+from training.nano.network import Network
 
 CONSTANT, FIRST, SECOND, VALUE = range(4)
 """Coordinates of an embedding that say: a word; the first word of a name; its second; a plain value."""

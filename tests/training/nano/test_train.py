@@ -18,7 +18,8 @@ STEPS = 4
 
 def run(module: str, *arguments: object) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", f"ragguard.engines.nano.{module}", *map(str, arguments)],
+        [sys.executable, "-m", f"training.nano.{module}", *map(str, arguments)],
+        cwd=Path(__file__).parents[3],
         env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

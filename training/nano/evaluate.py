@@ -1,5 +1,5 @@
 """Measures nano on held-out cases and writes the figures into its card: `python -m
-ragguard.engines.nano.evaluate [--cases 1000]`.
+training.nano.evaluate [--cases 1000]`.
 
 Everything is asked through the engine and the prompt set, as a scorer asks it; names and phrasings are
 held out from training.
@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard import world
-from ragguard.engines.nano.card import Figure, Report, write_card
 from ragguard.engines.nano.engine import NanoEngine
 from ragguard.engines.prompts import Task, load_prompts
 from ragguard.metrics import exact_match
@@ -28,6 +27,8 @@ from ragguard.records import Passage
 from ragguard.world import Case, Counts, PassageKind
 from ragguard.world.facts import aliases
 from ragguard.world.grammar import CHAINS, RELATIONS, THAT
+from training.nano import SHIPPED
+from training.nano.card import Figure, Report, write_card
 
 _READ = Counts(same_relation=3, same_subject=3, contradiction=0, unrelated=6)
 _CHUNK = 256
@@ -286,7 +287,7 @@ if __name__ == "__main__":
     parser.add_argument(
         "--reading", type=int, default=0, help="cases for each number of passages; as --cases if 0"
     )
-    parser.add_argument("--card", type=Path, default=Path(__file__).with_name("CARD.md"))
+    parser.add_argument("--card", type=Path, default=SHIPPED / "CARD.md")
     parser.add_argument("--curve", type=Path, default=Path(__file__).with_name("curve.jsonl"))
     arguments = parser.parse_args()
     write_card(

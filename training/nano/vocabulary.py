@@ -1,4 +1,4 @@
-"""Makes nano's word list from the world's words: `python -m ragguard.engines.nano.vocabulary` writes it.
+"""Makes nano's word list from the world's words: `python -m training.nano.vocabulary` writes it.
 
 The list is frozen with the weights: a word's place in it is the row of its embedding.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 from ragguard.engines.nano.tokenizer import MARKER, NEWLINE, PATTERN, SPECIAL
 from ragguard.engines.prompts import load_prompts
 from ragguard.world import grammar, words
+from training.nano import SHIPPED
 
 
 def build_vocabulary() -> list[str]:
@@ -42,5 +42,5 @@ def build_vocabulary() -> list[str]:
 
 
 if __name__ == "__main__":
-    path = Path(__file__).with_name("vocabulary.json")
+    path = SHIPPED / "vocabulary.json"
     path.write_text(json.dumps(build_vocabulary(), ensure_ascii=False, indent=0) + "\n", encoding="utf-8")

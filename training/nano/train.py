@@ -1,4 +1,4 @@
-"""Trains nano: `python -m ragguard.engines.nano.train --out DIR`. Needs PyTorch; the package itself never
+"""Trains nano: `python -m training.nano.train --out DIR`. Needs PyTorch; the package itself never
 imports this.
 
 Muon for the matrices between layers and Adam for the rest; constant rate, then linear decay over the
@@ -19,11 +19,11 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from ragguard.engines.nano.batches import Batch, make_batch
-from ragguard.engines.nano.beginning import begin
-from ragguard.engines.nano.lessons import Level
-from ragguard.engines.nano.network import Network, Shape
-from ragguard.engines.nano.optimizer import Muon
+from training.nano.batches import Batch, make_batch
+from training.nano.beginning import begin
+from training.nano.lessons import Level
+from training.nano.network import Network, Shape
+from training.nano.optimizer import Muon
 
 
 def level_at(step: int, args: argparse.Namespace) -> Level:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ragguard.engines.nano.batches import document_ids, make_batch, turn_ids
-from ragguard.engines.nano.lessons import Level, make_row
 from ragguard.engines.nano.tokenizer import load_tokenizer
 from ragguard.engines.prompts import TASKS, load_prompts
+from training.nano.batches import document_ids, make_batch, turn_ids
+from training.nano.lessons import Level, make_row
 
 TOKENIZER = load_tokenizer()
 

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from ragguard.engines.nano.speech import ask, asks_plainly, new_name, steps, tell
 from ragguard.world.facts import Fact, aliases, known_chains, known_facts
 from ragguard.world.grammar import CHAINS, RELATIONS
+from training.nano.speech import ask, asks_plainly, new_name, steps, tell
 
 Turn = tuple[str, dict[str, str], str]
 Form = Literal["plain", "hedged", "initial", "answer_initial", "last_name"]

@@ -1,6 +1,6 @@
 """Writes the weights that ship:
 
-a trainer's checkpoint as float16. `python -m ragguard.engines.nano.weights CHECKPOINT`. Needs PyTorch.
+a trainer's checkpoint as float16. `python -m training.nano.weights CHECKPOINT`. Needs PyTorch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ragguard.engines.nano.network import Shape
+from training.nano import SHIPPED
+from training.nano.network import Shape
 
 
 def export_weights(checkpoint: Path, to: Path) -> int:
@@ -46,6 +47,6 @@ def export_weights(checkpoint: Path, to: Path) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkpoint", type=Path)
-    parser.add_argument("--to", type=Path, default=Path(__file__).with_name("weights.npz"))
+    parser.add_argument("--to", type=Path, default=SHIPPED / "weights.npz")
     args = parser.parse_args()
     print(f"{export_weights(args.checkpoint, args.to):,} parameters, {args.to.stat().st_size:,} bytes")
