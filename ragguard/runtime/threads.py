@@ -1,38 +1,118 @@
-"""Blocking work beside an event loop, in threads that a process does not wait for at its end."""
+"""A thread pool whose threads never hold the process up.
+
+The standard pool refuses work once `main()` has returned, though other threads of the application may still
+serve; and the process waits at its end for every job in it, however long that hangs.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import weakref
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class DaemonThreads(ThreadPoolExecutor):
+    """At most `most` daemon threads, started as they are needed. What hangs in one ends with the process.
+
+    It is a ThreadPoolExecutor by type alone, since event loops accept no other default executor.
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        super().__init__(most, thread_name_prefix=name)
+        self._most, self._name = most, name
+        self._begin()
+        _pools.add(self)
+
+    def _begin(self) -> None:
+        """No thread and no job: at first, and in a forked child."""
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._running: list[threading.Thread] = []
+        self._busy = 0
+        """Jobs that were submitted and have not ended."""
+        self._closed = False
+
+    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Has a function called in one of the threads."""
+        done: Future[T] = Future()
+        with self._lock:
+            if self._closed:
+                raise RuntimeError(f"the threads {self._name} were shut down")
+            self._busy += 1
+            alone = len(self._running) < min(self._busy, self._most) and not self._grow()
+            job = partial(self._do, done, partial(function, *args, **kwargs))
+            if not alone:
+                self._jobs.put(job)
+        if alone:
+            job()
+        return done
+
+    def _grow(self) -> bool:
+        """Starts one more thread; False where there is none at all, since Python 3.12 starts none while the process
+        ends: the caller then does the job itself."""
+        thread = threading.Thread(
+            target=_serve, args=(self._jobs,), name=f"{self._name}_{len(self._running)}", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError:
+            return bool(self._running)
+        self._running.append(thread)
+        return True
+
+    def _do(self, done: Future[Any], work: Callable[[], Any]) -> None:
+        try:
+            if done.set_running_or_notify_cancel():
+                try:
+                    done.set_result(work())
+                except BaseException as error:  # noqa: BLE001 - whoever waits for the future gets it
+                    done.set_exception(error)
+        finally:
+            with self._lock:
+                self._busy -= 1
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Takes no more jobs and ends the threads after those that it has; jobs are never cancelled."""
+        with self._lock:
+            self._closed = True
+            threads = list(self._running)
+            for _ in threads:
+                self._jobs.put(None)
+        if wait:
+            for thread in threads:
+                thread.join()
 
 
 async def in_daemon_thread(work: Callable[[], object]) -> None:
-    """Waits for `work` in a thread of its own and raises what it raises; a cancelled wait leaves the thread running.
+    """Waits for `work` in a thread of its own and raises what it raises; a cancelled wait leaves the thread running."""
+    thread = DaemonThreads(1, "ragguard-blocking")
+    try:
+        await asyncio.wrap_future(thread.submit(work))
+    finally:
+        thread.shutdown(wait=False)
 
-    The threads of `asyncio.to_thread` are joined when the process ends, which may then take as long as the work.
-    """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
 
-    def finish(error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
+def _serve(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (job := jobs.get()) is not None:
+        job()
+        del job  # what it holds must not wait for the next one
 
-    def run() -> None:
-        error: BaseException | None = None
-        try:
-            work()
-        except BaseException as raised:  # noqa: BLE001 - raised where it is awaited
-            error = raised
-        try:
-            loop.call_soon_threadsafe(finish, error)
-        except RuntimeError:  # the loop is closed, and nobody waits any more
-            return
 
-    threading.Thread(target=run, name="ragguard-blocking", daemon=True).start()
-    await done
+_pools: weakref.WeakSet[DaemonThreads] = weakref.WeakSet()
+
+
+def _begin_in_child() -> None:
+    for pool in list(_pools):
+        pool._begin()
+
+
+os.register_at_fork(after_in_child=_begin_in_child)

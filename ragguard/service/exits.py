@@ -1,8 +1,10 @@
-"""The end of the process: what is running is drained before OpenTelemetry's providers shut down.
+"""The end of the process: what was captured is scored and sent before OpenTelemetry's providers shut down.
 
-Those shut down in `atexit` functions. Ours runs earlier, when the interpreter waits for its threads,
-and before the thread pools that engines use are closed: such functions run last registered first,
-and importing `concurrent.futures.thread` registers the pools'.
+Python ends in this order: `main()` returns; the functions of `threading._register_atexit` run, and the standard
+thread pools close; the threads that are no daemons are waited for; the functions of `atexit` run, last registered
+first, among them the providers' own. Where no thread is left when `main()` returns, everything is closed there and
+then, while users' pools still work. Where some still serve, capture goes on: what is known is scored and stored,
+and the rest is closed in an `atexit` function that is registered only then, so that it runs before the providers'.
 """
 
 from __future__ import annotations
@@ -11,36 +13,88 @@ import atexit
 import concurrent.futures.thread  # noqa: F401 - registers its own end, which must come after ours
 import os
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
 
 from ragguard.secrets import logger
 
 _log = logger("ragguard")
 
-_closers: dict[int, Callable[[], object]] = {}
+SLACK = 1.5
+"""Seconds beyond its own timeout after which a service that does not close is left behind."""
 
 
-def at_exit(owner: object, close: Callable[[], object]) -> None:
-    """Has `close` called when the process ends."""
-    _closers[id(owner)] = close
+class Ending(NamedTuple):
+    """How one service ends; both functions take a number of seconds."""
+
+    timeout: float
+    flush: Callable[[float], object]
+    close: Callable[[float], object]
+
+
+_endings: dict[int, Ending] = {}
+_spent = 0.0
+"""Seconds that flushing took when `main()` returned; they count towards the end."""
+
+
+def at_exit(owner: object, ending: Ending) -> None:
+    """Has a service flushed and closed when the process ends."""
+    _endings[id(owner)] = ending
 
 
 def forget(owner: object) -> None:
-    """It is closed already."""
-    _closers.pop(id(owner), None)
+    """Takes back what `at_exit` registered, for a service that was closed."""
+    _endings.pop(id(owner), None)
+
+
+def _main_has_ended() -> None:
+    global _spent
+    here = (threading.current_thread(), threading.main_thread())
+    if any(not thread.daemon and thread not in here for thread in threading.enumerate()):
+        atexit.register(_close_all)
+        began = time.monotonic()
+        _each([(ending.timeout, ending.flush) for ending in _endings.values()])
+        _spent = time.monotonic() - began
+    else:
+        _close_all()
 
 
 def _close_all() -> None:
-    while _closers:
-        _, close = _closers.popitem()
+    endings = list(_endings.values())
+    _endings.clear()
+    _each([(max(0.0, ending.timeout - _spent), ending.close) for ending in endings])
+
+
+def _each(endings: list[tuple[float, Callable[[float], object]]]) -> None:
+    """Runs all at once, so that the longest timeout bounds them, not the sum."""
+    began = time.monotonic()
+    threads = []
+    for timeout, end in endings:
+        thread = threading.Thread(target=_guarded, args=(end, timeout), name="ragguard-exit", daemon=True)
         try:
-            close()
-        except Exception:  # noqa: BLE001 - the others are closed all the same
+            thread.start()
+        except (
+            RuntimeError
+        ):  # Python 3.12 starts none so late: one after the other, in what is left of the time
+            _guarded(end, max(0.0, began + timeout - time.monotonic()))
+        else:
+            threads.append((began + timeout + SLACK, thread))
+    for until, thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+
+
+def _guarded(end: Callable[[float], object], timeout: float) -> None:
+    try:
+        end(timeout)
+    except Exception:  # noqa: BLE001 - the others end all the same
+        with suppress(Exception):
             _log.exception("closing at exit failed")
 
 
 try:
-    threading._register_atexit(_close_all)  # type: ignore[attr-defined]
+    threading._register_atexit(_main_has_ended)  # type: ignore[attr-defined]
 except (AttributeError, RuntimeError):  # not there in some future Python, or the process is ending already
     atexit.register(_close_all)
-os.register_at_fork(after_in_child=_closers.clear)
+os.register_at_fork(after_in_child=_endings.clear)

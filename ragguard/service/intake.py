@@ -137,6 +137,7 @@ class Intake:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stalled = self.closed = False
+        self._last: Callable[[], object] = lambda: None
         if self._gate is not None:
             self._gate.begin()
 
@@ -176,10 +177,11 @@ class Intake:
         with self._lock:
             if self._thread is not None or self.closed:
                 return
-            self._thread = threading.Thread(
+            thread = threading.Thread(
                 target=self._write_all, args=(self._queue,), name="ragguard-writer", daemon=True
             )
-            self._thread.start()
+            thread.start()
+            self._thread = thread
         self._started()
 
     def do(self, work: Callable[[], T], *, hurry: bool = True) -> Future[T]:
@@ -202,15 +204,23 @@ class Intake:
         """True on the writer's own thread, where waiting for it would be for ever."""
         return threading.current_thread() is self._thread
 
-    def close(self, timeout: float) -> bool:
-        """Writes what is in and ends the thread; False where that took too long."""
+    def close(self, timeout: float, last: Callable[[], object] = lambda: None) -> bool:
+        """Writes what is in, calls `last` and ends the thread; False where that took too long."""
         with self._lock:
             self.closed = True
-            thread = self._thread
-        if thread is None or thread is threading.current_thread():
+            thread, self._last = self._thread, last
+        if thread is None:
+            thread = threading.Thread(target=self._guarded, args=(last,), name="ragguard-writer", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # Python 3.12 starts none while the process ends
+                self._guarded(last)
+                return True
+        elif thread is threading.current_thread():
             return True
-        self._hurry.set()
-        self._queue.put(None)
+        else:
+            self._hurry.set()
+            self._queue.put(None)
         thread.join(timeout)
         return not thread.is_alive()
 
@@ -279,6 +289,7 @@ class Intake:
             self._stalled = False
             with self._room:
                 self._room.notify_all()
+        self._guarded(self._last)
 
     def _write(self, batch: Sequence[_Item]) -> None:
         events: list[Event] = []

@@ -1,7 +1,7 @@
-"""An event loop on a thread of its own, for work that must not run on the caller's.
+"""An event loop on a daemon thread of its own, for work that must not run on the caller's.
 
-Started when first needed, anew in a forked child. It may be used from sync code, from any number of
-event loops, also from one that is closed while it waits.
+It is started when it is first needed, and anew in a forked child. It may be used from sync code and from any
+number of event loops, also from one that is closed while it waits.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from ragguard.errors import InvalidInput
+from ragguard.runtime.threads import DaemonThreads
 from ragguard.secrets import logger
 
 T = TypeVar("T")
 
 _log = logger("ragguard")
+
+_HELPERS = min(32, (os.cpu_count() or 1) + 4)
+"""How many threads do what blocks (`asyncio.to_thread`, name lookups); as many as asyncio's own pool has."""
 
 
 class BackgroundLoop:
@@ -74,6 +78,11 @@ class BackgroundLoop:
             future.cancel()
         return future.result()
 
+    @property
+    def started(self) -> bool:
+        """True once anything was submitted in this process."""
+        return self._loop is not None
+
     def is_current(self) -> bool:
         """True on the loop's own thread, where waiting for the loop would be for ever."""
         return threading.current_thread() is self._thread
@@ -82,6 +91,7 @@ class BackgroundLoop:
         with self._lock:
             if self._loop is None or self._thread is None or not self._thread.is_alive():
                 self._loop = asyncio.new_event_loop()
+                self._loop.set_default_executor(DaemonThreads(_HELPERS, f"{self.name}-helper"))
                 thread = threading.Thread(target=self._serve, args=(self._loop,), name=self.name, daemon=True)
                 thread.start()
                 self._thread = thread

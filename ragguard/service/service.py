@@ -255,47 +255,52 @@ class Service:
 
     def close(self, timeout: float) -> Report:
         """Does what can be done in that time, leaves the rest in the store, and ends. Safe to call twice."""
-        timeout = seconds("timeout", timeout)
-        with self._ending:
+        began, timeout = time.monotonic(), seconds("timeout", timeout)
+        if not self._ending.acquire(timeout=timeout + _GRACE):  # another thread closes it, and has more time
+            return self._report(False, began)
+        try:
             if self._closing is not None:
                 return self._closing
-            began = time.monotonic()
-            if self.intake.started:
-                report = self.flush(timeout)
-                if self._end(max(_GRACE, began + timeout - time.monotonic())):
-                    report = self._report(not self._left.pending, began)
-            else:
-                self.intake.close(0.0)
-                self.store.close()
-                report = self._report(True, began)
+            report = self.flush(timeout) if self.intake.started else self._report(True, began)
+            if self._end(began + timeout) and self.intake.started:
+                report = self._report(not self._left.pending, began)
             self._closing = report
+        finally:
+            self._ending.release()
         exits.forget(self)
         self._tell_what_is_left(report)
         return report
 
-    def _end(self, seconds: float) -> bool:
+    def _end(self, deadline: float) -> bool:
         """Lets everything go; True where what is left was counted once nothing more could come of it."""
+        if SCORER.started:
+            self._end_scoring(max(_GRACE, deadline - time.monotonic()))
+        if not self.intake.close(max(_GRACE, deadline - time.monotonic()), self._close_store):
+            _log.error("the store's writer did not end in time; what it still holds may be lost")
+            return False
+        return True
 
+    def _end_scoring(self, timeout: float) -> None:
         async def end() -> None:
             await self._worker.stop()
-            await self.delivery.aclose(seconds)
+            await self.delivery.aclose(timeout)
             if self._release is not None:
                 await self._release()
 
         ending = SCORER.submit(end())
         try:
-            ending.result(seconds)
+            ending.result(timeout)
         except TimeoutError:
             ending.cancel()
         except Exception as error:  # noqa: BLE001 - an engine or a sink that cannot end is no reason not to
             self.faults.note("closing", error)
-        if not self.intake.close(seconds):
-            _log.error("the store's writer did not end in time; what it still holds may be lost")
-            return False
-        with suppress(RagguardError):  # a disk that cannot be read; what was known before is told
-            self._left = self.store.left()
+
+    def _close_store(self) -> None:
+        """On the writer's thread, as its last act: a disk that hangs holds up that thread alone."""
+        if self.intake.started:
+            with suppress(RagguardError):  # a disk that cannot be read; what was known before is told
+                self._left = self.store.left()
         self.store.close()
-        return True
 
     def _tell_what_is_left(self, report: Report) -> None:
         if report.pending + report.open == 0:
@@ -316,7 +321,7 @@ class Service:
         return SCORER.is_current() or self.intake.is_current()
 
     def _started(self) -> None:
-        exits.at_exit(self, lambda: self.close(self._settings.exit_timeout))
+        exits.at_exit(self, exits.Ending(self._settings.exit_timeout, self.flush, self.close))
         self._worker.start()
 
     def _ended(self) -> None:

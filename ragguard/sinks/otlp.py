@@ -149,11 +149,18 @@ class Exporting:
         A collector that is down costs one exporter's time limit, not three.
         """
         self._due = self._ended.count
-        closing = [threading.Thread(target=each.shutdown) for each in (self.traces, self.metrics, self.logs)]
+        closing = [
+            threading.Thread(target=each.shutdown, daemon=True)  # one that hangs must not hold the process
+            for each in (self.traces, self.metrics, self.logs)
+        ]
         for thread in closing:
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError:  # Python 3.12 starts none while the process ends
+                thread.run()
         for thread in closing:
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
         if lost := {what: count for what, count in self.lost().items() if count}:
             told = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in lost.items())
             raise ExportError(f"{told} to {self._base}; is a collector listening there?")

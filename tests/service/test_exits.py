@@ -70,6 +70,94 @@ async def test_a_service_that_was_closed_is_not_closed_again(tmp_path):
 
     service = Service(Store(tmp_path / "s.db"), ScriptedPipeline)
     await service.score(a_run())
-    assert id(service) in exits._closers
+    assert id(service) in exits._endings
     service.close(5)
-    assert id(service) not in exits._closers
+    assert id(service) not in exits._endings
+
+
+SERVING = """
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+
+main_has_ended = threading.Event()
+threading._register_atexit(main_has_ended.set)  # before ragguard's own, so it runs after that
+from ragguard import Passage, RagGuard
+
+rg = RagGuard("nano", scorers=("utility",), store=sys.argv[1])
+
+def capture(number):
+    with rg.run(f"who founded firm {number}?") as run:
+        run.retrieved("who?", [Passage("Ada Berg founded the firm.")])
+        run.answered("Ada")
+
+def serve():
+    main_has_ended.wait()
+    for number in range(100):
+        capture(number)
+
+pool = ThreadPoolExecutor(2)
+pool.submit(capture, 200).result()  # its threads wait for more, until the interpreter ends them
+if sys.argv[2] == "thread": threading.Thread(target=serve).start()
+if sys.argv[2] == "pool": pool.submit(serve)
+capture(100)
+"""
+
+
+@pytest.mark.parametrize(("serving", "runs"), [("thread", 102), ("pool", 102), ("nobody", 2)])
+def test_capture_goes_on_while_threads_that_are_no_daemons_serve(tmp_path, serving, runs):
+    done = run_program(SERVING, tmp_path / "s.db", serving, timeout=60)
+    assert done.stderr == ""
+    store = Store(tmp_path / "s.db", read_only=True)
+    assert store.run_count() == runs
+    assert all(store.scores(run.id) for run in store.runs())
+    assert store.counters().get("events_lost", 0) == 0
+
+
+HANGING = """
+import asyncio, sys, threading, time
+from ragguard import Passage, RagGuard
+from support.scripted_engine import ScriptedEngine
+
+class Hanging:
+    async def submit(self, scored): pass
+    async def aclose(self): await asyncio.to_thread(threading.Event().wait)
+
+for number in range(40):
+    rg = RagGuard(
+        ScriptedEngine(label=lambda text, label: 0.4), scorers=("utility",), store=f"{sys.argv[1]}/{number}.db",
+        sinks=[Hanging()], exit_timeout=4.0,
+    )
+    with rg.run("who?") as run:
+        run.retrieved("who?", [Passage("Ada")])
+    globals()[f"rg{number}"] = rg
+"""
+
+
+def test_many_that_hang_end_together_and_not_one_after_the_other(tmp_path):
+    """In a thread that hangs for ever, each; one after the other they would take 160 seconds."""
+    run_program(HANGING, tmp_path, timeout=100)
+    for number in range(40):
+        assert Store(tmp_path / f"{number}.db", read_only=True).run_count() == 1
+
+
+COLLECTOR = """
+import socket, sys, threading
+from ragguard import Passage, RagGuard
+from support.scripted_engine import ScriptedEngine
+
+server = socket.create_server(("127.0.0.1", 0))  # accepts in the kernel, and never answers
+rg = RagGuard(
+    ScriptedEngine(label=lambda text, label: 0.4), scorers=("utility",), store=sys.argv[1],
+    otlp=f"http://127.0.0.1:{server.getsockname()[1]}",
+)
+with rg.run("who?") as run:
+    run.retrieved("who?", [Passage("Ada")])
+rg.flush(10)
+rg.close(0.5)
+print([thread.name for thread in threading.enumerate() if not thread.daemon])
+"""
+
+
+def test_a_collector_that_hangs_leaves_no_thread_that_holds_the_process(tmp_path):
+    done = run_program(COLLECTOR, tmp_path / "s.db")
+    assert done.stdout == "['MainThread']\n"

@@ -10,9 +10,9 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from ragguard.runtime.threads import DaemonThreads
 from ragguard.secrets import logger
 
 _log = logger("ragguard.cache")
@@ -40,7 +40,7 @@ class DiskCache:
         self._file: sqlite3.Connection | None = None
         self._since_pruned = 0
         # The one thread that touches the file, so that a read sees every write before it.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ragguard-cache")
+        self._thread = DaemonThreads(1, "ragguard-cache")
 
     async def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """What the file knows of these keys."""

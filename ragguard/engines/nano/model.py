@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from ragguard.engines.nano.blas import one_thread
 from ragguard.engines.nano.prefixes import shared_lengths
+from ragguard.runtime.threads import DaemonThreads
 
 Floats: TypeAlias = NDArray[np.float32]
 Ints: TypeAlias = NDArray[np.intp]
@@ -293,8 +293,8 @@ def _spread(work: Callable[[list[int]], None], chunks: Iterable[list[int]]) -> N
 
 
 @cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(min(4, os.cpu_count() or 1), thread_name_prefix="nano")
+def _threads() -> DaemonThreads:
+    return DaemonThreads(min(4, os.cpu_count() or 1), "nano")
 
 
 # A forked process has none of its parent's threads.

@@ -1,0 +1,58 @@
+"""A pool of daemon threads: does what it is given, keeps its bound, survives a fork, holds no process."""
+
+import threading
+
+import pytest
+from support.child import in_child
+
+from ragguard.runtime.threads import DaemonThreads
+
+
+def test_every_job_is_done_by_at_most_so_many_daemons():
+    pool, seen = DaemonThreads(3, "some"), set()
+
+    def job(number):
+        seen.add(threading.current_thread())
+        return number * 2
+
+    assert list(pool.map(job, range(500))) == [number * 2 for number in range(500)]
+    assert 1 <= len(seen) <= 3
+    assert all(thread.daemon for thread in seen)
+    pool.shutdown()
+    assert not any(thread.is_alive() for thread in seen)
+    with pytest.raises(RuntimeError, match="shut down"):
+        pool.submit(job, 1)
+
+
+def test_as_many_jobs_run_at_once_as_there_may_be_threads():
+    pool, together = DaemonThreads(4, "some"), threading.Barrier(4)
+    jobs = [pool.submit(together.wait, 20) for _ in range(4)]
+    assert sorted(job.result(20) for job in jobs) == [0, 1, 2, 3]
+    pool.shutdown()
+
+
+def test_what_a_job_raises_is_its_callers_and_the_thread_goes_on():
+    pool = DaemonThreads(1, "some")
+    with pytest.raises(SystemExit):
+        pool.submit(lambda: exit(3)).result(10)
+    assert pool.submit(lambda: "still here").result(10) == "still here"
+    pool.shutdown()
+
+
+def test_a_forked_child_has_threads_of_its_own():
+    pool = DaemonThreads(2, "some")
+    assert pool.submit(lambda: 1).result(10) == 1
+    in_child(lambda: pool.submit(lambda: 2).result(10) == 2)
+    assert pool.submit(lambda: 3).result(10) == 3
+    pool.shutdown()
+
+
+def test_where_no_thread_can_be_started_the_caller_does_the_job(monkeypatch):
+    """So it is on Python 3.12 once the process ends."""
+
+    def start(thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    pool = DaemonThreads(2, "some")
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert pool.submit(threading.current_thread).result(0) is threading.current_thread()
