@@ -62,7 +62,8 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
     from ragguard.cli.terminal import Column, screen, show_table
     from ragguard.errors import InvalidInput
     from ragguard.report.digest import summary
-    from ragguard.report.text import as_markup
+    from ragguard.report.ids import short_ids
+    from ragguard.report.text import as_markup, question_line
 
     lines = [summary(run) for run in runs]
     if not lines:
@@ -74,9 +75,10 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
         _number(line["gain"], "+z.2f") + (" (support)" if line["source"] == "answer" else "")
         for line in shown
     ]
+    ids = short_ids(line["id"] for line in lines)
     console = screen()
     show_table(console, f"{_runs(len(lines))}, {_ORDER_TITLES[sort]}", [
-        Column("question", [as_markup(line["question"][:200]) for line in shown], least=24),
+        Column("question", [as_markup(question_line(line["question"])) for line in shown], least=24),
         Column("hops", [str(line["hops"]) for line in shown], right=True, spare=2),
         Column("ΔSePer", gains, right=True),
         Column("misleading", [str(line["misleading"]) for line in shown], right=True),
@@ -84,21 +86,21 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
         Column("coverage", [_number(line["coverage"], ".2f") for line in shown], right=True, spare=4),
         Column("answer", [as_markup(line["answer"]) for line in shown], spare=1),
         Column("failed", [str(line["failures"]) for line in shown], right=True, spare=5),
-        Column("run", [as_markup(line["id"][:8]) for line in shown]),
+        Column("run", [as_markup(ids[line["id"]]) for line in shown]),
     ])  # fmt: skip
-    console.print("One run with its hops: --run ID (the first digits are enough). A page: --html report.html")
+    if len(lines) > len(shown):
+        console.print(f"… and {len(lines) - len(shown):,} more; all of them: --most {len(lines)}")
+    console.print(
+        "One run with its hops: --run ID (any part that no other run has). A page: --html report.html"
+    )
 
 
 def _show_run(store: Store, wanted: str) -> None:
     from ragguard.cli.terminal import screen
-    from ragguard.errors import UnknownName
     from ragguard.report.hops import hop_table
+    from ragguard.report.ids import run_of_part
 
-    found = [run.id for run in store.runs(texts=False) if run.id.startswith(wanted)]
-    if len(found) != 1:
-        allowed = "the id of a run, or its first digits if no other begins so"
-        raise UnknownName("--run", f"{wanted} ({len(found)} runs)", allowed)
-    run = store.run(found[0])
+    run = store.run(run_of_part(wanted, store.run_ids()))
     if run is not None:
         screen().print(hop_table(run, store.scores(run.id), store.failures(run.id)))
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from ragguard.records import Failure, RetrievalStep, Run, Score
 from ragguard.report.digest import MISLEADS, best
-from ragguard.report.text import as_markup, harmless
+from ragguard.report.hop_lines import Hop, Hops, Row, colour_of
+from ragguard.report.text import harmless, line_of
 
-WIDTH = 6
-"""Cells of one side of a utility bar."""
+R = TypeVar("R", Score, Failure)
 
 
 class Shown(Protocol):
@@ -36,19 +35,26 @@ def print_hops(rg: Shown, console: Console | None = None) -> None:
 def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = ()) -> RenderableType:
     """One run: its question and answer, one block a hop; and why a number is missing, where one is."""
     total, correct = best(scores, "delta_seper_total"), best(scores, "answer_correct")
-    head = Text.assemble(("\n" + harmless(run.question), "bold"), f"\nanswer: {harmless(run.answer or '–')}")
+    asked = harmless(run.question).strip() or "(no question)"
+    head = Text.assemble(("\n" + asked, "bold"), f"\nanswer: {harmless(run.answer or '–')}")
     if correct is not None and correct.label:
-        head.append(f" ({harmless(correct.label)})", _colour(correct.value - 0.5))
+        head.append(f" ({harmless(correct.label)})", colour_of(correct.value - 0.5))
     if total is not None:
         head.append(f"   ΔSePer of the run: {_signed(total)}")
+    said, unsaid = _by_step(scores), _by_step(failures)
     steps = {step.id for step in run.steps}
-    head.append(
-        "".join(f"\n{why}" for why in _reasons([f for f in failures if f.step_id not in steps])), "yellow"
-    )
-    return Group(head, *(
-        _hop(step, [s for s in scores if s.step_id == step.id], [f for f in failures if f.step_id == step.id])
-        for step in run.steps
-    ))  # fmt: skip
+    about_run = [failure for failure in failures if failure.step_id not in steps]
+    head.append("".join(f"\n{why}" for why in _reasons(about_run)), "yellow")
+    head.append(f"\nrun {harmless(run.id)}{'' if run.steps else ': no retrieval was captured'}", "dim")
+    return Group(head, Hops([_hop(step, said[step.id], unsaid[step.id]) for step in run.steps]))
+
+
+def _by_step(results: Sequence[R]) -> defaultdict[str, list[R]]:
+    """The scores or failures of each step, by its id."""
+    found: defaultdict[str, list[R]] = defaultdict(list)
+    for one in results:
+        found[one.step_id].append(one)
+    return found
 
 
 def _reasons(failures: Sequence[Failure]) -> list[str]:
@@ -56,7 +62,7 @@ def _reasons(failures: Sequence[Failure]) -> list[str]:
     return list(dict.fromkeys(f"not scored: {harmless(' '.join(one.message.split()))}" for one in failures))
 
 
-def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failure]) -> Table:
+def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failure]) -> Hop:
     before = best(scores, "udcg", "candidates") if step.decision and step.decision.dropped else None
     facts = [
         ("ΔSePer", _signed(best(scores, "delta_seper"))),
@@ -64,56 +70,30 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
         ("coverage", _plain(best(scores, "coverage"), 2)),
     ]
     numbers = "   ".join(f"{name} {value}" for name, value in facts if not value.startswith("–"))
-    reasons = "".join(f"\n[yellow]{as_markup(why)}[/yellow]" for why in _reasons(failures))
-    table = Table(
-        box=box.SIMPLE_HEAD, expand=True, pad_edge=False, title_justify="left",
-        title=f"hop {step.index + 1}: [bold]{as_markup(step.query)}[/bold]\n{numbers or step.status}{reasons}",
-    )  # fmt: skip
-    table.add_column("#", justify="right", min_width=2)
     dropped = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}
     passed = {key for passage in step.passages for key in (passage.id, passage.text)} - {""}
-    table.add_column("passage", ratio=3, overflow="ellipsis", no_wrap=True)
-    table.add_column("utility", no_wrap=True, min_width=2 * WIDTH + 7)
-    table.add_column("verdict", min_width=11, max_width=32)
     utilities = {s.position: s.value for s in scores if s.name == "utility" and s.position is not None}
+    rows: list[Row] = []
     for position, passage in enumerate(step.candidates or step.passages, 1):
         drop = dropped.get(position)
         utility = utilities.get(position, drop.utility if drop else None)
         named = (passage.id, passage.text)
         cut = any(named) and passed.isdisjoint(named) and not drop
-        table.add_row(
-            str(position),
-            as_markup(" ".join(passage.text.split())),
-            _bar(utility),
-            Text("cut", "yellow") if cut else _verdict(utility, drop.reason if drop else None),
-            style="dim" if drop or cut else "",
-        )
-    return table
+        verdict, colour = ("cut", "yellow") if cut else _verdict(utility, drop.reason if drop else None)
+        rows.append(Row(position, line_of(passage.text), utility, verdict, colour, dim=bool(drop or cut)))
+    return Hop(
+        f"hop {step.index + 1}: ", harmless(step.query), numbers or step.status, _reasons(failures), rows
+    )
 
 
-def _bar(utility: float | None) -> Text:
-    if utility is None:
-        return Text("not judged", "dim")
-    cells = min(WIDTH, round(abs(utility) * WIDTH))
-    left, right = (cells, 0) if utility < 0 else (0, cells)
-    bar = Text(" " * (WIDTH - left))
-    bar.append("█" * left, "red").append("│").append("█" * right, "green").append(" " * (WIDTH - right))
-    return bar.append(f" {utility:+z.2f}")
-
-
-def _verdict(utility: float | None, dropped: str | None) -> Text:
+def _verdict(utility: float | None, dropped: str | None) -> tuple[str, str]:
+    """What a passage did, and its colour."""
     if dropped is not None:
-        return Text(
-            f"dropped: {harmless(dropped.removeprefix('utility '))}", "yellow"
-        )  # the bar tells the rest
+        return f"dropped: {harmless(dropped.removeprefix('utility '))}", "yellow"  # the bar tells the rest
     if utility is None:
-        return Text()
+        return "", ""
     misleads, helps = utility < MISLEADS, utility > -MISLEADS
-    return Text("misleads" if misleads else "helps" if helps else "does little", _colour(utility))
-
-
-def _colour(value: float) -> str:
-    return "red" if value < MISLEADS else "green" if value > -MISLEADS else "dim"
+    return "misleads" if misleads else "helps" if helps else "does little", colour_of(utility)
 
 
 def _plain(score: Score | None, digits: int) -> str:

@@ -38,6 +38,11 @@ def count_runs(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT count(*) FROM runs").fetchone()[0])
 
 
+def run_ids(connection: sqlite3.Connection) -> list[str]:
+    """The ids of all runs in the order in which they were captured."""
+    return [str(row[0]) for row in connection.execute("SELECT id FROM runs ORDER BY seq")]
+
+
 def page_of_runs(connection: sqlite3.Connection, after: int, *, texts: bool = True) -> dict[int, Run]:
     """The next runs behind the place `after`, by their places; none at the end."""
     rows = connection.execute("SELECT seq FROM runs WHERE seq > ? ORDER BY seq LIMIT ?", (after, PAGE))

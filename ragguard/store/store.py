@@ -319,6 +319,10 @@ class Store:
         """How many runs there are."""
         return self._db.read(reading.count_runs)
 
+    def run_ids(self) -> list[str]:
+        """The ids of all runs in the order in which they were captured."""
+        return self._db.read(reading.run_ids)
+
     def run(self, run_id: str) -> Run | None:
         """One run; None where it is not there."""
 

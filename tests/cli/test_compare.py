@@ -110,6 +110,32 @@ def test_a_store_is_shown(tmp_path, command):
     assert (tmp_path / "page.html").stat().st_size > 10_000
 
 
+def test_runs_with_time_ordered_ids_are_told_apart_and_found_by_the_part_that_is_shown(tmp_path, command):
+    items = [scored(number, 0.5) for number in range(25)]
+    for number, item in enumerate(items):
+        item.run.id = f"01932b4e-77a1-7000-8{number:03d}-{number * 7919:012x}"
+        item.scores = [replace(score, run_id=item.run.id) for score in item.scores]
+    store = stored(tmp_path / "ordered.db", items)
+    listed = command("report", store, "--most", 10).output
+    shown = {line.split()[-1] for line in listed.splitlines() if "Who is number" in line}
+    assert len(shown) == 10
+    assert "… and 15 more; all of them: --most 25" in listed
+    for part in shown:
+        done = command("report", store, "--run", part)
+        assert "Who is number" in done.output, done.output
+    done = command("report", store, "--run", "01932b4e")
+    assert done.exit_code == 2
+    assert "01932b4e (25 runs)" in done.output
+
+
+def test_a_run_without_a_question_or_a_retrieval_is_shown_as_such(tmp_path, command):
+    store = stored(tmp_path / "bare.db", [ScoredRun(Run("bare", "", ended_ns=1), [])])
+    assert "(no question)" in command("report", store).output
+    done = command("report", store, "--run", "bare")
+    assert "(no question)" in done.output
+    assert "run bare: no retrieval was captured" in done.output
+
+
 def test_one_run_is_one_run(tmp_path, command):
     one = stored(tmp_path / "one.db", [scored(1, 0.5)])
     assert "1 run, most misled first" in command("report", one).output

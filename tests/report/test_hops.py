@@ -1,5 +1,6 @@
 """The table of hops: everything that was asked for is on it."""
 
+from rich.cells import cell_len
 from rich.console import Console
 
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score
@@ -53,13 +54,13 @@ def test_why_a_number_is_missing_is_told():
 def test_what_was_cut_without_a_guard_is_shown_as_that():
     run = guarded()
     run.steps[0].decision = None
-    assert " cut " in shown(run, [Score("utility", 0.9, "passage", "r", "s", position=2)])
+    assert "   cut\n" in shown(run, [Score("utility", 0.9, "passage", "r", "s", position=2)])
     run.steps[0].passages = [
         Passage("It was founded in [bold]Oslo[/bold]. (shortened)"),
         Passage("Lemons are yellow."),
     ]
     run.steps[0].candidates = run.steps[0].passages[:]
-    assert " cut " not in shown(run, [])
+    assert "   cut\n" not in shown(run, [])
 
 
 def test_support_is_called_so():
@@ -78,3 +79,36 @@ def test_next_to_nothing_is_not_less_than_nothing():
         Score("utility", -0.001, "passage", "r", "s", position=1),
     ]
     assert shown(guarded(), said).count("+0.00") == 2
+
+
+def test_scores_are_sorted_by_hop_once_however_many_hops_there_are():
+    class Walked(list):
+        times = 0
+
+        def __iter__(self):
+            self.times += 1
+            return super().__iter__()
+
+    steps = [
+        RetrievalStep(id=f"s{n}", run_id="r", index=n, query=f"query {n}", candidates=[Passage(f"text {n}")])
+        for n in range(300)
+    ]
+    scores = Walked(Score("utility", 0.9, "passage", "r", step.id, position=1) for step in steps)
+    failures = Walked([Failure("belief", "LowLabelMass", "too little", step_id="s7")])
+    text = shown(Run("r", "", steps=steps), scores, failures)
+    assert scores.times + failures.times < 10
+    assert text.count("+0.90") == 300
+    assert text.index("too little") > text.index("hop 8: query 7")
+    assert "(no question)" in text
+
+
+def test_wide_letters_and_long_verdicts_keep_the_columns():
+    run = guarded()
+    run.steps[0].candidates = [Passage("東京" * 200), run.steps[0].candidates[1]]
+    run.steps[0].decision.dropped[
+        0
+    ].reason = "it says the contrary of what the other passages say of the same firm"
+    text = shown(run, [])
+    assert max(cell_len(line) for line in text.splitlines()) <= 160
+    assert "…" in text
+    assert "same firm" in " ".join(text.split())
