@@ -13,6 +13,7 @@ from opentelemetry import trace
 from ragguard._version import __version__
 from ragguard.credentials import split_credentials
 from ragguard.errors import InvalidInput, MissingDependency, RagguardError
+from ragguard.secrets import logger
 from ragguard.sinks.values import identifier
 
 if TYPE_CHECKING:
@@ -70,6 +71,9 @@ class Exporting:
         except ImportError as error:
             package = "opentelemetry-exporter-otlp-proto-http"
             raise MissingDependency(package, "otlp=…", "otlp") from error
+        for signal in ("trace_exporter", "metric_exporter", "_log_exporter"):
+            # These log what a collector answered, which may be the credentials that it refused.
+            logger(f"opentelemetry.exporter.otlp.proto.http.{signal}")
         from opentelemetry.sdk._logs import LoggerProvider
         from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
         from opentelemetry.sdk.metrics import MeterProvider

@@ -1,0 +1,160 @@
+"""A key or a password that a server echoes in every form it can think of stands in no output of the package."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from base64 import b64decode, b64encode
+from contextlib import contextmanager
+from itertools import count
+from urllib.parse import quote
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from support.misbehaving_server import MisbehavingServer, Reply
+from typer.testing import CliRunner
+
+from ragguard import DistractorGuard, Passage, RagGuard, connect
+from ragguard.cli.app import app
+from ragguard.records import RetrievalStep, Run
+from ragguard.sinks.phoenix import PhoenixSink
+from ragguard.store.runfile import write_runs
+
+KEY = "cnry/K3y+\"Z'%41\\q_0123456789"
+USER, PASSWORD = "cnry-Us3r-name", "cnry?P4ss/w#rd@Z é"
+FORMS = [
+    str, repr, json.dumps, lambda text: quote(text, safe=""), quote, lambda text: f"{{'Authorization': {text!r}}}",
+    lambda text: b64encode(text.encode()).decode(), lambda text: text[:8], lambda text: text[:13] + "...",
+]  # fmt: skip
+
+
+class Echo:
+    """Refuses everything, and says with which key it was asked."""
+
+    def __init__(self):
+        self._number = count()
+        self.asked = 0
+
+    def handle(self, request):
+        header = request.headers.get("authorization", "")
+        kind, _, token = header.partition(" ")
+        shown = [header, token, b64decode(token).decode() if kind == "Basic" else token]
+        self.asked += bool(header)
+        number = next(self._number)
+        form = FORMS[number // 3 % len(FORMS)]
+        said = "; ".join(form(one) for one in shown)
+        replies = (
+            Reply({"error": {"message": f"{'x' * (number % 200)} bad key {said}"}}, 401),
+            Reply(f"{'y' * (number % 80)}{said}", 400),
+            Reply(f"{said} is no JSON"),
+        )
+        return replies[number % 3]
+
+
+@contextmanager
+def serving(handler):
+    """The address of a server that runs in a thread."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    server = MisbehavingServer(handler)
+    asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
+    try:
+        yield server.url
+    finally:
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+def leaks(text):
+    """Every trace of a secret in a text: the beginnings suffice."""
+    secrets = (KEY, PASSWORD, USER, f"{USER}:{PASSWORD}")
+    heads = {form(secret).strip("'\"")[:8] for secret in secrets for form in FORMS} - {"{'Author"}
+    return sorted(head for head in heads if head in text)
+
+
+def a_run(number):
+    passages = [Passage("Nordvik is based in Oslo.", "p1")]
+    return Run(
+        f"r{number}", f"who founded firm {number}?",
+        steps=[RetrievalStep(query="firm", passages=passages, candidates=passages)],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["key", "userinfo"])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_no_output_holds_a_secret(tmp_path, monkeypatch, caplog, how):
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    echo, spans = Echo(), InMemorySpanExporter()
+    with serving(echo.handle) as url:
+        if how == "key":
+            monkeypatch.setenv("RAGGUARD_API_KEY", KEY + "\n")
+            monkeypatch.setenv("PHOENIX_API_KEY", KEY + "\r\n")
+        else:
+            monkeypatch.delenv("RAGGUARD_API_KEY", raising=False)
+            url = url.replace("://", f"://{quote(USER, safe='')}:{quote(PASSWORD, safe='')}@")
+        outputs = outputs_of(url, tmp_path, spans)
+    assert echo.asked > 3 * len(FORMS)
+    outputs["log"] = caplog.text
+    for file in (file for file in tmp_path.iterdir() if file.stat().st_size):
+        outputs[file.name] = file.read_bytes().decode("utf-8", "replace")
+    outputs["spans"] = "".join(span.to_json() for span in spans.get_finished_spans())
+    assert all(outputs.values()), [name for name, text in outputs.items() if not text]
+    assert {name: leaks(text) for name, text in outputs.items() if leaks(text)} == {}
+
+
+def outputs_of(url, folder, spans):
+    """What ragguard says, wherever it says anything, of a server that refuses every request."""
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    phoenix = PhoenixSink(url.removesuffix("/v1"), attempts=1)
+    rg = RagGuard(
+        url, store=folder / "s.db", scorers=("utility",), sinks=[phoenix], tracer_provider=provider,
+        capture_content=True,
+    )  # fmt: skip
+    for number in range(3 * len(FORMS)):
+        with rg.run(f"who founded firm {number}?") as run:
+            run.retrieved("firm", [Passage("Nordvik is based in Oslo.", "p1")])
+            run.failed("firm", RuntimeError(f"401 for {url}"))
+    report = rg.flush(timeout=60)
+    runs = list(rg.runs())
+    outputs = {
+        "report": f"{report} {report!r}",
+        "records": repr([(run, rg.failures(run.id)) for run in runs]),
+        "reprs": f"{rg.engine!r} {rg!r} {phoenix!r} {vars(rg.engine)!r}",
+    }
+    guards = [DistractorGuard(connect(url), budget_ms=5000) for _ in range(len(FORMS))]
+    decisions = [guard.prune("firm", ["one passage", "another"]) for guard in guards]
+    outputs["decisions"] = repr(decisions)
+    errors = []
+    for number in range(3 * len(FORMS)):
+        try:
+            asyncio.run(connect(url).sample([f"question {number}"]))
+        except Exception as error:  # noqa: BLE001 - whatever comes is looked at
+            errors.append(error)
+    seen = []
+    for error in errors:
+        while error is not None:
+            seen.append(f"{error} {error!r}")
+            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    outputs["errors"] = "\n".join(seen)
+    rg.close()
+    write_runs([a_run(number) for number in range(len(FORMS))], folder / "runs.jsonl")
+    commands = {
+        "doctor": ["doctor", url],
+        "score": ["score", str(folder / "runs.jsonl"), "--engine", url, "--store", str(folder / "cli.db")],
+        "terminal": ["report", str(folder / "s.db")],
+        "one run": ["report", str(folder / "s.db"), "--run", runs[0].id],
+        "page": ["report", str(folder / "s.db"), "--html", str(folder / "page.html")],
+    }
+    for name, arguments in commands.items():
+        result = CliRunner().invoke(app, arguments)
+        outputs[name] = result.output + repr(result.exception)
+    return outputs
