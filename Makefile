@@ -19,6 +19,7 @@ help:
 	@echo "make test-phoenix  telemetry against a real Phoenix, in an environment of its own"
 	@echo "make bench-NAME    a benchmark of benchmarks/, such as bench-metrics"
 	@echo "make pictures      the pictures of the report and of Phoenix in docs/images, anew (needs Chromium)"
+	@echo "make study-NAME     a paper's experiments on nano's world: distraction, belief, sets, coverage"
 	@echo "make train-nano     the small model that ships with ragguard, anew: about an hour on two cores (ARGS=...)"
 	@echo "make evaluate-nano  its figures on held-out cases, into its card"
 	@echo "make clean         remove .venv and caches of this folder"
@@ -79,6 +80,9 @@ pictures: .venv/.dev
 
 bench-%: .venv/.dev
 	$(BIN)/python benchmarks/$*.py
+
+study-%: .venv/.dev
+	$(BIN)/python -m studies $* $(ARGS)
 
 train-nano: .venv/.dev
 	$(BIN)/python -m training.nano.train --out checkpoints $(ARGS)

@@ -24,11 +24,7 @@ BLOCKS = [
 ]
 SHELL = re.compile(r"^```(?:sh|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINES = [
-    pytest.param(
-        line,
-        id=f"{page.name}: {line.partition('#')[0].strip()}",
-        marks=[pytest.mark.slow] if "--study" in line else [],
-    )
+    pytest.param(line, id=f"{page.name}: {line.partition('#')[0].strip()}")
     for page in PAGES
     for block in SHELL.findall(page.read_text())
     for line in block.splitlines()
@@ -84,14 +80,14 @@ def files(tmp_path_factory):
 
 @pytest.mark.parametrize("line", LINES)
 def test_command_runs(line, files, monkeypatch):
-    """With nano in the server's place, and of a study two questions."""
+    """With nano in the server's place."""
     program, *words = shlex.split(line.replace(SERVER, "nano"), comments=True)
     if program == "make":
         assert re.search(rf"^{words[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
         return
     assert program == "ragguard"
     monkeypatch.chdir(files)
-    done = CliRunner().invoke(app, [*words, *(["--questions", "2"] if "--study" in words else [])])
+    done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
 
 

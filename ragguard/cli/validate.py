@@ -1,4 +1,4 @@
-"""`ragguard validate`: does a metric predict the answer? On one's own data, or as the papers tried it."""
+"""`ragguard validate`: does a metric predict the answer, on one's own data?"""
 
 from __future__ import annotations
 
@@ -19,22 +19,14 @@ if TYPE_CHECKING:
     from ragguard.validate.scoring import Scored
     from ragguard.validate.tables import Table
 
-STUDIES = ("distraction", "belief", "sets", "coverage")
-
 
 def run(
     data: Annotated[
-        Path | None,
+        Path,
         typer.Argument(
             metavar="DATA", help="Contexts with outcomes: a file or a folder; see docs/validation.md."
         ),
-    ] = None,
-    study: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"Instead of DATA: a paper's experiments on nano's world; {', '.join(STUDIES)} or all."
-        ),
-    ] = None,
+    ],
     format: Annotated[
         str, typer.Option(help="Of DATA: auto, contexts, runs, udcg, responses, crux, beir or trec.")
     ] = "auto",
@@ -45,7 +37,7 @@ def run(
             "--engine",
             "-e",
             help="Judges, and answers where there is no outcome: nano, http://HOST:PORT/v1[#MODEL], vllm:MODEL, "
-            "hf:MODEL. Without one DATA's own numbers are all there is; a study takes nano.",
+            "hf:MODEL. Without one DATA's own numbers are all there is.",
         ),
     ] = None,
     judge: Annotated[str | None, typer.Option(help="Another engine, for relevance and grades.")] = None,
@@ -56,7 +48,6 @@ def run(
     metric: Annotated[
         str | None, typer.Option(help="The metric to set against the others; the best one unless told.")
     ] = None,
-    questions: Annotated[int | None, typer.Option(min=1, help="Of a study: of how many.")] = None,
     seed: Annotated[int, typer.Option(help="Of draws and of the bootstrap.")] = 0,
     markdown: Annotated[Path | None, typer.Option(help="Write the tables there as Markdown.")] = None,
     as_json: Annotated[Path | None, typer.Option("--json", help="Write the tables there as JSON.")] = None,
@@ -71,26 +62,15 @@ def run(
 
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     try:
-        if (data is None) == (not study):
-            _refuse("data", data and str(data), "DATA, or --study NAME: one of the two")
-        of_data = {"metric": metric, "erag": erag or None, "scorers": scorers}
-        for argument, value in of_data.items():
-            if data is None and value is not None:
-                _refuse(argument, value, "--metric, --erag and --scorers with DATA only")
-        if data is not None and questions is not None:
-            _refuse("questions", questions, "--questions with --study only; DATA is read whole")
         with console.status("") as status:
 
             def tell(what: str, done: int, of: int, /) -> None:
                 status.update(f"{what}: {done:,} of {of:,}")
 
-            if data is None:
-                tables = asyncio.run(_studies(study or [], engine or "nano", judge, questions, seed, tell))
-            else:
-                chosen = [name.strip() for name in (scorers or "").split(",") if name.strip()]
-                tables = asyncio.run(
-                    _data(data, format, k, engine, judge, chosen, erag, metric, seed, tell, console)
-                )
+            chosen = [name.strip() for name in (scorers or "").split(",") if name.strip()]
+            tables = asyncio.run(
+                _data(data, format, k, engine, judge, chosen, erag, metric, seed, tell, console)
+            )
     except RagguardError as error:
         console.print(f"ragguard validate: {error}")
         raise typer.Exit(2) from error
@@ -103,31 +83,6 @@ def run(
     except OSError as error:
         console.print(f"ragguard validate: the tables could not be written ({error}); name another file")
         raise typer.Exit(2) from error
-
-
-async def _studies(
-    names: Sequence[str], engine: str, judge: str | None, questions: int | None, seed: int, tell: Progress
-) -> list[Table]:
-    from importlib import import_module
-
-    from ragguard.engines.connect import connect
-    from ragguard.errors import UnknownName
-
-    wanted = STUDIES if "all" in names else tuple(dict.fromkeys(names))
-    for name in wanted:
-        if name not in STUDIES:
-            raise UnknownName("study", name, f"{', '.join(STUDIES)}, all")
-    reader = connect(engine)
-    judged_by = None if judge is None else connect(judge)
-    given = {} if questions is None else {"questions": questions}
-    tables: list[Table] = []
-    try:
-        for name in wanted:
-            study = import_module(f"ragguard.validate.studies.{name}").study
-            tables += await study(reader, judge=judged_by, seed=seed, progress=tell, **given)
-    finally:
-        await _close(reader, judged_by)
-    return tables
 
 
 async def _data(

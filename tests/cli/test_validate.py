@@ -63,27 +63,13 @@ def test_without_an_engine_the_data_speak_for_themselves(tmp_path):
     assert done.exit_code == 0, done.output
 
 
-def test_a_study_on_the_world(tmp_path):
-    out = tmp_path / "t.json"
-    done = validate("--study", "belief", "--questions", 2, "--json", out)
-    assert done.exit_code == 0, done.output
-    assert {table["name"] for table in json.loads(out.read_text())}
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "DATA, or --study NAME: one of the two"),
+        ((), "DATA"),
         (("none.jsonl",), "there is no none.jsonl"),
-        (("--study", "udcg"), "distraction, belief, sets, coverage, all"),
-        (("DATA", "--study", "belief"), "one of the two"),
-        (("DATA", "--questions", "3"), "with --study only"),
-        (("--study", "belief", "--erag"), "with DATA only"),
-        (("--study", "belief", "--metric", "udcg"), "with DATA only"),
-        (("--study", "belief", "--engine", "http://127.0.0.1:9/v1"), "check the address"),
         (("DATA", "--engine", "http://127.0.0.1:9/v1"), "check the address"),
         (("DATA",), "--engine"),
-        (("--study", "belief", "--scorers", "belief"), "with DATA only"),
         (("DATA", "--erag"), "--engine, for --erag"),
         (("DATA", "--scorers", "utilty"), "--engine, for --erag, --scorers and --judge"),
         (("DATA", "--format", "excel"), "'excel'"),

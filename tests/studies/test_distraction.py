@@ -9,7 +9,7 @@ import pytest
 
 from ragguard.engines.connect import connect
 from ragguard.errors import InvalidInput, RagguardError
-from ragguard.validate.studies.distraction import METRICS, study
+from studies.distraction import METRICS, study
 
 
 @pytest.fixture(scope="module")

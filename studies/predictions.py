@@ -10,8 +10,8 @@ import numpy as np
 from ragguard.metrics.agreement import Correlation, Kind, correlate, paired_bootstrap
 from ragguard.metrics.arrays import Booleans, Floats
 from ragguard.validate.contexts import OUTCOMES
-from ragguard.validate.samples import Sample
 from ragguard.validate.tables import Cell, Table
+from studies.samples import Sample
 
 Values = Mapping[str, Floats | None]
 KINDS: dict[Kind, str] = {

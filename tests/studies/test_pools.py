@@ -6,7 +6,7 @@ import pytest
 
 from ragguard import world
 from ragguard.errors import InvalidInput
-from ragguard.validate.pools import corpus_for, draw, find_pools
+from studies.pools import corpus_for, draw, find_pools
 
 
 @pytest.fixture(scope="module", params=[1, 2])

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from ragguard.engines.base import Engine
 from ragguard.metrics.arrays import Booleans, Floats, Integers
-from ragguard.validate.annotations import Annotated
 from ragguard.validate.answering import with_answers, with_outcomes
 from ragguard.validate.contexts import Context
-from ragguard.validate.pools import draw
 from ragguard.validate.progress import Progress, silent
+from studies.annotations import Annotated
+from studies.pools import draw
 
 
 @dataclass(frozen=True, slots=True)

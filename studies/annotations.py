@@ -15,9 +15,9 @@ from ragguard.metrics.distraction import utility
 from ragguard.probes.abstention import abstention
 from ragguard.validate.contexts import Context
 from ragguard.validate.erag import with_downstream_relevance
-from ragguard.validate.pools import Pool
 from ragguard.validate.progress import Progress, silent
 from ragguard.validate.scoring import Scored, score_contexts
+from studies.pools import Pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ import pytest
 
 from ragguard import world
 from ragguard.errors import InvalidInput
-from ragguard.validate.pipelines import DEPTH, chance, diverse, pipelines
-from ragguard.validate.reports import join
 from ragguard.world import Counts
+from studies.pipelines import DEPTH, chance, diverse, pipelines
+from studies.reports import join
 
 
 def test_a_base_holds_every_fact_as_often_as_wanted_and_no_falsehood() -> None:

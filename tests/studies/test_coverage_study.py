@@ -9,11 +9,11 @@ from ragguard.engines.layers import Cache
 from ragguard.probes.rating import Rating
 from ragguard.records import Passage, Usage
 from ragguard.scorers.ratings import Ratings
-from ragguard.validate.reasons import ON_NANO
-from ragguard.validate.reports import Part, Report, join
-from ragguard.validate.responses import Judged, Responses, ideal, measured, rated, stated, with_ideal
-from ragguard.validate.studies.coverage import METRICS, data_sets, study, system_interval, system_tau
 from ragguard.world import Fact
+from studies.coverage import METRICS, data_sets, study, system_interval, system_tau
+from studies.reasons import ON_NANO
+from studies.reports import Part, Report, join
+from studies.responses import Judged, Responses, ideal, measured, rated, stated, with_ideal
 
 PARTS = (
     Part("Who founded Norvik Labs?", ("Ada Berg",), Fact("founder", "Norvik Labs", "Ada Berg")),

@@ -6,8 +6,8 @@ import pytest
 from ragguard import world
 from ragguard.engines.connect import connect
 from ragguard.errors import EngineProtocolError
-from ragguard.validate.annotations import annotate
-from ragguard.validate.pools import corpus_for, find_pools
+from studies.annotations import annotate
+from studies.pools import corpus_for, find_pools
 
 
 class Refusing:

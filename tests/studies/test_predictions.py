@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ragguard import world
-from ragguard.validate.annotations import Annotated
-from ragguard.validate.pools import corpus_for, find_pools
-from ragguard.validate.predictions import (
+from studies.annotations import Annotated
+from studies.pools import corpus_for, find_pools
+from studies.predictions import (
     DataSet,
     by_length,
     correlations,
@@ -15,7 +15,7 @@ from ragguard.validate.predictions import (
     outcomes,
     splits,
 )
-from ragguard.validate.samples import Sample
+from studies.samples import Sample
 
 OUTCOME = [2.0, 2.0, 1.0, 0.0, 2.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]
 """Three questions with four contexts each; the last one's all came out the same."""

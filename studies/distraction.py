@@ -18,11 +18,15 @@ from ragguard.errors import InvalidInput
 from ragguard.metrics.agreement import paired_bootstrap
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.distraction import Ablation, LearnedUdcg, udcg
-from ragguard.validate.annotations import Annotated, annotate
 from ragguard.validate.answering import grader
 from ragguard.validate.contexts import OUTCOMES
-from ragguard.validate.pools import Pool, corpus_for, find_pools
-from ragguard.validate.predictions import (
+from ragguard.validate.progress import Progress, silent
+from ragguard.validate.scoring import rank_measures
+from ragguard.validate.tables import Cell, Table
+from ragguard.world import PassageKind, cases, default_world
+from studies.annotations import Annotated, annotate
+from studies.pools import Pool, corpus_for, find_pools
+from studies.predictions import (
     DataSet,
     Values,
     by_length,
@@ -32,11 +36,7 @@ from ragguard.validate.predictions import (
     outcomes,
     splits,
 )
-from ragguard.validate.progress import Progress, silent
-from ragguard.validate.samples import Sample, read_contexts, sample
-from ragguard.validate.scoring import rank_measures
-from ragguard.validate.tables import Cell, Table
-from ragguard.world import PassageKind, cases, default_world
+from studies.samples import Sample, read_contexts, sample
 
 SOURCE = "Trappolini et al. 2025"
 SETS = {1: "one hop", 2: "two hops"}

@@ -17,11 +17,13 @@ from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.metrics import correlate, paired_bootstrap
 from ragguard.metrics.arrays import Floats
-from ragguard.validate.pipelines import FIRST, chance, pipelines
 from ragguard.validate.progress import Progress, silent
-from ragguard.validate.reasons import with_reasons
-from ragguard.validate.reports import Report, join
-from ragguard.validate.responses import (
+from ragguard.validate.tables import Cell, Table
+from ragguard.world import Counts
+from studies.pipelines import FIRST, chance, pipelines
+from studies.reasons import with_reasons
+from studies.reports import Report, join
+from studies.responses import (
     ETA,
     IDEAL,
     STRICT,
@@ -32,8 +34,6 @@ from ragguard.validate.responses import (
     with_ideal,
     written,
 )
-from ragguard.validate.tables import Cell, Table
-from ragguard.world import Counts
 
 SIZE = 10
 """Passages of a context that is not as large as the oracle's."""

@@ -33,8 +33,8 @@ from ragguard.scorers.respondents import Engines
 from ragguard.validate.answering import grader, with_answers, with_outcomes
 from ragguard.validate.contexts import OUTCOMES, Context
 from ragguard.validate.progress import Progress, silent
-from ragguard.validate.reports import Part, Report
 from ragguard.world.grammar import RELATIONS, fact_phrasings, sentence
+from studies.reports import Part, Report
 
 ETA, STRICT = 3.0, 5.0
 IDEAL = "oracle result y*"

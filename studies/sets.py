@@ -27,12 +27,12 @@ from ragguard.scorers.asker import Asker
 from ragguard.scorers.respondents import Engines
 from ragguard.validate.answering import with_answers
 from ragguard.validate.contexts import Context
-from ragguard.validate.pooled import pooled_difference
 from ragguard.validate.progress import Progress, silent
-from ragguard.validate.reasons import with_reasons
-from ragguard.validate.reports import SEARCHES, Report, join
 from ragguard.validate.tables import Cell, Table
 from ragguard.world import Counts
+from studies.pooled import pooled_difference
+from studies.reasons import with_reasons
+from studies.reports import SEARCHES, Report, join
 
 KS = range(2, 11)
 LEAST = 60

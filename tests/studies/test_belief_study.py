@@ -13,9 +13,7 @@ from ragguard.scorers.contexts import CLOSED_BOOK
 from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.view import view_run
-from ragguard.validate.beliefs import Asked, Beliefs, Believed, _growing
-from ragguard.validate.reasons import ON_NANO
-from ragguard.validate.studies.belief import (
+from studies.belief import (
     METHODS,
     REPEATS,
     DataSet,
@@ -26,6 +24,8 @@ from ragguard.validate.studies.belief import (
     readings_of,
     study,
 )
+from studies.beliefs import Asked, Beliefs, Believed, _growing
+from studies.reasons import ON_NANO
 
 
 def believed(before: float, after: dict[str, float], **more: float) -> dict[tuple[str, ...], Believed]:

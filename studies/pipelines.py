@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from ragguard.validate.reports import SEARCHES, Report
+from studies.reports import SEARCHES, Report
 
 DEPTH = 24
 """How many of a search's finds are re-ordered."""

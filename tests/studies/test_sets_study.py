@@ -8,9 +8,9 @@ import pytest
 from ragguard import connect
 from ragguard.engines.layers import Cache
 from ragguard.records import Passage
-from ragguard.validate.reasons import ON_NANO
-from ragguard.validate.reports import SEARCHES, Report
-from ragguard.validate.studies.sets import (
+from studies.reasons import ON_NANO
+from studies.reports import SEARCHES, Report
+from studies.sets import (
     KS,
     Selection,
     correlations,

@@ -1,0 +1,79 @@
+"""Runs studies, keeps their figures and writes their pages: `python -m studies distraction belief`.
+
+`--questions N` makes a smaller run, which is printed and not kept; so is a run on another engine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+from importlib import import_module
+
+from benchmarks.machine import machine
+from ragguard import connect
+from ragguard.errors import RagguardError
+from studies import STUDIES
+from studies.page import keep, write_page
+
+SEED = 0
+
+
+async def run(names: Sequence[str], engine: str, judge: str | None, questions: int | None, seed: int) -> None:
+    """Runs each study whole, or over so many questions."""
+    reader = connect(engine)
+    judged_by = None if judge is None else connect(judge)
+    try:
+        model = (await reader.info()).fingerprint
+        for name in names:
+            study = import_module(f"studies.{name}").study
+            size = questions or study.__kwdefaults__["questions"]
+            began = time.perf_counter()
+            tables = await study(reader, judge=judged_by, questions=size, seed=seed, progress=tell)
+            print("\n".join(table.markdown() for table in tables), flush=True)
+            if (engine, judge, questions, seed) == ("nano", None, None, SEED):
+                keep(name, {
+                    "measured": time.strftime("%Y-%m-%d"), "machine": machine(), "study": name, "engine": model,
+                    "questions": size, "seed": seed, "seconds": round(time.perf_counter() - began, 1),
+                    "tables": [table.as_dict() for table in tables],
+                })  # fmt: skip
+                print(f"written: {write_page(name)}", file=sys.stderr)
+    finally:
+        await reader.aclose()
+        if judged_by is not None:
+            await judged_by.aclose()
+
+
+def tell(what: str, done: int, of: int, /) -> None:
+    """Shows how far a study is, where somebody looks at a terminal."""
+    if sys.stderr.isatty():
+        print(
+            f"\r\x1b[2K{what}: {done:,} of {of:,}",
+            end="\n" if done == of else "",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
+    parser.add_argument(
+        "names", nargs="+", choices=[*STUDIES, "all"], metavar="NAME", help=", ".join(STUDIES)
+    )
+    parser.add_argument("--engine", default="nano", help="the reader, and the judge unless another is named")
+    parser.add_argument("--judge", help="another engine, for relevance and grades")
+    parser.add_argument("--questions", type=int, help="fewer or more questions than the study's own number")
+    parser.add_argument("--seed", type=int, default=SEED)
+    given = parser.parse_args()
+    names = STUDIES if "all" in given.names else tuple(dict.fromkeys(given.names))
+    try:
+        asyncio.run(run(names, given.engine, given.judge, given.questions, given.seed))
+    except RagguardError as error:
+        parser.exit(2, f"python -m studies: {error}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The pages `docs/studies/NAME.md`: what is written by hand, and between their markers the tables that were kept."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ragguard.validate.tables import Table
+
+ROOT = Path(__file__).parents[1]
+PAGES = ROOT / "docs" / "studies"
+RESULTS = Path(__file__).parent / "results"
+_BLOCK = re.compile(r"<!-- study: (\w+) -->\n.*?<!-- /study -->", re.DOTALL)
+
+
+def keep(name: str, figures: Mapping[str, Any]) -> None:
+    """Writes a study's figures to `results/NAME.json`."""
+    text = json.dumps(figures, indent=2, ensure_ascii=False) + "\n"
+    (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
+
+
+def write_page(name: str) -> Path:
+    """Puts the tables that are kept into a study's page, and returns where it is."""
+    path = PAGES / f"{name}.md"
+    path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
+    return path.relative_to(ROOT)
+
+
+def page(text: str) -> str:
+    """Returns a page with the tables that are kept now."""
+    return _BLOCK.sub(lambda found: block(found.group(1)), text)
+
+
+def block(study: str) -> str:
+    """Returns a study's tables between their markers."""
+    kept = json.loads((RESULTS / f"{study}.json").read_text(encoding="utf-8"))
+    machine = kept["machine"]
+    told = (
+        f"{kept['questions']:,} questions, seed {kept['seed']}, engine `{kept['engine']}`, {kept['seconds']:.0f} s on "
+        f"{machine['cores']} cores of {machine['processor']}, {kept['measured']}."
+    )
+    tables = "\n".join(_table(data).markdown() for data in kept["tables"])
+    return f"<!-- study: {study} -->\n{told}\n\n{tables}<!-- /study -->"
+
+
+def _table(data: Mapping[str, Any]) -> Table:
+    return Table(
+        data["name"], data["title"], tuple(data["columns"]), tuple(tuple(row) for row in data["rows"]),
+        data["source"], tuple(data["notes"]), data.get("digits", 3),
+    )  # fmt: skip

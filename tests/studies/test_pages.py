@@ -1,0 +1,46 @@
+"""Each study has a page that shows what was measured, and runs from the command line."""
+
+import subprocess
+import sys
+
+import pytest
+
+from studies import STUDIES
+from studies.page import PAGES, ROOT, page
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_page_holds_the_tables_that_were_kept(name):
+    text = (PAGES / f"{name}.md").read_text()
+    assert f"<!-- study: {name} -->" in text
+    assert page(text) == text, f"run `make study-{name}`"
+
+
+def studies(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "studies", *map(str, words)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_a_small_study_is_printed_and_not_kept():
+    before = (PAGES / "belief.md").read_text()
+    done = studies("belief", "--questions", 2)
+    assert done.returncode == 0, done.stderr
+    assert "### ΔSePer and what a passage is worth" in done.stdout
+    assert (PAGES / "belief.md").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(("udcg",), "coverage"), (("belief", "--engine", "x"), "nano")],
+)
+def test_what_cannot_be_run_is_said_in_one_sentence(words, said):
+    done = studies(*words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
