@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import weakref
 from asyncio import Task
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -25,12 +25,14 @@ from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
 from ragguard.errors import InvalidInput
 from ragguard.records import Decision, Passage, Status, TraceContext
+from ragguard_langchain.clock import Clock
+from ragguard_langchain.graphs import node_clock, rank_of_call
 from ragguard_langchain.lone import LIMIT, LoneRetrieval
 from ragguard_langchain.messages import NOTHING, Answer, Taken, unpacked
 from ragguard_langchain.places import Place, Places
 from ragguard_langchain.scopes import RunNotes, Scope, ToolCall
 from ragguard_langchain.spans import span_of
-from ragguard_langchain.stack import given_up, here
+from ragguard_langchain.stack import Where, batch_around, given_up, here
 from ragguard_langchain.verdicts import Found, Told, concerned
 
 REFERENCES, NAME, RUN_ID = "ragguard_references", "ragguard_name", "ragguard_run_id"
@@ -63,6 +65,8 @@ class CallTree:
         self.lone: dict[UUID | None, LoneRetrieval] = {}
         self._found: dict[str, list[Found]] = {}
         """The latest retrievals of the runs that trees have joined."""
+        self._clocks: dict[str, Clock] = {}
+        """The clocks of those runs."""
         _trees.add(self)
 
     @classmethod
@@ -73,10 +77,20 @@ class CallTree:
         return tree
 
     def root(
-        self, id: UUID, question: str, metadata: Mapping[str, Any], name: str, *, resumes: bool = False
+        self,
+        id: UUID,
+        question: str,
+        metadata: Mapping[str, Any],
+        name: str,
+        *,
+        resumes: bool = False,
+        call_id: str = "",
+        where: Where | None = None,
     ) -> Place[Scope]:
         """The first call of a tree: joins the run around it or the one its metadata names, goes on with one that
-        was interrupted, or may become a run of its own: with its first step, or when its metadata says so."""
+        was interrupted, or may become a run of its own: with its first step, or when its metadata says so.
+
+        `call_id` is the tool call's, and `where` is given for a call that says nothing when it is cancelled."""
         run = RunNotes(question, name, metadata)
         if is_paused():
             run.opened = True  # for good: what it does after the pause is not recorded either
@@ -85,7 +99,7 @@ class CallTree:
             run_id = str(metadata.get(RUN_ID) or id)
             sampled = self.recorder.samples(run_id)
             run.trace = trace_context()
-        place = Place(id, run_id, Scope(run))
+        place = Place(id, run_id, Scope(run), self._clock(id, run_id, run, call_id, where))
         place.sampled = sampled and not is_paused()
         place.started_ns = time.time_ns()
         self.places.plant(place, owner=run.owner)
@@ -160,24 +174,62 @@ class CallTree:
         if not place.notes.run.opened:
             self._open(place)
 
-    def child(self, parent: Place[Scope], id: UUID, metadata: Mapping[str, Any] | None) -> Place[Scope]:
-        """A call inside another one. All calls of an unsampled run share the place of its root."""
+    def _clock(self, id: UUID, run_id: str, run: RunNotes, call_id: str, where: Where | None) -> Clock:
+        """The clock of a tree's first call; behind what the run had before, where it has had something."""
+        if run.owner:
+            return Clock(self.recorder.next_turn(run_id) if run.resumed else 0)
+        around = self._runs_clock(run_id)
+        parallel = ("calls", around.messages) if call_id else batch_around()
+        return around.inside(id, parallel=parallel, where=where)
+
+    def _runs_clock(self, run_id: str) -> Clock:
+        """The clock of a run that trees join."""
+        clock = self._clocks.setdefault(run_id, Clock())
+        clock.reach(self.recorder.next_turn(run_id))
+        return clock
+
+    def model_called(self, parent_id: UUID | None) -> None:
+        """A model was asked for a message, in the call with that id."""
+        place = self.places.get(parent_id)
+        if place is not None:
+            place.clock.messages += 1
+        elif parent_id is None and (handle := current_run(self.recorder)) is not None:
+            self._runs_clock(handle.id).messages += 1
+
+    def child(
+        self,
+        parent: Place[Scope],
+        id: UUID,
+        metadata: Mapping[str, Any] | None,
+        tags: Sequence[str] | None,
+        *,
+        call_id: str = "",
+        where: Where | None = None,
+    ) -> Place[Scope]:
+        """A call inside another one; see `root` for `call_id` and `where`. All calls of an unsampled run share the
+        place of its root."""
         root = parent.root or parent
         if not root.sampled:
             self.places.grow(id, root, root)
             return root
         scope = parent.notes
         node = metadata.get("langgraph_checkpoint_ns", "") if metadata else ""
-        turn = parent.turn
         if metadata and node and node != scope.graph_node:
-            # A graph's node begins: the nodes of one superstep run in parallel.
-            turn = ((parent.id, metadata.get("langgraph_step")), id)
             scope = Scope(scope.run, node, scope.tool)
-        elif scope.forks is not None:
-            turn = (scope.forks, id)
-            scope = Scope(scope.run, scope.graph_node, scope.tool)
-        place = Place(id, parent.run_id, scope)
-        place.root, place.turn, place.tool, place.step_id = root, turn, parent.tool, parent.step_id
+            clock = node_clock(parent.clock, id, metadata)
+        elif call_id:
+            rank = rank_of_call(parent.inputs, call_id)
+            clock = parent.clock.inside(id, parallel=("calls", parent.clock.messages), rank=rank)
+        else:
+            tag = next((tag for tag in tags or () if tag.startswith(("map:key:", "seq:step:"))), "")
+            clock = parent.clock.inside(
+                id,
+                parallel="map" if tag.startswith("map") else None if tag else batch_around(),
+                in_order=tag.startswith("seq"),
+                where=where,
+            )
+        place = Place(id, parent.run_id, scope, clock)
+        place.root, place.tool, place.step_id = root, parent.tool, parent.step_id
         self.places.grow(id, place, root)
         return place
 
@@ -213,9 +265,10 @@ class CallTree:
         if scope.tool is not None and scope.tool.id:
             about["tool_call_id"] = scope.tool.id
         step_id = place.run_id if whole else str(place.id)
+        turn = None if place.step_id else place.clock.tick()
         self.recorder.step_started(
             step_id, place.run_id, query, within=place.step_id, perhaps_within=around.step_id if around else "",
-            tool=place.tool, name=name, turn=place.turn, metadata=about, started_ns=started_ns,
+            tool=place.tool, name=name, turn=turn, order=place.clock.order, metadata=about, started_ns=started_ns,
             trace=span_of(place.id, retrieval=bool(name)) or (run.trace if whole else "here"),
         )  # fmt: skip
         place.outer_step, place.step_id, place.is_step = place.step_id, step_id, True
@@ -260,16 +313,18 @@ class CallTree:
         handle = current_run(self.recorder)
         if handle is not None and handle.sampled:
             run = RunNotes("", "", {}, owner=False, opened=True, found=self._found.setdefault(handle.id, []))
-            self.decided(Place(uuid4(), handle.id, Scope(run)), told)
+            self.decided(Place(uuid4(), handle.id, Scope(run), self._runs_clock(handle.id)), told)
 
     def _retrieved_by_other_means(self, around: Place[Scope], told: Told) -> None:
         scope, decision = around.notes, told.verdict.decision
         call = scope.tool
         if told.tool:
             call = ToolCall(told.tool, told.query, told.call, told.started_ns)
-        place = Place(uuid4(), around.run_id, Scope(scope.run, scope.graph_node, call))
+        id, clock = uuid4(), around.clock
+        if told.call:
+            clock = clock.inside(id, parallel=("calls", clock.messages))
+        place = Place(id, around.run_id, Scope(scope.run, scope.graph_node, call), clock)
         place.root, place.tool = around.root or around, told.tool or around.tool
-        place.turn = (around.turn[0], place.id) if around.turn and told.call else around.turn
         self.begin_step(place, told.query, "", None, started_ns=told.started_ns or decision.started_ns)
         self._remember(place, None, told.verdict.judged, decision)
         self.recorder.step_ended(
@@ -386,6 +441,7 @@ class CallTree:
         """Lets go of a run's calls."""
         self.places.forget(run_id)
         self._found.pop(run_id, None)
+        self._clocks.pop(run_id, None)
 
     def sweep(self, ttl: float) -> None:
         """Ends what was cancelled without a word, and what is too old."""
@@ -409,6 +465,7 @@ class CallTree:
         self.places.clear()
         self.lone.clear()
         self._found.clear()
+        self._clocks.clear()
 
 
 def open_retrieval() -> tuple[CallTree, Place[Scope]] | None:

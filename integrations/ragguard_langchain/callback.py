@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from asyncio import CancelledError
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -36,6 +36,7 @@ from ragguard_langchain.messages import (
 from ragguard_langchain.places import Place
 from ragguard_langchain.scopes import Scope, ToolCall
 from ragguard_langchain.spans import span_of
+from ragguard_langchain.stack import here
 from ragguard_langchain.verdicts import Told
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ class RagGuardCallback(BaseCallbackHandler):
 
     raise_error = False
     run_inline = True
-    ignore_retriever = ignore_chain = ignore_agent = False  # LangChain's own are properties
+    # LangChain's own are properties.
+    ignore_retriever = ignore_chain = ignore_agent = ignore_chat_model = False
     ignore_llm = True
-    ignore_chat_model = True
     ignore_retry = True
     ignore_custom_event = True
 
@@ -84,6 +85,7 @@ class RagGuardCallback(BaseCallbackHandler):
         run_id: UUID,
         parent_run_id: UUID | None = None,
         metadata: Mapping[str, Any] | None = None,
+        tags: Sequence[str] | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -97,9 +99,9 @@ class RagGuardCallback(BaseCallbackHandler):
                 question, resumes = question_of(inputs), _is_resume(inputs)
                 place = tree.root(run_id, question, metadata or {}, name or "", resumes=resumes)
             else:
-                place = tree.child(parent, run_id, metadata)
-            if name and name.startswith("RunnableParallel<") and place.sampled:
-                place.notes = Scope(place.notes.run, place.notes.graph_node, place.notes.tool, forks=run_id)
+                place = tree.child(parent, run_id, metadata, tags)
+                if place.notes is not parent.notes:
+                    place.inputs = inputs
         except FAULTS as error:
             self._recorder.faults.note("on_chain_start", error)
 
@@ -129,6 +131,7 @@ class RagGuardCallback(BaseCallbackHandler):
         run_id: UUID,
         parent_run_id: UUID | None = None,
         metadata: Mapping[str, Any] | None = None,
+        tags: Sequence[str] | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -143,11 +146,11 @@ class RagGuardCallback(BaseCallbackHandler):
             if parent is None and around is not None:
                 parent = around.root or around
             if parent is not None:
-                place = tree.child(parent, run_id, metadata)
+                place = tree.child(parent, run_id, metadata, tags, where=here())
             elif tree.begin_lone(run_id, query, name or "", metadata):
                 return
             else:
-                place = tree.root(run_id, query, metadata or {}, name or "")
+                place = tree.root(run_id, query, metadata or {}, name or "", where=here())
                 place.task = current_task()
             if place.sampled:
                 tree.begin_step(place, query, name or "", metadata, around)
@@ -191,6 +194,7 @@ class RagGuardCallback(BaseCallbackHandler):
         run_id: UUID,
         parent_run_id: UUID | None = None,
         metadata: Mapping[str, Any] | None = None,
+        tags: Sequence[str] | None = None,
         inputs: Mapping[str, Any] | None = None,
         name: str | None = None,
         tool_call_id: str | None = None,
@@ -205,19 +209,16 @@ class RagGuardCallback(BaseCallbackHandler):
             query = tool_query(inputs, input_str)
             parent = tree.place(parent_run_id)
             if parent is None:
-                place = tree.root(run_id, query, metadata or {}, name)
+                place = tree.root(
+                    run_id, query, metadata or {}, name, call_id=tool_call_id or "", where=here()
+                )
                 place.task = current_task()
             else:
-                place = tree.child(parent, run_id, metadata)
+                place = tree.child(parent, run_id, metadata, tags, call_id=tool_call_id or "", where=here())
             if not place.sampled:
                 return
             scope = place.notes
             call = ToolCall(name, query, tool_call_id or "", time.time_ns(), scope.tool)
-            if tool_call_id and place.turn is not None:
-                place.turn = (
-                    place.turn[0],
-                    run_id,
-                )  # the calls of one message are parallel, whoever runs them
             place.tool, place.notes = name, Scope(scope.run, scope.graph_node, call)
             if name in self._tools:
                 tree.begin_step(place, query, "", metadata)
@@ -246,6 +247,21 @@ class RagGuardCallback(BaseCallbackHandler):
         except FAULTS as fault:
             self._recorder.faults.note("on_tool_error", fault)
 
+    def on_chat_model_start(
+        self,
+        serialized: Mapping[str, Any] | None,
+        messages: Any,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """A model is asked for a message: the tool calls of one message are parallel, those of the next follow."""
+        try:
+            self._tree.model_called(parent_run_id)
+        except FAULTS as error:
+            self._recorder.faults.note("on_chat_model_start", error)
+
     def guard_decided(self, told: Told, run_id: UUID | None) -> None:
         """Records a guard's decision, made inside the call with that id; no event of LangChain's carries it."""
         try:
@@ -261,7 +277,10 @@ class RagGuardCallback(BaseCallbackHandler):
     def _pop(self, run_id: UUID) -> Place[Scope] | None:
         """The call that ends now; None when it was not seen, has ended before, or is one of an unsampled run."""
         place = self._places.take(run_id)
-        return place if place is not None and place.id == run_id else None
+        if place is None or place.id != run_id:
+            return None
+        place.clock.ended()
+        return place
 
     def _fail(
         self, run_id: UUID, error: BaseException, question: str = "", trace: TraceContext | None = None

@@ -12,7 +12,7 @@ from asyncio import Task
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from ragguard.capture.turns import TurnKey
+from ragguard_langchain.clock import Clock
 from ragguard_langchain.stack import Where
 
 N = TypeVar("N")
@@ -24,6 +24,8 @@ class Place(Generic[N]):
     root: Place[N] | None = None
     """None for the first call of the tree, which is its own root."""
     sampled = True
+    inputs: object = None
+    """Of a graph's node: what it was given."""
     step_id = ""
     """The retrieval that this call is, or is a part of."""
     outer_step = ""
@@ -32,7 +34,6 @@ class Place(Generic[N]):
     """True where this call itself is that retrieval."""
     tool = ""
     """The tool that this call is, or is a part of."""
-    turn: TurnKey | None = None
     query = ""
     """Of a retrieval."""
     around: Place[N] | None = None
@@ -49,8 +50,9 @@ class Place(Generic[N]):
     members: set[UUID | None] | None = None
     """Of a root: the open calls below it."""
 
-    def __init__(self, id: UUID, run_id: str, notes: N) -> None:
+    def __init__(self, id: UUID, run_id: str, notes: N, clock: Clock | None = None) -> None:
         self.id, self.run_id, self.notes = id, run_id, notes
+        self.clock = clock or Clock()
 
 
 class Places(dict[UUID | None, Place[N]], Generic[N]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,5 +63,3 @@ class Scope:
     graph_node: str = ""
     """LangGraph's name for the node execution that the call is in."""
     tool: ToolCall | None = None
-    forks: Hashable = None
-    """Set where the calls directly below run in parallel."""

@@ -17,8 +17,43 @@ from ragguard.capture.context import current_task
 
 Where: TypeAlias = tuple[int, weakref.ref[Task[Any]] | None]
 """The thread, and the task where there is one."""
+_BATCHED = {
+    "invoke": ("Runnable.batch.<locals>.invoke",),
+    "ainvoke": ("Runnable.abatch.<locals>.ainvoke",),
+}
+"""LangChain's functions that make one of a batch's calls; each sees the settings of its batch as `kwargs`."""
+_FRAMES_OF_A_START = 8
+"""Between a handler and whoever makes the call that is starting there are fewer frames."""
 _MANAGER = "run_manager"
 """By this name LangChain's retrievers keep what knows the id of their call."""
+
+
+class Batch:
+    """One call of `batch` or `abatch`; equal for all calls that it makes."""
+
+    __slots__ = ("_settings",)
+
+    def __init__(self, settings: object) -> None:
+        self._settings = settings
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Batch) and other._settings is self._settings
+
+    def __hash__(self) -> int:
+        return id(self._settings)
+
+
+def batch_around() -> Batch | None:
+    """The batch that makes the call which is starting; None where that call is made in another way."""
+    frame = sys._getframe(1).f_back
+    for _ in range(_FRAMES_OF_A_START):
+        if frame is None:
+            return None
+        code = frame.f_code
+        if code.co_name in _BATCHED and code.co_qualname in _BATCHED[code.co_name]:
+            return Batch(frame.f_locals.get("kwargs"))
+        frame = frame.f_back
+    return None
 
 
 def here() -> Where:
@@ -27,12 +62,17 @@ def here() -> Where:
 
 
 def given_up(id: UUID, began_in: Where | None) -> bool:
-    """True for a call that began in the thread and task at work, and that the caller is not inside of any more.
+    """True for a call that is not under way any more: its task is over or being cancelled, or it began in the
+    current thread and task and the caller is not inside of it.
 
-    What began elsewhere is not to be seen from here.
+    Whether a call in another thread is under way cannot be seen.
     """
-    if began_in != here():
+    if began_in is None:
         return False
+    if began_in != here():
+        reference = began_in[1]
+        task = None if reference is None else reference()
+        return reference is not None and (task is None or task.done() or task.cancelling() > 0)
     frame = sys._getframe(1)
     while frame.f_back is not None:
         frame = frame.f_back

@@ -71,7 +71,7 @@ class StepAmended:
     them, or None where they stay, and metadata for the step.
     """
 
-    __slots__ = ("_packed", "decision", "run_id", "step_id")
+    __slots__ = ("_packed", "decision", "index", "run_id", "step_id")
 
     def __init__(
         self,
@@ -80,8 +80,11 @@ class StepAmended:
         passages: list[Passage] | Delivery | None = None,
         decision: Decision | None = None,
         metadata: Mapping[str, Any] | None = None,
+        index: int | None = None,
     ) -> None:
         self.run_id, self.step_id, self.decision = run_id, step_id, decision
+        self.index = index
+        """The step's position in the run, where it turned out to be another one."""
         self._packed = passages if callable(passages) else (passages, metadata or {})
 
     @property

@@ -275,6 +275,7 @@ def amended(step: RetrievalStep, event: StepAmended) -> RetrievalStep:
         passages=step.passages if event.passages is None else event.passages,
         decision=step.decision if event.decision is None else event.decision,
         metadata={**step.metadata, **event.metadata} if event.metadata else step.metadata,
+        index=step.index if event.index is None else event.index,
     )
 
 

@@ -18,6 +18,8 @@ from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, SubS
 
 Unpack: TypeAlias = Callable[[Any], Iterable[str | Passage]]
 """Makes passages of what a hook took; runs when the step is first read, on the intake's side."""
+Order: TypeAlias = tuple[tuple[int, str], ...]
+"""Ranks from the outermost parallel call to the innermost one: numbers first, names among equal numbers."""
 About: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 """Metadata, or what gives it when it is first read."""
 
@@ -45,7 +47,9 @@ class Retrieval:
     """True while being a part is only likely: it holds if this one ends before its outer one, and that ends well."""
     index: int = 0
     turn: int = 0
-    key: TurnKey | None = None
+    key: int | TurnKey | None = None
+    order: Order = ()
+    """Where it stands among the retrievals of its turn."""
     ended_ns: int = 0
     status: Status = "open"
     error: str = ""
@@ -127,7 +131,8 @@ class OpenRun:
     turns: Turns = field(default_factory=Turns)
     steps: dict[str, Retrieval] = field(default_factory=dict)
     """Open retrievals and parts of retrievals, in the order of their starts."""
-    ended: dict[str, None] = field(default_factory=dict)
+    ended: dict[str, tuple[int, Order, int]] = field(default_factory=dict)
+    """Of the latest steps that have ended: turn, order and index."""
     paused: str = ""
     """The key under which the run waits to be resumed."""
     emitting: int = 0
@@ -144,16 +149,31 @@ class OpenRun:
             one.turn = self.turns.given(turn)
         else:
             one.key = turn
-            overlapping = [(other.key, other.turn) for other in self.steps.values() if other.outer is None]
+            overlapping = [
+                (other.key if isinstance(other.key, tuple) else None, other.turn)
+                for other in self.steps.values()
+                if other.outer is None
+            ]
             one.turn = self.turns.next(turn, overlapping)
 
     def note_ended(self, one: Retrieval, event: StepEnded) -> None:
         """Remembers a step, so that it can be amended while the run is open."""
-        self.ended[one.id] = None
+        self.ended[one.id] = (one.turn, one.order, one.index)
         if len(self.ended) > ENDED_KEPT:
             del self.ended[next(iter(self.ended))]
         if self.collected is not None:
             self.collected.append(event)
+
+    def misplaced(self) -> list[tuple[str, int]]:
+        """The steps whose index is not their position by turn and by call order, each with the right index.
+
+        Parallel steps are numbered as they start, which is a race.
+        """
+        placed = sorted(self.ended.items(), key=lambda item: item[1])
+        indices = sorted(index for _, _, index in self.ended.values())
+        return [
+            (id, right) for (id, (_, _, index)), right in zip(placed, indices, strict=True) if index != right
+        ]
 
     def parted(self, one: Retrieval) -> list[Retrieval]:
         """What only seemed to be a part of a retrieval that ends now, and is a step of its own."""

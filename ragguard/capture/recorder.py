@@ -26,7 +26,7 @@ from ragguard.capture.counts import Counts
 from ragguard.capture.events import Delivery, Intake, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
 from ragguard.capture.followers import Follower
-from ragguard.capture.open_runs import About, OpenRun, OpenRuns, Retrieval, Unpack, WholeRun, begun
+from ragguard.capture.open_runs import About, OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
 from ragguard.capture.trace import trace_context
 from ragguard.capture.turns import TurnKey
 from ragguard.errors import InvalidInput
@@ -272,11 +272,12 @@ class Recorder:
         tool: str = "",
         name: str = "",
         turn: int | TurnKey | None = None,
+        order: Order = (),
         metadata: Mapping[str, Any] | None = None,
         started_ns: int = 0,
         trace: TraceContext | Here | None = "here",
     ) -> None:
-        """Opens a retrieval.
+        """Opens a retrieval. `order` says where it stands among those of its turn, whichever starts first.
 
         `within` names the open retrieval that it is a part of; `perhaps_within` one that it seems
         to be a part of: it is, if it ends before that one and that one ends well.
@@ -290,6 +291,7 @@ class Recorder:
             if trace == "here":
                 trace = None if within else trace_context()
             one = Retrieval(step_id, run, query, started_ns or time.time_ns(), tool, name, metadata, trace)
+            one.order = order
             now = self._clock()
             with self._lock:
                 if step_id in self._steps or run_id not in self._runs:  # it may have ended since
@@ -297,7 +299,7 @@ class Recorder:
                 outer = self._steps.get(within) or self._steps.get(perhaps_within)
                 if outer is not None:
                     one.outer, one.guessed = outer.outer or outer, not within
-                    one.key = turn if isinstance(turn, tuple) else None
+                    one.key = turn
                 else:
                     run.number(one, turn)
                 self._steps[step_id] = run.steps[step_id] = one
@@ -388,6 +390,11 @@ class Recorder:
         if calls.tools() or not self.counts.steps:  # else retrievals are captured, and this run needed none
             self.calls.warn(run_id, calls)
 
+    def next_turn(self, run_id: str) -> int:
+        """The turn of a step that starts now, after all others of the run; 0 for an unknown run."""
+        run = self._runs.get(run_id)
+        return 0 if run is None else run.turns.following
+
     @never_raises
     def sweep(self) -> None:
         """Ends what nobody will end. To be called now and then."""
@@ -435,6 +442,10 @@ class Recorder:
         if run.steps:
             for one in run.left():
                 self._finish(one, "cancelled" if status in ("ok", "error") else status)
+        for step_id, index in run.misplaced() if run.index > 1 else ():
+            with self._lock:
+                run.emitting += 1
+            self._emit(run, StepAmended(run.id, step_id, index=index))
         if run.sampled and not run.index and status == "ok":
             self.without_steps(run.id)
         else:

@@ -19,10 +19,11 @@ class Turns:
     from the framework, steps that overlap in time share one.
     """
 
-    __slots__ = ("_following", "_latest", "_shared")
+    __slots__ = ("_latest", "_shared", "following")
 
     def __init__(self) -> None:
-        self._following = 0
+        self.following = 0
+        """The turn of a step that starts after all others."""
         self._latest: dict[TurnKey, int] = {}
         """Of each branch, how many turns of its own it has begun, less one."""
         self._shared: dict[tuple[Hashable, int], int] = {}
@@ -30,7 +31,7 @@ class Turns:
 
     def given(self, turn: int) -> int:
         """Takes a number that the user gave."""
-        self._following = max(self._following, turn + 1)
+        self.following = max(self.following, turn + 1)
         return turn
 
     def next(self, key: TurnKey | None, overlapping: Sequence[tuple[TurnKey | None, int]]) -> int:
@@ -53,5 +54,5 @@ class Turns:
 
     def new(self) -> int:
         """The turn of a step that starts when no other is open."""
-        self._following += 1
-        return self._following - 1
+        self.following += 1
+        return self.following - 1

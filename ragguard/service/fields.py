@@ -51,7 +51,9 @@ def _step(step: RetrievalStep) -> RetrievalStep:
 def _amended(event: StepAmended) -> StepAmended:
     if type(event.run_id) is str and type(event.step_id) is str:
         return event
-    return StepAmended(f"{event.run_id}", f"{event.step_id}", event.passages, event.decision, event.metadata)
+    return StepAmended(
+        f"{event.run_id}", f"{event.step_id}", event.passages, event.decision, event.metadata, event.index
+    )
 
 
 def _integer(value: Any) -> int:

@@ -35,6 +35,7 @@ class Redactor:
                     None if event.passages is None else self._passages(event.passages),
                     self._decision(event.decision),
                     self._metadata(event.metadata),
+                    event.index,
                 )
             case RunEnded():
                 return replace(

@@ -172,7 +172,7 @@ class Writing:
     def _amended(self, event: StepAmended) -> None:
         seq = self._opened(event.run_id)
         step = self._db.execute(
-            "SELECT seq FROM steps WHERE run = ? AND id = ?", (seq, storable(event.step_id))
+            "SELECT seq, idx FROM steps WHERE run = ? AND id = ?", (seq, storable(event.step_id))
         ).fetchone()
         if step is None:
             self.unplaced.append(event)
@@ -181,7 +181,8 @@ class Writing:
             self._body("steps", step[0]), event.passages, event.decision, event.metadata
         )
         self._need(shelf)
-        self._db.execute("UPDATE steps SET body = ? WHERE seq = ?", (body, step[0]))
+        index = step[1] if event.index is None else event.index
+        self._db.execute("UPDATE steps SET body = ?, idx = ? WHERE seq = ?", (body, index, step[0]))
         if seq not in self._open:
             self._changed(seq)
 

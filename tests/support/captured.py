@@ -32,6 +32,7 @@ class Captured:
                 step.passages = step.passages if event.passages is None else event.passages
                 step.decision = event.decision or step.decision
                 step.metadata = {**step.metadata, **event.metadata}
+                step.index = step.index if event.index is None else event.index
             elif isinstance(event, RunEnded):
                 run = runs[event.run_id]
                 run.status, run.answer = event.status, event.answer
@@ -39,6 +40,8 @@ class Captured:
                 run.references = run.references if event.references is None else event.references
                 run.metadata = {**run.metadata, **event.metadata}
                 run.trace = event.trace or run.trace
+        for run in runs.values():
+            run.steps.sort(key=lambda step: step.index)
         return list(runs.values())
 
     @property

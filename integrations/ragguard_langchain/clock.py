@@ -1,0 +1,116 @@
+"""Numbers the turns of retrievals by what follows what in the call tree, whichever of them starts or ends first.
+
+Each call has a clock. A retrieval takes its call's time as its turn and moves the clocks of all calls around it on.
+A call that begins after its siblings have ended begins at the time that they have come to; calls that run in
+parallel begin at the same time, and what follows them begins behind the longest of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable
+from typing import TypeAlias
+from uuid import UUID
+
+from ragguard.capture.open_runs import Order
+from ragguard_langchain.stack import Where, given_up
+
+Rank: TypeAlias = tuple[int, str]
+_lock = threading.RLock()
+
+
+class _Start:
+    """The common start of calls that run in parallel; read when the first of them retrieves."""
+
+    __slots__ = ("time",)
+
+    def __init__(self) -> None:
+        self.time = -1
+
+
+class Clock:
+    """The time of one call, in turns of its run."""
+
+    __slots__ = ("_around", "_id", "_now", "_open", "_parallel", "_shared", "_start", "messages", "order")
+
+    def __init__(self, now: int = 0) -> None:
+        self._now = now
+        self._around: Clock | None = None
+        self._start: _Start | None = None
+        self._id: UUID | None = None
+        self._open: dict[UUID, Where | None] | None = None
+        """The open calls inside that may overlap, and where those began that may end without a word."""
+        self._shared: _Start | None = None
+        """Of the calls that are open."""
+        self._parallel: dict[Hashable, _Start] | None = None
+        """Of the calls that are known to be parallel, by what they have in common."""
+        self.messages = 0
+        """How many messages models have written in this call; the tool calls of one message are parallel."""
+        self.order: Order = ()
+        """Where the call stands among those that run in parallel, from the outermost to the innermost."""
+
+    def inside(
+        self,
+        id: UUID,
+        *,
+        parallel: Hashable = None,
+        in_order: bool = False,
+        rank: Rank | None = None,
+        where: Where | None = None,
+    ) -> Clock:
+        """Returns the clock of a call inside this one.
+
+        Calls with the same `parallel` run in parallel; calls `in_order` follow each other, even where LangChain
+        opens all of them at once. Other calls are parallel to those that are open when they begin. `where` is given
+        for a call that says nothing when it is cancelled.
+        """
+        clock = Clock(-1)
+        clock._around, clock._id = self, id
+        clock.order = self.order if rank is None else (*self.order, rank)
+        if parallel is not None:
+            if self._parallel is None:
+                self._parallel = {}
+            clock._start = self._parallel.setdefault(parallel, _Start())
+        elif in_order:
+            clock._start = _Start()
+        else:
+            with _lock:
+                if self._open:
+                    for other, began in list(self._open.items()):
+                        if began is not None and given_up(other, began):
+                            self._open.pop(other, None)
+                if self._open is None:
+                    self._open = {}
+                if not self._open or self._shared is None:
+                    self._shared = _Start()
+                self._open[id] = where
+                clock._start = self._shared
+        return clock
+
+    def ended(self) -> None:
+        """The call has ended: what begins now around it may follow it."""
+        if self._around is not None and self._around._open:
+            self._around._open.pop(self._id, None)  # type: ignore[arg-type]
+
+    def reach(self, time: int) -> None:
+        """Moves this clock on to a time that something else has come to; not while calls inside are open."""
+        if not self._open:
+            self._now = max(self._now, time)
+
+    def tick(self) -> int:
+        """The turn of a retrieval that begins in this call now; what follows it comes later."""
+        with _lock:
+            turn = self._time()
+            clock: Clock | None = self
+            while clock is not None:
+                if clock._time() <= turn:
+                    clock._now = turn + 1
+                clock = clock._around
+        return turn
+
+    def _time(self) -> int:
+        if self._now < 0 and self._start is not None and self._around is not None:
+            if self._start.time < 0:
+                self._start.time = self._around._time()
+            self._now = self._start.time
+        return self._now

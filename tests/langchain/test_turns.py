@@ -1,0 +1,239 @@
+"""Turns follow causality: what waits for a retrieval comes after it, what runs beside it shares its turn."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, TypedDict
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+from langgraph.func import entrypoint, task
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Send
+from support.langchain_agents import ANSWER, QUESTION, agent, asked, search_tool
+from support.langchain_parts import Shelf, call, documents, says
+
+from ragguard.capture.handle import RunHandle
+
+
+@tool(response_format="content_and_artifact")
+def search(query: str) -> tuple[str, list]:
+    """Searches without a retriever."""
+    time.sleep(random.uniform(0, 0.005))
+    return "found", documents("found", 1, query)
+
+
+def called(query):
+    return search.invoke(call("search", query=query))
+
+
+def turns(captured):
+    return [(step.query, step.turn) for step in captured.run.steps]
+
+
+class Found(TypedDict, total=False):
+    query: Annotated[str, lambda old, new: new]
+    found: Annotated[list, operator.add]
+
+
+def node(*queries):
+    def run(state):
+        return {"found": [called(query or state["query"]) for query in queries]}
+
+    return run
+
+
+async def run_graph(built, given, config, mode):
+    return built.invoke(given, config) if mode == "invoke" else await built.ainvoke(given, config)
+
+
+both = pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+
+
+@both
+async def test_sends_to_a_subgraph_share_their_turns_in_the_order_of_the_sends(captured, config, mode):
+    inner = StateGraph(Found).add_node("look", node("")).add_edge(START, "look").compile()
+    graph = StateGraph(Found).add_node("sub", inner).add_node("after", node("after")).add_edge("sub", "after")
+    graph.add_conditional_edges(START, lambda state: [Send("sub", {"query": f"q{n}"}) for n in range(5)])
+    await run_graph(graph.compile(), {"query": QUESTION}, config, mode)
+    assert turns(captured) == [*((f"q{n}", 0) for n in range(5)), ("after", 1)]
+    assert [step.index for step in captured.run.steps] == list(range(6))
+
+
+@both
+async def test_agents_side_by_side_have_the_same_turns(captured, config, mode):
+    graph = StateGraph(MessagesState)
+    for name in "ab":
+        hops = [call("search", query=f"{name}{n}") for n in range(3 if name == "a" else 1)]
+        graph.add_node(name, create_agent(says(*hops, ANSWER), [search], name=f"agent-{name}"))
+        graph.add_edge(START, name)
+        graph.add_edge(name, "after")
+    graph.add_node("after", lambda state: {"messages": [AIMessage(str(called("after")))]})
+    await run_graph(graph.compile(), asked(), config, mode)
+    assert turns(captured) == [("a0", 0), ("b0", 0), ("a1", 1), ("a2", 2), ("after", 3)]
+
+
+@both
+async def test_agents_that_are_tools_have_the_same_turns(captured, config, mode):
+    @tool
+    def research(topic: str) -> str:
+        """Asks another agent."""
+        hops = [call("search", query=f"{topic}{n}") for n in range(2)]
+        return create_agent(says(*hops, "found"), [search]).invoke(asked(topic))["messages"][-1].content
+
+    topics = [call("research", topic=topic) for topic in "xyz"]
+    built = create_agent(says(topics, call("research", topic="last"), ANSWER), [research])
+    await run_graph(built, asked(), config, mode)
+    assert turns(captured) == [
+        *((f"{topic}{n}", n) for n in range(2) for topic in "xyz"),
+        ("last0", 2),
+        ("last1", 3),
+    ]
+
+
+@both
+async def test_the_calls_of_one_message_stand_in_its_order(captured, config, mode):
+    calls = [call("search", query=f"q{n}") for n in range(6)]
+    graph = StateGraph(MessagesState).add_node("tools", ToolNode([search])).add_edge(START, "tools")
+    await run_graph(graph.compile(), {"messages": [AIMessage("", tool_calls=calls)]}, config, mode)
+    await run_graph(create_agent(says(calls, ANSWER), [search]), asked(), config, mode)
+    for run in captured.runs:
+        assert [(step.query, step.turn) for step in run.steps] == [(f"q{n}", 0) for n in range(6)]
+
+
+@pytest.mark.parametrize("around", ["node", "run"])
+def test_a_loop_by_hand_has_a_turn_a_message(captured, recorder, config, around):
+    model = says([call("search", query="a"), call("search", query="b")], call("search", query="c"), ANSWER)
+
+    def loop(state, config=None):
+        messages = [*state["messages"]]
+        while (message := model.invoke(messages, config)).tool_calls:
+            messages += [message, *(search.invoke(one, config) for one in message.tool_calls)]
+        return {"messages": [message]}
+
+    if around == "node":
+        StateGraph(MessagesState).add_node(loop).add_edge(START, "loop").compile().invoke(asked(), config)
+    else:
+        with RunHandle(recorder, QUESTION):
+            loop(asked(), config)
+    assert turns(captured) == [("a", 0), ("b", 0), ("c", 1)]
+
+
+@both
+async def test_tasks_of_the_functional_api_in_sequence_and_side_by_side(captured, config, mode):
+    @task
+    def look(query):
+        return called(query)
+
+    @task
+    async def alook(query):
+        return await search.ainvoke(call("search", query=query))
+
+    @entrypoint()
+    def flow(question):
+        look("one").result()
+        look("two").result()
+        for one in [look("left"), look("right")]:
+            one.result()
+        return ANSWER
+
+    @entrypoint()
+    async def aflow(question):
+        await alook("one")
+        await alook("two")
+        await asyncio.gather(alook("left"), alook("right"))
+        return ANSWER
+
+    await run_graph(flow if mode == "invoke" else aflow, QUESTION, config, mode)
+    assert turns(captured) == [("one", 0), ("two", 1), ("left", 2), ("right", 2)]
+
+
+async def test_nodes_after_a_retrieval_that_timed_out_have_turns_of_their_own(captured, config):
+    async def impatient(state):
+        try:
+            await asyncio.wait_for(Shelf(gate=asyncio.Event()).ainvoke("slow"), 0.01)
+        except TimeoutError:
+            return {"query": "gone"}
+
+    graph = StateGraph(Found).add_sequence(
+        [("impatient", impatient), ("second", node("second")), ("third", node("third"))]
+    )
+    await graph.add_edge(START, "impatient").compile().ainvoke({"query": QUESTION}, config)
+    assert turns(captured) == [("slow", 0), ("second", 1), ("third", 2)]
+
+
+@both
+@pytest.mark.parametrize("around", ["chain", "run"])
+async def test_a_batch_has_one_turn(captured, recorder, config, mode, around):
+    def look(question, config=None):
+        for name in "ab":
+            Shelf().batch([f"{name}{n}" for n in range(3)], config)
+        return ANSWER
+
+    async def alook(question, config=None):
+        for name in "ab":
+            await Shelf().abatch([f"{name}{n}" for n in range(3)], config)
+        return ANSWER
+
+    if around == "chain":
+        await run_graph(RunnableLambda(look, afunc=alook), QUESTION, config, mode)
+    else:
+        with RunHandle(recorder, QUESTION):
+            look(QUESTION, config) if mode == "invoke" else await alook(QUESTION, config)
+    assert sorted(turns(captured)) == [
+        (f"{name}{n}", turn) for turn, name in enumerate("ab") for n in range(3)
+    ]
+
+
+def test_a_batch_of_chains_has_the_turns_of_one(captured, config):
+    hop = RunnableLambda(lambda query: called(f"{query}1") and query) | (lambda query: called(f"{query}2"))
+    RunnableLambda(lambda question: hop.batch(["a", "b"]) and ANSWER).invoke(QUESTION, config)
+    assert sorted(turns(captured)) == [("a1", 0), ("a2", 1), ("b1", 0), ("b2", 1)]
+
+
+async def test_graphs_side_by_side_in_one_run_and_what_follows_them(captured, recorder, config):
+    def hops(name):
+        return agent(*(call("search", query=f"{name}{n}") for n in range(2)), ANSWER, tools=[search])
+
+    with RunHandle(recorder, QUESTION) as run:
+        run.retrieved("first", ["text"])
+        await asyncio.gather(hops("a").ainvoke(asked(), config), hops("b").ainvoke(asked(), config))
+        await hops("c").ainvoke(asked(), config)
+        run.retrieved("last", ["text"])
+    assert sorted(turns(captured), key=lambda pair: (pair[1], pair[0])) == [
+        ("first", 0), ("a0", 1), ("b0", 1), ("a1", 2), ("b1", 2), ("c0", 3), ("c1", 4), ("last", 5),
+    ]  # fmt: skip
+
+
+def test_threads_that_overlap_share_a_turn(captured, config):
+    together = threading.Barrier(2)
+    meeting = Shelf(fault=lambda query: together.wait(10) < 0 or None)
+
+    def side_by_side(question, config):
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda query: meeting.invoke(query, config), ["a", "b"]))
+        return Shelf().invoke("after", config) and ANSWER
+
+    RunnableLambda(side_by_side).invoke(QUESTION, config)
+    assert sorted(turns(captured)) == [("a", 0), ("after", 1), ("b", 0)]
+
+
+def test_a_streamed_chain_of_hops_has_a_turn_a_hop(captured, config):
+    hop = RunnableLambda(lambda query: Shelf(count=1).invoke(query)[0].page_content)
+    list((hop | hop | hop).stream(QUESTION, config))
+    assert [step.turn for step in captured.run.steps] == [0, 1, 2]
+
+
+def test_the_tool_of_an_agent_that_was_made_by_hand(captured, config):
+    built = agent((call("search", query="1a"), call("search", query="1b")), ANSWER, tools=[search_tool()])
+    built.invoke(asked(), config)
+    assert turns(captured) == [("1a", 0), ("1b", 0)]
