@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.runnables.config import var_child_runnable_config
@@ -18,8 +19,10 @@ from ragguard.capture.context import CurrentCall, frameworks
 from ragguard.records import Passage
 from ragguard_langchain.call_tree import CallTree, open_retrieval
 from ragguard_langchain.callback import RagGuardCallback
+from ragguard_langchain.clock import Clock
 from ragguard_langchain.places import Place
 from ragguard_langchain.scopes import Scope
+from ragguard_langchain.stack import here
 
 
 def current_call() -> CurrentCall | None:
@@ -48,15 +51,22 @@ def _call(
     about = {key: metadata[key] for key in ("langgraph_node",) if key in metadata}
     if place.notes.tool is not None and place.notes.tool.id:
         about["tool_call_id"] = place.notes.tool.id
+    clocks: list[Clock] = []
+
+    def turn() -> int:
+        clocks.append(place.clock.inside(uuid4(), where=here()))
+        return clocks[-1].tick()
+
+    def found(step_id: str, query: str, passages: list[Passage]) -> None:
+        for clock in clocks:
+            clock.ended()
+        if place.notes.tool is not None:
+            place.notes.tool.add(step_id, passages)
+
     return CurrentCall(
-        tree.recorder, place.run_id, place.tool, place.turn, within, about, partial(tree.retrieves, place),
-        partial(_found, place),
+        tree.recorder, place.run_id, place.tool, None if within else turn, within, about,
+        partial(tree.retrieves, place), found,
     )  # fmt: skip
-
-
-def _found(place: Place[Scope], step_id: str, query: str, passages: list[Passage]) -> None:
-    if place.notes.tool is not None:
-        place.notes.tool.add(step_id, passages)
 
 
 frameworks["langchain"] = current_call

@@ -32,6 +32,7 @@ from ragguard.capture.faults import FAULTS
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import passages_of, text_of
+from ragguard.capture.turns import TurnKey
 from ragguard.records import CONTENT_KIND, Decision, Passage, Status, new_id
 from ragguard.runtime.notices import NOTICES
 
@@ -260,7 +261,7 @@ def _recorded(
 
 
 def _started(
-    call: CurrentCall, query: str, tool: str, turn: int | None = None, *, started_ns: int = 0, id: str = "",
+    call: CurrentCall, query: str, tool: str, turn: int | TurnKey | None = None, *, started_ns: int = 0, id: str = "",
     name: str = "",
 ) -> str:  # fmt: skip
     """Opens a step where the call stands, and returns its id."""
@@ -268,9 +269,11 @@ def _started(
     try:
         asked = text_of(query)[0]
         call.begin(asked)
+        if turn is None:
+            turn = call.turn() if callable(call.turn) else call.turn
         call.recorder.step_started(
             step_id, call.run_id, asked, perhaps_within=call.within, tool=str(tool) or call.tool, name=name,
-            turn=call.turn if turn is None else turn, metadata=call.metadata, started_ns=started_ns,
+            turn=turn, metadata=call.metadata, started_ns=started_ns,
         )  # fmt: skip
     except FAULTS as error:
         call.recorder.faults.note("retrieved", error)

@@ -51,7 +51,8 @@ class CurrentCall:
     recorder: Recorder
     run_id: str
     tool: str = ""
-    turn: TurnKey | None = None
+    turn: TurnKey | Callable[[], int] | None = None
+    """The turn of a retrieval that begins, or what gives it when one does."""
     within: str = ""
     """The retrieval that the call is, or is a part of."""
     metadata: Mapping[str, Any] | None = None
