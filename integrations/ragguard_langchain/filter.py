@@ -12,8 +12,8 @@ from pydantic import ConfigDict, Field
 from ragguard.capture.decisions import Verdict
 from ragguard.guard import DistractorGuard, judging
 from ragguard.guard.judging import checked
-from ragguard_langchain.messages import snapshot, unpacked
 from ragguard_langchain.verdicts import Told, tell
+from ragguard_langchain.views import TextOf, checked_text_of, views
 
 
 class DistractorFilter(BaseDocumentCompressor):
@@ -21,16 +21,19 @@ class DistractorFilter(BaseDocumentCompressor):
 
         ContextualCompressionRetriever(base_compressor=DistractorFilter(guard), base_retriever=retriever)
 
-    What is kept are the very documents that came, in their order. Everything is kept where there is no query, no
-    time or no engine, and documents without a text always. A captured step says what was dropped, and why.
+    Judged is a document's page content, or what `text_of` makes of the document: the text that the model reads, such as
+    a title before it. What is kept are the very documents that came, in their order. Everything is kept where there is
+    no query, no time or no engine, and documents without a text always. A captured step says what was dropped, and
+    why.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     guard: DistractorGuard = Field(exclude=True)
+    text_of: TextOf | None = Field(default=None, exclude=True)
 
-    def __init__(self, guard: DistractorGuard, **settings: Any) -> None:
-        settings["guard"] = checked(guard)
+    def __init__(self, guard: DistractorGuard, *, text_of: TextOf | None = None, **settings: Any) -> None:
+        settings["guard"], settings["text_of"] = checked(guard), checked_text_of(text_of)
         super().__init__(**settings)
 
     def compress_documents(
@@ -39,7 +42,7 @@ class DistractorFilter(BaseDocumentCompressor):
         """The documents that stay."""
         if not documents:
             return documents
-        kept, verdict = pruned(self.guard, query, documents)
+        kept, verdict = pruned(self.guard, query, documents, self.text_of)
         tell(Told(verdict, query), callbacks)
         return kept
 
@@ -49,20 +52,20 @@ class DistractorFilter(BaseDocumentCompressor):
         """The documents that stay."""
         if not documents:
             return documents
-        kept, verdict = await apruned(self.guard, query, documents)
+        kept, verdict = await apruned(self.guard, query, documents, self.text_of)
         tell(Told(verdict, query), callbacks)
         return kept
 
 
 def pruned(
-    guard: DistractorGuard, query: str, documents: Sequence[Document]
+    guard: DistractorGuard, query: str, documents: Sequence[Document], text_of: TextOf | None = None
 ) -> tuple[list[Document], Verdict]:
     """The documents that stay, and what the guard says of all."""
-    return judging.pruned(guard, query, documents, unpacked(snapshot(list(documents))))
+    return judging.pruned(guard, query, documents, views(documents, text_of))
 
 
 async def apruned(
-    guard: DistractorGuard, query: str, documents: Sequence[Document]
+    guard: DistractorGuard, query: str, documents: Sequence[Document], text_of: TextOf | None = None
 ) -> tuple[list[Document], Verdict]:
     """As `pruned`, on an event loop."""
-    return await judging.apruned(guard, query, documents, unpacked(snapshot(list(documents))))
+    return await judging.apruned(guard, query, documents, views(documents, text_of))

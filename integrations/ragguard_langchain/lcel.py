@@ -13,28 +13,35 @@ from ragguard.guard import DistractorGuard
 from ragguard.guard.judging import checked
 from ragguard_langchain.filter import apruned, pruned
 from ragguard_langchain.verdicts import Told, tell
+from ragguard_langchain.views import TextOf, checked_text_of
 
 
 def drop_distractors(
-    guard: DistractorGuard, documents: str = "context", query: str = "question"
+    guard: DistractorGuard,
+    documents: str = "context",
+    query: str = "question",
+    *,
+    text_of: TextOf | None = None,
 ) -> Runnable[Mapping[str, Any], dict[str, Any]]:
     """A link that drops the documents which would mislead the model.
 
         {"context": retriever, "question": RunnablePassthrough()} | drop_distractors(guard) | prompt | model
 
     `documents` and `query` name where they are in the mapping; everything else passes through.
+    `text_of` gives the text of a document as the model reads it, where that is not its page content.
     """
     checked(guard)
+    checked_text_of(text_of)
 
     def drop(given: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
         found, asked = _found(given, documents), _asked(given, query)
-        kept, verdict = pruned(guard, asked, found)
+        kept, verdict = pruned(guard, asked, found, text_of)
         tell(Told(verdict, asked), config.get("callbacks"))
         return {**given, documents: kept}
 
     async def adrop(given: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
         found, asked = _found(given, documents), _asked(given, query)
-        kept, verdict = await apruned(guard, asked, found)
+        kept, verdict = await apruned(guard, asked, found, text_of)
         tell(Told(verdict, asked), config.get("callbacks"))
         return {**given, documents: kept}
 

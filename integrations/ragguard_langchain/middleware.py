@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from langchain.agents.middleware import AgentMiddleware
@@ -15,17 +15,29 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.faults import describe
 from ragguard.capture.snapshot import passages_of
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.judging import checked
+from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.excerpt import without
 from ragguard_langchain.filter import apruned, pruned
+from ragguard_langchain.inner_retrievals import InnerRetrievals, inner_retrievals
 from ragguard_langchain.messages import documents_of, tool_message, tool_query, tool_text
 from ragguard_langchain.verdicts import Told, tell
+from ragguard_langchain.views import TextOf, checked_text_of
 
 Result: TypeAlias = ToolMessage | Command[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _FoundInTool:
+    """The passages in a tool's result: documents, and their texts as they stand in what the model reads."""
+
+    documents: list[Document]
+    in_artifact: bool
 
 
 class GuardMiddleware(AgentMiddleware[Any, Any]):
@@ -33,38 +45,49 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
 
         create_agent(model, tools, middleware=[GuardMiddleware(guard)])
 
-    A tool retrieves if it gives documents as its artifact (`response_format="content_and_artifact"`), or if it is
-    one of `tools`, which names tools that give one string, each with a splitter that takes the string apart, as
-    for RagGuardCallback. Dropped passages are cut out of the text that the model reads, with what frames them;
-    where they cannot be told apart in it, it is written anew by `render`, from the texts that stay. The artifact
-    keeps the documents that stay. All other tools pass.
+    A tool retrieves if it gives documents as its artifact (`response_format="content_and_artifact"`), if it hands on
+    as text what a retriever gave that it calls (`create_retriever_tool`), or if it is one of `tools`, which names
+    tools that give one string, each with a splitter that takes the string apart, as for RagGuardCallback. Dropped
+    passages are cut out of the text that the model reads, with what frames them; where they cannot be told apart in
+    it, it is written anew by `render`, from the texts that stay. The artifact keeps the documents that stay.
+
+    All other results pass, which is logged once a tool and counted in `guard.health()`; `tools={"add": None}` says
+    that a tool does not retrieve. `text_of` gives the text of a document as the model reads it, where that is not its
+    page content.
     """
 
     def __init__(
         self,
         guard: DistractorGuard,
         *,
-        tools: Mapping[str, Splitter] | None = None,
+        tools: Mapping[str, Splitter | None] | None = None,
         render: Callable[[Sequence[str]], str] = "\n\n".join,
+        text_of: TextOf | None = None,
     ) -> None:
         super().__init__()
         for name, splitter in (tools or {}).items():
-            if not callable(splitter):
-                raise InvalidInput(f"tools[{name!r}]", splitter, "a function from a text to passages")
+            if splitter is not None and not callable(splitter):
+                raise InvalidInput(
+                    f"tools[{name!r}]",
+                    splitter,
+                    "a function from a text to passages; None: it does not retrieve",
+                )
         if not callable(render):
             raise InvalidInput("render", render, "a function from texts to one text")
         self._guard, self._tools, self._render = checked(guard), dict(tools or {}), render
+        self._text_of = checked_text_of(text_of)
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]
     ) -> Result:
         """Runs the tool, then the guard."""
         started_ns = time.time_ns()
-        result = handler(request)
-        found = self._found(request, result)
-        if not found:
+        with inner_retrievals() as inner:
+            result = handler(request)
+        found = self._found(request, result, inner)
+        if found is None:
             return result
-        kept, verdict = pruned(self._guard, _query(request), found)
+        kept, verdict = pruned(self._guard, _query(request), found.documents, self._text_of)
         tell(_told(request, verdict, started_ns), _callbacks(request))
         return self._rewritten(result, found, kept, verdict)
 
@@ -73,56 +96,94 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
     ) -> Result:
         """Runs the tool, then the guard."""
         started_ns = time.time_ns()
-        result = await handler(request)
-        found = self._found(request, result)
-        if not found:
+        with inner_retrievals() as inner:
+            result = await handler(request)
+        found = self._found(request, result, inner)
+        if found is None:
             return result
-        kept, verdict = await apruned(self._guard, _query(request), found)
+        kept, verdict = await apruned(self._guard, _query(request), found.documents, self._text_of)
         tell(_told(request, verdict, started_ns), _callbacks(request))
         return self._rewritten(result, found, kept, verdict)
 
-    def _found(self, request: ToolCallRequest, result: Result) -> list[Document]:
-        """The passages in a tool's result, as documents; none where the tool does not retrieve or failed."""
-        if tool_message(result) is None:
-            return []
+    def _found(self, request: ToolCallRequest, result: Result, inner: InnerRetrievals) -> _FoundInTool | None:
+        """The passages in a tool's result; None where it holds none, which is said where that may be a mistake."""
+        name = str(request.tool_call.get("name") or "")
+        if name in self._tools and self._tools[name] is None:
+            return None
+        message = tool_message(result)
+        if message is None:
+            if not isinstance(
+                result, Command
+            ):  # a command without a message moves on, and gives the model nothing
+                self._not_understood(name, f"it gave {type(result).__name__}, not one message")
+            return None
         documents = documents_of(result)
-        if documents is not None:
-            return documents
-        splitter = self._tools.get(str(request.tool_call.get("name")))
-        if splitter is None:
-            return []
+        if documents:
+            return _FoundInTool(documents, in_artifact=True)
         text, failed = tool_text(result)
-        if failed:
-            return []
-        try:
-            passages = passages_of(splitter(text))
-        except Exception:  # noqa: BLE001 - a text that cannot be taken apart is left whole
-            return []
-        return [
-            Document(passage.text, id=passage.id or None, metadata=passage.metadata) for passage in passages
-        ]
+        if failed or not text.strip() or documents is not None:
+            return None
+        if (splitter := self._tools.get(name)) is not None:
+            try:
+                passages = passages_of(splitter(text))
+            except Exception as error:  # noqa: BLE001 - a text that cannot be taken apart is left whole
+                self._not_understood(name, f"its splitter failed: {describe(error)}")
+                return None
+            if not passages:
+                self._not_understood(name, "its splitter found no passages in its text")
+            documents = [Document(one.text, id=one.id or None, metadata=one.metadata) for one in passages]
+        else:
+            documents = [
+                one for one in inner.documents if isinstance(one, Document) and _stands_in(text, one)
+            ]
+            if not documents:
+                self._not_understood(name, _why_not(message, inner))
+        return _FoundInTool(documents, in_artifact=False) if documents else None
+
+    def _not_understood(self, tool: str, why: str) -> None:
+        """Says once a tool that its results pass unjudged, with the way out; each is counted."""
+        self._guard.not_understood(tool)
+        NOTICES.once(
+            f"guard tool {tool}",
+            f"GuardMiddleware found no passages in what the tool {tool!r} gave, so nothing of it is judged: {why}. "
+            "If the tool retrieves, let it return documents as its artifact "
+            "(response_format='content_and_artifact'), or name it with a splitter "
+            f"(tools={{{tool!r}: paragraphs}}); if it does not, tools={{{tool!r}: None}} says so.",
+        )
 
     def _rewritten(
-        self, result: Result, found: list[Document], kept: list[Document], verdict: Verdict
+        self, result: Result, found: _FoundInTool, kept: list[Document], verdict: Verdict
     ) -> Result:
         """The result without what was dropped; the very same where nothing was."""
         message = tool_message(result)
-        if len(kept) == len(found) or message is None:
+        if len(kept) == len(found.documents) or message is None:
             return result
         gone = {drop.position for drop in verdict.decision.dropped}
         content = without(
             message.content,
-            [one.page_content for one in found],
-            [rank not in gone for rank in range(1, len(found) + 1)],
+            [one.page_content for one in found.documents],
+            [rank not in gone for rank in range(1, len(found.documents) + 1)],
             self._render,
         )
-        artifact = kept if documents_of(message) is not None else message.artifact
+        artifact = kept if found.in_artifact else message.artifact
         fewer = message.model_copy(update={"content": content, "artifact": artifact})
         if isinstance(result, Command):
             update: dict[str, Any] = dict(result.update or {})
             update["messages"] = [fewer if one is message else one for one in update["messages"]]
             return replace(result, update=update)
         return fewer
+
+
+def _stands_in(text: str, document: Document) -> bool:
+    return bool(document.page_content.strip()) and document.page_content in text
+
+
+def _why_not(message: ToolMessage, inner: InnerRetrievals) -> str:
+    if inner.documents:
+        return "the texts that its retriever gave do not stand in its result"
+    if message.artifact is not None:
+        return f"its artifact is {type(message.artifact).__name__}, not documents"
+    return "it is a text, and no retriever of LangChain's was called in it"
 
 
 def _query(request: ToolCallRequest) -> str:

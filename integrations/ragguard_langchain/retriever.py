@@ -14,6 +14,7 @@ from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.judging import checked
 from ragguard_langchain.filter import DistractorFilter
+from ragguard_langchain.views import TextOf, checked_text_of
 
 
 class GuardedRetriever(BaseRetriever):
@@ -21,30 +22,39 @@ class GuardedRetriever(BaseRetriever):
 
         GuardedRetriever(vectorstore.as_retriever(), DistractorGuard(engine))
 
-    What a call says beyond its query (`invoke(query, k=3)`) goes to the inner one.
+    What a call says beyond its query (`invoke(query, k=3)`) goes to the inner one. `text_of` gives the text of a
+    document as the model reads it, where that is not its page content.
     """
 
     retriever: RetrieverLike = Field(exclude=True)
     guard: DistractorGuard = Field(exclude=True)
+    text_of: TextOf | None = Field(default=None, exclude=True)
 
-    def __init__(self, retriever: RetrieverLike, guard: DistractorGuard, **settings: Any) -> None:
+    def __init__(
+        self,
+        retriever: RetrieverLike,
+        guard: DistractorGuard,
+        *,
+        text_of: TextOf | None = None,
+        **settings: Any,
+    ) -> None:
         if not isinstance(retriever, Runnable):
             raise InvalidInput(
                 "retriever", retriever, "a retriever of LangChain, such as vectorstore.as_retriever()"
             )
-        settings |= {"retriever": retriever, "guard": checked(guard)}
+        settings |= {"retriever": retriever, "guard": checked(guard), "text_of": checked_text_of(text_of)}
         super().__init__(**settings)
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **settings: Any
     ) -> list[Document]:
         found = self.retriever.invoke(query, {"callbacks": run_manager.get_child()}, **settings)
-        guarding = DistractorFilter(self.guard)
+        guarding = DistractorFilter(self.guard, text_of=self.text_of)
         return list(guarding.compress_documents(found, query, run_manager.get_child()) or ())
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **settings: Any
     ) -> list[Document]:
         found = await self.retriever.ainvoke(query, {"callbacks": run_manager.get_child()}, **settings)
-        guarding = DistractorFilter(self.guard)
+        guarding = DistractorFilter(self.guard, text_of=self.text_of)
         return list(await guarding.acompress_documents(found, query, run_manager.get_child()) or ())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -286,3 +288,16 @@ async def test_a_thousand_cancelled_guarded_queries_leave_nothing_behind(recorde
     await until(lambda: model.running == 0)
     assert [run.status for run in captured.runs] == ["cancelled"] * 1_000
     assert (open_calls(), recorder.open_runs, recorder.open_steps) == (0, 0, 0)
+
+
+@MODES
+async def test_a_deep_copy_of_a_guarded_retriever_guards(mode):
+    """Frameworks copy what they are configured with."""
+    mine = guarding()
+    guarded = copy.deepcopy(GuardedRetriever(Shelf(count=4), mine))
+    found = guarded.retrieve(QUESTION) if mode == "sync" else await guarded.aretrieve(QUESTION)
+    assert [node.node_id for node in found] == ["shelf-0", "shelf-2"]
+    assert guarded.guard is mine
+    assert copy.deepcopy(DistractorPostprocessor(mine)).guard is mine
+    with pytest.raises(TypeError, match="Make one in each process"):
+        pickle.dumps(DistractorPostprocessor(mine))

@@ -1,0 +1,53 @@
+"""What the model reads of a document, for guards: its page content, or what the application says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from langchain_core.documents import Document
+
+from ragguard.capture.faults import describe
+from ragguard.errors import InvalidInput
+from ragguard.records import Passage
+from ragguard.runtime.notices import NOTICES
+from ragguard_langchain.messages import snapshot, unpacked
+
+TextOf: TypeAlias = Callable[[Document], str]
+"""Gives the text of a document as the model reads it, with the title or the source that a prompt puts beside it."""
+
+
+def checked_text_of(text_of: TextOf | None) -> TextOf | None:
+    """The function, if it is one."""
+    if text_of is not None and not callable(text_of):
+        raise InvalidInput("text_of", text_of, "a function from a document to the text that the model reads")
+    return text_of
+
+
+def views(documents: Sequence[Any], text_of: TextOf | None = None) -> list[Passage]:
+    """The documents as passages with the texts that the model reads. A document for which `text_of` fails is taken
+    with its page content."""
+    passages = unpacked(snapshot(list(documents)))
+    if text_of is None:
+        return passages
+    return [
+        replace(passage, text=_text(document, passage.text, text_of))
+        for document, passage in zip(documents, passages, strict=True)
+    ]
+
+
+def _text(document: Document, otherwise: str, text_of: TextOf) -> str:
+    try:
+        text: object = text_of(document)
+    except Exception as error:  # noqa: BLE001 - a function of the user's must not cost a retrieval
+        text = None
+        why = describe(error)
+    else:
+        why = f"it gave {type(text).__name__}"
+    if isinstance(text, str):
+        return text
+    NOTICES.warn(
+        "text_of", f"`text_of` gave no text for a document, whose page content is judged instead: {why}"
+    )
+    return otherwise

@@ -1,0 +1,179 @@
+"""Which tool results GuardMiddleware judges, and what it says of those that it does not understand."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import ToolMessage
+from langchain_core.prompts import PromptTemplate
+from langchain_core.tools import create_retriever_tool, tool
+from langgraph.types import Command
+from support.guards import guarding
+from support.langchain_agents import ANSWER, agent, asked
+from support.langchain_parts import Shelf, call
+
+from ragguard.capture.splitters import paragraphs
+from ragguard.errors import InvalidInput
+from ragguard_langchain import GuardMiddleware
+
+MODES = pytest.mark.parametrize("mode", ["sync", "async"])
+
+
+async def results(given, /, *, mode="sync", config=None, guard=None, name="search", **settings):
+    """What the model reads of one call of a tool."""
+    guard = guard or guarding()
+    built = agent(call(name, query="x"), ANSWER, tools=given, middleware=[GuardMiddleware(guard, **settings)])
+    state = built.invoke(asked(), config) if mode == "sync" else await built.ainvoke(asked(), config)
+    return [one for one in state["messages"] if isinstance(one, ToolMessage)]
+
+
+def not_understood(caplog):
+    return [record.message for record in caplog.records if "found no passages" in record.message]
+
+
+@MODES
+@pytest.mark.parametrize("response_format", ["content", "content_and_artifact"])
+@pytest.mark.parametrize(
+    ("prompt", "separator", "expected"),
+    [
+        (None, "\n\n", "shelf 0 about x\n\nshelf 2 about x"),
+        (
+            "Source {source}: {page_content}",
+            "\n---\n",
+            "Source shelf: shelf 0 about x\n---\nSource shelf: shelf 2 about x",
+        ),
+    ],
+)
+async def test_create_retriever_tool_in_both_formats(
+    captured, config, caplog, mode, response_format, prompt, separator, expected
+):
+    made = create_retriever_tool(
+        Shelf(count=4), "search", "Searches.", response_format=response_format, document_separator=separator,
+        document_prompt=None if prompt is None else PromptTemplate.from_template(prompt),
+    )  # fmt: skip
+    (message,) = await results([made], mode=mode, config=config)
+    assert message.content == expected
+    if response_format == "content_and_artifact":
+        assert [one.id for one in message.artifact] == ["shelf-0", "shelf-2"]
+    (step,) = captured.run.steps
+    assert [passage.id for passage in step.passages] == ["shelf-0", "shelf-2"]
+    assert [(drop.position, drop.passage.id) for drop in step.decision.dropped] == [
+        (2, "shelf-1"),
+        (4, "shelf-3"),
+    ]
+    assert not_understood(caplog) == []
+
+
+@MODES
+async def test_a_function_that_retrieves_and_hands_on_the_text(mode):
+    shelf = Shelf(count=4)
+
+    @tool
+    def search(query: str) -> str:
+        """Searches."""
+        return "Found:\n" + "\n".join(f"* {one.page_content}" for one in shelf.invoke(query)[:3])
+
+    (message,) = await results([search], mode=mode)
+    assert message.content == "Found:\n* shelf 0 about x\n* shelf 2 about x"
+
+
+async def test_what_another_agent_in_a_tool_retrieved_is_its_own_affair():
+    inner = agent(call("look", query="x"), "shelf 1 about x, they say", tools=[
+        create_retriever_tool(Shelf(count=4), "look", "Looks.")
+    ])  # fmt: skip
+
+    @tool
+    def search(query: str) -> str:
+        """Asks an agent."""
+        return inner.invoke(asked())["messages"][-1].content
+
+    guard = guarding()
+    (message,) = await results([search], guard=guard)
+    assert message.content == "shelf 1 about x, they say"
+    assert guard.health().not_understood == {"search": 1}
+
+
+@MODES
+async def test_what_is_not_understood_is_said_once_a_tool_and_counted(caplog, mode):
+    @tool
+    def search(query: str) -> str:
+        """Searches by other means."""
+        return "shelf 1 about x\n\nshelf 2 about x"
+
+    guard = guarding()
+    for _ in range(2):
+        (message,) = await results([search], mode=mode, guard=guard)
+    assert message.content == "shelf 1 about x\n\nshelf 2 about x"
+    (said,) = not_understood(caplog)
+    assert "'search'" in said
+    assert "tools={'search': paragraphs}" in said
+    assert guard.health().not_understood == {"search": 2}
+
+
+@pytest.mark.parametrize(
+    ("splitter", "why"),
+    [(lambda text: 1 / 0, "ZeroDivisionError"), (lambda text: [], "no passages in its text")],
+)
+async def test_a_splitter_that_fails_or_finds_nothing_is_said(caplog, splitter, why):
+    @tool
+    def search(query: str) -> str:
+        """Searches."""
+        return "shelf 1 about x\n\nshelf 2 about x"
+
+    guard = guarding()
+    (message,) = await results([search], guard=guard, tools={"search": splitter})
+    assert message.content == "shelf 1 about x\n\nshelf 2 about x"
+    (said,) = not_understood(caplog)
+    assert why in said
+    assert guard.health().not_understood == {"search": 1}
+
+
+async def test_an_artifact_that_is_no_document_is_said(caplog):
+    @tool(response_format="content_and_artifact")
+    def search(query: str) -> tuple[str, dict[str, int]]:
+        """Searches."""
+        return "three hits", {"hits": 3}
+
+    await results([search])
+    assert "its artifact is dict" in not_understood(caplog)[0]
+
+
+async def test_nothing_is_said_of_what_is_clear(caplog):
+    """A tool that is declared not to retrieve, one that failed, one that found nothing, a command that moves on."""
+
+    @tool
+    def add(query: str) -> str:
+        """Adds."""
+        return "2"
+
+    @tool
+    def fails(query: str) -> Command:
+        """Fails."""
+        return Command(update={"messages": [ToolMessage("no", tool_call_id="call-fails-x", status="error")]})
+
+    @tool
+    def empty(query: str) -> str:
+        """Finds nothing."""
+        return ""
+
+    guard = guarding()
+    for one in (add, fails, empty):
+        await results([one], guard=guard, name=one.name, tools={"add": None})
+    assert not_understood(caplog) == []
+    assert guard.health().not_understood == {}
+
+
+def test_what_is_no_splitter_is_refused():
+    with pytest.raises(InvalidInput, match="does not retrieve"):
+        GuardMiddleware(guarding(), tools={"search": "paragraphs"})
+    assert GuardMiddleware(guarding(), tools={"search": paragraphs, "add": None})
+
+
+async def test_the_artifact_of_one_document(captured, config):
+    @tool(response_format="content_and_artifact")
+    def search(query: str) -> tuple[str, Document]:
+        """Searches."""
+        return "shelf 1 about x", Document("shelf 1 about x")
+
+    (message,) = await results([search], config=config)
+    assert message.content == "shelf 1 about x"
