@@ -10,10 +10,12 @@ from typing import Any
 from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool
 
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.splitters import Splitter
 from ragguard.capture.turns import TurnKey
 from ragguard.records import TraceContext
 from ragguard_llamaindex.kinds import ASKING, Kind, choosers_of
 from ragguard_llamaindex.messages import question_of, question_of_event, tool_text
+from ragguard_llamaindex.options import AnswerOf, fields_of
 from ragguard_llamaindex.shares import Given
 from ragguard_llamaindex.streams import Heard
 
@@ -33,6 +35,11 @@ class Invocation:
     metadata: Mapping[str, Any] | None = None
     said = False
     """Whether tags say something of it."""
+    answer: AnswerOf | None = None
+    """Finds the answer where the caller says that it is."""
+    answers = 0
+    """Of a run that the user opened: how many answers it got."""
+    sub_questions: list[str] | None = None
     started_ns = 0
     span_id = ""
     """LlamaIndex's id of the call that this is."""
@@ -72,6 +79,20 @@ class Call:
     """Of a postprocessor: the ids of the nodes it got."""
     verdicts: Sequence[Verdict] = ()
     """Of a postprocessor or a retrieval: what guards decided in it."""
+    standalone = ""
+    """Of a chat: the question that it made of the user's words and of what was said before."""
+    agent = ""
+    """The agent at work."""
+    workflow_step = ""
+    """The step at work of a workflow of the user's own."""
+    names: Mapping[int, str] = {}
+    """Of a router: the names of its tools, by the identity of their engines."""
+    retrieves = False
+    """Whether anything was retrieved in it."""
+    splitter: Splitter | None = None
+    """Of a declared tool: what takes its output apart."""
+    holds = False
+    """Whether it keeps the run that the user opened from ending."""
     heard: Heard | None = None
     """Of a chat: what it has said so far, where it streams."""
     token: Token[Call | None]
@@ -116,7 +137,8 @@ def inner_call(
     """A call inside another: it inherits where that one stands."""
     call = Call(span_id, kind)
     call.given_run, call.parent = around.run, around
-    call.step_id, call.tool = around.step_id, around.tool
+    call.step_id, call.tool = around.step_id, around.names.get(id(instance)) or around.tool
+    call.agent, call.workflow_step = around.agent, around.workflow_step
     call.turn = _turn(around, kind, span_id)
     if kind in ASKING or kind is Kind.TOOL:
         call.asked = asked_in(kind, arguments)
@@ -143,6 +165,11 @@ def asked_in(kind: Kind, arguments: Mapping[str, Any]) -> str:
     if kind is Kind.WORKFLOW:
         return question_of_event(arguments.get("start_event"))
     return question_of(arguments)
+
+
+def given_in(kind: Kind, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a call was given, by name: its arguments, or the fields of the event that starts a workflow."""
+    return fields_of(arguments.get("start_event")) if kind is Kind.WORKFLOW else arguments
 
 
 def _turn(around: Call, kind: Kind, span_id: str) -> tuple[Any, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llama_index_instrumentation import get_dispatcher
@@ -10,9 +11,10 @@ from llama_index_instrumentation.span import BaseSpan
 from llama_index_instrumentation.span_handlers import BaseSpanHandler
 
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
 from ragguard_llamaindex.nodes import TextOf
-from ragguard_llamaindex.options import CaptureOptions
+from ragguard_llamaindex.options import AnswerOf, QuestionOf, options_of
 from ragguard_llamaindex.spans import Spans
 
 if TYPE_CHECKING:
@@ -50,25 +52,39 @@ class SpanHandler(BaseSpanHandler[BaseSpan]):
 _lock = threading.Lock()
 
 
-def instrument(rg: RagGuard, *, text_of: TextOf | None = None) -> None:
+def instrument(
+    rg: RagGuard,
+    *,
+    tools: Mapping[str, Splitter] | None = None,
+    question: str | QuestionOf | None = None,
+    answer: str | AnswerOf | None = None,
+    text_of: TextOf | None = None,
+) -> None:
     """Captures every LlamaIndex pipeline of this process that retrieves, from now on.
 
-    `text_of` is a function from a node to the text that the model reads of it; without one that is
-    LlamaIndex's own view, the metadata included (`MetadataMode.LLM`).
+    `tools` names tools that retrieve and return text or JSON, each with a splitter that takes their output apart
+    (`ragguard.capture.splitters` has the usual ones). Retrievers inside tools, and tools that return nodes or
+    documents, need no declaration.
 
-    Calling it again changes what is attached: one RagGuard at a time. A pipeline may say more in
-    LlamaIndex's own `instrument_tags`: `ragguard_references`, `ragguard_name`, `ragguard_run_id`;
-    inside `with rg.run(...)` it joins that run.
+    `question` and `answer` say where a pipeline of your own has them: a key of its start event and of its result
+    (`"report.summary"` looks inside), or a function of them. The functions run inside the application.
+
+    `text_of` is a function from a node to the text that the model reads of it; without one that is LlamaIndex's own
+    view, the metadata included (`MetadataMode.LLM`).
+
+    Calling it again changes what is attached: one RagGuard at a time. A pipeline may say more in LlamaIndex's own
+    `instrument_tags`: `ragguard_references`, `ragguard_name`, `ragguard_run_id`, `ragguard_question`,
+    `ragguard_answer`; inside `with rg.run(...)` it joins that run.
     """
     recorder = getattr(rg, "recorder", None)
     if not isinstance(recorder, Recorder):
         raise InvalidInput("rg", rg, "a RagGuard, such as RagGuard(engine='nano')")
-    options = CaptureOptions(text_of)
+    options = options_of(text_of, tools, question, answer)
     with _lock:
         found = attached()
         for handler in found:
             if handler.spans.recorder is recorder:
-                handler.spans.options = options
+                handler.spans.runs.options = options
                 return
         _detach(found)
         get_dispatcher("root").add_span_handler(SpanHandler(Spans(recorder, options)))

@@ -1,10 +1,27 @@
-"""What `instrument(rg, …)` was told about the application's pipelines."""
+"""What the application says of its pipelines: in `instrument(rg, …)`, and in the tags of a call."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
+from ragguard.capture.declarations import unknown_key
+from ragguard.capture.splitters import Splitter
+from ragguard.errors import InvalidInput
+from ragguard.runtime.notices import NOTICES
 from ragguard_llamaindex.nodes import TextOf, checked_text_of
+
+REFERENCES, NAME, RUN_ID = "ragguard_references", "ragguard_name", "ragguard_run_id"
+QUESTION, ANSWER = "ragguard_question", "ragguard_answer"
+KEYS = (REFERENCES, NAME, RUN_ID, QUESTION, ANSWER)
+"""Instrument tags by which a call says what its run is."""
+
+QuestionOf: TypeAlias = Callable[[Mapping[str, Any]], object]
+"""Finds the question in what a pipeline was given: its arguments, or the fields of a workflow's start event."""
+AnswerOf: TypeAlias = Callable[[Any], object]
+"""Finds the answer in what a pipeline gave: a response, or the result of a workflow's stop event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +30,84 @@ class CaptureOptions:
 
     text_of: TextOf | None = None
     """Gives what the model reads of a node, where that is not LlamaIndex's own view of it."""
+    tools: Mapping[str, Splitter] = field(default_factory=dict)
+    """The tools that retrieve and return text or JSON, each with what takes their output apart."""
+    question: QuestionOf | None = None
+    answer: AnswerOf | None = None
 
-    def __post_init__(self) -> None:
-        checked_text_of(self.text_of)
+
+def options_of(
+    text_of: TextOf | None,
+    tools: Mapping[str, Splitter] | None,
+    question: str | QuestionOf | None,
+    answer: str | AnswerOf | None,
+) -> CaptureOptions:
+    """The options, checked; a key becomes the function that looks there."""
+    if tools is not None and not isinstance(tools, Mapping):
+        raise InvalidInput("tools", tools, "a mapping from tools' names to splitters")
+    for name, splitter in (tools or {}).items():
+        if not callable(splitter):
+            raise InvalidInput(f"tools[{name!r}]", splitter, "a function from a text to passages")
+    return CaptureOptions(
+        checked_text_of(text_of), dict(tools or {}), question_from("question", question),
+        answer_from("answer", answer),
+    )  # fmt: skip
+
+
+def question_from(argument: str, value: object) -> QuestionOf | None:
+    """Makes a function of a key or a function."""
+    if value is None or callable(value):
+        return value
+    if not isinstance(value, str) or not value:
+        raise InvalidInput(argument, value, "a key, or a function of what the pipeline is given")
+    if " " in value.strip():
+        return lambda given: value  # no key, but the question itself
+    return lambda given: _found(given, value, argument)
+
+
+def answer_from(argument: str, value: object) -> AnswerOf | None:
+    """Makes a function of a key or a function."""
+    if value is None or callable(value):
+        return value
+    if not isinstance(value, str) or not value:
+        raise InvalidInput(argument, value, "a key, or a function of what the pipeline gives")
+    return lambda said: _found(fields_of(said), value, argument)
+
+
+def fields_of(value: object) -> Mapping[str, Any]:
+    """The named parts of a value: of a mapping its items, of an object its attributes."""
+    if isinstance(value, Mapping):
+        return value
+    fields = dict(getattr(value, "__dict__", {}) or {})
+    to_dict = getattr(value, "to_dict", None)  # an event keeps what it has no field for elsewhere
+    if callable(to_dict) and hasattr(value, "_data"):
+        fields |= to_dict()
+    return fields
+
+
+def warn_of_unknown(tags: Mapping[str, Any]) -> None:
+    """Warns once of each tag that is addressed to ragguard and that nothing reads."""
+    for key in tags:
+        if isinstance(key, str) and key.startswith("ragguard_") and key not in KEYS:
+            NOTICES.once(f"tag {key}", lambda key=key: unknown_key(key, KEYS))  # type: ignore[misc]
+
+
+def _found(fields: Mapping[str, Any], key: str, argument: str) -> object:
+    value: object = fields
+    for part in key.split("."):
+        inner = value if isinstance(value, Mapping) else fields_of(value)
+        if part not in inner:
+            _missing(argument, key, fields)
+            return None
+        value = inner[part]
+    return value
+
+
+def _missing(argument: str, key: str, fields: Mapping[str, Any]) -> None:
+    names = sorted(map(str, fields))
+    close = difflib.get_close_matches(key, names, 1)
+    NOTICES.once(
+        f"{argument} {key}",
+        f"{argument}={key!r} is not in what the pipeline was given or gives, so the usual places are read"
+        f"{f'; did you mean {close[0]!r}?' if close else ''} There: {', '.join(names) or 'nothing with a name'}",
+    )

@@ -10,57 +10,65 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from inspect import BoundArguments
 from typing import Any
 
-from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
-from llama_index.core.chat_engine.types import StreamingAgentChatResponse
-from llama_index.core.tools import ToolOutput
-from llama_index.core.workflow import StopEvent
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
 from ragguard.capture.context import current_handle, current_run, is_paused
 from ragguard.capture.decisions import Verdict, joined
-from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
+from ragguard.capture.faults import FAULTS, Faults, never_raises
 from ragguard.capture.handle import RunHandle, references_of
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.snapshot import text_of
 from ragguard.capture.trace import trace_context
 from ragguard.errors import InvalidInput
-from ragguard.records import Status
 from ragguard_llamaindex.calls import (
     Call,
     Invocation,
     asked_in,
     describe_call,
+    given_in,
     hexadecimal,
     inner_call,
     next_turn,
     nodes_in,
     tell,
 )
+from ragguard_llamaindex.deliveries import Deliveries, about, retrieves
 from ragguard_llamaindex.foreign import span_of
-from ragguard_llamaindex.kinds import ANSWERING, ASKING, ENDING, ROOTS, Kind, kind_of
-from ragguard_llamaindex.messages import RESPONSES, answer_of, undressed
+from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, kind_of
+from ragguard_llamaindex.messages import undressed
 from ragguard_llamaindex.nodes import are_nodes, ids_of, taken, unpacked
-from ragguard_llamaindex.options import CaptureOptions
-from ragguard_llamaindex.shares import Given, shares
-from ragguard_llamaindex.streams import Heard, OnEnd, status_of, watch, watch_chat
+from ragguard_llamaindex.options import (
+    ANSWER,
+    NAME,
+    QUESTION,
+    REFERENCES,
+    RUN_ID,
+    CaptureOptions,
+    answer_from,
+    question_from,
+    warn_of_unknown,
+)
+from ragguard_llamaindex.runs import RunWriter, tags_of
+from ragguard_llamaindex.shares import Given
+from ragguard_llamaindex.streams import status_of
 
 OPEN_KEPT = 65_536
 """How many open calls are remembered, should their ends never be told."""
-REFERENCES, NAME, RUN_ID = "ragguard_references", "ragguard_name", "ragguard_run_id"
-"""Instrument tags by which a call says what its run is."""
-_NOT_KEPT = ("ragguard_", "llamaindex.")
 
 
 class Spans:
     """Follows the open spans that matter, and tells the recorder."""
 
     def __init__(self, recorder: Recorder, options: CaptureOptions) -> None:
-        self.recorder, self.options = recorder, options
+        self.recorder = recorder
+        self.runs = RunWriter(recorder, options)
+        self._deliveries = Deliveries(self.runs)
         self._here: ContextVar[Call | None] = ContextVar("ragguard_llamaindex_call", default=None)
         self._open: dict[str, Call] = {}
         self._closed = False
@@ -83,7 +91,7 @@ class Spans:
 
     def begin(self, run: Invocation) -> None:
         """Begins a run with its first retrieval."""
-        self._begin(run)
+        self.runs.begin(run)
 
     # What the dispatcher tells, by its own names and ever so often: the shortest way counts here
 
@@ -124,7 +132,7 @@ class Spans:
             if call.kind is Kind.RETRIEVER:
                 self._retrieved(call, result)
             else:
-                self._exit(call, result)
+                self._exit(call, result, instance)
         except FAULTS as error:
             self.faults.note("span_exit", error)
 
@@ -144,12 +152,14 @@ class Spans:
         with suppress(ValueError):
             self._here.reset(call.token)
         if call.kind is Kind.RETRIEVER:
-            self._begin(call.run)
+            self.runs.begin(call.run)
             self.recorder.step_failed(
                 call.step_id, err or "", status_of(err), span_of(call.id, retrieval=True)
             )
+        elif call.kind is Kind.TOOL:
+            self._deliveries.tool_failed(call, instance, err)
         if call.kind in ENDING and call.outermost:
-            self._end(call, None, status_of(err), err)
+            self.runs.end(call, None, status_of(err), err)
 
     @never_raises
     def close(self) -> None:
@@ -159,8 +169,8 @@ class Spans:
         self._open.clear()
         for call in calls:
             if call.run.bare is not None:
-                self._begin(call.run)
-            self._finish(call.run, None, "interrupted", None)
+                self.runs.begin(call.run)
+            self.runs.finish(call.run, None, "interrupted", None)
 
     # Calls
 
@@ -176,7 +186,7 @@ class Spans:
             next_turn(around)
             return
         if kind is Kind.CHAT_WRITER:
-            self._hear(around, instance)
+            self.runs.hear(around, instance)
             return
         if around.kind is Kind.CHOICE or (kind is Kind.RETRIEVER and id(instance) in around.choosers):
             kind = Kind.CHOICE
@@ -186,7 +196,9 @@ class Spans:
         elif kind is Kind.POSTPROCESSOR:
             call.seen = ids_of(nodes_in(arguments))
         elif kind is Kind.SYNTHESIS:
-            self._settle(around, nodes_in(arguments), final=True)
+            self._deliveries.settle(around, nodes_in(arguments), final=True)
+        elif kind is Kind.TOOL:
+            self._deliveries.tool_began(call)
         self._opened(call)
 
     def _enter_root(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
@@ -201,10 +213,13 @@ class Spans:
             run.bare, call.step_id = None, ""
             if tags:
                 self._read_tags(run, tags)
+            self._read_question(call, arguments, tags)
             if kind is Kind.RETRIEVER:
                 self._retrieving(call, call.name)
             else:
                 describe_call(call, instance)
+                if kind is Kind.TOOL:
+                    self._deliveries.tool_began(call)
         self._opened(call)
 
     def _opened(self, call: Call) -> None:
@@ -213,20 +228,22 @@ class Spans:
         self._open[call.id] = call
         call.token = self._here.set(call)
 
-    def _exit(self, call: Call, result: Any) -> None:
+    def _exit(self, call: Call, result: Any, instance: object) -> None:
         kind, around = call.kind, call.parent
         if kind is Kind.POSTPROCESSOR:
             if around is not None and isinstance(result, (list, tuple)):
-                self._postprocessed(call, around, result)
+                self._deliveries.postprocessed(call, around, result)
         elif kind is Kind.TOOL:
-            if isinstance(result, ToolOutput) and are_nodes(result.raw_output):
-                self._settle(call, result.raw_output, final=True)
+            self._deliveries.tool_ended(call, instance, result)
         elif call.given:
             sources: Any = getattr(result, "source_nodes", None)
             if are_nodes(sources):
-                self._settle(call, sources, ids_of(sources), final=True)
+                self._deliveries.settle(call, sources, ids_of(sources), final=True)
         if kind in ANSWERING and call.outermost:
-            self._answered(call, result)
+            if self.runs.options.tools:
+                self._deliveries.names.offered(instance)
+                self._deliveries.names.check(self.runs.options.tools)
+            self.runs.answered(call, result)
 
     def _handle(self) -> Call | None:
         """The call that stands for the `rg.run(...)` around the caller."""
@@ -244,63 +261,54 @@ class Spans:
     def _read_tags(self, run: Invocation, tags: Mapping[str, Any]) -> None:
         run.said = True
         run.run_id, run.name = str(tags.get(RUN_ID) or run.run_id), str(tags.get(NAME) or run.name)
-        run.metadata = {
-            key: value
-            for key, value in tags.items()
-            if isinstance(value, (str, int, float)) and not key.startswith(_NOT_KEPT)
-        }
+        run.metadata = tags_of(tags)
+        warn_of_unknown(tags)
         try:
             run.references = references_of(tags.get(REFERENCES))
+            run.answer = answer_from(ANSWER, tags.get(ANSWER))
         except InvalidInput as error:
             self.faults.note("instrument_tags", error)
+
+    def _read_question(self, call: Call, arguments: Mapping[str, Any], tags: Mapping[str, Any]) -> None:
+        """The question where the application says that it is; else it stays as it was found."""
+        run, options = call.run, self.runs.options
+        run.answer = run.answer or options.answer
+        question = question_from(QUESTION, tags.get(QUESTION)) or options.question
+        if question is None:
+            return
+        try:
+            asked = text_of(question(given_in(call.kind, arguments)))[0]
+        except Exception as error:  # noqa: BLE001 - the function is the user's
+            self.faults.note("question", error)
+            return
+        if asked:
+            run.question = call.asked = call.meant = asked
 
     # Retrievals
 
     def _retrieving(self, call: Call, name: str) -> None:
         run = call.run
         within, call.step_id = call.step_id, hexadecimal(call.id)
-        self._begin(run)
+        retrieves(call)
+        self.runs.begin(run)
         self.recorder.step_started(
             call.step_id, run.run_id, call.meant, within=within, tool=call.tool, name=name, turn=call.turn,
             trace=None if within else span_of(call.id, retrieval=True) or "here",
-            metadata=None if within else {"retriever": name},
+            metadata=None if within else about(call, name),
         )  # fmt: skip
-
-    def _begin(self, run: Invocation) -> None:
-        """Tells of a run once it retrieves; of one that is a bare retriever, only when something happens in it."""
-        if run.begun:
-            return
-        run.begun = True
-        bare, run.bare = run.bare, None
-        self.recorder.run_started(
-            run.run_id, run.question, name=run.name, references=run.references, metadata=run.metadata,
-            started_ns=run.started_ns, trace=span_of(run.span_id) or run.trace,
-        )  # fmt: skip
-        if run.over and run.owned:  # closed meanwhile, in another thread
-            self.recorder.run_ended(run.run_id, status="interrupted")
-        if bare is not None:
-            self.recorder.step_started(
-                bare.step_id,
-                run.run_id,
-                bare.asked,
-                name=run.name,
-                metadata={"retriever": run.name},
-                started_ns=run.started_ns,
-                trace=span_of(bare.id, retrieval=True) or run.trace,
-            )
 
     def _retrieved(self, call: Call, result: object) -> None:
         if call.given_run is None or call.given_run.bare is call:
             call.over, call.given_run = True, None
             run_id = hexadecimal(call.id)
-            found = taken(result, self.options.text_of) if self.recorder.samples(run_id) else ()
+            found = taken(result, self.runs.options.text_of) if self.recorder.samples(run_id) else ()
             self.recorder.run_made(
                 run_id, call.asked, found, unpack=unpacked, name=call.name,
                 started_ns=call.started_ns, trace=span_of(call.id, retrieval=True) or call.trace,
             )  # fmt: skip
             return
         if self.recorder.wants(call.step_id):
-            found = taken(result, self.options.text_of)
+            found = taken(result, self.runs.options.text_of)
             candidates = decision = None
             if call.verdicts:
                 candidates, decision = joined(call.verdicts, unpacked(found))
@@ -311,11 +319,13 @@ class Spans:
             if call.parent is None:
                 pass
             elif not call.parent.step_id:
-                call.parent.give(Given(call.step_id, found, self.options.text_of, None, candidates, decision))
+                call.parent.give(
+                    Given(call.step_id, found, self.runs.options.text_of, None, candidates, decision)
+                )
             elif call.verdicts:
                 tell(call.parent, call.verdicts, parts=True)
         if call.parent is None and not call.run.over:
-            self._end(call, None)
+            self.runs.end(call, None)
 
     # Guards
 
@@ -334,93 +344,3 @@ class Spans:
         call = self._here.get()
         if call is not None and call.kind is Kind.POSTPROCESSOR:
             call.verdicts = [*call.verdicts, verdict]
-
-    def _postprocessed(self, call: Call, around: Call, nodes: Any) -> None:
-        if around.kind is not Kind.POSTPROCESSOR and not around.step_id:
-            self._settle(around, nodes, call.seen, call.verdicts)
-        elif call.verdicts:
-            self._begin(call.run)
-            tell(around, call.verdicts)
-
-    def _settle(
-        self,
-        around: Call,
-        nodes: Any,
-        seen: Set[str] | None = None,
-        verdicts: Sequence[Verdict] = (),
-        *,
-        final: bool = False,
-    ) -> None:
-        """Some of what was retrieved in `around` goes on; with `final`, to the model."""
-        given = around.given
-        if not given:
-            return
-        alone = len(given) == 1
-        for one, passages in list(shares(given, nodes, seen)):
-            decision = None
-            for verdict in verdicts:
-                decision = one.decided(verdict, alone=alone)
-            if passages is not None or decision is not None:
-                self.recorder.step_amended(one.step_id, around.run.run_id, passages, decision)
-            if final:
-                given.remove(one)
-
-    # Answers
-
-    def _answered(self, call: Call, result: object) -> None:
-        said: object = None
-        if call.kind is Kind.WORKFLOW:
-            if result is None:  # LlamaIndex's word for a workflow that its user has cancelled
-                self._end(call, None, "cancelled")
-                return
-            said = result.result if isinstance(result, StopEvent) else result
-            said = result if said is None else said
-        elif call.kind is Kind.TOOL:
-            output = result.raw_output if isinstance(result, ToolOutput) else None
-            said = output if isinstance(output, RESPONSES) else None
-        else:
-            said = result
-        if not call.run.begun:
-            call.run.over = True
-        elif isinstance(said, (StreamingResponse, AsyncStreamingResponse)) and said.response_txt is None:
-            watch(said, self._end_of(call))
-        elif isinstance(said, StreamingAgentChatResponse):
-            weakref.finalize(said, self._abandoned, call).atexit = False
-        else:
-            self._end(call, said)
-
-    def _hear(self, around: Call, response: object) -> None:
-        """A chat's answer is about to be written, in the background; this may be before the chat returns."""
-        if around.outermost and around.heard is None and isinstance(response, StreamingAgentChatResponse):
-            around.heard = watch_chat(response, self._end_of(around))
-
-    def _abandoned(self, call: Call) -> None:
-        """A chat's response is gone; so is its answer, if it was not heard to its end."""
-        (call.heard or Heard(self._end_of(call))).end("cancelled")
-
-    def _end_of(self, call: Call) -> OnEnd:
-        return lambda said, status, error: self._end(call, said, status, error)
-
-    @never_raises
-    def _end(
-        self, call: Call, said: object, status: Status = "ok", error: BaseException | None = None
-    ) -> None:
-        """The outermost call is over: so is its run, unless that is the user's own."""
-        self._finish(call.run, said, status, error, call.asked if call.kind in ASKING else "")
-
-    def _finish(
-        self, run: Invocation, said: object, status: Status, error: BaseException | None, asked: str = ""
-    ) -> None:
-        if run.over:
-            return
-        run.over = run.owned
-        if not run.begun:
-            return
-        answer, kind = answer_of(said)
-        metadata = {"answer_content": kind} if kind else {}
-        if not run.owned:
-            self.recorder.run_noted(run.run_id, asked, answer, metadata)
-            return
-        if error is not None:
-            metadata["error"] = describe(error)
-        self.recorder.run_ended(run.run_id, answer, status, metadata=metadata)

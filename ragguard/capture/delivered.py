@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,8 @@ _QUOTE = 24
 """Characters of words that must agree in a row before they count as a quotation."""
 _ENOUGH = 48
 """Quoted characters that tell that a part of a text was given; half of a shorter text is enough."""
+_SHORT = 200
+"""Characters of a text that may consist of fewer than `_QUOTE` characters of words."""
 _EXPLAINED = 0.5
 """Where no text is there as a whole, quotations must make up this share of the output. Below it, the tool wrote an
 answer of its own (a summary, another agent's reply) that quotes by the way."""
@@ -99,27 +102,49 @@ def delivered(candidates: Sequence[Passage], output: str) -> list[Passage] | Non
     """
     if not candidates:
         return []
-    told = _words(_readable(output)).words
     textless = [one for one in candidates if not one.text.strip()]
-    if not told:
-        return textless
-    asked = [(number, _words(one.text)) for number, one in enumerate(candidates) if one.text.strip()]
-    left = _Output(f" {told} ")
-    places: dict[int, tuple[int, Passage]] = {}
+    places, rest = _verbatim(candidates, _readable(output))
+    said = _words(rest)
+    if not said.words:
+        return [passage for _, passage in sorted(places.values(), key=lambda found: found[0])] + textless
+    # So few words beside the texts that are there hold no other one, unless that is as short.
+    longest = _SHORT if places and len(said.words) < _QUOTE else math.inf
+    asked = [
+        (number, _words(one.text))
+        for number, one in enumerate(candidates)
+        if number not in places and one.text.strip() and len(one.text) < longest
+    ]
+    told, left = said.words, _Output(f" {said.words} ")
     for number, text in sorted(asked, key=lambda pair: -len(pair[1].words)):
         # A text without words, such as a row of dashes, is nowhere to be found and nothing to be misled by.
         at = left.left.find(f" {text.words} ") if text.words else -1
         if at >= 0:
             left.take(at + 1, len(text.words))
-            places[number] = (at, candidates[number])
+            places[number] = (said.places[at], candidates[number])
     whole = bool(places)
     parts, quoted = _parts([pair for pair in asked if pair[0] not in places], candidates, left)
     if whole or quoted >= _EXPLAINED * len(told):
-        places |= parts
+        places |= {number: (said.places[max(at - 1, 0)], passage) for number, (at, passage) in parts.items()}
     if not places:
         return None
     ordered = sorted(places.items(), key=lambda item: (item[1][0], item[0]))
     return [passage for _, (_, passage) in ordered] + textless
+
+
+def _verbatim(candidates: Sequence[Passage], output: str) -> tuple[dict[int, tuple[int, Passage]], str]:
+    """The candidates that are in the output letter by letter, with their places, and the output without them.
+
+    Most tools join what they retrieve. Comparing 40,000 characters word by word takes 65 ms; this takes 0.1.
+    """
+    places: dict[int, tuple[int, Passage]] = {}
+    for number, one in sorted(enumerate(candidates), key=lambda pair: -len(pair[1].text)):
+        text = one.text.strip()
+        at = output.find(text) if len(text) >= _QUOTE else -1
+        end = at + len(text)
+        if at >= 0 and not output[max(at - 1, 0) : at].isalnum() and not output[end : end + 1].isalnum():
+            places[number] = (at, one)
+            output = output[:at] + "\0" * len(text) + output[end:]
+    return places, output
 
 
 def _parts(

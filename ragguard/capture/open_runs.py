@@ -138,6 +138,12 @@ class OpenRun:
     emitting: int = 0
     """Events on their way to the intake; the run's end waits for them."""
     final: RunEnded | None = None
+    sub_questions: list[str] | None = None
+    """What a framework took the question apart into."""
+    holds: int = 0
+    """How much is still going on in the run: streams that are read, handlers that are awaited."""
+    withheld: Callable[[], None] | None = None
+    """Ends the run, which was to end while it was held."""
 
     def number(self, one: Retrieval, turn: int | TurnKey | None) -> None:
         """Gives a step its place in the run and its turn."""

@@ -189,6 +189,7 @@ class Recorder:
         question: str = "",
         answer: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        sub_questions: list[str] | None = None,
     ) -> None:
         """Keeps what a framework said about a run that somebody else ends; that end may overrule it."""
         with self._lock:
@@ -199,6 +200,30 @@ class Recorder:
             if not run.answered:
                 run.answer = run.answer if answer is None else answer
             run.notes = {**run.notes, **(metadata or {})}
+            run.sub_questions = run.sub_questions or sub_questions
+
+    @never_raises
+    def run_held(self, run_id: str) -> None:
+        """Keeps a run open beyond its end, for a stream that is read or a task that is awaited only afterwards.
+
+        Each call needs one `run_released`; a run that ends with an error is not held.
+        """
+        with self._lock:
+            run = self._runs.get(run_id)
+            if run is not None:
+                run.holds += 1
+
+    @never_raises
+    def run_released(self, run_id: str) -> None:
+        """Lets go of a run that was held; the last one ends it, if it was to end meanwhile."""
+        with self._lock:
+            run = self._runs.get(run_id)
+            if run is None:
+                return
+            run.holds -= 1
+            end = run.withheld if run.holds <= 0 else None
+        if end is not None:
+            end()
 
     @never_raises
     def run_answered(self, run_id: str, answer: str | None) -> None:
@@ -227,6 +252,14 @@ class Recorder:
             run = self._runs.get(run_id)
             if run is None:
                 return
+            with self._lock:
+                if run.holds > 0 and status == "ok":
+                    run.withheld = partial(
+                        self.run_ended, run_id, answer, status, question=question, references=references,
+                        sub_questions=sub_questions, pool=pool, metadata=metadata, trace=trace,
+                    )  # fmt: skip
+                    return
+            sub_questions = run.sub_questions if sub_questions is None else sub_questions
             answer = run.answer if answer is None or run.answered else answer
             metadata = {**run.notes, **metadata} if metadata else run.notes
             final = RunEnded(

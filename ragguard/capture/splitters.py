@@ -21,7 +21,18 @@ Splitter: TypeAlias = Callable[[str], Iterable[str | Passage]]
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 _NUMBER = re.compile(r"^[^\S\n]*(?:\[\d{1,4}\]|\(\d{1,4}\)|\d{1,4}[.):])[^\S\n]+", re.MULTILINE)
-_LISTS = ("results", "documents", "passages", "hits", "items", "data", "organic", "matches", "sources")
+_LISTS = (
+    "results",
+    "result",
+    "documents",
+    "passages",
+    "hits",
+    "items",
+    "data",
+    "organic",
+    "matches",
+    "sources",
+)
 _TEXTS = ("text", "content", "page_content", "snippet", "body", "passage", "summary", "description")
 _IDS = ("id", "doc_id", "document_id", "url", "link", "source")
 
@@ -74,8 +85,14 @@ def tagged(name: str) -> Splitter:
 def json_items(text: str) -> list[Passage]:
     """JSON: a list of texts or objects, or an object that holds one under a usual name, such as `results`."""
     value: Any = json.loads(text)
+    items = json_passages(value)
+    return [_from_json(value)] if items is None else items
+
+
+def json_passages(value: Any) -> list[Passage] | None:
+    """The passages in the list that a JSON value is or holds; None where there is no list."""
     items = json_list(value)
-    return [_from_json(item) for item in ([value] if items is None else items)]
+    return None if items is None else [_from_json(item) for item in items]
 
 
 def json_list(value: Any) -> list[Any] | None:

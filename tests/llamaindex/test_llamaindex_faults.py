@@ -474,15 +474,15 @@ async def test_uninstrument_ends_what_is_under_way():
     assert (captured.run.status, rg.recorder.open_runs) == ("interrupted", 0)
 
 
-@pytest.mark.parametrize("where", ["_enter", "_begin", "_opened", "recorder.run_started"])
+@pytest.mark.parametrize("where", ["_enter", "runs.begin", "_opened", "recorder.run_started"])
 @pytest.mark.parametrize("asks", ["an engine", "a retriever"])
 def test_uninstrument_in_the_middle_of_a_hook_leaves_nothing_open(monkeypatch, where, asks):
     """As another thread may do it, at whatever point this one is."""
     rg = rg_of(Captured())
     instrument(rg)
     (handler,) = attached()
-    owner = rg.recorder if where.startswith("recorder") else handler.spans
-    name = where.rpartition(".")[2]
+    part, _, name = where.rpartition(".")
+    owner = {"": handler.spans, "runs": handler.spans.runs, "recorder": rg.recorder}[part]
     real = getattr(owner, name)
 
     def cut_off(*arguments, **named):

@@ -1,0 +1,257 @@
+"""What the model got of what was retrieved: told by postprocessors, syntheses, sources, and the outputs of tools.
+
+A tool that gives its nodes is taken by its nodes. One that gives text got the model what of the retrieved texts is
+in that text. One that retrieves in a way that nobody saw is a retrieval itself: where it returns documents by
+itself, and where `tools=` declares it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import partial
+from inspect import signature
+from typing import Any
+
+from llama_index.core.base.llms.types import TextBlock
+from llama_index.core.schema import BaseNode, MetadataMode
+from llama_index.core.tools import FunctionTool, RetrieverTool, ToolOutput
+
+from ragguard.capture.calls import TOOL
+from ragguard.capture.decisions import Verdict
+from ragguard.capture.delivered import DELIVERED, UNKNOWN, delivered
+from ragguard.capture.events import Delivered
+from ragguard.capture.shapes import documents_in
+from ragguard.capture.snapshot import passages_of
+from ragguard.capture.splitters import Splitter
+from ragguard.records import Passage
+from ragguard_llamaindex.calls import Call, hexadecimal, tell
+from ragguard_llamaindex.declared import ToolNames
+from ragguard_llamaindex.foreign import span_of
+from ragguard_llamaindex.kinds import Kind
+from ragguard_llamaindex.messages import RESPONSES
+from ragguard_llamaindex.nodes import Taken, are_nodes, taken, unpacked
+from ragguard_llamaindex.results import ToolResult
+from ragguard_llamaindex.runs import RunWriter
+from ragguard_llamaindex.shares import shares
+from ragguard_llamaindex.streams import status_of
+
+_RETURNS_DOCUMENTS = ("NodeWithScore", "BaseNode", "TextNode", "Document")
+
+
+class Deliveries:
+    """Follows what goes from the retrievals of a call to the model."""
+
+    def __init__(self, runs: RunWriter) -> None:
+        self._runs, self._recorder = runs, runs.recorder
+        self.names = ToolNames()
+        self._retrieving: set[str] = set()
+        """The tools that have returned documents: an empty list of theirs is a retrieval that found nothing."""
+
+    def postprocessed(self, call: Call, around: Call, nodes: Any) -> None:
+        """A postprocessor has ended."""
+        if around.kind is not Kind.POSTPROCESSOR and not around.step_id:
+            self.settle(around, nodes, call.seen, call.verdicts)
+        elif call.verdicts:
+            self._runs.begin(call.run)
+            tell(around, call.verdicts)
+
+    def settle(
+        self,
+        around: Call,
+        nodes: Any,
+        seen: Set[str] | None = None,
+        verdicts: Sequence[Verdict] = (),
+        *,
+        final: bool = False,
+    ) -> None:
+        """Some of what was retrieved in `around` goes on; with `final`, to the model."""
+        given = around.given
+        if not given:
+            return
+        alone = len(given) == 1
+        for one, passages in list(shares(given, nodes, seen)):
+            decision = None
+            for verdict in verdicts:
+                decision = one.decided(verdict, alone=alone)
+            if passages is not None or decision is not None:
+                self._recorder.step_amended(one.step_id, around.run.run_id, passages, decision)
+            if final:
+                given.remove(one)
+
+    # Tools
+
+    def tool_began(self, call: Call) -> None:
+        """A tool begins; a declared one is a retrieval, with whatever retrievals are inside."""
+        options = self._runs.options
+        if not options.tools:
+            return
+        self.names.called(call.tool)
+        splitter = options.tools.get(call.tool)
+        if splitter is not None and not call.step_id:
+            call.splitter = splitter
+            self._open(call)
+
+    def tool_ended(self, call: Call, tool: object, result: object) -> None:
+        """A tool has returned something."""
+        output = result.raw_output if isinstance(result, ToolOutput) else result
+        if call.splitter is not None:
+            if isinstance(result, ToolOutput) and result.is_error:
+                self._recorder.step_failed(call.step_id, _text(result))
+            else:
+                self._close_declared(call, output, result)
+        elif call.step_id:
+            pass  # a part of a retrieval that says by itself what the model got
+        elif call.given:
+            if are_nodes(output):
+                self.settle(call, output, final=True)
+            elif not isinstance(output, RESPONSES):
+                self._deliver(call, _text(result))
+        elif not call.retrieves:
+            self._found(call, tool, output)
+
+    def tool_failed(self, call: Call, tool: object, error: BaseException | None) -> None:
+        """A tool has raised; that is a failed retrieval where the tool is one that retrieves."""
+        if call.splitter is not None:
+            self._recorder.step_failed(call.step_id, error or "", status_of(error))
+        elif not call.step_id and not call.retrieves and self._retrieves(call, tool):
+            self._open(call)
+            self._recorder.step_failed(call.step_id, error or "", status_of(error))
+
+    def _deliver(self, call: Call, text: str) -> None:
+        """The model got what of the retrieved texts is in the tool's output; compared by whoever reads the step."""
+        given, call.given = call.given or [], None
+        output = _Output(text, [one.found if one.left is None else one.left for one in given])
+        for number, one in enumerate(given):
+            self._recorder.step_amended(one.step_id, call.run.run_id, partial(output.of, number))
+
+    def _found(self, call: Call, tool: object, output: object) -> None:
+        """Nothing was retrieved inside the tool as far as anybody saw: does it return documents?"""
+        documents = None if output is None else documents_in(output)
+        if not documents and (
+            documents is None or isinstance(output, RESPONSES) or not self._empty(call, tool, output)
+        ):
+            self._recorder.seen(call.run.run_id, TOOL, call.tool)
+            return
+        self._retrieving.add(call.tool)
+        self._open(call)
+        self._close(call, documents)
+
+    def _empty(self, call: Call, tool: object, output: object) -> bool:
+        """True where an empty output says that nothing was found."""
+        return not isinstance(output, (list, tuple)) or self._retrieves(call, tool)
+
+    def _retrieves(self, call: Call, tool: object) -> bool:
+        """True for a tool that has returned documents before, or whose function says that it does."""
+        if call.tool in self._retrieving or isinstance(tool, RetrieverTool):
+            return True
+        if not isinstance(tool, FunctionTool):
+            return False
+        try:
+            returns = str(signature(tool.real_fn).return_annotation)
+        except Exception:  # noqa: BLE001 - a callable of the user's may have no signature
+            return False
+        return any(name in returns for name in _RETURNS_DOCUMENTS)
+
+    def _open(self, call: Call) -> None:
+        self._runs.begin(call.run)
+        call.step_id = hexadecimal(call.id)
+        retrieves(call)
+        self._recorder.step_started(
+            call.step_id, call.run.run_id, call.meant, tool=call.tool, name=call.tool, turn=call.turn,
+            started_ns=call.started_ns, trace=span_of(call.id, retrieval=True) or "here",
+            metadata=about(call),
+        )  # fmt: skip
+
+    def _close(self, call: Call, documents: list[Any]) -> None:
+        """Ends a tool's retrieval with the documents that it returned."""
+        if all(isinstance(one, BaseNode) for one in documents):
+            # FunctionTool shows a model the bare text of nodes without scores.
+            found: Taken = taken(documents, self._runs.options.text_of or _bare)
+        elif are_nodes(documents):
+            found = taken(documents, self._runs.options.text_of)
+        else:
+            found = passages_of(documents)
+        self._recorder.step_ended(call.step_id, found, unpack=unpacked)
+
+    def _close_declared(self, call: Call, output: object, result: object) -> None:
+        documents = documents_in(output)
+        if documents is not None:
+            self._close(call, documents)
+            return
+        assert call.splitter is not None
+        found = ToolResult.of(output, _text(result))
+        if found.error:
+            self._recorder.step_failed(call.step_id, found.text)
+        else:
+            self._recorder.step_ended(call.step_id, found, unpack=partial(_split, call.splitter))
+
+
+class _Output:
+    """A tool's text, and what was retrieved inside the tool: compared once, by whoever asks first."""
+
+    def __init__(self, text: str, found: Sequence[Taken]) -> None:
+        self._text, self._found = text, found
+        self._lock = threading.Lock()
+        self._got: Mapping[tuple[str, str], Passage] | None = None
+        self._order: list[tuple[str, str]] = []
+        self._told = False
+
+    def of(self, number: int) -> Delivered:
+        """What the model got of one of the retrievals."""
+        with self._lock:
+            if not self._told:
+                self._compare()
+        if self._got is None:
+            return None, {DELIVERED: UNKNOWN}
+        mine = unpacked(self._found[number])
+        keys = {_key(one) for one in mine}
+        got = [self._got[key] for key in self._order if key in keys]
+        return (None if got == mine else got), {}
+
+    def _compare(self) -> None:
+        self._told = True
+        candidates = {_key(one): one for found in self._found for one in unpacked(found)}
+        got = delivered(list(candidates.values()), self._text)
+        if got is None:
+            return
+        by_id = {one.id: key for key, one in candidates.items() if one.id}
+        self._got = {}
+        for one in got:
+            # A part of a text keeps its passage's id.
+            key = _key(one) if _key(one) in candidates else by_id.get(one.id)
+            if key is not None:
+                self._got[key] = one
+                self._order.append(key)
+
+
+def retrieves(call: Call | None) -> None:
+    """Notes that something is retrieved in a call, and in those around it."""
+    while call is not None and not call.retrieves:
+        call.retrieves = call.kind is not Kind.HANDLE
+        call = call.parent
+
+
+def about(call: Call, retriever: str = "") -> dict[str, Any]:
+    """The metadata of a step: which retriever, which agent, which step of a workflow."""
+    said = {"retriever": retriever, "agent": call.agent, "workflow_step": call.workflow_step}
+    return {name: value for name, value in said.items() if value}
+
+
+def _key(passage: Passage) -> tuple[str, str]:
+    return passage.id, passage.text
+
+
+def _text(result: object) -> str:
+    """The text that a tool's output is to a model."""
+    if isinstance(result, ToolOutput):
+        return "\n".join(block.text for block in result.blocks if isinstance(block, TextBlock))
+    return result if isinstance(result, str) else str(result)
+
+
+def _bare(node: BaseNode) -> str:
+    return node.get_content(metadata_mode=MetadataMode.NONE)
+
+
+def _split(splitter: Splitter, found: ToolResult) -> Iterable[str | Passage]:
+    return found.split(splitter)

@@ -1,0 +1,67 @@
+"""What a declared tool gave, in the forms that tools use: text, JSON, MCP's content blocks.
+
+Taken in the hook without reading it; taken apart by whoever reads the step.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ragguard.capture.splitters import Splitter, json_passages
+from ragguard.records import Passage
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """The output of one call of a tool."""
+
+    blocks: Sequence[str]
+    """Its texts: one, or with MCP one a content block, which FastMCP makes of each item of a list."""
+    structure: Any = None
+    """The same as a structure, where the tool gave one."""
+    error: bool = False
+
+    @classmethod
+    def of(cls, output: object, text: str) -> ToolResult:
+        """Takes an output; `text` is what LlamaIndex makes of it."""
+        content = getattr(output, "content", None)
+        if isinstance(content, (list, tuple)) and hasattr(output, "isError"):  # MCP's CallToolResult
+            blocks = [block.text for block in content if isinstance(getattr(block, "text", None), str)]
+            structure = getattr(output, "structuredContent", None)
+            return cls(blocks, structure, bool(output.isError))
+        if isinstance(output, (Mapping, list, tuple)):
+            return cls([], _copied(output))
+        return cls([output if isinstance(output, str) else text])
+
+    @property
+    def text(self) -> str:
+        """All of it as one text."""
+        if self.blocks or self.structure is None:
+            return "\n".join(self.blocks)
+        return json.dumps(self.structure, ensure_ascii=False, default=str)
+
+    def split(self, splitter: Splitter) -> Iterable[str | Passage]:
+        """The passages: what the splitter makes of each text; the items of the structure where it cannot."""
+        try:
+            return [passage for block in self.blocks or [self.text] for passage in splitter(block)]
+        except Exception:
+            items = None if self.structure is None else json_passages(self.structure)
+            if items is None:
+                raise
+            return items
+
+
+def _copied(value: Any) -> Any:
+    """A copy two levels deep: the list of items, and each item."""
+    if isinstance(value, Mapping):
+        return {key: _copied_items(inner) for key, inner in value.items()}
+    return _copied_items(value)
+
+
+def _copied_items(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [dict(item) if isinstance(item, Mapping) else item for item in value]
+    return value

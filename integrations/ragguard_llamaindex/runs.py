@@ -1,0 +1,168 @@
+"""The beginnings and ends of runs: what LlamaIndex was asked, what it answered, and when that is known."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.chat_engine.types import StreamingAgentChatResponse
+from llama_index.core.tools import ToolOutput
+from llama_index.core.workflow import StopEvent
+
+from ragguard.capture.faults import Faults, describe, never_raises
+from ragguard.capture.recorder import Recorder
+from ragguard.records import Status
+from ragguard.runtime.notices import NOTICES
+from ragguard_llamaindex.calls import Call, Invocation
+from ragguard_llamaindex.foreign import span_of
+from ragguard_llamaindex.kinds import ASKING, Kind
+from ragguard_llamaindex.messages import RESPONSES, answer_of
+from ragguard_llamaindex.options import AnswerOf, CaptureOptions
+from ragguard_llamaindex.streams import Heard, OnEnd, watch, watch_chat
+
+ANSWERS = "ragguard.answers"
+"""Metadata key of a run inside `with rg.run(...)` that got more than one answer: how many."""
+
+
+class RunWriter:
+    """Tells the recorder of LlamaIndex's runs. A run begins with its first retrieval and ends with its outermost
+    call, or with the stream that this call returned."""
+
+    def __init__(self, recorder: Recorder, options: CaptureOptions) -> None:
+        self.recorder, self.options = recorder, options
+
+    @property
+    def faults(self) -> Faults:
+        """The recorder's count of what went wrong in hooks."""
+        return self.recorder.faults
+
+    def begin(self, run: Invocation) -> None:
+        """Opens a run with its first retrieval. A bare retriever is its run's only step, unless something else
+        happens in it."""
+        if run.begun:
+            return
+        run.begun = True
+        bare, run.bare = run.bare, None
+        self.recorder.run_started(
+            run.run_id, run.question, name=run.name, references=run.references, metadata=run.metadata,
+            started_ns=run.started_ns, trace=span_of(run.span_id) or run.trace,
+        )  # fmt: skip
+        if run.over and run.owned:  # closed meanwhile, in another thread
+            self.recorder.run_ended(run.run_id, status="interrupted")
+        if bare is not None:
+            self.recorder.step_started(
+                bare.step_id,
+                run.run_id,
+                bare.asked,
+                name=run.name,
+                metadata={"retriever": run.name},
+                started_ns=run.started_ns,
+                trace=span_of(bare.id, retrieval=True) or run.trace,
+            )
+
+    def answered(self, call: Call, result: object) -> None:
+        """Ends the run of an outermost call, or waits for the stream that it returned."""
+        said: object = result
+        if call.kind is Kind.WORKFLOW:
+            if result is None:  # LlamaIndex's word for a workflow that its user has cancelled
+                self.end(call, None, "cancelled")
+                return
+            said = result.result if isinstance(result, StopEvent) else result
+            said = result if said is None else said
+        elif call.kind is Kind.TOOL:
+            output = result.raw_output if isinstance(result, ToolOutput) else None
+            said = output if isinstance(output, RESPONSES) else None
+        if not call.run.begun:
+            call.run.over = True
+            if call.kind is not Kind.TOOL:
+                self.recorder.without_steps(call.run.run_id)
+        elif isinstance(said, (StreamingResponse, AsyncStreamingResponse)) and said.response_txt is None:
+            self.hold(call)
+            watch(said, self._end_of(call))
+        elif isinstance(said, StreamingAgentChatResponse):
+            self.hold(call)
+            weakref.finalize(said, self._abandoned, call).atexit = False
+        else:
+            self.end(call, said)
+
+    def hear(self, around: Call, response: object) -> None:
+        """Listens to a chat's answer that is about to be written in the background, maybe before the chat returns."""
+        if around.outermost and around.heard is None and isinstance(response, StreamingAgentChatResponse):
+            around.heard = watch_chat(response, self._end_of(around))
+
+    def _abandoned(self, call: Call) -> None:
+        """Ends the run of a chat whose response is gone before its answer was heard to its end."""
+        (call.heard or Heard(self._end_of(call))).end("cancelled")
+
+    def _end_of(self, call: Call) -> OnEnd:
+        return lambda said, status, error: self.end(call, said, status, error)
+
+    def hold(self, call: Call) -> None:
+        """Keeps a run that the user opened open until the call has ended, even where the user ends it before."""
+        if not call.run.owned and not call.holds:
+            call.holds = True
+            self.recorder.run_held(call.run.run_id)
+
+    @never_raises
+    def end(
+        self, call: Call, said: object, status: Status = "ok", error: BaseException | None = None
+    ) -> None:
+        """Ends the run of an outermost call; a run that the user opened only learns of the answer."""
+        self.finish(
+            call.run, said, status, error, call.standalone or (call.asked if call.kind in ASKING else "")
+        )
+        if call.holds:
+            call.holds = False
+            self.recorder.run_released(call.run.run_id)
+
+    def finish(
+        self, run: Invocation, said: object, status: Status, error: BaseException | None, asked: str = ""
+    ) -> None:
+        """Ends a run, once."""
+        if run.over:
+            return
+        run.over = run.owned
+        if not run.begun:
+            return
+        answer, kind = answer_of(said) if run.answer is None else self._named(run.answer, said)
+        metadata: dict[str, Any] = {"answer_content": kind} if kind else {}
+        if not run.owned:
+            if answer is not None:
+                run.answers += 1
+                if run.answers > 1:
+                    metadata[ANSWERS] = run.answers
+                    self._several(run)
+            self.recorder.run_noted(run.run_id, asked, answer, metadata, run.sub_questions)
+            return
+        if error is not None:
+            metadata["error"] = describe(error)
+        self.recorder.run_ended(
+            run.run_id, answer, status, sub_questions=run.sub_questions, metadata=metadata
+        )
+
+    def _named(self, answer_of_user: AnswerOf, said: object) -> tuple[str | None, str]:
+        """The answer as the user says where it is; LlamaIndex's own reading where nothing is found there."""
+        try:
+            found = answer_of_user(said)
+        except Exception as error:  # noqa: BLE001 - the function is the user's
+            self.faults.note("answer", error)
+            found = None
+        return answer_of(said if found is None else found)
+
+    def _several(self, run: Invocation) -> None:
+        NOTICES.once(
+            "several answers in a run",
+            f"run {run.run_id!r} got more than one answer inside `with rg.run(...)`; the last one counts. Call "
+            "run.answered(...) to name the answer. (Logged once a process)",
+        )
+
+
+def tags_of(tags: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a call's tags belongs into its run's metadata: plain values that are not addressed to ragguard."""
+    return {
+        key: value
+        for key, value in tags.items()
+        if isinstance(value, (str, int, float)) and not key.startswith(("ragguard_", "llamaindex."))
+    }

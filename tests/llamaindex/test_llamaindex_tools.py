@@ -1,0 +1,342 @@
+"""What counts as a retrieval of a tool, and what of it the model got."""
+
+from __future__ import annotations
+
+import json
+import logging
+from types import SimpleNamespace
+
+import pytest
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.tools import FunctionTool
+from support.llamaindex_parts import Shelf, call, nodes, scripted
+
+from ragguard.capture.splitters import json_items, paragraphs
+from ragguard.errors import InvalidInput
+from ragguard_llamaindex import instrument
+
+# LlamaIndex's agents use what pydantic and LlamaIndex's own workflows call deprecated.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
+]
+QUESTION = "Who founded the firm based in Oslo?"
+
+
+def ids(passages):
+    return [passage.id for passage in passages]
+
+
+def texts(passages):
+    return [passage.text for passage in passages]
+
+
+async def asked(*functions, turns=1, name=None):
+    """An agent that calls the first function, once or several times, and then answers."""
+    tools = [
+        one if isinstance(one, FunctionTool) else FunctionTool.from_defaults(async_fn=one)
+        for one in functions
+    ]
+    name = name or tools[0].metadata.name
+    script = [call(name, place=f"Oslo {n}" if n else "Oslo") for n in range(turns)]
+    await FunctionAgent(tools=tools, llm=scripted(*script, "Ada Berg")).run(user_msg=QUESTION)
+
+
+@pytest.fixture
+def declare(recorder):
+    def declared(**options):
+        instrument(SimpleNamespace(recorder=recorder), **options)
+
+    return declared
+
+
+# What the model got of it
+
+
+@pytest.mark.parametrize("wrapped", ["as it is", "numbered", "as JSON"])
+async def test_a_tool_that_retrieves_four_and_returns_one(recorder, captured, wrapped):
+    async def lookup(place: str) -> str:
+        """Finds firms."""
+        found = await Shelf("firms", 4).aretrieve(f"the firm that is based in {place}, of all the towns")
+        text = found[2].node.text
+        return {"as it is": text, "numbered": f"1. {text}\n", "as JSON": json.dumps([{"body": text}])}[
+            wrapped
+        ]
+
+    await asked(lookup)
+    (step,) = captured.run.steps
+    assert (ids(step.candidates), ids(step.passages)) == (
+        ["firms-0", "firms-1", "firms-2", "firms-3"],
+        ["firms-2"],
+    )
+
+
+async def test_a_tool_that_retrieves_twice_and_joins_some(recorder, captured):
+    async def lookup(place: str) -> str:
+        """Finds firms."""
+        left = await Shelf("left", 2).aretrieve(f"the firm that is based in {place}")
+        right = await Shelf("right", 2).aretrieve(f"the founder of the firm in {place}")
+        return "\n\n".join([right[1].node.text, left[0].node.text])
+
+    await asked(lookup)
+    assert [ids(step.passages) for step in captured.run.steps] == [["left-0"], ["right-1"]]
+    assert [len(step.candidates) for step in captured.run.steps] == [2, 2]
+
+
+async def test_a_tool_that_cuts_its_passages(recorder, captured):
+    text = "The firm Nordlys was founded by Ada Berg in the year 1922 in Oslo, where she had come as a clerk."
+
+    async def lookup(place: str) -> str:
+        """Finds firms."""
+        node = NodeWithScore(node=TextNode(id_="long", text=text))
+        return (await Given([node]).aretrieve(place))[0].node.text[:60]
+
+    await asked(lookup)
+    (step,) = captured.run.steps
+    assert step.passages[0].id == "long"
+    assert step.passages[0].text == text[:60].strip()
+    assert step.candidates[0].text == text
+
+
+async def test_a_tool_that_summarises_says_that_nothing_can_be_told(recorder, captured):
+    async def lookup(place: str) -> str:
+        """Finds firms."""
+        return f"{len(await Shelf('firms').aretrieve(place))} firms were found there, nothing of interest"
+
+    await asked(lookup)
+    (step,) = captured.run.steps
+    assert len(step.passages) == 2
+    assert step.metadata["ragguard.delivered"] == "unknown"
+
+
+async def test_a_tool_that_returns_nothing_gave_the_model_nothing(recorder, captured):
+    async def lookup(place: str) -> str:
+        """Finds firms."""
+        await Shelf("firms").aretrieve(place)
+        return ""
+
+    await asked(lookup)
+    (step,) = captured.run.steps
+    assert (step.passages, len(step.candidates)) == ([], 2)
+
+
+# Retrievals that LlamaIndex does not show
+
+
+class Given(Shelf):
+    def __init__(self, given):
+        super().__init__()
+        self.given = given
+
+    async def _aretrieve(self, query_bundle):
+        return self.given
+
+
+@pytest.mark.parametrize(
+    ("gives", "found"),
+    [
+        (lambda: nodes("a", 2), [("a-0", 1.0), ("a-1", 0.9)]),
+        (lambda: [one.node for one in nodes("a", 2)], [("a-0", None), ("a-1", None)]),
+        (lambda: [(one.node, 0.5) for one in nodes("a", 2)], [("a-0", 0.5), ("a-1", 0.5)]),
+        (lambda: {"documents": [one.node for one in nodes("a", 1)]}, [("a-0", None)]),
+        (lambda: {"nodes": nodes("a", 1), "took": 3}, [("a-0", 1.0)]),
+        (lambda: {"documents": []}, []),
+    ],
+    ids=["nodes with scores", "nodes", "pairs", "documents", "nodes by name", "nothing by name"],
+)
+async def test_documents_are_recognised_without_a_word(recorder, captured, gives, found):
+    async def lookup(place: str):
+        """Asks a database by itself."""
+        return gives()
+
+    await asked(lookup)
+    (step,) = captured.run.steps
+    assert (step.query, step.tool, step.status) == ("Oslo", "lookup", "ok")
+    assert [(one.id, one.score) for one in step.passages] == found
+
+
+async def test_nodes_without_scores_are_shown_bare_to_a_model(recorder, captured):
+    async def lookup(place: str):
+        """FunctionTool shows the text of plain nodes, without their metadata."""
+        return [TextNode(text="the text", metadata={"title": "a title"})]
+
+    await asked(lookup)
+    assert texts(captured.run.steps[0].passages) == ["the text"]
+
+
+async def test_a_hop_that_found_nothing_is_a_step(recorder, captured):
+    async def lookup(place: str) -> list[NodeWithScore]:
+        """Its annotation says what it returns."""
+        return []
+
+    await asked(lookup)
+    (step,) = captured.run.steps
+    assert (step.query, step.passages, step.status) == ("Oslo", [], "ok")
+
+
+async def test_a_tool_that_has_found_something_before_found_nothing(recorder, captured):
+    found = iter([nodes("a", 1), []])
+
+    async def lookup(place: str):
+        """Finds something, then nothing."""
+        return next(found)
+
+    await asked(lookup, turns=2)
+    assert [len(step.passages) for step in captured.run.steps] == [1, 0]
+
+
+@pytest.mark.parametrize("gives", [[], ["a text"], {"rows": []}, {"results": []}, "a text", 3, None, [1, 2]])
+async def test_what_may_be_anything_is_no_retrieval(recorder, captured, gives):
+    async def lookup(place: str):
+        """Counts tickets, say."""
+        return gives
+
+    await asked(lookup)
+    assert captured.events == []
+    assert recorder.calls.total.tools() == ["lookup"]
+
+
+async def test_a_retrieving_tool_that_fails_is_a_failed_step(recorder, captured):
+    async def lookup(place: str) -> list[NodeWithScore]:
+        """A database that is down."""
+        raise ConnectionError("no database")
+
+    await asked(lookup)
+    (step,) = captured.run.steps
+    assert (step.status, step.error, step.tool) == ("error", "ConnectionError: no database", "lookup")
+
+
+# Declared ones
+
+
+async def test_a_declared_tool_is_a_step(declare, captured):
+    async def lookup(place: str) -> str:
+        """Gives text."""
+        return "one\n\ntwo"
+
+    declare(tools={"lookup": paragraphs})
+    await asked(lookup)
+    (step,) = captured.run.steps
+    assert (step.query, step.tool, texts(step.passages)) == ("Oslo", "lookup", ["one", "two"])
+
+
+async def test_retrievers_inside_a_declared_tool_are_its_parts(declare, captured):
+    async def lookup(place: str) -> str:
+        """Gives text."""
+        return "\n\n".join(one.node.text for one in await Shelf().aretrieve(place))
+
+    declare(tools={"lookup": paragraphs})
+    await asked(lookup)
+    (step,) = captured.run.steps
+    assert texts(step.passages) == ["shelf 0 about Oslo", "shelf 1 about Oslo"]
+    assert [len(part.passages) for part in step.sub_steps] == [2]
+
+
+class McpText:
+    type = "text"
+
+    def __init__(self, text):
+        self.text = text
+
+
+class McpResult:
+    """MCP's CallToolResult, as llama-index-tools-mcp hands it on."""
+
+    def __init__(self, *blocks, structured=None, error=False):
+        self.content = [McpText(block) for block in blocks]
+        self.structuredContent, self.isError = structured, error
+
+
+ITEMS = [{"id": "a", "text": "one"}, {"id": "b", "text": "two"}]
+
+
+@pytest.mark.parametrize(
+    ("result", "splitter"),
+    [
+        (McpResult(*map(json.dumps, ITEMS)), json_items),
+        (McpResult(json.dumps(ITEMS)), json_items),
+        (McpResult("no JSON at all", structured={"result": ITEMS}), json_items),
+        (McpResult(structured={"result": ITEMS}), json_items),
+        ({"results": ITEMS}, json_items),
+        (ITEMS, json_items),
+    ],
+    ids=["a block an item", "one block", "structured content", "no blocks", "a mapping", "a list"],
+)
+async def test_mcps_results_are_read(declare, captured, result, splitter):
+    async def lookup(place: str):
+        """Asks an MCP server."""
+        return result
+
+    declare(tools={"lookup": splitter})
+    await asked(lookup)
+    (step,) = captured.run.steps
+    assert [(one.id, one.text) for one in step.passages] == [("a", "one"), ("b", "two")]
+
+
+async def test_an_mcp_tool_that_fails(declare, captured):
+    async def lookup(place: str):
+        """Asks an MCP server."""
+        return McpResult("the index is down", error=True)
+
+    declare(tools={"lookup": json_items})
+    await asked(lookup)
+    (step,) = captured.run.steps
+    assert (step.status, step.error) == ("error", "the index is down")
+
+
+async def test_a_declared_tool_that_raises(declare, captured):
+    async def lookup(place: str) -> str:
+        """Raises."""
+        raise TimeoutError("too slow")
+
+    declare(tools={"lookup": paragraphs})
+    await asked(lookup)
+    (step,) = captured.run.steps
+    assert (step.status, step.error) == ("error", "TimeoutError: too slow")
+
+
+async def test_a_splitter_that_fails_keeps_the_text(declare, captured):
+    async def lookup(place: str) -> str:
+        """No JSON."""
+        return "no JSON"
+
+    declare(tools={"lookup": json_items})
+    await asked(lookup)
+    (step,) = captured.run.steps
+    assert texts(step.passages) == ["no JSON"]
+    assert "JSONDecodeError" in step.metadata["ragguard.split_error"]
+
+
+# What is said where nothing is captured
+
+
+async def test_a_run_without_a_step_says_which_tools_were_called(recorder, caplog):
+    async def lookup(place: str) -> str:
+        """Gives text."""
+        return "a text"
+
+    with caplog.at_level(logging.WARNING, "ragguard"):
+        await asked(lookup)
+    (record,) = caplog.records
+    assert "'lookup'" in record.getMessage()
+    assert "tools={'lookup': SPLITTER}" in record.getMessage()
+
+
+async def test_a_declared_tool_that_no_agent_has_is_said(declare, caplog):
+    async def lookup(place: str) -> str:
+        """Gives text."""
+        return str(await Shelf().aretrieve(place))
+
+    declare(tools={"lokup": paragraphs})
+    with caplog.at_level(logging.WARNING, "ragguard"):
+        await asked(lookup, turns=2)
+    (record,) = caplog.records
+    assert "'lokup'" in record.getMessage()
+    assert "'lookup'" in record.getMessage()
+
+
+@pytest.mark.parametrize("tools", [paragraphs, {"a": "text"}, {"a": None}, "a", ["a"]])
+def test_what_is_no_splitter_is_refused(declare, tools):
+    with pytest.raises(InvalidInput, match="tools"):
+        declare(tools=tools)
