@@ -210,17 +210,17 @@ class RagGuard:
     def scores(self, run: str | UUID | Run | RunHandle) -> list[Score]:
         """Returns all scores of a run, which is given as its id, as a record or as what `rg.run` yields."""
         self._service.settle()
-        return self._service.store.scores(_id_of(run))
+        return self._service.store.scores(self._service.stored_id(_id_of(run)))
 
     def failures(self, run: str | UUID | Run | RunHandle) -> list[Failure]:
         """Returns the scores that could not be given for a run, and why."""
         self._service.settle()
-        return self._service.store.failures(_id_of(run))
+        return self._service.store.failures(self._service.stored_id(_id_of(run)))
 
     def delete(self, run: str | UUID | Run | RunHandle) -> bool:
         """Removes a run, its scores and its texts for good; False where it is not there."""
         self._service.settle()
-        return self._service.store.delete(_id_of(run))
+        return self._service.store.delete(self._service.stored_id(_id_of(run)))
 
     @property
     def engine(self) -> Engine:

@@ -13,6 +13,7 @@ import threading
 import traceback
 from base64 import b64encode, urlsafe_b64encode
 from collections import OrderedDict
+from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
 HIDDEN = "…"
@@ -73,14 +74,24 @@ def keep_secret(*secrets: str) -> None:
 
 def without_secrets(text: str) -> str:
     """Returns the text with "…" in place of every secret, however it is escaped, and of the beginning of one."""
-    forms = _registry.forms()
+    text = _without_forms(text, _registry.forms())
+    for pattern, hidden in _PATTERNS:
+        text = pattern.sub(hidden, text)
+    return text
+
+
+def without(text: str, quoted: Iterable[str]) -> str:
+    """Returns the text with "…" in place of other texts that it quotes, escaped or cut off."""
+    forms = {form for one in quoted for form in _forms_of(one)}
+    return _without_forms(text, sorted(forms, key=len, reverse=True))
+
+
+def _without_forms(text: str, forms: list[str]) -> str:
     for form in forms:  # whole ones first: a beginning of one form is often a beginning of the others
         text = _without(text, form)
     for head in {form[:_SHORTEST_PART] for form in forms if len(form) > _SHORTEST_PART}:
         if head in text:
             text = _without_beginnings(text, head, [form for form in forms if form.startswith(head)])
-    for pattern, hidden in _PATTERNS:
-        text = pattern.sub(hidden, text)
     return text
 
 

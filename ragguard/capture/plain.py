@@ -52,15 +52,20 @@ _TOLD = 5
 _COLLECTIONS = (list, tuple, Set, deque, ValuesView)
 
 
-def plain_metadata(metadata: object, limits: Limits = METADATA, text: Text | None = None) -> dict[str, Any]:
-    """Returns a copy of a mapping, with what was left out under `CUT`; a plain and small mapping comes back itself."""
+def plain_metadata(
+    metadata: object, limits: Limits = METADATA, text: Text | None = None, own_keys: Set[str] = frozenset()
+) -> dict[str, Any]:
+    """Returns a copy of a mapping, with what was left out under `CUT`; a plain and small mapping comes back itself.
+
+    `text` changes every text and every key but `own_keys`.
+    """
     if text is None and type(metadata) is dict and _is_plain(metadata):
         return metadata
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping):
         return {CUT: f"{type(metadata).__name__}, which is no mapping"}
-    copy = _Copy(limits, text)
+    copy = _Copy(limits, text, own_keys)
     made = copy.mapping(metadata, 0)
     if told := copy.told():
         made[CUT] = told
@@ -103,8 +108,8 @@ def _is_plain(metadata: dict[Any, Any]) -> bool:
 class _Copy:
     """One copy under way: what it may still hold, and what it left out."""
 
-    def __init__(self, limits: Limits, text: Text | None) -> None:
-        self._limits, self._change = limits, text
+    def __init__(self, limits: Limits, text: Text | None, own_keys: Set[str] = frozenset()) -> None:
+        self._limits, self._change, self._own_keys = limits, text, own_keys
         self._values, self._characters = limits.values, limits.characters
         self._inside: set[int] = set()
         """Identities of the collections around the value at hand: one of them again is a reference cycle."""
@@ -227,8 +232,8 @@ class _Copy:
             return f"<{type(value).__name__}: {len(value)}>"
 
     def _key(self, key: object) -> str:
-        if isinstance(key, str) and key.startswith("ragguard."):
-            return str.__str__(key)  # the package's own words
+        if isinstance(key, str) and (key.startswith("ragguard.") or key in self._own_keys):
+            return str.__str__(key)
         try:
             return self._text(str.__str__(key) if isinstance(key, str) else str(key))
         except _RAISED as error:

@@ -1,28 +1,57 @@
-"""Takes out of a captured record what must not be written; runs before the store, never in a hook."""
+"""Redaction: a user's function applied to every text of a captured record, before the record is written.
+
+It runs on the writer's thread or where a run is scored on demand, never in a hook. What is written, scored,
+sent to sinks and reported is made of redacted records only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.faults import Faults
-from ragguard.records import Decision, Passage, RetrievalStep, Run
+from ragguard.capture.plain import METADATA, plain_metadata
+from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, SubStep
+from ragguard.secrets import without
 
 Redact: TypeAlias = Callable[[str], str | None]
 """A text → what may be kept of it; None or an empty text: nothing."""
 
+_OWN_KEYS = frozenset(
+    "agent answer_content error framework interrupted langgraph_node lc_agent_name parent_run_id retriever "
+    "session_id thread_id tool_call_id".split()
+)
+"""Keys that the package and its integrations write into metadata: words of the code, not of the user."""
+_GENERATED = re.compile(
+    r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-\d+)?|redacted-[0-9a-f]{16}", re.IGNORECASE
+)
+"""Ids that hold no text: UUIDs, and ids that were redacted before."""
+_QUERIES = 1024
+_QUOTED = 20
+"""Passages that are looked for in a guard's reason."""
+_SHORTEST_QUOTE = 8
+"""Characters of a query or a passage that is looked for in a reason or an error."""
+
 
 class Redactor:
-    """Applies a user's function to every text of a record: questions, queries, passages, answers, references,
-    errors and whatever texts the metadata hold. Where the function fails, the text is dropped."""
+    """Applies a function to every text of a record, ids, names, reasons and keys of metadata included.
+
+    An id that the function changes becomes `redacted-` and a digest of the id: the same id always becomes the
+    same one, and it does not show the text. Where the function fails, the text is dropped.
+    """
 
     def __init__(self, redact: Redact, faults: Faults) -> None:
         self._redact, self._faults = redact, faults
+        self._queries: OrderedDict[str, str] = OrderedDict()
+        """Step → query, for the last steps: a guard's reason, which may quote the query, can come after the step."""
 
     def event(self, event: Event) -> Event:
-        """The event as it may be written."""
+        """Returns the event as it may be written."""
         match event:
             case RunStarted():
                 return RunStarted(self.run(event.run))
@@ -30,16 +59,17 @@ class Redactor:
                 return StepEnded(self._step(event.step))
             case StepAmended():
                 return StepAmended(
-                    event.run_id,
-                    event.step_id,
+                    self.id(event.run_id),
+                    self.id(event.step_id),
                     None if event.passages is None else self._passages(event.passages),
-                    self._decision(event.decision),
+                    self._decision(event.decision, self._queries.get(event.step_id, "")),
                     self._metadata(event.metadata),
                     event.index,
                 )
             case RunEnded():
                 return replace(
                     event,
+                    run_id=self.id(event.run_id),
                     answer=self._maybe(event.answer),
                     question=self._text(event.question),
                     references=self.texts(event.references),
@@ -49,9 +79,11 @@ class Redactor:
                 )
 
     def run(self, run: Run) -> Run:
-        """The run as it may be written."""
+        """Returns the run as it may be written."""
         return replace(
             run,
+            id=self.id(run.id),
+            name=self._text(run.name),
             question=self._text(run.question),
             references=self.texts(run.references),
             answer=self._maybe(run.answer),
@@ -62,54 +94,85 @@ class Redactor:
         )
 
     def texts(self, texts: Sequence[str] | None) -> list[str] | None:
-        """Texts as they may be written; those of which nothing is left go."""
+        """Returns texts as they may be written, without those of which nothing is left."""
         return None if texts is None else [kept for kept in map(self._text, texts) if kept]
 
+    def failures(self, failures: Iterable[Failure]) -> list[Failure]:
+        """Returns failures whose messages, which may quote what was asked, are redacted."""
+        return [replace(one, message=self._text(one.message)) for one in failures]
+
+    def id(self, id: str) -> str:
+        """Returns the id under which a record with this one is kept."""
+        if not isinstance(id, str) or not id or _GENERATED.fullmatch(id) or self._text(id) == id:
+            return id
+        return f"redacted-{hashlib.sha256(id.encode('utf-8', 'replace')).hexdigest()[:16]}"
+
     def _step(self, step: RetrievalStep) -> RetrievalStep:
+        self._queries[step.id] = step.query
+        if len(self._queries) > _QUERIES:
+            self._queries.popitem(last=False)
         passages = self._passages(step.passages)
         return replace(
             step,
+            id=self.id(step.id),
+            run_id=self.id(step.run_id),
             query=self._text(step.query),
+            tool=self._text(step.tool),
             passages=passages,
             candidates=passages if step.candidates is step.passages else self._passages(step.candidates),
-            sub_steps=[
-                replace(sub, query=self._text(sub.query), passages=self._passages(sub.passages))
-                for sub in step.sub_steps
-            ],
-            error=self._text(step.error),
-            decision=self._decision(step.decision),
+            sub_steps=[self._sub_step(sub) for sub in step.sub_steps],
+            error=self._quoting(step.error, step.query),
+            decision=self._decision(step.decision, step.query),
             metadata=self._metadata(step.metadata),
         )
 
-    def _decision(self, decision: Decision | None) -> Decision | None:
+    def _sub_step(self, sub: SubStep) -> SubStep:
+        return replace(
+            sub, query=self._text(sub.query), name=self._text(sub.name), passages=self._passages(sub.passages)
+        )
+
+    def _decision(self, decision: Decision | None, query: str) -> Decision | None:
         if decision is None:
             return None
         return replace(
             decision,
             kept=self._passages(decision.kept),
-            dropped=[replace(one, passage=self._passage(one.passage)) for one in decision.dropped],
+            dropped=[self._dropped(one, query) for one in decision.dropped],
+            reason=self._quoting(
+                decision.reason, query, *(passage.text for passage in decision.kept[:_QUOTED])
+            ),
+        )
+
+    def _dropped(self, dropped: Dropped, query: str) -> Dropped:
+        return replace(
+            dropped,
+            passage=self._passage(dropped.passage),
+            reason=self._quoting(dropped.reason, query, dropped.passage.text),
         )
 
     def _passages(self, passages: Sequence[Passage]) -> list[Passage]:
         return [self._passage(passage) for passage in passages]
 
     def _passage(self, passage: Passage) -> Passage:
-        return replace(passage, text=self._text(passage.text), metadata=self._metadata(passage.metadata))
+        return replace(
+            passage,
+            text=self._text(passage.text),
+            id=self.id(passage.id),
+            metadata=self._metadata(passage.metadata),
+        )
 
     def _metadata(self, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {key: self._value(value) for key, value in metadata.items()}
-
-    def _value(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self._text(value)
-        if isinstance(value, Mapping):
-            return self._metadata(value)
-        if isinstance(value, (list, tuple)):
-            return [self._value(item) for item in value]
-        return value
+        return plain_metadata(metadata, METADATA, self._text, _OWN_KEYS) if metadata else {}
 
     def _maybe(self, text: str | None) -> str | None:
         return None if text is None else self._text(text)
+
+    def _quoting(self, text: str, *quoted: str) -> str:
+        """A reason or an error, which may quote what an engine was asked, escaped or cut off as the engine likes."""
+        if not text:
+            return text
+        secrets = [one for one in quoted if len(one) >= _SHORTEST_QUOTE and self._text(one) != one]
+        return without(self._text(text), secrets)
 
     def _text(self, text: str) -> str:
         if not text:

@@ -162,6 +162,8 @@ class Scoring:
             replace(one, attempts=attempts, will_retry=one.will_retry and wait is not None, run_id=run.id)
             for one in (*unfound, *failures)
         ]
+        if self._redactor is not None:
+            failures = self._redactor.failures(failures)
         self._tally.note(failures)
         ended = time.time_ns()
         outcome = Outcome(

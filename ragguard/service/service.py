@@ -143,7 +143,7 @@ class Service:
         self.intake.start()
 
         async def find() -> ScoredRun:
-            run = await self._scoring.captured(run_id)
+            run = await self._scoring.captured(self.stored_id(run_id))
             return await self._scoring.score(
                 self._redacted(otherwise()) if run is None else run, DIRECT_PRIORITY
             )
@@ -175,6 +175,10 @@ class Service:
 
         async for scored in bounded(runs, one, concurrency):
             yield scored
+
+    def stored_id(self, run_id: str) -> str:
+        """The id under which a run is kept: redaction may have changed it."""
+        return run_id if self._redactor is None else self._redactor.id(run_id)
 
     def _redacted(self, run: Run) -> Run:
         run = checked(run)

@@ -1,0 +1,210 @@
+"""`redact=` reaches every text of a record, wherever a user or a framework put it."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import numpy as np
+import pytest
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from llama_index.core.base.base_retriever import BaseRetriever as LlamaIndexRetriever
+from llama_index.core.schema import NodeWithScore, TextNode
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from support.scripted_engine import ScriptedEngine
+from typer.testing import CliRunner
+
+from ragguard import Passage, RagGuard
+from ragguard.cli.app import app
+from ragguard.errors import EngineRejected
+from ragguard.records import Decision, Dropped, RetrievalStep, Run, SubStep
+from ragguard_langchain import RagGuardCallback
+from ragguard_llamaindex import instrument, uninstrument
+
+NAME = "Zoë Qvist"
+QUERY = f"What does {NAME} owe?"
+
+
+@dataclass
+class Record:
+    owner: str
+
+
+EVERYTHING = {
+    "text": NAME, "set": {NAME}, "bytes": NAME.encode(), "path": PurePosixPath(f"/home/{NAME}"),
+    "record": Record(NAME), "error": ValueError(NAME), "deque": deque([NAME]), "numpy": np.str_(NAME),
+    "array": np.array([NAME]), "tuple": (NAME, [NAME]), NAME: 1, ("key", NAME): 2, "frozen": frozenset({NAME}),
+    "document": Document(page_content=NAME, metadata={"by": NAME}), "type": type(NAME, (), {}),
+}  # fmt: skip
+
+
+def redact(text):
+    return text.replace(NAME, "[NAME]")
+
+
+class Shop:
+    """A whole RagGuard with everything that it writes: a store, spans, a report."""
+
+    def __init__(self, folder, redact=redact, engine=None):
+        self.folder, self.spans = folder, InMemorySpanExporter()
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(self.spans))
+        self.rg = RagGuard(
+            engine or ScriptedEngine(label=lambda text, label: 0.4), store=folder / "s.db", scorers=("utility",),
+            redact=redact, tracer_provider=provider, capture_content=True,
+        )  # fmt: skip
+
+    def written(self):
+        """All that was written, as text."""
+        self.rg.flush(timeout=20)
+        self.rg.close()
+        store = str(self.folder / "s.db")
+        report = CliRunner().invoke(app, ["report", store, "--html", str(self.folder / "page.html")])
+        assert report.exit_code == 0, report.output
+        told = [path.read_bytes().decode("utf-8", "replace") for path in self.folder.iterdir()]
+        told += [span.to_json() for span in self.spans.get_finished_spans()]
+        told += [CliRunner().invoke(app, ["report", store]).output]
+        return "\n".join(told)
+
+
+def assert_nothing_left(text):
+    forms = (
+        NAME,
+        repr(NAME)[1:-1],
+        ascii(NAME)[1:-1],
+        NAME.encode().decode("latin-1"),
+        "Qvist",
+        "Zo\\\\u00eb",
+    )
+    assert [form for form in forms if form in text] == []
+
+
+def test_a_run_by_hand(tmp_path):
+    shop = Shop(tmp_path)
+    passage = Passage(f"{NAME} owes much", f"doc/{NAME}/1", 0.5, EVERYTHING)
+    decision = Decision(
+        [passage],
+        [Dropped(passage, 1, f"mentions {NAME}")],
+        "pruned",
+        1.0,
+        f"EngineRejected: bad prompt {QUERY!r}",
+    )
+    rg = shop.rg
+    with rg.run(
+        QUERY, id=f"run of {NAME}", name=f"agent of {NAME}", metadata=EVERYTHING, pool=[passage]
+    ) as run:
+        run.retrieved(
+            QUERY,
+            [passage],
+            tool=f"tool of {NAME}",
+            decision=decision,
+            metadata=EVERYTHING,
+            id=f"step {NAME}",
+        )
+        run.failed(QUERY, RuntimeError(f"nothing for {NAME}"))
+        run.answered(f"{NAME} owes 5")
+    assert rg.flush(timeout=20).complete
+    assert {score.run_id for score in rg.scores(run.id)} == {rg.runs()[0].id}
+    assert rg.scores(f"run of {NAME}")
+    written = shop.written()
+    assert_nothing_left(written)
+    assert "mentions [NAME]" in written
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_a_run_that_is_handed_over(tmp_path, whole):
+    shop = Shop(tmp_path)
+    passage = Passage(f"{NAME} owes much", NAME, 0.5, EVERYTHING)
+    step = RetrievalStep(
+        id=NAME, query=QUERY, passages=[passage], candidates=[passage], tool=NAME,
+        sub_steps=[SubStep(QUERY, [passage], NAME)], metadata=EVERYTHING,
+    )  # fmt: skip
+    run = Run(NAME, QUERY, steps=[step], metadata=EVERYTHING, name=NAME, sub_questions=[QUERY])
+    if whole:
+        assert await shop.rg.score(run)
+    else:
+        scored = [one async for one in shop.rg.score_runs([run])]
+        assert scored[0].scores
+    assert_nothing_left(shop.written())
+
+
+class Shelf(BaseRetriever):
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        if "fail" in query:
+            raise LookupError(f"no shard for {query!r}")
+        return [Document(page_content=f"{NAME} owes much", id=NAME, metadata=dict(EVERYTHING, score=0.5))]
+
+
+class Nodes(LlamaIndexRetriever):
+    def _retrieve(self, query_bundle):
+        if "fail" in query_bundle.query_str:
+            raise LookupError(f"no shard for {query_bundle.query_str!r}")
+        return [
+            NodeWithScore(node=TextNode(text=f"{NAME} owes", id_=NAME, metadata={NAME: [NAME]}), score=0.5)
+        ]
+
+
+def test_langchain(tmp_path):
+    shop = Shop(tmp_path)
+    config = {"callbacks": [RagGuardCallback(shop.rg)], "metadata": {"user": NAME}}
+    Shelf().invoke(QUERY, config)
+    with pytest.raises(LookupError):
+        Shelf().invoke(f"fail {QUERY}", config)
+    assert_nothing_left(shop.written())
+
+
+def test_llamaindex(tmp_path):
+    shop = Shop(tmp_path)
+    instrument(shop.rg)
+    try:
+        Nodes().retrieve(QUERY)
+        with pytest.raises(LookupError):
+            Nodes().retrieve(f"fail {QUERY}")
+    finally:
+        uninstrument()
+    assert_nothing_left(shop.written())
+
+
+class Quoting(ScriptedEngine):
+    """Refuses, and says what it was asked."""
+
+    async def label_probs(self, prompts, labels, mode=None, deadline=None, priority=0):
+        raise EngineRejected(f"400, the server said: cannot tokenize {prompts[0]!r}")
+
+
+def test_an_engine_that_quotes_what_it_was_asked(tmp_path):
+    """A function that knows whole texts only does not recognise a quotation; it is removed all the same."""
+    shop = Shop(tmp_path, redact=lambda text: None if text == QUERY else text, engine=Quoting())
+    with shop.rg.run("a question") as run:
+        quoted = Decision([], [], "error", 1.0, f"EngineRejected: cannot tokenize {QUERY!r}"[:45])
+        run.retrieved(QUERY, ["a passage"], decision=quoted)
+        run.failed(QUERY, ValueError(f"cannot search {QUERY!r}"))
+    written = shop.written()
+    assert "EngineRejected" in written
+    assert_nothing_left(written)
+    assert QUERY[:12] not in written
+
+
+def test_ids_stay_what_they_are_where_they_hold_no_text(tmp_path):
+    shop = Shop(tmp_path, redact=lambda text: re.sub(r"\d", "#", text))
+    with shop.rg.run("question 1") as run:
+        run.retrieved(
+            "query 2", [Passage("text", "doc-12"), Passage("text 2", "doc-12"), Passage("c", "plain")]
+        )
+    shop.rg.flush(timeout=20)
+    (kept,) = shop.rg.runs()
+    assert kept.id == run.id
+    assert kept.question == "question #"
+    first, second, third = kept.steps[0].passages
+    assert first.id == second.id
+    assert re.fullmatch(r"redacted-[0-9a-f]{16}", first.id)
+    assert third.id == "plain"
+    shop.rg.close()
