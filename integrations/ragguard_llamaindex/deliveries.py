@@ -7,8 +7,7 @@ itself, and where `tools=` declares it.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -19,11 +18,10 @@ from llama_index.core.tools import FunctionTool, RetrieverTool, ToolOutput
 
 from ragguard.capture.calls import TOOL
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.delivered import DELIVERED, UNKNOWN, delivered
-from ragguard.capture.events import Delivered
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import passages_of
 from ragguard.capture.splitters import Splitter
+from ragguard.capture.tool_results import OutputShare, ToolResult
 from ragguard.records import Passage
 from ragguard_llamaindex.calls import Call, hexadecimal, tell
 from ragguard_llamaindex.declared import ToolNames
@@ -31,7 +29,6 @@ from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import Kind
 from ragguard_llamaindex.messages import RESPONSES
 from ragguard_llamaindex.nodes import Taken, are_nodes, taken, unpacked
-from ragguard_llamaindex.results import ToolResult
 from ragguard_llamaindex.runs import RunWriter
 from ragguard_llamaindex.shares import shares
 from ragguard_llamaindex.streams import status_of
@@ -121,7 +118,8 @@ class Deliveries:
     def _deliver(self, call: Call, text: str) -> None:
         """The model got what of the retrieved texts is in the tool's output; compared by whoever reads the step."""
         given, call.given = call.given or [], None
-        output = _Output(text, [one.found if one.left is None else one.left for one in given])
+        found = [partial(unpacked, one.found if one.left is None else one.left) for one in given]
+        output = OutputShare(text, found)
         for number, one in enumerate(given):
             self._recorder.step_amended(one.step_id, call.run.run_id, partial(output.of, number))
 
@@ -187,44 +185,6 @@ class Deliveries:
             self._recorder.step_ended(call.step_id, found, unpack=partial(_split, call.splitter))
 
 
-class _Output:
-    """A tool's text, and what was retrieved inside the tool: compared once, by whoever asks first."""
-
-    def __init__(self, text: str, found: Sequence[Taken]) -> None:
-        self._text, self._found = text, found
-        self._lock = threading.Lock()
-        self._got: Mapping[tuple[str, str], Passage] | None = None
-        self._order: list[tuple[str, str]] = []
-        self._told = False
-
-    def of(self, number: int) -> Delivered:
-        """What the model got of one of the retrievals."""
-        with self._lock:
-            if not self._told:
-                self._compare()
-        if self._got is None:
-            return None, {DELIVERED: UNKNOWN}
-        mine = unpacked(self._found[number])
-        keys = {_key(one) for one in mine}
-        got = [self._got[key] for key in self._order if key in keys]
-        return (None if got == mine else got), {}
-
-    def _compare(self) -> None:
-        self._told = True
-        candidates = {_key(one): one for found in self._found for one in unpacked(found)}
-        got = delivered(list(candidates.values()), self._text)
-        if got is None:
-            return
-        by_id = {one.id: key for key, one in candidates.items() if one.id}
-        self._got = {}
-        for one in got:
-            # A part of a text keeps its passage's id.
-            key = _key(one) if _key(one) in candidates else by_id.get(one.id)
-            if key is not None:
-                self._got[key] = one
-                self._order.append(key)
-
-
 def retrieves(call: Call | None) -> None:
     """Notes that something is retrieved in a call, and in those around it."""
     while call is not None and not call.retrieves:
@@ -236,10 +196,6 @@ def about(call: Call, retriever: str = "") -> dict[str, Any]:
     """The metadata of a step: which retriever, which agent, which step of a workflow."""
     said = {"retriever": retriever, "agent": call.agent, "workflow_step": call.workflow_step}
     return {name: value for name, value in said.items() if value}
-
-
-def _key(passage: Passage) -> tuple[str, str]:
-    return passage.id, passage.text
 
 
 def _text(result: object) -> str:

@@ -1,4 +1,4 @@
-"""What a declared tool gave, in the forms that tools use: text, JSON, MCP's content blocks.
+"""What a tool gave, in the forms that tools use (text, JSON, MCP's content blocks), and what of a retrieval is in it.
 
 Taken in the hook without reading it; taken apart by whoever reads the step.
 """
@@ -6,17 +6,20 @@ Taken in the hook without reading it; taken apart by whoever reads the step.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ragguard.capture.delivered import DELIVERED, UNKNOWN, delivered
+from ragguard.capture.events import Delivered
 from ragguard.capture.splitters import Splitter, json_passages
 from ragguard.records import Passage
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The output of one call of a tool."""
+    """The output of one call of a declared tool."""
 
     blocks: Sequence[str]
     """Its texts: one, or with MCP one a content block, which FastMCP makes of each item of a list."""
@@ -54,6 +57,44 @@ class ToolResult:
             return items
 
 
+class OutputShare:
+    """A tool's text, and what was retrieved inside the tool: compared once, by whoever asks first."""
+
+    def __init__(self, text: str, found: Sequence[Callable[[], list[Passage]]]) -> None:
+        self._text, self._found = text, found
+        self._lock = threading.Lock()
+        self._got: Mapping[tuple[str, str], Passage] | None = None
+        self._order: list[tuple[str, str]] = []
+        self._told = False
+
+    def of(self, number: int) -> Delivered:
+        """What the model got of one of the retrievals."""
+        with self._lock:
+            if not self._told:
+                self._compare()
+        if self._got is None:
+            return None, {DELIVERED: UNKNOWN}
+        mine = self._found[number]()
+        keys = {_key(one) for one in mine}
+        got = [self._got[key] for key in self._order if key in keys]
+        return (None if got == mine else got), {}
+
+    def _compare(self) -> None:
+        self._told = True
+        candidates = {_key(one): one for found in self._found for one in found()}
+        got = delivered(list(candidates.values()), self._text)
+        if got is None:
+            return
+        by_id = {one.id: key for key, one in candidates.items() if one.id}
+        self._got = {}
+        for one in got:
+            # A part of a text keeps its passage's id.
+            key = _key(one) if _key(one) in candidates else by_id.get(one.id)
+            if key is not None:
+                self._got[key] = one
+                self._order.append(key)
+
+
 def _copied(value: Any) -> Any:
     """A copy two levels deep: the list of items, and each item."""
     if isinstance(value, Mapping):
@@ -65,3 +106,7 @@ def _copied_items(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [dict(item) if isinstance(item, Mapping) else item for item in value]
     return value
+
+
+def _key(passage: Passage) -> tuple[str, str]:
+    return passage.id, passage.text
