@@ -56,8 +56,9 @@ class RunSource:
 
 def _runs_of(name: str, reject: Callable[[str, RunFormatError], None]) -> Iterator[tuple[Run, int]]:
     """The runs of one file, each with how many bytes of the file are read."""
+    from ragguard.store.files import is_store
     from ragguard.store.runfile import opened, read_lines
-    from ragguard.store.store import Store, is_store
+    from ragguard.store.store import Store
 
     if is_store(name):
         store = Store(name, read_only=True)

@@ -22,6 +22,7 @@ from ragguard.capture.faults import describe
 from ragguard.capture.handle import references_of
 from ragguard.errors import RagguardError
 from ragguard.records import Failure, Run, Score
+from ragguard.runtime.clock import now_ns
 from ragguard.scorers.pipeline import Identity
 from ragguard.scorers.plan import Plan
 from ragguard.secrets import logger, without_secrets
@@ -168,7 +169,7 @@ class Scoring:
         ended = time.time_ns()
         outcome = Outcome(
             run.id, _mark(identity), due.revision, scores, failures,
-            None if wait is None else ended + int(wait * 1e9), bool(self._delivery), attempts, found,
+            None if wait is None else now_ns() + int(wait * 1e9), bool(self._delivery), attempts, found,
         )  # fmt: skip
         new = await self._done(lambda: self._settle(outcome))
         if self._delivery and (new or outcome.says_something):

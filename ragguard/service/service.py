@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from ragguard.capture.faults import Faults, describe
 from ragguard.errors import RagguardError
 from ragguard.records import Failure, Run
+from ragguard.runtime.clock import now_ns
 from ragguard.scorers.plan import Plan
 from ragguard.secrets import logger
 from ragguard.service import exits
@@ -219,7 +220,7 @@ class Service:
             flushing.cancel()
 
     def _wait(self, deadline: float) -> bool:
-        until = time.time_ns()
+        until = now_ns()
         while True:
             remaining = max(0.0, deadline - time.monotonic())
             left = self._left = self.intake.do(lambda: self.store.left(until)).result(remaining + _GRACE)
@@ -227,7 +228,7 @@ class Service:
                 return True
             if not remaining:
                 return False
-            if left.next_ns is not None and (left.next_ns - time.time_ns()) / 1e9 > remaining:
+            if left.next_ns is not None and (left.next_ns - now_ns()) / 1e9 > remaining:
                 return False  # all that is left waits for another attempt, later than the caller will
             with self._progress:
                 self._progress.wait(min(remaining, 0.2))
@@ -237,7 +238,11 @@ class Service:
         lost = counts["events_lost"] + counts["events_refused"] + counts["runs_lost"]
         undelivered = self.delivery.undelivered()
         return Report(
-            complete=complete and not lost and not self.store.degraded and not undelivered,
+            complete=complete
+            and not lost
+            and not counts["files_lost"]
+            and not self.store.degraded
+            and not undelivered,
             captured=counts["runs_captured"],
             steps=counts["steps_captured"],
             scored=counts["runs_scored"],

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 
 from ragguard.capture.faults import Faults, is_cancelled
 from ragguard.errors import Closed
+from ragguard.runtime.clock import now_ns
 from ragguard.service.loop import BackgroundLoop
 from ragguard.service.scoring import Do, Retry, Scoring
 from ragguard.store.store import Claim, Store
@@ -96,7 +97,7 @@ class Worker:
             return 0.0 if len(claims) < room else _LONGEST_SLEEP
         if next_ns is None or self._tasks:
             return _LONGEST_SLEEP
-        return min(_LONGEST_SLEEP, max(0.01, (next_ns - time.time_ns()) / 1e9))
+        return min(_LONGEST_SLEEP, max(0.01, (next_ns - now_ns()) / 1e9))
 
     def _look(self, room: int) -> tuple[list[Claim], int | None]:
         """What is due; where nothing is, when something will be."""

@@ -11,14 +11,14 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from ragguard.errors import Closed, SchemaMismatch, StoreError
+from ragguard.errors import Closed, StoreError
 from ragguard.secrets import logger
-from ragguard.store import schema
+from ragguard.store import files, schema
 
 T = TypeVar("T")
 
@@ -44,25 +44,31 @@ class Database:
         read_only: bool = False,
         opened: Callable[[sqlite3.Connection], None],
         to_memory: Callable[[sqlite3.Connection | None, sqlite3.Connection], None],
-        to_disk: Callable[[sqlite3.Connection, sqlite3.Connection], None],
+        to_disk: Callable[[sqlite3.Connection, sqlite3.Connection], Sequence[str]],
+        count: Callable[[str, int], None],
         forked: Callable[[], None],
     ) -> None:
         """`opened` runs in the first transaction of a connection; `forked` runs in a child process.
 
         `to_memory` copies from the file what is under way, `to_disk` copies back what memory holds; both get source
         and target (no source where the file could not be opened). A copy that fails is rolled back; `to_disk` is
-        tried again.
+        tried again, and returns why runs could not be copied. `count` adds to a counter.
         """
         self.path, self.degraded = path, False
         self._full, self._read_only = full, read_only
         self._opened, self._forked = opened, forked
-        self._to_memory, self._to_disk = to_memory, to_disk
+        self._to_memory, self._to_disk, self._count = to_memory, to_disk, count
         self._db: sqlite3.Connection | None = None
         self.lock = threading.RLock()
         self._held = False
         self.closed = False
+        self._identity: files.Identity | None = None
+        """The file that is open, or was the last time."""
         if path is not None:
-            self._check(path)
+            damage = files.check(path, self.name, read_only=read_only)
+            if damage is not None:
+                self._identity = files.identity_of(path)
+                self._move_aside(path, damage)
         _databases.add(self)
 
     @property
@@ -83,30 +89,20 @@ class Database:
         """Runs `work` in a transaction: all of it or nothing, durable when this returns."""
         return self._run(work, "BEGIN IMMEDIATE")
 
-    def wipe(self) -> None:
-        """What was deleted stands in the log until the log is folded in and cut."""
-        with self.lock, suppress(sqlite3.OperationalError):
-            self._connected().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    def wipe(self) -> bool:
+        """Empties the log, in which deleted texts still stand; False where somebody else is reading it."""
+        with self.lock:
+            try:
+                busy = self._connected().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            except sqlite3.OperationalError:
+                return False
+        return not busy
 
     def recover(self, patience: float = schema.PATIENCE) -> bool:
         """Copies what memory holds to the file, if that can be written again, and goes on there; True where it did."""
         with self.lock:
-            if not self.degraded or self._db is None:
+            if not self._copy_back(patience):
                 return False
-            memory = self._db
-            try:
-                disk = self._open(self.path, patience)
-            except (sqlite3.Error, StoreError):
-                return False
-            try:
-                self._transact(disk, lambda db: self._to_disk(memory, db), "BEGIN IMMEDIATE")
-            except BaseException as error:
-                disk.close()
-                if isinstance(error, sqlite3.Error):
-                    return False
-                raise
-            self._db, self.degraded = disk, False
-            memory.close()
         _log.warning("%s works again; what was kept in memory is written to it", self.name)
         return True
 
@@ -127,13 +123,23 @@ class Database:
 
     def _run(self, work: Callable[[sqlite3.Connection], T], begin: str) -> T:
         with self.lock:
+            self._notice_another_file()
             try:
                 return self._transact(self._connected(), work, begin)
-            except sqlite3.Error as error:
-                may_move = begin == "BEGIN IMMEDIATE" or self._db is None
-                if self.in_memory or self._read_only or not may_move or not _is_fault_of_the_place(error):
+            except StoreError as error:
+                if self._db is not None or self.in_memory or self._read_only:
+                    raise
+                self._degrade(error)  # another program's file has come to the path
+                return self._transact(self._connected(), work, begin)
+            except (sqlite3.Error, UnicodeDecodeError) as error:
+                damaged = files.is_damage(error) and (self._db is not None or self._is_ours())
+                may_leave = damaged or begin == "BEGIN IMMEDIATE" or self._db is None
+                if self.in_memory or self._read_only or not may_leave or not _is_fault_of_the_place(error):
                     raise StoreError(f"{self.name} failed: {error}") from error
-                self._degrade(error)
+                if damaged:
+                    self._replace_damaged(error)
+                else:
+                    self._degrade(error)
                 return self._transact(self._connected(), work, begin)
 
     @staticmethod
@@ -143,7 +149,7 @@ class Database:
             result = work(db)
             db.execute("COMMIT")
         except BaseException:
-            with suppress(sqlite3.OperationalError):  # some faults have rolled back already
+            with suppress(sqlite3.Error):  # some faults have rolled back already
                 db.execute("ROLLBACK")
             raise
         return result
@@ -157,9 +163,13 @@ class Database:
 
     def _open(self, path: Path | None, patience: float = schema.PATIENCE) -> sqlite3.Connection:
         if self._read_only and path is not None:
-            db = _open_to_read(path)
+            db = files.open_to_read(path)
             db.row_factory = sqlite3.Row
+            self._identity = files.identity_of(path)
             return db
+        if path is not None:
+            files.create(path)
+            self._identity = files.identity_of(path)
         db = schema.connect(":memory:" if path is None else str(path), full=self._full, patience=patience)
         try:
             schema.prepare(db, self.name)
@@ -170,7 +180,13 @@ class Database:
             raise
         return db
 
-    def _degrade(self, error: sqlite3.Error) -> None:
+    def _is_ours(self) -> bool:
+        """Whether the file that SQLite cannot open is a store; another program's is left alone."""
+        return self.path is not None and files.has_our_mark(self.path)
+
+    # Another file than before
+
+    def _degrade(self, error: Exception) -> None:
         """Goes on in memory with what is under way."""
         _log.error(
             "%s cannot be written (%s): going on IN MEMORY, bounded, and what is captured now is lost if this "
@@ -178,47 +194,108 @@ class Database:
             self.name,
             error,
         )
+        self._go_to_memory()
+
+    def _replace_damaged(self, error: Exception) -> None:
+        """Moves a damaged file aside and goes on in a new one, with what is under way."""
+        self._go_to_memory()
+        assert self.path is not None
+        self._move_aside(self.path, error)
+        self._go_to_new_file()
+
+    def _move_aside(self, path: Path, error: Exception) -> None:
+        damaged, self._identity = self._identity, None
+        try:
+            aside = files.move_aside(path, damaged)
+        except OSError as unmoved:
+            _log.error("%s is damaged (%s) and cannot be moved: %s", self.name, error, unmoved)
+            return
+        self._count("files_lost", 1)
+        _log.error(
+            "%s is damaged (%s): it was moved to %s, and a new file is begun with what is under way; "
+            "`sqlite3 THE_MOVED_FILE .recover` saves what else can be read",
+            self.name, error, aside or "another name by another process",
+        )  # fmt: skip
+
+    def _notice_another_file(self) -> None:
+        """Goes on in the file that is at the path, with what is under way, where it is not the one that was opened."""
+        if self.path is None or self.degraded or self._identity is None or self.closed:
+            return
+        there = files.identity_of(self.path)
+        if there == self._identity:
+            return
+        if self._read_only:
+            if there is not None and self._db is not None:
+                self._db.close()
+                self._db = None
+            return
+        left_behind = 0
+        if self._db is not None:
+            with suppress(sqlite3.Error):
+                left_behind = self._db.execute("SELECT count(*) FROM runs WHERE owner IS NULL").fetchone()[0]
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # all of it to the file that was moved
+        self._count("files_lost", 1)
+        self._count("runs_lost", left_behind)
+        _log.error(
+            "the file of %s was moved, deleted or replaced while it was in use: what is under way goes on in a new "
+            "one; %d runs that were done are only in the old one, if that still exists",
+            self.name, left_behind,
+        )  # fmt: skip
+        self._identity = None
+        # Closing a connection removes the log at the path, which may be that of the file which is there now.
+        self._go_to_memory(close=there is None)
+        self._go_to_new_file()
+
+    def _go_to_new_file(self) -> None:
+        if not self._copy_back(schema.PATIENCE):
+            _log.error(
+                "%s cannot be made again: going on IN MEMORY; it is tried every few seconds", self.name
+            )
+
+    def _go_to_memory(self, *, close: bool = True) -> None:
         disk, self._db, self.degraded = self._db, None, True
+        self._count("degraded", 1)
         memory = self._connected()
         try:
             self._transact(memory, lambda db: self._to_memory(disk, db), "BEGIN IMMEDIATE")
         except Exception as unread:  # noqa: BLE001 - whatever cannot be read stays in the file
             _log.error("runs that were under way stay in %s until it works again: %s", self.name, unread)
         finally:
-            if disk is not None:
+            if disk is not None and close:
                 disk.close()
+            elif disk is not None:
+                keep_for_ever(disk)
 
-    def _check(self, path: Path) -> None:
-        """What cannot be right is said at once; a disk that cannot be written is met when it is written."""
-        if not path.parent.is_dir():
-            raise StoreError(
-                f"there is no folder {path.parent} for {self.name}; make it, or name another file"
-            )
-        if path.is_dir():
-            raise StoreError(f"{self.name} is a folder; name a file in it")
-        if not path.exists():
-            if self._read_only:
-                raise StoreError(f"{self.name} does not exist; check the path")
-            return
+    def _copy_back(self, patience: float, *, may_move: bool = True) -> bool:
+        if not self.degraded or self._db is None or self.path is None:
+            return False
+        memory = self._db
         try:
-            db = _open_to_read(path)
-        except sqlite3.OperationalError:
-            return
+            disk = self._open(self.path, patience)
+        except StoreError:
+            return False
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            if may_move and files.is_damage(error) and self._is_ours():
+                self._move_aside(self.path, error)
+                return self._copy_back(patience, may_move=False)
+            return False
         try:
-            found = schema.check(db, self.name)
-            if self._read_only and not found:
-                raise StoreError(f"{self.name} is an empty file; capture some runs into it, or name another")
-            if self._read_only and found < schema.VERSION:
-                raise SchemaMismatch(
-                    f"{self.name} was written by an older ragguard (schema {found}; this one knows "
-                    f"{schema.VERSION}); `RagGuard(store=…)` brings it up to date when it opens it"
-                )
-        except sqlite3.OperationalError:
-            return
-        except sqlite3.DatabaseError as error:
-            raise StoreError(f"{self.name} is no SQLite file ({error}); name another file") from error
-        finally:
-            db.close()
+            failed = self._transact(disk, lambda db: self._to_disk(memory, db), "BEGIN IMMEDIATE")
+        except BaseException as error:
+            disk.close()
+            if isinstance(error, sqlite3.Error):
+                return False
+            raise
+        self._db, self.degraded = disk, False
+        memory.close()
+        self._count("recovered", 1)
+        if failed:
+            self._count("runs_lost", len(failed))
+            _log.error(
+                "%d runs could not be copied from memory to %s and are lost; the first: %s",
+                len(failed), self.name, failed[0],
+            )  # fmt: skip
+        return True
 
     # Forks
 
@@ -239,28 +316,6 @@ class Database:
         self._forked()
 
 
-def _open_to_read(path: Path) -> sqlite3.Connection:
-    """A connection that writes nothing, also where not even the log's index can be written."""
-    location = path.absolute().as_uri()
-    db = sqlite3.connect(
-        f"{location}?mode=ro",
-        uri=True,
-        timeout=schema.PATIENCE,
-        isolation_level=None,
-        check_same_thread=False,
-    )
-    try:
-        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:
-        db.close()
-        db = sqlite3.connect(
-            f"{location}?immutable=1", uri=True, isolation_level=None, check_same_thread=False
-        )
-    except sqlite3.DatabaseError:
-        return db  # not SQLite: whoever reads next says so
-    return db
-
-
 def keep_for_ever(connection: sqlite3.Connection) -> None:
     """Keeps a connection that must not be closed, not even by the garbage collector or at the end of the process.
 
@@ -269,8 +324,11 @@ def keep_for_ever(connection: sqlite3.Connection) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
-def _is_fault_of_the_place(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", -1) & 0xFF in _FAULTS_OF_THE_PLACE
+def _is_fault_of_the_place(error: Exception) -> bool:
+    return (
+        isinstance(error, UnicodeDecodeError)
+        or getattr(error, "sqlite_errorcode", -1) & 0xFF in _FAULTS_OF_THE_PLACE
+    )
 
 
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()

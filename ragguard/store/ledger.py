@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ragguard.capture.plain import plain_metadata
 from ragguard.records import Failure, Score
+from ragguard.runtime.clock import now_ns
 from ragguard.store.rows import dump, key_of, storable, usage_text
 
 
@@ -68,7 +68,7 @@ def due(connection: sqlite3.Connection, owner: str, limit: int) -> list[Due]:
     rows = connection.execute(
         "SELECT seq, id, revision, attempts, due_ns FROM runs "
         "WHERE owner = ? AND (due_ns <= ? OR emit_after IS NOT NULL) ORDER BY due_ns, seq LIMIT ?",
-        (owner, time.time_ns(), limit),
+        (owner, now_ns(), limit),
     )
     return [
         Due(row["seq"], row["id"], row["revision"], row["attempts"], row["due_ns"] is not None)
@@ -78,7 +78,7 @@ def due(connection: sqlite3.Connection, owner: str, limit: int) -> list[Due]:
 
 def left(connection: sqlite3.Connection, owner: str, queued_until_ns: int | None = None) -> Left:
     """What a process still has to do, of what was queued until then."""
-    until = queued_until_ns if queued_until_ns is not None else time.time_ns()
+    until = queued_until_ns if queued_until_ns is not None else now_ns()
     pending, next_ns, retrying = connection.execute(
         "SELECT count(*), min(due_ns), count(*) FILTER (WHERE due_ns IS NOT NULL AND attempts > 0) FROM runs "
         "WHERE owner = ? AND (due_ns IS NOT NULL OR emit_after IS NOT NULL) AND queued_ns <= ?",

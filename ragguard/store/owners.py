@@ -14,7 +14,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from ragguard.runtime.clock import now_ns
+
 LEASE_SECONDS = 30.0
+_LONGEST_RETRY = 900.0
+"""How many seconds a run that a dead process left may wait for its next attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +58,22 @@ def resign(connection: sqlite3.Connection, owner: str) -> None:
 
 def adopt(connection: sqlite3.Connection, owner: str) -> int:
     """Takes over the runs of dead processes; those that were open end as abandoned. Says how many."""
-    now = time.time_ns()
+    now = now_ns()
     leases = {row["owner"]: row for row in connection.execute("SELECT * FROM leases")}
     dead = [
         row[0]
         for row in connection.execute("SELECT DISTINCT owner FROM runs WHERE owner IS NOT NULL")
-        if row[0] != owner and (row[0] not in leases or _is_dead(leases[row[0]], now))
+        if row[0] != owner and (row[0] not in leases or _is_dead(leases[row[0]]))
     ]
     adopted = 0
     for one in dead:
         _abandon(connection, "owner = ?", (one,), now)
-        adopted += connection.execute("UPDATE runs SET owner = ? WHERE owner = ?", (owner, one)).rowcount
+        # By the clock of the dead process, a run may be due long after it can have been meant to.
+        adopted += connection.execute(
+            "UPDATE runs SET owner = ?, queued_ns = min(queued_ns, ?), "
+            "due_ns = min(due_ns, ? + iif(attempts, ?, 0)) WHERE owner = ?",
+            (owner, now, now, int(_LONGEST_RETRY * 1e9), one),
+        ).rowcount
         resign(connection, one)
     return adopted
 
@@ -76,7 +85,7 @@ def abandon_overdue(connection: sqlite3.Connection, owner: str, idle_since_ns: i
         "owner = ? AND started_ns < ? AND NOT EXISTS "
         "(SELECT 1 FROM steps WHERE steps.run = runs.seq AND steps.ended_ns >= ?)",
         (owner, idle_since_ns, idle_since_ns),
-        time.time_ns(),
+        now_ns(),
     )
 
 
@@ -88,11 +97,11 @@ def _abandon(connection: sqlite3.Connection, condition: str, values: tuple[str |
     )
 
 
-def _is_dead(lease: sqlite3.Row, now: int) -> bool:
-    if lease["expires_ns"] < now:
-        return True
-    # On the same machine it shows at once, without waiting for the lease to run out.
-    return bool(lease["place"] == _place() and _born(lease["pid"]) != lease["born"])
+def _is_dead(lease: sqlite3.Row) -> bool:
+    # On the same machine it shows at once, whatever the clock does; elsewhere when the lease has run out.
+    if lease["place"] == _place() and (born := _born(lease["pid"])) != "":
+        return bool(born != lease["born"])
+    return bool(lease["expires_ns"] < time.time_ns())
 
 
 @cache

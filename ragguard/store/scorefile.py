@@ -13,10 +13,11 @@ from ragguard.capture.plain import plain_metadata
 from ragguard.errors import InvalidInput, MissingDependency, StoreError
 from ragguard.records import Failure, Run, Score, Usage
 from ragguard.sinks.base import ScoredRun
+from ragguard.store.files import is_store
 from ragguard.store.means import RunMeans, means_of
 from ragguard.store.rows import Data, dump
 from ragguard.store.runfile import text_file
-from ragguard.store.store import Store, is_store
+from ragguard.store.store import Store
 
 FORMAT = "ragguard.score/1"
 _ROWS_AT_ONCE = 20_000

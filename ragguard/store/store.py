@@ -17,6 +17,7 @@ from ragguard.capture.events import Event
 from ragguard.capture.faults import describe
 from ragguard.errors import Closed, InvalidInput, StoreError
 from ragguard.records import Failure, Run, Score, new_id
+from ragguard.runtime.clock import now_ns
 from ragguard.runtime.notices import NOTICES
 from ragguard.secrets import logger
 from ragguard.sinks.base import ScoredRun
@@ -84,6 +85,7 @@ class Store:
             opened=lambda db: owners.renew(db, self._process),
             to_memory=self._to_memory,
             to_disk=self._to_disk,
+            count=self.count,
             forked=self._begin,
         )
         self._read_only = read_only
@@ -92,6 +94,8 @@ class Store:
         """A process's own part; a child process starts with a fresh one."""
         self._process = owners.this_process(new_id())
         self._claimed: set[str] = set()
+        self._unwiped: set[str] = set()
+        """Runs that were deleted, whose texts may still be in the log; "" stands for those that grew old."""
         self._counting = Counting(self.counts)
         self._failover = Failover()
 
@@ -166,7 +170,7 @@ class Store:
             ).fetchone()
             settled = ledger.is_settled(db, head["seq"], identity)
             if not settled:
-                make_due(db, head["seq"], self._process.owner, time.time_ns())
+                make_due(db, head["seq"], self._process.owner, now_ns())
                 self._claimed.add(run.id)
             return Submission(Due(head["seq"], run.id, head["revision"], head["attempts"], True), settled)
 
@@ -225,8 +229,8 @@ class Store:
 
         `run_ttl` and `retention` are in seconds.
         """
-        now = time.time_ns()
-        self._recover(_PATIENCE)
+        now = min(now_ns(), time.time_ns())  # a clock that was set forward makes no run old
+        self._db.recover(_PATIENCE)
 
         def keep(db: sqlite3.Connection) -> None:
             owners.renew(db, self._process)
@@ -237,27 +241,16 @@ class Store:
         self._change(keep)
         if retention is not None:
             self.prune(now - int(retention * 1e9))
+        if self._unwiped and not self.degraded:
+            self._wipe()
 
     def _to_memory(self, disk: sqlite3.Connection | None, memory: sqlite3.Connection) -> None:
-        self.count("degraded")
         self._failover.begin()
         if disk is not None:
             self._failover.to_memory(disk, memory, self._process.owner)
 
-    def _to_disk(self, memory: sqlite3.Connection, disk: sqlite3.Connection) -> None:
-        self._uncopied = self._failover.to_disk(memory, disk, self._process.owner)
-
-    def _recover(self, patience: float) -> None:
-        if not self._db.recover(patience):
-            return
-        self._failover.begin()
-        self.count("recovered")
-        if self._uncopied:
-            self.count("runs_lost", len(self._uncopied))
-            _log.error(
-                "%d runs could not be copied from memory to %s and are lost; the first: %s",
-                len(self._uncopied), self.path, self._uncopied[0],
-            )  # fmt: skip
+    def _to_disk(self, memory: sqlite3.Connection, disk: sqlite3.Connection) -> list[str]:
+        return self._failover.to_disk(memory, disk, self._process.owner)
 
     def _keep_bounds(self) -> None:
         """Removes what memory has no room for, and counts it.
@@ -285,7 +278,14 @@ class Store:
     # Removal
 
     def delete(self, run_id: str) -> bool:
-        """Removes a run, its steps, scores and texts for good; False where it is not there."""
+        """Removes a run, its steps, scores and texts for good; False where it is not there.
+
+        Raises a StoreError while a text may still be on the disk; the same call says later whether it is gone.
+        """
+        if self.degraded:
+            raise StoreError(
+                f"{run_id!r} was not deleted: {self.path} cannot be written now; try again later"
+            )
 
         def remove(db: sqlite3.Connection) -> bool:
             place = reading.place_of(db, run_id)
@@ -294,9 +294,17 @@ class Store:
             return place is not None
 
         removed = self._db.change(remove)
-        if removed:
-            self._db.wipe()
-        return removed
+        with self._db.lock:
+            if removed:
+                self._unwiped.add(run_id)
+            if run_id not in self._unwiped:
+                return False
+            if not self._wipe():
+                raise StoreError(
+                    f"{run_id!r} is deleted, but its texts are still in the log of {self.path}, which another process "
+                    "is reading; they go within seconds of its end: call again to know"
+                )
+        return True
 
     def prune(self, ended_before_ns: int) -> int:
         """Removes all runs that ended before, scored or not; says how many."""
@@ -310,8 +318,16 @@ class Store:
         while removed := self._db.change(remove):
             total += removed
         if total:
-            self._db.wipe()
+            self._unwiped.add("")
+            self._wipe()
         return total
+
+    def _wipe(self) -> bool:
+        """Empties the log of what was deleted; where that cannot be done yet, `housekeep` tries again."""
+        wiped = self._db.wipe()
+        if wiped:
+            self._unwiped.clear()
+        return wiped
 
     # Reading
 
@@ -402,7 +418,7 @@ class Store:
     def close(self) -> None:
         """Leaves what is not done to the next process and lets the file go. Safe to call twice."""
         if not self._read_only and not self._db.closed:
-            self._recover(_LAST_PATIENCE)
+            self._db.recover(_LAST_PATIENCE)
             try:
                 self._change(lambda db: owners.resign(db, self._process.owner))
             except StoreError as error:
@@ -428,14 +444,3 @@ def _said_at(
 ) -> tuple[dict[int, list[Score]], dict[int, list[Failure]]]:
     """What was said of the runs at these places."""
     return reading.scores_at(db, ids), reading.failures_at(db, ids)
-
-
-def is_store(path: str | Path) -> bool:
-    """Whether that file is an SQLite database; False where there is no such file."""
-    if not Path(path).is_file():
-        return False  # a pipe would lose what is read here
-    try:
-        with open(path, "rb") as file:
-            return file.read(16) == b"SQLite format 3\0"
-    except OSError:
-        return False

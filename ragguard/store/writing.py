@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from collections import Counter
 from typing import Any
 
@@ -15,6 +14,7 @@ from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, St
 from ragguard.capture.plain import plain_metadata
 from ragguard.errors import InvalidInput
 from ragguard.records import RetrievalStep, Run
+from ragguard.runtime.clock import now_ns
 from ragguard.store.breath import Breath
 from ragguard.store.reading import chunks
 from ragguard.store.rows import (
@@ -39,7 +39,7 @@ class Writing:
     def __init__(self, connection: sqlite3.Connection, owner: str) -> None:
         self._db = connection
         self._owner = owner
-        self._now = time.time_ns()
+        self._now = now_ns()
         self._seqs: dict[str, int] = {}
         self._open: set[int] = set()
         """Runs of which it is known that they have not ended."""

@@ -670,3 +670,53 @@ def test_runs_may_be_open_without_any_limit(make):
     assert service.flush(10)
     service.intake.do(service._tick).result(10)
     assert service.faults.count == 0
+
+
+# A clock that is set, a file that goes
+
+
+@pytest.mark.parametrize("hours", [-24, 24])
+def test_a_clock_that_is_set_delays_nothing_and_hides_nothing_from_flush(make, monkeypatch, hours):
+    service = make()
+    capture(service, a_run("before"))
+    assert service.flush(10)
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + hours * 3_600_000_000_000)
+    service.intake(RunStarted(Run("open", "q", status="open", started_ns=time.time_ns())))
+    capture(service, *(a_run(f"r{number}") for number in range(20)))
+    report = service.flush(10)
+    assert (report.complete, report.scored, report.pending, report.open) == (True, 21, 0, 1)
+    service.store.housekeep(run_ttl=3600)
+    assert service.store.left().open == 1
+
+
+def test_runs_of_a_process_whose_clock_was_ahead_are_due_at_once(make, tmp_path, monkeypatch):
+    ahead = time.time_ns() + 86_400_000_000_000
+    monkeypatch.setattr("ragguard.store.writing.now_ns", lambda: ahead)
+    first = Store(tmp_path / "s.db")
+    for event in as_events(a_run()):
+        first.record([event])
+    first.close()
+    monkeypatch.undo()
+    service = make()
+    capture(service, a_run("after"))
+    assert service.flush(10)
+    assert service.store.scores("r1")
+
+
+@pytest.mark.parametrize("fate", ["deleted", "moved"])
+def test_flush_says_that_the_file_is_gone(make, tmp_path, fate, caplog):
+    service = make()
+    capture(service, a_run("before"))
+    assert service.flush(10)
+    if fate == "deleted":
+        (tmp_path / "s.db").unlink()
+    else:
+        (tmp_path / "s.db").rename(tmp_path / "elsewhere.db")
+    report = service.flush(10)
+    assert not report
+    assert report.lost == 1
+    assert "moved, deleted or replaced" in caplog.text
+    capture(service, a_run("after"))
+    service.flush(10)
+    assert [run.id for run in Store(tmp_path / "s.db", read_only=True).runs()] == ["after"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ragguard.errors import InvalidInput, StoreError, UnknownName
-from ragguard.store.store import is_store
+from ragguard.store.files import is_store
 from ragguard.validate.contexts import Context
 from ragguard.validate.readers import beir, contexts, crux, responses, runs, trec, udcg
 from ragguard.validate.readers.fields import first

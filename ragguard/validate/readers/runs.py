@@ -9,8 +9,9 @@ from pathlib import Path
 from ragguard.errors import InvalidInput, RunFormatError
 from ragguard.records import Passage, Run
 from ragguard.scorers.grades import RELEVANT
+from ragguard.store.files import is_store
 from ragguard.store.runfile import read_runs
-from ragguard.store.store import Store, is_store
+from ragguard.store.store import Store
 from ragguard.validate.contexts import Context
 
 OUTCOME = "outcome"

@@ -1,0 +1,15 @@
+"""The time of day in this process, which never goes back: it is read once, and a monotonic clock counts on from there.
+
+What is ordered or due by this clock stays so when somebody sets the machine's clock.
+"""
+
+from __future__ import annotations
+
+import time
+
+_START = time.time_ns() - time.monotonic_ns()
+
+
+def now_ns() -> int:
+    """Nanoseconds since 1970, as the machine's clock had them when the process began to count."""
+    return _START + time.monotonic_ns()

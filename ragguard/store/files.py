@@ -1,0 +1,154 @@
+"""The files of a store: what may be opened, whether a file is still the same, and what becomes of a damaged one.
+
+SQLite keeps three: the database, its log (`-wal`) and the index of the log (`-shm`). A process must not open and close
+the database beside SQLite, since that drops SQLite's locks.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from ragguard.errors import SchemaMismatch, StoreError
+from ragguard.store import schema
+
+Identity: TypeAlias = tuple[int, int]
+"""The device and the number of a file on it: it stays when the file is renamed, and a new file has another."""
+
+_LOG_SUFFIXES = ("-wal", "-shm")
+
+
+def identity_of(path: Path) -> Identity | None:
+    """The file at `path`; None where none is."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def create(path: Path) -> None:
+    """Makes an empty file that only its owner reads, where there is none; SQLite gives its log the same mode.
+
+    What an earlier file of this name has left of its log goes: SQLite would take it for the new one's.
+    """
+    stale = {name: identity_of(name) for name in _logs_of(path)}
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError:
+        return  # there already, or SQLite says what is wrong
+    for name, identity in stale.items():
+        if identity is not None and identity_of(name) == identity:
+            name.unlink(missing_ok=True)
+
+
+def move_aside(path: Path, identity: Identity | None) -> Path | None:
+    """Renames a damaged file with its log; None where another process has done that already."""
+    if identity is None or identity_of(path) != identity:
+        return None
+    aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+    for name, target in zip(_logs_of(path), _logs_of(aside), strict=True):
+        with suppress(FileNotFoundError):
+            name.rename(target)
+    path.rename(aside)
+    return aside
+
+
+def check(path: Path, name: str, *, read_only: bool) -> Exception | None:
+    """Raises what cannot be right with the file; returns the damage of a store that may be moved aside.
+
+    A file that cannot be read now is met when it is written.
+    """
+    if not path.parent.is_dir():
+        raise StoreError(f"there is no folder {path.parent} for {name}; make it, or name another file")
+    if path.is_dir():
+        raise StoreError(f"{name} is a folder; name a file in it")
+    if not path.exists():
+        if read_only:
+            raise StoreError(f"{name} does not exist; check the path")
+        return None
+    try:
+        db = open_to_read(path)
+    except sqlite3.OperationalError:
+        return None
+    try:
+        found = schema.check(db, name)
+    except sqlite3.OperationalError:
+        return None
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        if not has_our_mark(path):
+            raise StoreError(f"{name} is no SQLite file ({error}); name another file") from error
+        if read_only:
+            raise StoreError(
+                f"{name} is damaged ({error}); `sqlite3 {path} .recover` saves what can be read"
+            ) from error
+        return error
+    finally:
+        db.close()
+    if read_only and not found:
+        raise StoreError(f"{name} is an empty file; capture some runs into it, or name another")
+    if read_only and found < schema.VERSION:
+        raise SchemaMismatch(
+            f"{name} was written by an older ragguard (schema {found}; this one knows "
+            f"{schema.VERSION}); `RagGuard(store=…)` brings it up to date when it opens it"
+        )
+    return None
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """A connection that writes nothing, also where not even the log's index can be written."""
+    location = path.absolute().as_uri()
+    db = sqlite3.connect(
+        f"{location}?mode=ro",
+        uri=True,
+        timeout=schema.PATIENCE,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        db.close()
+        db = sqlite3.connect(
+            f"{location}?immutable=1", uri=True, isolation_level=None, check_same_thread=False
+        )
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
+        return db  # not SQLite: whoever reads next says so
+    return db
+
+
+def is_store(path: str | Path) -> bool:
+    """Whether that file is an SQLite database; False where there is no such file."""
+    if not Path(path).is_file():
+        return False  # a pipe would lose what is read here
+    try:
+        with open(path, "rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether SQLite found bytes in the file that cannot be right; its own message about them may be unreadable."""
+    return isinstance(error, UnicodeDecodeError) or getattr(error, "sqlite_errorcode", -1) & 0xFF in (
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+    )
+
+
+def has_our_mark(path: Path) -> bool:
+    """Whether the first page is a store's, whatever is wrong in it. SQLite has no connection that could say so."""
+    try:
+        with open(path, "rb") as file:
+            page = file.read(8192)
+    except OSError:
+        return False
+    return page[68:72] == schema.APPLICATION_ID.to_bytes(4, "big") or b"CREATE TABLE passage_uses" in page
+
+
+def _logs_of(path: Path) -> list[Path]:
+    return [path.with_name(path.name + suffix) for suffix in _LOG_SUFFIXES]
