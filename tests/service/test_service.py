@@ -11,10 +11,10 @@ from support.reader import TableEntailer, reader, two_hops
 from support.runs import a_run, as_events, scores_of
 from support.scripted_pipeline import ListSink, ScriptedPipeline
 
-from ragguard.capture.events import RunEnded
+from ragguard.capture.events import RunEnded, RunStarted
 from ragguard.capture.faults import Faults
 from ragguard.errors import Closed, EngineUnreachable, InvalidInput
-from ragguard.records import Passage
+from ragguard.records import Passage, Run
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.service.redaction import Redactor
 from ragguard.service.scoring import Retry
