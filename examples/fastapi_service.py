@@ -14,8 +14,7 @@ from statistics import median
 import httpx
 from fastapi import FastAPI, Request
 
-from ragguard import RagGuard, world
-from ragguard.report.hops import print_hops
+from ragguard import RagGuard, print_hops, world
 
 SEARCH = world.retriever(k=3, noise=0.2)
 rg = RagGuard(engine="nano", store=None, sample_rate=0.25)  # a quarter of the runs is scored

@@ -15,8 +15,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
-from ragguard import RagGuard, connect, world
-from ragguard.report.hops import print_hops
+from ragguard import RagGuard, connect, print_hops, world
 from ragguard_langchain import RagGuardCallback
 
 NANO = connect("nano")

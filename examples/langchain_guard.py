@@ -15,9 +15,8 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessag
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 
-from ragguard import DistractorGuard, RagGuard, connect, world
+from ragguard import DistractorGuard, RagGuard, connect, print_hops, world
 from ragguard.guard import TopUtility, UtilityThreshold
-from ragguard.report.hops import print_hops
 from ragguard_langchain import GuardMiddleware, RagGuardCallback
 
 NANO, CASES, SEARCH = connect("nano"), world.cases(2, hops=2), world.retriever(k=6, noise=0.2)

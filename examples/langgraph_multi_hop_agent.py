@@ -16,8 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessag
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 
-from ragguard import RagGuard, connect, world
-from ragguard.report.hops import print_hops
+from ragguard import RagGuard, connect, print_hops, world
 from ragguard_langchain import instrument
 
 NANO, CASE, SEARCH = connect("nano"), world.cases(1, hops=2)[0], world.retriever(k=4, noise=0.2)

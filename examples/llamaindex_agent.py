@@ -16,8 +16,7 @@ from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import RetrieverTool
 
-from ragguard import RagGuard, connect, world
-from ragguard.report.hops import print_hops
+from ragguard import RagGuard, connect, print_hops, world
 from ragguard_llamaindex import instrument
 
 NANO, CASE, SEARCH = connect("nano"), world.cases(4, hops=2)[3], world.retriever(k=4, noise=0.2)

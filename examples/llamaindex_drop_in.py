@@ -15,8 +15,7 @@ from llama_index.core.llms import CompletionResponse, CompletionResponseGen, Cus
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from ragguard import RagGuard, connect, world
-from ragguard.report.hops import print_hops
+from ragguard import RagGuard, connect, print_hops, world
 from ragguard_llamaindex import instrument
 
 NANO, CASES, SEARCH = connect("nano"), world.cases(3), world.retriever(k=4, noise=0.2)

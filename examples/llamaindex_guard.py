@@ -15,9 +15,8 @@ from llama_index.core.llms import CompletionResponse, CompletionResponseGen, Cus
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from ragguard import DistractorGuard, RagGuard, connect, world
+from ragguard import DistractorGuard, RagGuard, connect, print_hops, world
 from ragguard.guard import TopUtility, UtilityThreshold
-from ragguard.report.hops import print_hops
 from ragguard_llamaindex import DistractorPostprocessor, instrument
 
 NANO, CASES, SEARCH = connect("nano"), world.cases(3), world.retriever(k=6, noise=0.2)

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ragguard import Passage, RagGuard, connect, world
-from ragguard.report.hops import print_hops
-from ragguard.world import Case
+from ragguard import Passage, RagGuard, connect, print_hops, world
 
 NANO = connect("nano")
 SEARCH = world.retriever(k=6, noise=0.2)
@@ -25,7 +23,7 @@ async def answer(question: str, read: list[Passage]) -> str:
     return (await NANO.sample([prompt], n=1, max_tokens=8, temperature=0))[0][0].text
 
 
-async def ask(rg: RagGuard, case: Case) -> None:
+async def ask(rg: RagGuard, case: world.Case) -> None:
     """One run: a search for each hop, the best four passages of each, then the answer."""
     read: list[Passage] = []
     async with rg.run(case.question, references=case.references, name="by hand") as run:

@@ -12,9 +12,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from ragguard import RagGuard, connect, world
-from ragguard.engines.prompts import load_prompts
-from ragguard.report.hops import print_hops
+from ragguard import RagGuard, connect, load_prompts, print_hops, world
 
 
 async def main(url: str) -> None:

@@ -2,73 +2,117 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ragguard._lazy import lazy
 from ragguard._version import __version__
 
 if TYPE_CHECKING:
+    from ragguard import errors as errors
     from ragguard import metrics as metrics
     from ragguard import world as world
+    from ragguard.capture import splitters as splitters
     from ragguard.capture.anywhere import current_run as current_run
     from ragguard.capture.anywhere import retrieval as retrieval
     from ragguard.capture.anywhere import retrieved as retrieved
     from ragguard.capture.context import paused as paused
     from ragguard.client import RagGuard as RagGuard
+    from ragguard.engines.account import Account as Account
+    from ragguard.engines.account import Price as Price
+    from ragguard.engines.base import Engine as Engine
     from ragguard.engines.connect import connect as connect
+    from ragguard.engines.entailment import Entailer as Entailer
+    from ragguard.engines.prompts import PromptSet as PromptSet
+    from ragguard.engines.prompts import load_prompts as load_prompts
     from ragguard.guard import DistractorGuard as DistractorGuard
     from ragguard.records import Failure as Failure
     from ragguard.records import Passage as Passage
     from ragguard.records import RetrievalStep as RetrievalStep
     from ragguard.records import Run as Run
     from ragguard.records import Score as Score
+    from ragguard.report.hops import print_hops as print_hops
+    from ragguard.scorers.scorer import Scorer as Scorer
+    from ragguard.scorers.view import Caps as Caps
+    from ragguard.sinks.base import ScoredRun as ScoredRun
+    from ragguard.sinks.base import Sink as Sink
+    from ragguard.store.runfile import read_lines as read_lines
+    from ragguard.store.runfile import read_runs as read_runs
+    from ragguard.store.runfile import write_runs as write_runs
+    from ragguard.store.scorefile import read_scored as read_scored
+    from ragguard.store.scorefile import write_scores as write_scores
 
-# Name → where it is defined; loaded when it is first used, so that `import ragguard` stays cheap.
 _HOMES = {
+    "Account": "ragguard.engines.account",
+    "Caps": "ragguard.scorers.view",
     "DistractorGuard": "ragguard.guard",
+    "Engine": "ragguard.engines.base",
+    "Entailer": "ragguard.engines.entailment",
     "Failure": "ragguard.records",
     "Passage": "ragguard.records",
+    "Price": "ragguard.engines.account",
+    "PromptSet": "ragguard.engines.prompts",
     "RagGuard": "ragguard.client",
     "RetrievalStep": "ragguard.records",
     "Run": "ragguard.records",
     "Score": "ragguard.records",
+    "ScoredRun": "ragguard.sinks.base",
+    "Scorer": "ragguard.scorers.scorer",
+    "Sink": "ragguard.sinks.base",
     "connect": "ragguard.engines.connect",
     "current_run": "ragguard.capture.anywhere",
+    "load_prompts": "ragguard.engines.prompts",
     "paused": "ragguard.capture.context",
+    "print_hops": "ragguard.report.hops",
+    "read_lines": "ragguard.store.runfile",
+    "read_runs": "ragguard.store.runfile",
+    "read_scored": "ragguard.store.scorefile",
     "retrieval": "ragguard.capture.anywhere",
     "retrieved": "ragguard.capture.anywhere",
+    "write_runs": "ragguard.store.runfile",
+    "write_scores": "ragguard.store.scorefile",
 }
-_MODULES = ("errors", "metrics", "world")
+"""Each name, and the module that defines it."""
+_MODULES = {
+    "errors": "ragguard.errors",
+    "metrics": "ragguard.metrics",
+    "splitters": "ragguard.capture.splitters",
+    "world": "ragguard.world",
+}
 
 __all__ = [
+    "Account",
+    "Caps",
     "DistractorGuard",
+    "Engine",
+    "Entailer",
     "Failure",
     "Passage",
+    "Price",
+    "PromptSet",
     "RagGuard",
     "RetrievalStep",
     "Run",
     "Score",
+    "ScoredRun",
+    "Scorer",
+    "Sink",
     "__version__",
     "connect",
     "current_run",
     "errors",
+    "load_prompts",
     "metrics",
     "paused",
+    "print_hops",
+    "read_lines",
+    "read_runs",
+    "read_scored",
     "retrieval",
     "retrieved",
+    "splitters",
     "world",
+    "write_runs",
+    "write_scores",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"ragguard.{name}")
-    if name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'ragguard' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy(__name__, _HOMES, _MODULES)

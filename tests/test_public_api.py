@@ -1,44 +1,62 @@
-"""The public names are exactly these; importing them brings in no framework."""
+"""The public names are exactly these; what a page tells a reader to import or to set exists."""
 
+import ast
+import inspect
+import re
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 import ragguard
 
+ROOT = Path(__file__).parent.parent
 PUBLIC = {
-    "DistractorGuard",
-    "Failure",
-    "Passage",
-    "RagGuard",
-    "RetrievalStep",
-    "Run",
-    "Score",
-    "__version__",
-    "connect",
-    "current_run",
-    "errors",
-    "metrics",
-    "paused",
-    "retrieval",
-    "retrieved",
-    "world",
+    "ragguard": """
+        Account Caps DistractorGuard Engine Entailer Failure Passage Price PromptSet RagGuard RetrievalStep Run Score
+        ScoredRun Scorer Sink __version__ connect current_run errors load_prompts metrics paused print_hops read_lines
+        read_runs read_scored retrieval retrieved splitters world write_runs write_scores
+    """,
+    "ragguard.engines": """
+        Account Budget Cache ClassifyEntailer Coalesce CrossEncoder Engine EngineEntailer EngineInfo Entailer
+        Entailments HfEngine InProcessVllmEngine LabelProbs Message NanoEngine OpenAIEngine Pair Patience Price Priority
+        Prompt Retry Sample Samples Span VllmEngine connect_entailer
+    """,
+    "ragguard.guard": """
+        Calibration Deduplicate DistractorGuard Example Judged Policy TokenBudget TopUtility UtilityThreshold
+    """,
+    "ragguard.scorers": "Ask Belief Caps Coverage Grades Plan Scorer StepView Utility View",
+    "ragguard.sinks": "BufferingSink JsonlSink OtelSink PhoenixSink ScoredRun Sink SpanSink",
+    "ragguard_langchain": """
+        DistractorFilter GuardMiddleware GuardedRetriever RagGuardCallback drop_distractors instrument uninstrument
+    """,
+    "ragguard_llamaindex": "DistractorPostprocessor GuardedRetriever instrument uninstrument",
 }
+"""The front doors: what a user imports comes from one of these, or from `ragguard`'s modules."""
+NAMES = [(module, name) for module, names in PUBLIC.items() for name in names.split()]
+MODULES = {f"ragguard.{name}" for name in ("errors", "metrics", "splitters", "world")}
 FRAMEWORKS = (
     "langchain", "langchain_core", "langgraph", "llama_index", "torch", "transformers", "vllm",
     "scipy", "sklearn", "pyarrow", "pydantic", "opentelemetry.sdk",
 )  # fmt: skip
 
 
-def test_the_public_api_is_exactly_the_list():
-    assert set(ragguard.__all__) == PUBLIC
-    assert dir(ragguard) == sorted(ragguard.__all__, key=ragguard.__all__.index)
+@pytest.mark.parametrize("module", PUBLIC)
+def test_the_public_names_are_exactly_the_list(module):
+    found = import_module(module)
+    assert set(found.__all__) == set(PUBLIC[module].split())
+    assert all(hasattr(found, name) for name in found.__all__)
 
 
-def test_every_public_name_resolves():
-    for name in ragguard.__all__:
-        assert getattr(ragguard, name) is not None
+@pytest.mark.parametrize(("module", "name"), NAMES)
+def test_every_public_name_resolves_and_says_what_it_is(module, name):
+    value = getattr(import_module(module), name)
+    if not isinstance(value, str) and callable(value):
+        own = inspect.getdoc(value) if not inspect.isclass(value) else value.__doc__
+        assert own, f"{module}.{name} has no docstring"
+        assert not own.startswith(f"{name}("), f"{module}.{name} has the docstring that dataclasses make"
 
 
 def test_an_unknown_name_is_an_attribute_error():
@@ -54,3 +72,51 @@ def test_no_framework_is_imported_with_the_package_and_its_names():
     )
     seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert seen.stdout.strip() == "[]"
+
+
+def shown():
+    """Every import of ours that a page or an example shows."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.py")]
+    for page in pages:
+        for line in re.findall(
+            r"^ *(from ragguard\S* import [^(#\n]+|import ragguard\S*)", page.read_text(), re.MULTILINE
+        ):
+            yield pytest.param(line.strip(), id=f"{page.name}: {line.strip()}")
+
+
+@pytest.mark.parametrize("line", sorted(set(shown()), key=lambda one: one.id))
+def test_what_is_shown_comes_from_a_front_door(line):
+    (node,) = ast.parse(line).body
+    if isinstance(node, ast.ImportFrom):
+        assert node.module in PUBLIC or node.module in MODULES, f"{line}: not a front door"
+        if node.module in PUBLIC:
+            assert {alias.name for alias in node.names} <= set(PUBLIC[node.module].split())
+
+
+CALLS = {
+    "RagGuard": ragguard.RagGuard,
+    "DistractorGuard": ragguard.DistractorGuard,
+    "connect": ragguard.connect,
+    "rg.run": ragguard.RagGuard.run,
+    "Caps": ragguard.Caps,
+    "Price": ragguard.Price,
+    "OtelSink": import_module("ragguard.sinks").OtelSink,
+}
+SAID = re.compile(rf"\b({'|'.join(map(re.escape, CALLS))})\(([^()]*)\)")
+
+
+def settings_in_texts():
+    """Every setting that a text in the code names as an argument, such as `RagGuard(budget=…)`."""
+    for path in [*(ROOT / "ragguard").rglob("*.py"), *(ROOT / "integrations").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for call, arguments in SAID.findall(node.value):
+                    for name in re.findall(r"(\w+) ?=(?!=)", arguments):
+                        yield path.relative_to(ROOT), call, name
+
+
+def test_a_setting_that_a_message_names_exists():
+    found = list(settings_in_texts())
+    assert len(found) > 5
+    for path, call, name in found:
+        assert name in inspect.signature(CALLS[call]).parameters, f"{path}: {call}({name}=…) does not exist"

@@ -1,1 +1,103 @@
-"""Engines: what gives probabilities. The names below are loaded when they are first used."""
+"""Engines: what gives probabilities; entailers: what compares answers; and the layers around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ragguard._lazy import lazy
+
+if TYPE_CHECKING:
+    from ragguard.engines import connect as connect
+    from ragguard.engines.account import Account as Account
+    from ragguard.engines.account import Price as Price
+    from ragguard.engines.base import Engine as Engine
+    from ragguard.engines.base import EngineInfo as EngineInfo
+    from ragguard.engines.base import LabelProbs as LabelProbs
+    from ragguard.engines.base import Message as Message
+    from ragguard.engines.base import Prompt as Prompt
+    from ragguard.engines.base import Sample as Sample
+    from ragguard.engines.base import Samples as Samples
+    from ragguard.engines.base import Span as Span
+    from ragguard.engines.entailers import connect_entailer as connect_entailer
+    from ragguard.engines.entailment import Entailer as Entailer
+    from ragguard.engines.entailment import Entailments as Entailments
+    from ragguard.engines.entailment import Pair as Pair
+    from ragguard.engines.entailment_classify import ClassifyEntailer as ClassifyEntailer
+    from ragguard.engines.entailment_engine import EngineEntailer as EngineEntailer
+    from ragguard.engines.entailment_hf import CrossEncoder as CrossEncoder
+    from ragguard.engines.hf import HfEngine as HfEngine
+    from ragguard.engines.inprocess import InProcessVllmEngine as InProcessVllmEngine
+    from ragguard.engines.layers import Budget as Budget
+    from ragguard.engines.layers import Cache as Cache
+    from ragguard.engines.layers import Coalesce as Coalesce
+    from ragguard.engines.layers import Patience as Patience
+    from ragguard.engines.layers import Priority as Priority
+    from ragguard.engines.layers import Retry as Retry
+    from ragguard.engines.nano.engine import NanoEngine as NanoEngine
+    from ragguard.engines.openai import OpenAIEngine as OpenAIEngine
+    from ragguard.engines.vllm import VllmEngine as VllmEngine
+
+_HOMES = {
+    "Account": "ragguard.engines.account",
+    "Budget": "ragguard.engines.layers",
+    "Cache": "ragguard.engines.layers",
+    "ClassifyEntailer": "ragguard.engines.entailment_classify",
+    "Coalesce": "ragguard.engines.layers",
+    "CrossEncoder": "ragguard.engines.entailment_hf",
+    "Engine": "ragguard.engines.base",
+    "EngineEntailer": "ragguard.engines.entailment_engine",
+    "EngineInfo": "ragguard.engines.base",
+    "Entailer": "ragguard.engines.entailment",
+    "Entailments": "ragguard.engines.entailment",
+    "HfEngine": "ragguard.engines.hf",
+    "InProcessVllmEngine": "ragguard.engines.inprocess",
+    "LabelProbs": "ragguard.engines.base",
+    "Message": "ragguard.engines.base",
+    "NanoEngine": "ragguard.engines.nano.engine",
+    "OpenAIEngine": "ragguard.engines.openai",
+    "Pair": "ragguard.engines.entailment",
+    "Patience": "ragguard.engines.layers",
+    "Price": "ragguard.engines.account",
+    "Priority": "ragguard.engines.layers",
+    "Prompt": "ragguard.engines.base",
+    "Retry": "ragguard.engines.layers",
+    "Sample": "ragguard.engines.base",
+    "Samples": "ragguard.engines.base",
+    "Span": "ragguard.engines.base",
+    "VllmEngine": "ragguard.engines.vllm",
+    "connect_entailer": "ragguard.engines.entailers",
+}
+"""Each name, and the module where it is defined."""
+
+__all__ = [
+    "Account",
+    "Budget",
+    "Cache",
+    "ClassifyEntailer",
+    "Coalesce",
+    "CrossEncoder",
+    "Engine",
+    "EngineEntailer",
+    "EngineInfo",
+    "Entailer",
+    "Entailments",
+    "HfEngine",
+    "InProcessVllmEngine",
+    "LabelProbs",
+    "Message",
+    "NanoEngine",
+    "OpenAIEngine",
+    "Pair",
+    "Patience",
+    "Price",
+    "Priority",
+    "Prompt",
+    "Retry",
+    "Sample",
+    "Samples",
+    "Span",
+    "VllmEngine",
+    "connect_entailer",
+]
+
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -1,1 +1,48 @@
-"""Scorers: probes and metrics over a run. One file a family, and the pipeline that runs them together."""
+"""Scorers: what asks about a run and turns the answers into scores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ragguard._lazy import lazy
+
+if TYPE_CHECKING:
+    from ragguard.probes.question import Ask as Ask
+    from ragguard.scorers.belief import Belief as Belief
+    from ragguard.scorers.coverage import Coverage as Coverage
+    from ragguard.scorers.grades import Grades as Grades
+    from ragguard.scorers.plan import Plan as Plan
+    from ragguard.scorers.scorer import Scorer as Scorer
+    from ragguard.scorers.utility import Utility as Utility
+    from ragguard.scorers.view import Caps as Caps
+    from ragguard.scorers.view import StepView as StepView
+    from ragguard.scorers.view import View as View
+
+_HOMES = {
+    "Ask": "ragguard.probes.question",
+    "Belief": "ragguard.scorers.belief",
+    "Caps": "ragguard.scorers.view",
+    "Coverage": "ragguard.scorers.coverage",
+    "Grades": "ragguard.scorers.grades",
+    "Plan": "ragguard.scorers.plan",
+    "Scorer": "ragguard.scorers.scorer",
+    "StepView": "ragguard.scorers.view",
+    "Utility": "ragguard.scorers.utility",
+    "View": "ragguard.scorers.view",
+}
+"""Each name, and the module where it is defined."""
+
+__all__ = [
+    "Ask",
+    "Belief",
+    "Caps",
+    "Coverage",
+    "Grades",
+    "Plan",
+    "Scorer",
+    "StepView",
+    "Utility",
+    "View",
+]
+
+__getattr__, __dir__ = lazy(__name__, _HOMES)

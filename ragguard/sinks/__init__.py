@@ -1,1 +1,39 @@
 """Sinks: where scores go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ragguard._lazy import lazy
+
+if TYPE_CHECKING:
+    from ragguard.sinks.base import BufferingSink as BufferingSink
+    from ragguard.sinks.base import ScoredRun as ScoredRun
+    from ragguard.sinks.base import Sink as Sink
+    from ragguard.sinks.base import SpanSink as SpanSink
+    from ragguard.sinks.jsonl import JsonlSink as JsonlSink
+    from ragguard.sinks.otel import OtelSink as OtelSink
+    from ragguard.sinks.phoenix import PhoenixSink as PhoenixSink
+
+_HOMES = {
+    "BufferingSink": "ragguard.sinks.base",
+    "JsonlSink": "ragguard.sinks.jsonl",
+    "OtelSink": "ragguard.sinks.otel",
+    "PhoenixSink": "ragguard.sinks.phoenix",
+    "ScoredRun": "ragguard.sinks.base",
+    "Sink": "ragguard.sinks.base",
+    "SpanSink": "ragguard.sinks.base",
+}
+"""Each name, and the module where it is defined."""
+
+__all__ = [
+    "BufferingSink",
+    "JsonlSink",
+    "OtelSink",
+    "PhoenixSink",
+    "ScoredRun",
+    "Sink",
+    "SpanSink",
+]
+
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -1,0 +1,27 @@
+"""Names that are imported when they are first used, so that a package's front door stays cheap to open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy(
+    package: str, homes: Mapping[str, str], modules: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Returns `__getattr__` and `__dir__` for a package.
+
+    `homes` tells for each name the module that defines it; `modules` for each module that is a name itself, which.
+    """
+    whole = modules or {}
+    names = sorted([*homes, *whole])
+
+    def get(name: str) -> Any:
+        if name in homes:
+            return getattr(import_module(homes[name]), name)
+        if name in whole:
+            return import_module(whole[name])
+        raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(names)}")
+
+    return get, lambda: names
