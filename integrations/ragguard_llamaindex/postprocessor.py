@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -36,6 +36,10 @@ class DistractorPostprocessor(BaseNodePostprocessor):
     def __init__(self, guard: DistractorGuard, *, text_of: TextOf | None = None, **settings: Any) -> None:
         settings["guard"], settings["text_of"] = checked(guard), checked_text_of(text_of)
         super().__init__(**settings)
+
+    def __getstate__(self) -> NoReturn:
+        """Refuses to be pickled as the guard does: LlamaIndex would leave it out, and the copy would guard nothing."""
+        self.guard.__reduce__()
 
     @classmethod
     def class_name(cls) -> str:

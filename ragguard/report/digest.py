@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from ragguard.store.overview import Overview, StepLine
+from ragguard.capture.disagreement import difference
+from ragguard.probes.relevance import sees_references
+from ragguard.store.overview import SCALE, Overview, StepLine
 
 Data = dict[str, Any]
 MISLEADS = -0.2
@@ -55,14 +58,16 @@ def summary(overview: Overview) -> Data:
 
 def detail(overview: Overview, texts: Texts) -> Data:
     """What of a run is shown once it is opened, but for the scores."""
-    run, usage = overview.row, overview.told.usage
+    run, usage, differ = overview.row, overview.told.usage, _differences(overview)
     return {
         "id": run["id"],
         "references": overview.references,
         "answer": run["answer"],
         "took": max(0, run["ended_ns"] - run["started_ns"]) / 1e6 if run["ended_ns"] else None,
         "subs": overview.sub_questions or overview.told.sub_questions,
-        "steps": [_step(step, texts, run["started_ns"]) for step in overview.steps],
+        "steps": [
+            _step(step, texts, run["started_ns"], differ.get(step.place, {})) for step in overview.steps
+        ],
         "failures": [
             {
                 "scorer": f.scorer,
@@ -89,7 +94,25 @@ def scores_json(overview: Overview) -> str:
     return f"[{told.of_passages},{told.of_steps},{told.of_run}]"
 
 
-def _step(step: StepLine, texts: Texts, began_ns: int) -> Data:
+def _differences(overview: Overview) -> dict[int, dict[int, str]]:
+    """Step's place → rank → why the guard that dropped the passage and the scorer differ about it."""
+    dropping = {step.place: step for step in overview.steps if step.reasons}
+    if not dropping:
+        return {}
+    found: dict[int, dict[int, str]] = {}
+    question = overview.row["question"]
+    for place, rank, name, value, *_ in json.loads(overview.told.of_passages):
+        step = dropping.get(place) if name == "utility" else None
+        drop = None if step is None else step.drops.get(rank)
+        if step is None or drop is None:
+            continue
+        saw = sees_references(step.row["query"] or question, question, overview.references)
+        if why := difference(drop, value / SCALE, saw_references=saw):
+            found.setdefault(place, {})[rank] = why
+    return found
+
+
+def _step(step: StepLine, texts: Texts, began_ns: int, differ: Mapping[int, str]) -> Data:
     row, decision = step.row, step.decision
     started, ended = row["started_ns"], row["ended_ns"]
     return {
@@ -107,7 +130,7 @@ def _step(step: StepLine, texts: Texts, began_ns: int) -> Data:
         },
         "texts": [texts.number(text) for text in step.texts],
         "kept": step.kept,
-        "reasons": step.reasons,
+        "reasons": {rank: "; ".join(filter(None, (why, differ.get(rank)))) for rank, why in step.reasons.items()},
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from ragguard.capture.disagreement import disagreements
 from ragguard.records import Failure, RetrievalStep, Run, Score
 from ragguard.report.digest import MISLEADS, best
 from ragguard.report.hop_lines import Hop, Hops, Row, colour_of
@@ -82,8 +83,18 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
         verdict, colour = ("cut", "yellow") if cut else _verdict(utility, drop.reason if drop else None)
         rows.append(Row(position, line_of(passage.text), utility, verdict, colour, dim=bool(drop or cut)))
     return Hop(
-        f"hop {step.index + 1}: ", harmless(step.query), numbers or step.status, _reasons(failures), rows
+        f"hop {step.index + 1}: ",
+        harmless(step.query),
+        numbers or step.status,
+        [*_reasons(failures), *_differences(step, scores)],
+        rows,
     )
+
+
+def _differences(step: RetrievalStep, scores: Sequence[Score]) -> list[str]:
+    """Which dropped passages the scorer sees otherwise than the guard, and why."""
+    found = {} if step.decision is None else disagreements(step.decision, scores)
+    return [f"passage {position}: {why}" for position, why in sorted(found.items())]
 
 
 def _verdict(utility: float | None, dropped: str | None) -> tuple[str, str]:

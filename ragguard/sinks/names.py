@@ -103,6 +103,9 @@ OURS = (
     GUARD_DROPPED_POSITIONS := Name("ragguard.guard.dropped.positions", "int[]", "their ranks, from 1", "guard"),
     GUARD_DROPPED_UTILITY := Name("ragguard.guard.dropped.utility", "double[]", "their utilities", "guard"),
     GUARD_DROPPED_REASONS := Name("ragguard.guard.dropped.reasons", "string[]", "why each went", "guard"),
+    GUARD_DISAGREEMENTS := Name(
+        "ragguard.guard.disagreements", "string[]", "dropped passages whose score differs, and why", "guard"
+    ),
 )  # fmt: skip
 
 ATTRIBUTES: dict[str, tuple[Name, ...]] = {

@@ -112,7 +112,7 @@ class OtelSink:
         self._evaluation(of_step(results, ""), scored, parent, None)
         targets = {"": parent}
         for step in run.steps:
-            targets[step.id] = self._target(step, parent)
+            targets[step.id] = self._target(step, parent, scored.scores)
             self._evaluation(of_step(results, step.id), scored, targets[step.id], step)
         return targets
 
@@ -149,7 +149,7 @@ class OtelSink:
         span.end(ended or None)
         return span.get_span_context()
 
-    def _target(self, step: RetrievalStep, parent: SpanContext) -> SpanContext:
+    def _target(self, step: RetrievalStep, parent: SpanContext, scores: Sequence[Score]) -> SpanContext:
         """The span of the retrieval: the application's where it is known to be one, else one of ours."""
         above = parent if step.trace is None else _span_context(step.trace)
         if not above.trace_flags.sampled:
@@ -157,7 +157,7 @@ class OtelSink:
         foreign = step.trace is not None and step.trace.foreign
         target = above if foreign else self._step_span(step, above)
         if step.decision is not None:
-            self._decision_span(step, step.decision, target)
+            self._decision_span(step, step.decision, target, scores)
         return target
 
     def _step_span(self, step: RetrievalStep, above: SpanContext) -> SpanContext:
@@ -172,12 +172,15 @@ class OtelSink:
         span.end(max(step.started_ns, step.ended_ns) or None)
         return span.get_span_context()
 
-    def _decision_span(self, step: RetrievalStep, decision: Decision, target: SpanContext) -> None:
+    def _decision_span(
+        self, step: RetrievalStep, decision: Decision, target: SpanContext, scores: Sequence[Score]
+    ) -> None:
         length = int(decision.elapsed_ms * 1e6)
         start = decision.started_ns or max(step.started_ns, (step.ended_ns or time.time_ns()) - length)
         span = self._tracer.start_span("guard", context=_under(target), start_time=start)
         if span.is_recording():
-            span.set_attributes(self._write.decision(decision, step).values)
+            about = [score for score in scores if score.step_id == step.id] if decision.dropped else []
+            span.set_attributes(self._write.decision(decision, step, about).values)
             if decision.status == "error":
                 span.set_status(Status(StatusCode.ERROR, _line(decision.reason)))
         span.end(start + length)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
+from ragguard.capture.disagreement import disagreements
 from ragguard.records import Decision, Failure, Passage, RetrievalStep, Run, Score
 from ragguard.sinks import names as n
 from ragguard.sinks.content import Content
@@ -85,9 +86,11 @@ class Writer:
         put.put(n.OI_KIND, "RETRIEVER")
         return put
 
-    def decision(self, decision: Decision, step: RetrievalStep) -> Attributes:
-        """A guard's GUARDRAIL span."""
+    def decision(self, decision: Decision, step: RetrievalStep, scores: Iterable[Score] = ()) -> Attributes:
+        """A guard's GUARDRAIL span; `scores` are those of the step."""
         put = self.attributes()
+        if differ := disagreements(decision, scores):
+            put.put(n.GUARD_DISAGREEMENTS, [f"rank {rank}: {why}" for rank, why in differ.items()])
         if decision.dropped:
             put.put(n.GUARD_DROPPED_POSITIONS, [drop.position for drop in decision.dropped])
             put.put(n.GUARD_DROPPED_REASONS, [drop.reason for drop in decision.dropped])

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ragguard.records import Failure, Usage
+from ragguard.records import Dropped, Failure, Passage, Usage
 from ragguard.store.reading import PAGE, chunks, failures_at, origins_of, texts_of, with_bodies
 from ragguard.store.rows import Data, usage_of
 
@@ -75,6 +75,12 @@ class StepLine:
     """Rank → why the guard dropped it."""
     decision: Data | None
     error: str
+
+    @property
+    def drops(self) -> dict[int, Dropped]:
+        """Rank → what the guard dropped there, with its numbers and without its text."""
+        given = [] if self.decision is None else self.decision["dropped"]
+        return {rank: Dropped(Passage(""), rank, *rest) for _, rank, *rest in given}
 
 
 @dataclass(slots=True)
