@@ -156,15 +156,21 @@ class RagGuard:
         *,
         references: str | Sequence[str] | None = None,
         id: str = "",
+        resume: bool = False,
         name: str = "",
         sub_questions: Sequence[str] | None = None,
         pool: Sequence[Passage] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> RunHandle:
-        """One run: `with rg.run(question) as run`, or `async with`."""
+        """One run: `with rg.run(question) as run`, or `async with`.
+
+        An `id` that another run has is not used again: this run gets one of its own, with a warning; `run.id` says
+        which. With `resume=True` it continues that run instead, in this process or another one with the same store:
+        its steps are numbered on, and the question stays.
+        """
         return RunHandle(
-            self.recorder, question, references=references, id=id, name=name, sub_questions=sub_questions,
-            pool=pool, metadata=metadata,
+            self.recorder, question, references=references, id=id, resume=resume, name=name,
+            sub_questions=sub_questions, pool=pool, metadata=metadata,
         )  # fmt: skip
 
     # Scores
@@ -187,7 +193,7 @@ class RagGuard:
         elif not run.sampled:
             return Scores([])
         elif run.closed:
-            scored = await self._service.score_captured(run.id, run.record)
+            scored = await self._service.score_captured(lambda: run.id, run.record)
         else:
             scored = await self._service.sketch(run.record())
         return Scores(scored.scores, scored.failures)

@@ -20,6 +20,7 @@ from ragguard.capture.context import current_handle, current_run, is_paused
 from ragguard.capture.decisions import joined
 from ragguard.capture.faults import describe
 from ragguard.capture.handle import references_of
+from ragguard.capture.identity import Otherwise, RunIdentity
 from ragguard.capture.open_runs import Unpack
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
@@ -36,12 +37,13 @@ from ragguard_langchain.stack import Where, batch_around, given_up, here
 from ragguard_langchain.verdicts import Found, Told, concerned
 
 REFERENCES, NAME, RUN_ID = "ragguard_references", "ragguard_name", "ragguard_run_id"
+RESUME = "ragguard_resume"
 """Metadata keys by which a call's config says what its run is."""
 GONE_SECONDS = 1.0
 """How long a task must have been over before what it left open counts as cancelled."""
 REMEMBERED = 64
 """How many of a run's latest retrievals a guard may still speak of."""
-_SAID = frozenset((REFERENCES, NAME, RUN_ID))
+_SAID = frozenset((REFERENCES, NAME, RUN_ID, RESUME))
 THREAD = "thread_id"
 """LangGraph's metadata key of what is resumed after an interrupt."""
 _JOINS = _SAID | {THREAD}
@@ -96,14 +98,17 @@ class CallTree:
             run.opened = True  # for good: what it does after the pause is not recorded either
         run_id, sampled = self._joined(run, resumes)
         if not run_id:
-            run_id = str(metadata.get(RUN_ID) or id)
-            sampled = self.recorder.samples(run_id)
+            run.identity = self._identity(run, id, resumes=resumes or bool(metadata.get(RESUME)))
+            run_id = str(id) if run.identity is None else run.identity.asked
+            sampled = self.recorder.samples(run_id) or (
+                run.identity is not None and run.identity.otherwise == "drop"
+            )
             run.trace = trace_context()
         place = Place(id, run_id, Scope(run), self._clock(id, run_id, run, call_id, where))
         place.sampled = sampled and not is_paused()
         place.started_ns = time.time_ns()
         self.places.plant(place, owner=run.owner)
-        if not run.opened and not _SAID.isdisjoint(metadata):
+        if not run.opened and (run.resumed or not _SAID.isdisjoint(metadata)):
             self._open(place)
         return place
 
@@ -312,8 +317,8 @@ class CallTree:
         """A guard decided, in no call at all: in code of the user's own, inside the run around it."""
         handle = current_run(self.recorder)
         if handle is not None and handle.sampled:
-            run = RunNotes("", "", {}, owner=False, opened=True, found=self._found.setdefault(handle.id, []))
-            self.decided(Place(uuid4(), handle.id, Scope(run), self._runs_clock(handle.id)), told)
+            run = RunNotes("", "", {}, owner=False, opened=True, found=self._found.setdefault(handle.key, []))
+            self.decided(Place(uuid4(), handle.key, Scope(run), self._runs_clock(handle.key)), told)
 
     def _retrieved_by_other_means(self, around: Place[Scope], told: Told) -> None:
         scope, decision = around.notes, told.verdict.decision
@@ -381,7 +386,7 @@ class CallTree:
             return
         about: dict[str, Any] = {}
         question = question or run.question
-        if not question and not run.resumed:
+        if not question:
             question = run.first_query
             if question and run.owner:
                 about["question_source"] = "query"
@@ -391,8 +396,10 @@ class CallTree:
             self.recorder.run_noted(root.run_id, question, answer.text, about)
             return
         if run.thread and (run.interrupted or answer.calls_tools) and status in ("ok", "interrupted"):
-            self.recorder.run_noted(root.run_id, question, metadata=about)
-            self.recorder.run_paused(root.run_id, run.thread)
+            self.recorder.run_ended(
+                root.run_id, None, "interrupted", question=question, metadata=about, trace=span_of(root.id),
+                waits_for=run.thread,
+            )  # fmt: skip
             return
         if error is not None and status == "error":
             about["error"] = describe(error)
@@ -403,24 +410,33 @@ class CallTree:
         )
 
     def _joined(self, run: RunNotes, resumes: bool) -> tuple[str, bool]:
-        """The open run that a tree is a part of, or goes on with, and whether it is sampled; '' for none."""
+        """The open run that a tree is a part of, and whether it is sampled; '' for none."""
         handle = current_run(self.recorder)
         if handle is not None:
-            run.owner, run.opened, run.found = False, True, self._found.setdefault(handle.id, [])
-            return handle.id, handle.sampled
+            run.owner, run.opened, run.found = False, True, self._found.setdefault(handle.key, [])
+            return handle.key, handle.sampled
         named = run.metadata.get(RUN_ID)
-        if named and self.recorder.knows(str(named)):
+        resumes = resumes or bool(run.metadata.get(RESUME))
+        if named and self.recorder.knows(str(named)) and (resumes or self.recorder.is_handles(str(named))):
             run.owner, run.opened, run.found = False, True, self._found.setdefault(str(named), [])
             return str(named), self.recorder.samples(str(named))
         if thread := run.metadata.get(THREAD):
             run.thread = f"langgraph:{thread}"
-            waiting = self.recorder.run_resumed(run.thread)
-            if waiting and resumes:
-                run.opened = run.resumed = True
-                return waiting, True
-            if waiting:  # nobody answered: the thread goes on with something else
-                self.recorder.run_ended(waiting, status="interrupted")
         return "", True
+
+    def _identity(self, run: RunNotes, id: UUID, *, resumes: bool) -> RunIdentity | None:
+        """What a tree's run is to be, where that is more than a run of its own: it has a name, or continues one."""
+        named, thread = run.metadata.get(RUN_ID), run.thread if resumes else ""
+        if named:
+            identity = self.recorder.claim(str(named), resumes=resumes)
+            identity.thread = thread
+        elif thread:
+            otherwise: Otherwise = "begin with a step" if self.recorder.samples_all else "drop"
+            identity = RunIdentity(str(id), thread=thread, otherwise=otherwise)
+        else:
+            return None
+        run.resumed = identity.continues
+        return identity
 
     def _open(self, root: Place[Scope]) -> None:
         """Begins the run of a tree."""
@@ -435,6 +451,7 @@ class CallTree:
         self.recorder.run_started(
             root.run_id, run.question, name=str(run.metadata.get(NAME) or run.name), references=references,
             metadata=_kept(run.metadata), started_ns=root.started_ns, trace=span_of(root.id) or run.trace,
+            identity=run.identity,
         )  # fmt: skip
 
     def run_closed(self, run_id: str) -> None:

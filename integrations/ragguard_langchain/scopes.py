@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.identity import RunIdentity
 from ragguard.records import TraceContext
 from ragguard_langchain.messages import Taken
 from ragguard_langchain.verdicts import Found
@@ -24,6 +25,8 @@ class RunNotes:
     """True when the end of the tree is the end of the run."""
     opened: bool = False
     trace: TraceContext | None = None
+    identity: RunIdentity | None = None
+    """Of a run that was given an id, or that continues one."""
     thread: str = ""
     """Under which the run is resumed, once it was interrupted."""
     resumed: bool = False

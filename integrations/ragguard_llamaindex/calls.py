@@ -10,6 +10,7 @@ from typing import Any
 from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool
 
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.identity import RunIdentity
 from ragguard.capture.splitters import Splitter
 from ragguard.capture.turns import TurnKey
 from ragguard.records import TraceContext
@@ -32,6 +33,8 @@ class Invocation:
     question = ""
     name = ""
     references: list[str] | None = None
+    identity: RunIdentity | None = None
+    """Of a run to which tags give an id."""
     metadata: Mapping[str, Any] | None = None
     said = False
     """Whether tags say something of it."""

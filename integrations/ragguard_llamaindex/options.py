@@ -15,7 +15,8 @@ from ragguard_llamaindex.nodes import TextOf, checked_text_of
 
 REFERENCES, NAME, RUN_ID = "ragguard_references", "ragguard_name", "ragguard_run_id"
 QUESTION, ANSWER = "ragguard_question", "ragguard_answer"
-KEYS = (REFERENCES, NAME, RUN_ID, QUESTION, ANSWER)
+RESUME = "ragguard_resume"
+KEYS = (REFERENCES, NAME, RUN_ID, RESUME, QUESTION, ANSWER)
 """Instrument tags by which a call says what its run is."""
 
 QuestionOf: TypeAlias = Callable[[Mapping[str, Any]], object]

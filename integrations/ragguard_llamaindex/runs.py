@@ -47,7 +47,7 @@ class RunWriter:
         bare, run.bare = run.bare, None
         self.recorder.run_started(
             run.run_id, run.question, name=run.name, references=run.references, metadata=run.metadata,
-            started_ns=run.started_ns, trace=span_of(run.span_id) or run.trace,
+            started_ns=run.started_ns, trace=span_of(run.span_id) or run.trace, identity=run.identity,
         )  # fmt: skip
         if run.over and run.owned:  # closed meanwhile, in another thread
             self.recorder.run_ended(run.run_id, status="interrupted")

@@ -48,6 +48,7 @@ from ragguard_llamaindex.options import (
     NAME,
     QUESTION,
     REFERENCES,
+    RESUME,
     RUN_ID,
     CaptureOptions,
     answer_from,
@@ -252,15 +253,16 @@ class Spans:
             return None
         call = self._handles.get(handle)
         if call is None:
-            call = Call(handle.id, Kind.HANDLE)
-            call.given_run = Invocation(handle.id, owned=False)
+            call = Call(handle.key, Kind.HANDLE)
+            call.given_run = Invocation(handle.key, owned=False)
             call.run.begun = True
             call = self._handles.setdefault(handle, call)
         return call
 
     def _read_tags(self, run: Invocation, tags: Mapping[str, Any]) -> None:
         run.said = True
-        run.run_id, run.name = str(tags.get(RUN_ID) or run.run_id), str(tags.get(NAME) or run.name)
+        run.name = str(tags.get(NAME) or run.name)
+        self._name(run, tags)
         run.metadata = tags_of(tags)
         warn_of_unknown(tags)
         try:
@@ -283,6 +285,18 @@ class Spans:
             return
         if asked:
             run.question = call.asked = call.meant = asked
+
+    def _name(self, run: Invocation, tags: Mapping[str, Any]) -> None:
+        """Takes the id that tags give to a run; a run of that id which is open is joined where they say so."""
+        named, resumes = tags.get(RUN_ID), bool(tags.get(RESUME))
+        if not named:
+            return
+        run.run_id = str(named)
+        if self.recorder.knows(run.run_id) and (resumes or self.recorder.is_handles(run.run_id)):
+            run.owned, run.begun = False, True
+            return
+        run.identity = self.recorder.claim(run.run_id, resumes=resumes)
+        run.run_id = run.identity.asked
 
     # Retrievals
 

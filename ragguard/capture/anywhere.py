@@ -55,8 +55,8 @@ class FrameworkRun:
 
     @property
     def id(self) -> str:
-        """The run's id."""
-        return self._call.run_id
+        """The run's id in the store, as far as it is known; see `RunHandle.id`."""
+        return self._call.recorder.stored_id(self._call.run_id)
 
     def retrieved(
         self, query: str, passages: object, *, candidates: object = None, tool: str = "", turn: int | None = None,
@@ -88,7 +88,7 @@ def current_run() -> RunHandle | FrameworkRun | None:
     if call is None:
         return None
     handle = innermost(call.recorder)
-    return handle if handle is not None and handle.id == call.run_id else FrameworkRun(call)
+    return handle if handle is not None and handle.key == call.run_id else FrameworkRun(call)
 
 
 def retrieved(

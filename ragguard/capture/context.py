@@ -122,9 +122,9 @@ def current_call() -> CurrentCall | None:
     if is_paused():
         return None
     handle, call = innermost(), _framework_call()
-    if handle is None or (call is not None and call.run_id == handle.id):
+    if handle is None or (call is not None and call.run_id == handle.key):
         return call  # a framework's call inside the handle's run knows more: its tool, its turn
-    return CurrentCall(handle.recorder, handle.id)
+    return CurrentCall(handle.recorder, handle.key)
 
 
 def _framework_call() -> CurrentCall | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, TraceContext
 
 if TYPE_CHECKING:
+    from ragguard.capture.identity import RunIdentity
     from ragguard.capture.open_runs import WholeRun
 
 
@@ -23,12 +24,15 @@ Delivery: TypeAlias = Callable[[], Delivered]
 
 
 class RunStarted:
-    """A run began. Its question may still be unknown; it has no steps yet."""
+    """A run began. Its question may still be unknown; it has no steps yet.
 
-    __slots__ = ("_packed",)
+    With an `identity` the store finds out whether another run has its id, or which run it continues.
+    """
 
-    def __init__(self, run: Run | Callable[[], Run]) -> None:
-        self._packed = run
+    __slots__ = ("_packed", "identity")
+
+    def __init__(self, run: Run | Callable[[], Run], identity: RunIdentity | None = None) -> None:
+        self._packed, self.identity = run, identity
 
     @property
     def run(self) -> Run:
@@ -120,6 +124,8 @@ class RunEnded:
     ended_ns: int = 0
     metadata: Mapping[str, Any] = field(default_factory=dict)
     trace: TraceContext | None = None
+    waits_for: str = ""
+    """What resumes the run in this or another process, such as LangGraph's thread; '' where nothing does."""
 
 
 Event: TypeAlias = RunStarted | StepEnded | StepAmended | RunEnded

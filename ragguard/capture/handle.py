@@ -18,6 +18,7 @@ from typing import Any, Literal, SupportsIndex
 from ragguard.capture.context import GeneratorFrame, current_handle, innermost
 from ragguard.capture.events import StepAmended, StepEnded
 from ragguard.capture.faults import Faults, describe, never_raises
+from ragguard.capture.identity import RunIdentity
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import metadata_of, passages_of, text_of
 from ragguard.errors import Closed, InvalidInput
@@ -34,15 +35,23 @@ class RunHandle:
         *,
         references: str | Sequence[str] | None = None,
         id: str = "",
+        resume: bool = False,
         name: str = "",
         sub_questions: Sequence[str] | None = None,
         pool: Sequence[Passage] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
+        if resume and id == "":
+            raise InvalidInput("resume", resume, "given together with the id= of the run that goes on")
         if not isinstance(question, str):
             raise InvalidInput("question", question, "a string")
         self.recorder = recorder
-        self.id = str(id) if id != "" else new_id()
+        self.key = str(id) if id != "" else new_id()
+        """The id under which the recorder knows the run."""
+        self._asks = id != ""
+        self._resume = resume
+        self._identity: RunIdentity | None = None
+        self._joined = False
         self.question = question
         self.name = str(name)
         self.references = references_of(references)
@@ -66,6 +75,15 @@ class RunHandle:
     def faults(self) -> Faults:
         """The recorder's count of what went wrong."""
         return self.recorder.faults
+
+    @property
+    def id(self) -> str:
+        """The run's id in the store.
+
+        Where another process, or an earlier one, has a run of the id that was asked for, this one gets an id of its
+        own; that is found out when the run is first written, usually within 50 ms, and known after `rg.flush()`.
+        """
+        return self.key if self._identity is None else self._identity.id
 
     @property
     def steps(self) -> list[RetrievalStep]:
@@ -98,9 +116,14 @@ class RunHandle:
         current_handle.set(self)
         if around is not None and "parent_run_id" not in self.metadata:
             self.metadata["parent_run_id"] = around.id
+        if self._join():
+            return self
+        if self._asks:
+            self._identity = self.recorder.claim(self.key, resumes=self._resume)
+            self.key = self._identity.asked
         self.sampled = bool(
             self.recorder.run_started(
-                self.id,
+                self.key,
                 self.question,
                 name=self.name,
                 references=self.references,
@@ -109,9 +132,19 @@ class RunHandle:
                 metadata=dict(self.metadata),
                 started_ns=self._started_ns,
                 collect=self._collected,
+                identity=self._identity,
             )
         )
         return self
+
+    def _join(self) -> bool:
+        """Goes on with a run that is open in this process: who began it ends it."""
+        collected = self.recorder.join(self.key, self._collected) if self._resume else None
+        if collected is None:
+            return False
+        self._joined, self._collected = True, collected
+        self.sampled = self.recorder.samples(self.key)
+        return True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -125,8 +158,11 @@ class RunHandle:
         self.closed, self._generator = True, None
         if current_handle.get() is self:
             current_handle.set(_open(self.outer))
+        if self._joined:
+            self.recorder.run_noted(self.key, answer=text_of(self.answer)[0] or None, metadata=metadata)
+            return
         self.recorder.run_ended(
-            self.id,
+            self.key,
             text_of(self.answer)[0] or None,
             self._status,
             question=text_of(self.question)[0],
@@ -194,7 +230,7 @@ class RunHandle:
         recorder = self.recorder
         recorder.step_started(
             step_id,
-            self.id,
+            self.key,
             text_of(query)[0],
             tool=str(tool),
             turn=index(turn) if isinstance(turn, SupportsIndex) else None,
@@ -220,7 +256,7 @@ class RunHandle:
     ) -> str:
         """Records a retrieval that gave nothing; gives the step's id."""
         step_id = new_id()
-        self.recorder.step_started(step_id, self.id, text_of(query)[0], tool=str(tool), turn=turn)
+        self.recorder.step_started(step_id, self.key, text_of(query)[0], tool=str(tool), turn=turn)
         self.recorder.step_failed(step_id, error, status)
         return step_id
 

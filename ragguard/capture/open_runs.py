@@ -12,6 +12,7 @@ from uuid import UUID
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.faults import describe
+from ragguard.capture.identity import RunIdentity
 from ragguard.capture.snapshot import passages_of
 from ragguard.capture.turns import TurnKey, Turns
 from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, SubStep, TraceContext
@@ -133,8 +134,6 @@ class OpenRun:
     """Open retrievals and parts of retrievals, in the order of their starts."""
     ended: dict[str, tuple[int, Order, int]] = field(default_factory=dict)
     """Of the latest steps that have ended: turn, order and index."""
-    paused: str = ""
-    """The key under which the run waits to be resumed."""
     emitting: int = 0
     """Events on their way to the intake; the run's end waits for them."""
     final: RunEnded | None = None
@@ -144,6 +143,7 @@ class OpenRun:
     """How much is still going on in the run: streams that are read, handlers that are awaited."""
     withheld: Callable[[], None] | None = None
     """Ends the run, which was to end while it was held."""
+    identity: RunIdentity | None = None
 
     def number(self, one: Retrieval, turn: int | TurnKey | None) -> None:
         """Gives a step its place in the run and its turn."""
@@ -200,12 +200,11 @@ class OpenRun:
 
 
 class OpenRuns:
-    """Open runs by their ids, and those that wait by what they wait for."""
+    """Open runs by their ids."""
 
     def __init__(self, limit: int, ttl: float) -> None:
         self._limit, self._ttl = limit, ttl
         self._runs: dict[str, OpenRun] = {}
-        self._paused: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -227,21 +226,7 @@ class OpenRuns:
 
     def pop(self, run_id: str) -> OpenRun | None:
         """Lets go of a run."""
-        run = self._runs.pop(run_id, None)
-        if run is not None and run.paused:
-            self._paused.pop(run.paused, None)
-        return run
-
-    def pause(self, run: OpenRun, key: str) -> None:
-        """Remembers what the run waits for."""
-        run.paused, self._paused[key] = key, run.id
-
-    def resume(self, key: str) -> OpenRun | None:
-        """The run that waited for that."""
-        run = self._runs.get(self._paused.pop(key, ""))
-        if run is not None:
-            run.paused = ""
-        return run
+        return self._runs.pop(run_id, None)
 
     def overdue(self, now: float) -> list[OpenRun]:
         """The runs that are too old, or too many."""

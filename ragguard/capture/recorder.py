@@ -26,11 +26,13 @@ from ragguard.capture.counts import Counts
 from ragguard.capture.events import Delivery, Intake, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
 from ragguard.capture.followers import Follower
+from ragguard.capture.identity import GivenIds, RunIdentity, renamed
 from ragguard.capture.open_runs import About, OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
 from ragguard.capture.trace import trace_context
 from ragguard.capture.turns import TurnKey
 from ragguard.errors import InvalidInput
-from ragguard.records import Decision, Passage, Status, TraceContext
+from ragguard.records import Decision, Passage, Status, TraceContext, new_id
+from ragguard.runtime.notices import NOTICES
 from ragguard.secrets import without_secrets
 
 Here: TypeAlias = Literal["here"]
@@ -75,6 +77,7 @@ class Recorder:
         """Starts with nothing open. The lock is reentrant: a garbage collection may run a hook inside a hook."""
         self._lock = threading.RLock()
         self._runs = OpenRuns(self._max_open, self._ttl)
+        self._given = GivenIds()
         self._steps: dict[str, Retrieval] = {}
         self.calls = CallLog()
         for follower in self.followers.values():
@@ -100,6 +103,43 @@ class Recorder:
         """True while the run is open, sampled or not."""
         return run_id in self._runs
 
+    def stored_id(self, run_id: str) -> str:
+        """The id in the store of an open run, as far as it is known."""
+        run = self._runs.get(run_id)
+        return run_id if run is None or run.identity is None else run.identity.id
+
+    def claim(self, run_id: str, *, resumes: bool = False) -> RunIdentity:
+        """Takes an id that a user gives to a run.
+
+        Where this process has used it already, the run gets one of its own, with a warning; of other processes and
+        earlier ones the store's writer knows. A run that `resumes` continues the one that has the id.
+        """
+        with self._lock:
+            taken = run_id in self._given or run_id in self._runs
+            self._given.add(run_id)
+        if resumes or not taken:
+            return RunIdentity(run_id, resumes)
+        fresh = new_id()
+        NOTICES.warn("run id used twice", renamed(run_id, fresh), pause=1.0)
+        return RunIdentity(fresh)
+
+    def join(
+        self, run_id: str, collect: list[StepEnded | StepAmended]
+    ) -> list[StepEnded | StepAmended] | None:
+        """What happens to the steps of an open run, from its start; None where no such run is open."""
+        with self._lock:
+            run = self._runs.get(run_id)
+            if run is None:
+                return None
+            if run.collected is None:
+                run.collected = collect
+            return run.collected
+
+    def is_handles(self, run_id: str) -> bool:
+        """True for an open run that `rg.run(...)` holds."""
+        run = self._runs.get(run_id)
+        return run is not None and run.collected is not None
+
     def wants(self, step_id: str) -> bool:
         """True while the step is open and will be recorded: only then is a snapshot worth making."""
         return step_id in self._steps
@@ -117,16 +157,17 @@ class Recorder:
         started_ns: int = 0,
         trace: TraceContext | Here | None = "here",
         collect: list[StepEnded | StepAmended] | None = None,
+        identity: RunIdentity | None = None,
     ) -> bool:
         """Opens a run; says whether it is sampled. Lists are taken as they are; `collect` receives what happens to
-        the run's steps."""
+        the run's steps; `identity` is for an id that another run may have."""
         overdue: list[OpenRun] = []
         try:
             if is_paused():
                 return False
             now = self._clock()
-            sampled = self.samples(run_id)
-            run = OpenRun(run_id, sampled, now, question, collect)
+            sampled = self.samples(run_id) or (identity is not None and identity.otherwise == "drop")
+            run = OpenRun(run_id, sampled, now, question, collect, identity=identity)
             with self._lock:
                 known = self._runs.get(run_id)
                 if known is not None:
@@ -142,7 +183,7 @@ class Recorder:
             if trace == "here":
                 trace = trace_context()
             about = (references, sub_questions, pool, metadata, name, started_ns or time.time_ns(), trace)
-            self._emit(run, RunStarted(partial(begun, run_id, question, *about)))
+            self._emit(run, RunStarted(partial(begun, run_id, question, *about), identity))
             return True
         except FAULTS as error:
             self.faults.note("run_started", error)
@@ -245,9 +286,10 @@ class Recorder:
         pool: list[Passage] | None = None,
         metadata: Mapping[str, Any] | None = None,
         trace: TraceContext | None = None,
+        waits_for: str = "",
     ) -> None:
         """Closes a run; `trace` is for a span that was not known at its start. Retrievals that it leaves open
-        were cancelled, unless the run was interrupted."""
+        were cancelled, unless the run was interrupted; `waits_for` then names what resumes it, in any process."""
         try:
             run = self._runs.get(run_id)
             if run is None:
@@ -264,35 +306,11 @@ class Recorder:
             metadata = {**run.notes, **metadata} if metadata else run.notes
             final = RunEnded(
                 run_id, status, answer, question or run.question, references, sub_questions, pool, 0, metadata,
-                trace,
+                trace, waits_for,
             )  # fmt: skip
             self._close(run, status, final)
         except FAULTS as error:
             self.faults.note("run_ended", error)
-
-    @never_raises
-    def run_paused(self, run_id: str, key: str) -> None:
-        """The run waits for somebody; it goes on when `key` is resumed, else ends as interrupted one day."""
-        with self._lock:
-            run = self._runs.get(run_id)
-            if run is None:
-                return
-            self._runs.pause(run, key)
-        for follower in self.followers.values():
-            follower.run_closed(run_id)
-        for one in run.left():
-            self._finish(one, "interrupted")
-
-    @never_raises
-    def run_resumed(self, key: str) -> str | None:
-        """The run that waits for `key`, and goes on now; None where nothing waits."""
-        with self._lock:
-            run = self._runs.resume(key)
-            if run is None:
-                return None
-            run.touched = self._clock()
-            self._runs.put(run)
-            return run.id
 
     def step_started(
         self,
@@ -462,8 +480,6 @@ class Recorder:
 
     def _close(self, run: OpenRun, status: Status, final: RunEnded | None = None) -> None:
         """Closes a run, once; `final` is its last word, else what was noted of it."""
-        if run.paused:
-            status = "interrupted"
         with self._lock:
             if self._runs.pop(run.id) is None:
                 return

@@ -33,7 +33,7 @@ def storable_event(event: Event) -> Event:
         case RunStarted():
             run = event.run
             if (whole := _fitted(run, _RUN)) is not run:
-                return RunStarted(whole)
+                return RunStarted(whole, event.identity)
         case RunEnded():
             return _fitted(event, _RUN_ENDED)
         case StepAmended():

@@ -54,7 +54,7 @@ class Redactor:
         """Returns the event as it may be written."""
         match event:
             case RunStarted():
-                return RunStarted(self.run(event.run))
+                return RunStarted(self.run(event.run), event.identity)
             case StepEnded():
                 return StepEnded(self._step(event.step))
             case StepAmended():

@@ -134,9 +134,9 @@ class Scoring:
             failures = await self._done(lambda: self._store.failures(run.id))
             return ScoredRun(run, _latest(scores, identity), failures)
 
-    async def captured(self, run_id: str) -> Run | None:
-        """The run as it stands in the store."""
-        return await self._done(lambda: self._store.run(run_id))
+    async def captured(self, run_id: Callable[[], str]) -> Run | None:
+        """The run as it stands in the store; its id is asked for once everything captured before is written."""
+        return await self._done(lambda: self._store.run(run_id()))
 
     async def sketch(self, run: Run, priority: int) -> ScoredRun:
         """Scores a run that has not ended, for the caller's eyes alone: nothing is stored."""

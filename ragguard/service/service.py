@@ -139,12 +139,12 @@ class Service:
         self.intake.start()
         return await SCORER.within(self._scoring.score(self._redacted(run), DIRECT_PRIORITY))
 
-    async def score_captured(self, run_id: str, otherwise: Callable[[], Run]) -> ScoredRun:
+    async def score_captured(self, run_id: Callable[[], str], otherwise: Callable[[], Run]) -> ScoredRun:
         """Scores a run that was captured; one that was not (it was not sampled) as it is given."""
         self.intake.start()
 
         async def find() -> ScoredRun:
-            run = await self._scoring.captured(self.stored_id(run_id))
+            run = await self._scoring.captured(lambda: self.stored_id(run_id()))
             return await self._scoring.score(
                 self._redacted(otherwise()) if run is None else run, DIRECT_PRIORITY
             )

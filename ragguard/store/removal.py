@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ragguard.store.rows import digests_in
+from ragguard.store.segments import forget_waiting
 from ragguard.store.writing import release
 
 
@@ -20,6 +21,8 @@ def delete_runs(connection: sqlite3.Connection, places: Sequence[int]) -> None:
                 uses.subtract(digests_in(json.loads(row[0])))
         for table in ("steps", "scores", "failures", "scorings"):
             connection.execute(f"DELETE FROM {table} WHERE run = ?", (place,))
+        for row in connection.execute("SELECT id FROM runs WHERE seq = ?", (place,)).fetchall():
+            forget_waiting(connection, row[0])
         connection.execute("DELETE FROM runs WHERE seq = ?", (place,))
     release(connection, uses)
 

@@ -31,6 +31,7 @@ from ragguard.store.ledger import Due, Left, Outcome
 from ragguard.store.means import RunMeans, page_of_means
 from ragguard.store.overview import Overview, page_of_overviews
 from ragguard.store.rows import storable
+from ragguard.store.segments import Segments
 from ragguard.store.writing import Writing, make_due
 
 T = TypeVar("T")
@@ -98,6 +99,7 @@ class Store:
         """Runs that were deleted, whose texts may still be in the log; "" stands for those that grew old."""
         self._counting = Counting(self.counts)
         self._failover = Failover()
+        self._segments = Segments()
 
     @property
     def path(self) -> Path | None:
@@ -136,7 +138,7 @@ class Store:
 
     def _record(self, events: Sequence[Event]) -> None:
         def write(db: sqlite3.Connection) -> Writing:
-            writing, breath = Writing(db, self._process.owner), Breath()
+            writing, breath = Writing(db, self._process.owner, self._segments), Breath()
             for event in events:
                 writing.event(event)
                 breath.take()

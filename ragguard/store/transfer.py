@@ -5,15 +5,18 @@ Each function runs inside the caller's transaction on the target, so that a copy
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from ragguard.capture.events import RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.identity import RunIdentity
 from ragguard.records import Run
 from ragguard.store.counting import add_to_counters, counters_of
 from ragguard.store.ledger import insert_failures, insert_scores
 from ragguard.store.reading import chunks, failures_of_settings, place_of, runs_at, scores_at
+from ragguard.store.segments import RESUMES, UNANNOUNCED
 from ragguard.store.writing import Writing
 
 CHUNK = 100
@@ -56,14 +59,19 @@ def copy_back(
             place: there
             for place, run in runs.items()
             if run.id not in copied and run.id not in replaced
-            if (there := place_of(disk, run.id)) is not None
+            if (there := place_of(disk, run.id)) is not None or RESUMES in run.metadata
         }
         whole = {place: run for place, run in runs.items() if place not in late}
         _copy_whole(memory, disk, owner, whole, keep_scores=replaced)
         writing = Writing(disk, owner)
         for place, there in late.items():
+            if _began_in_memory(memory, place):
+                # The file has another run of this id, or the one that it continues: found out as for any start.
+                _write_late(writing, _without(RESUMES, runs[place]), _identity(runs[place]))
+                continue
             _write_late(writing, runs[place])
-            insert_scores(disk, there, scores_at(memory, {place: runs[place].id})[place])
+            if there is not None:
+                insert_scores(disk, there, scores_at(memory, {place: runs[place].id})[place])
         writing.finish()
 
     fatal = (sqlite3.OperationalError, sqlite3.DatabaseError, MemoryError)
@@ -138,9 +146,27 @@ def _copy_whole(
         _copy_state(source, target, place, run, revisions.get(run.id, 0))
 
 
-def _write_late(writing: Writing, run: Run) -> None:
+def _began_in_memory(memory: sqlite3.Connection, place: int) -> bool:
+    """True for a run whose start memory has heard of, and not only of what came after it."""
+    body = memory.execute("SELECT body FROM runs WHERE seq = ?", (place,)).fetchone()[0]
+    return UNANNOUNCED not in json.loads(body)
+
+
+def _identity(run: Run) -> RunIdentity:
+    """What the run was to be when it began."""
+    continued = run.metadata.get(RESUMES)
+    if continued is None:
+        return RunIdentity(run.id)
+    return RunIdentity(run.id, continued == run.id, "" if continued == run.id else str(continued))
+
+
+def _without(key: str, run: Run) -> Run:
+    return replace(run, metadata={name: value for name, value in run.metadata.items() if name != key})
+
+
+def _write_late(writing: Writing, run: Run, identity: RunIdentity | None = None) -> None:
     """Adds what memory knows of a run to the file's row, as the events that capture reported."""
-    writing.event(RunStarted(replace(run, answer=None, steps=[], status="open")))
+    writing.event(RunStarted(replace(run, answer=None, steps=[], status="open"), identity))
     for step in run.steps:
         writing.event(StepEnded(step))
     if run.status != "open":

@@ -28,6 +28,7 @@ from ragguard.store.rows import (
     storable,
     trace_body,
 )
+from ragguard.store.segments import PART, UNANNOUNCED, Segments, wait
 
 _AT_ONCE = 100
 """Texts between two breaths."""
@@ -36,8 +37,10 @@ _AT_ONCE = 100
 class Writing:
     """One transaction's worth of captured data; `finish` writes the texts it needs."""
 
-    def __init__(self, connection: sqlite3.Connection, owner: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, owner: str, segments: Segments | None = None) -> None:
+        """`segments` are those of the process, where events are written as they are captured."""
         self._db = connection
+        self._segments = Segments() if segments is None else segments
         self._owner = owner
         self._now = now_ns()
         self._seqs: dict[str, int] = {}
@@ -52,11 +55,9 @@ class Writing:
         """Writes one event."""
         match event:
             case StepEnded():
-                seq = self._opened(event.step.run_id)
-                if self._step(seq, event.step) and seq not in self._open:
-                    self._changed(seq)
+                self._step_ended(event.step)
             case RunStarted():
-                self._started(event.run)
+                self._started(self._segments.begin(self._db, self._owner, event))
             case RunEnded():
                 self._ended(event)
             case StepAmended():
@@ -123,7 +124,22 @@ class Writing:
 
     # Events
 
-    def _started(self, run: Run) -> None:
+    def _step_ended(self, step: RetrievalStep) -> None:
+        segment = self._segments.get(step.run_id)
+        if segment is not None:
+            if segment.dropped:
+                return
+            if segment.unwritten is not None:
+                self._started(self._segments.own(segment.unwritten))
+            else:
+                step = segment.placed(step)
+        seq = self._opened(step.run_id)
+        if self._step(seq, step) and seq not in self._open:
+            self._changed(seq)
+
+    def _started(self, run: Run | None) -> None:
+        if run is None:
+            return
         seq = self._seq(run.id)
         shelf = Shelf()
         body = run_body(run, shelf)
@@ -132,8 +148,7 @@ class Writing:
             self._need(shelf)
             return
         # A step that came before the start has opened the run.
-        known = self._db.execute("SELECT body, question FROM runs WHERE seq = ?", (seq,)).fetchone()
-        if tuple(known) == ("{}", ""):
+        if UNANNOUNCED in self._body("runs", seq):
             self._db.execute(
                 "UPDATE runs SET name = ?, question = ?, started_ns = ?, body = ? WHERE seq = ?",
                 (storable(run.name), storable(run.question), run.started_ns, body, seq),
@@ -141,15 +156,24 @@ class Writing:
             self._need(shelf)
 
     def _ended(self, event: RunEnded) -> None:
-        seq = self._opened(event.run_id)
-        self._open.discard(seq)
+        segment = self._segments.get(event.run_id)
+        if segment is not None and (segment.dropped or segment.unwritten is not None):
+            return
+        seq = self._opened(event.run_id if segment is None else segment.run_id)
         body = self._body("runs", seq)
+        part = 0 if segment is None else segment.part
+        if body.get(PART, 0) > part:  # another process, or another call, has continued it since
+            return
+        self._open.discard(seq)
         if event.references is not None:
             body["references"] = event.references
         if event.sub_questions is not None:
             body["sub_questions"] = event.sub_questions
         if event.metadata:
-            body["metadata"] = {**body.get("metadata", {}), **plain_metadata(event.metadata)}
+            known = body.get("metadata", {})
+            body["metadata"] = {**known, **plain_metadata(event.metadata)}
+            if part and "question_source" not in known:  # the question is that of the first part
+                body["metadata"].pop("question_source", None)
         if event.trace is not None:
             body["trace"] = trace_body(event.trace)
         if event.pool is not None:
@@ -157,20 +181,26 @@ class Writing:
             body["pool"] = shelf.put_all(event.pool)
             body["items"] = shelf.items
             self._need(shelf)
+        if event.waits_for:
+            wait(self._db, event.waits_for, event.run_id if segment is None else segment.run_id)
         question = storable(event.question)
         self._db.execute(
             "UPDATE runs SET status = ?, answer = coalesce(?, answer), "
-            "question = CASE ? WHEN '' THEN question ELSE ? END, ended_ns = ?, body = ?, attempts = 0, "
+            "question = CASE WHEN ? = '' OR (? AND question <> '') THEN question ELSE ? END, "
+            "ended_ns = ?, body = ?, attempts = 0, "
             "revision = revision + (due_ns IS NOT NULL OR owner IS NULL) WHERE seq = ?",
             (
-                event.status, _maybe(event.answer), question, question,
+                event.status, _maybe(event.answer), question, part > 0, question,
                 event.ended_ns or self._now, dump(body), seq,
             ),
         )  # fmt: skip
         make_due(self._db, seq, self._owner, self._now)
 
     def _amended(self, event: StepAmended) -> None:
-        seq = self._opened(event.run_id)
+        segment = self._segments.get(event.run_id)
+        if segment is not None and (segment.dropped or segment.unwritten is not None):
+            return
+        seq = self._opened(event.run_id if segment is None else segment.run_id)
         step = self._db.execute(
             "SELECT seq, idx FROM steps WHERE run = ? AND id = ?", (seq, storable(event.step_id))
         ).fetchone()
@@ -209,7 +239,7 @@ class Writing:
     def _opened(self, run_id: str) -> int:
         """The run's place; a run whose start did not come is opened here."""
         seq = self._seq(run_id)
-        return self._insert(Run(run_id), "{}", self._owner) if seq is None else seq
+        return self._insert(Run(run_id), dump({UNANNOUNCED: True}), self._owner) if seq is None else seq
 
     def _insert(self, run: Run, body: str, owner: str | None = None) -> int:
         """A new row; with an owner, of an open run."""

@@ -87,8 +87,6 @@ def test_words_about_the_unknown_are_passed_over(recorder, captured):
     recorder.step_amended("s", "nobody", [])
     recorder.run_ended("nobody")
     recorder.run_noted("nobody", "q")
-    recorder.run_paused("nobody", "k")
-    assert recorder.run_resumed("k") is None
     assert captured.events == []
     assert recorder.faults.count == 0
 
@@ -355,27 +353,13 @@ def test_open_runs_are_bounded_whatever_comes(captured):
     assert sum(isinstance(event, RunEnded) for event in captured.events) == 4900
 
 
-def test_an_interrupted_run_waits_and_goes_on(recorder, captured):
+def test_an_interrupted_run_ends_its_part_and_says_what_it_waits_for(recorder, captured):
     recorder.run_started("r", "who?")
     recorder.step_started("s", "r", "q")
-    recorder.run_paused("r", "thread 1")
-    assert captured.run.status == "open"
+    recorder.run_ended("r", status="interrupted", waits_for="thread 1")
+    assert (captured.run.status, recorder.open_runs) == ("interrupted", 0)
     assert [step.status for step in captured.run.steps] == ["interrupted"]
-    assert recorder.run_resumed("thread 1") == "r"
-    assert recorder.run_resumed("thread 1") is None
-    recorder.step_started("t", "r", "q")
-    recorder.step_ended("t", [])
-    recorder.run_ended("r", "Ada")
-    assert (captured.run.status, len(captured.run.steps)) == ("ok", 2)
-
-
-def test_an_interrupted_run_that_nobody_resumes_ends_as_interrupted(recorder, captured, clock):
-    recorder.run_started("r", "who?")
-    recorder.run_paused("r", "thread 1")
-    clock.now += 61
-    recorder.sweep()
-    assert captured.run.status == "interrupted"
-    assert recorder.run_resumed("thread 1") is None
+    assert captured.events[-1].waits_for == "thread 1"
 
 
 def test_a_fault_of_the_intake_is_counted_logged_once_and_hurts_nobody(caplog):

@@ -9,7 +9,7 @@ from langchain.agents import create_agent
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
-from support.captured import Captured
+from support.captured import CapturedInStore
 from support.langchain_agents import ANSWER, QUESTION, SEQUENTIAL, agent, asked, search_tool
 from support.langchain_parts import call, says
 
@@ -24,6 +24,12 @@ from ragguard_langchain.call_tree import CallTree
 def ask_human(query: str) -> str:
     """Asks a person."""
     return str(interrupt({"question": query}))
+
+
+@pytest.fixture
+def captured():
+    """The store decides which run a resumed call goes on with."""
+    return CapturedInStore()
 
 
 def interruptible(*turns):
@@ -48,8 +54,8 @@ async def test_an_interrupted_run_goes_on_when_it_is_resumed(captured, rg, mode)
         built.invoke(asked(), fresh())
     else:
         await built.ainvoke(asked(), fresh())
-    assert captured.run.status == "open"
-    assert rg.recorder.open_runs == 1
+    assert (captured.run.status, captured.run.answer) == ("interrupted", None)
+    assert rg.recorder.open_runs == 0
     if mode == "invoke":
         built.invoke(Command(resume="the blue one"), fresh())
     else:
@@ -123,16 +129,13 @@ def test_an_interrupt_inside_a_run_of_ones_own(captured, recorder, config):
     assert (captured.run.status, captured.run.answer, len(captured.run.steps)) == ("ok", ANSWER, 1)
 
 
-def test_interrupted_runs_that_nobody_resumes_go_after_their_time():
-    captured, now = Captured(), [0.0]
-    recorder = Recorder(captured, ttl=60, clock=lambda: now[0])
+def test_interrupted_runs_that_nobody_resumes_leave_nothing_open():
+    captured = CapturedInStore()
+    recorder = Recorder(captured)
     config = {"callbacks": [RagGuardCallback(SimpleNamespace(recorder=recorder))]}
     for n in range(100):
         interruptible(call("search", query="hop"), call("ask_human", query="?")).invoke(
             asked(), on_thread(config, str(n))
         )
-    assert recorder.open_runs == 100
-    now[0] = 61.0
-    recorder.sweep()
     assert (recorder.open_runs, len(CallTree.of(recorder).places)) == (0, 0)
     assert {run.status for run in captured.runs} == {"interrupted"}

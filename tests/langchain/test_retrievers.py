@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from types import SimpleNamespace
 from uuid import uuid4
 
@@ -108,11 +109,13 @@ def test_metadata_says_what_the_run_is(captured, config):
 def test_calls_with_the_id_of_an_open_run_join_it(captured, recorder, config):
     with RunHandle(recorder, QUESTION, id="run-7") as run:
         pass
-    recorder.run_started("run-8", QUESTION)
+    handle = RunHandle(recorder, QUESTION, id="run-8")
+    contextvars.Context().run(handle.__enter__)  # as in another thread
     named = {**config, "metadata": {"ragguard_run_id": "run-8"}}
     Shelf().invoke("first hop", named)
     Shelf().invoke("second hop", named)
-    recorder.run_ended("run-8", "Ada Berg")
+    handle.answered("Ada Berg")
+    handle.__exit__(None, None, None)
     joined = next(run for run in captured.runs if run.id == "run-8")
     assert [step.query for step in joined.steps] == ["first hop", "second hop"]
     assert (joined.question, joined.answer) == (QUESTION, "Ada Berg")

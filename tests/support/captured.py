@@ -7,6 +7,7 @@ from dataclasses import replace
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.open_runs import WholeRun
 from ragguard.records import Run
+from ragguard.store.store import Store
 
 
 class Captured:
@@ -43,6 +44,27 @@ class Captured:
         for run in runs.values():
             run.steps.sort(key=lambda step: step.index)
         return list(runs.values())
+
+    @property
+    def run(self) -> Run:
+        """The only run."""
+        (run,) = self.runs
+        return run
+
+
+class CapturedInStore:
+    """An intake that writes every event into a store in memory, and the runs that are there."""
+
+    def __init__(self) -> None:
+        self.store = Store()
+
+    def __call__(self, event: Event | WholeRun) -> None:
+        self.store.record(event.as_events() if isinstance(event, WholeRun) else [event])
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs so far, those under way with the status "open"."""
+        return list(self.store.runs())
 
     @property
     def run(self) -> Run:

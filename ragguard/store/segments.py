@@ -1,0 +1,184 @@
+"""Finds the run in the store that captured events belong to: the one of that id, one of its own, or one to continue.
+
+A run whose id another run has gets an id of its own. A run that says that it continues is appended to the one that
+is there: its steps are numbered on, the question stays. Which is which is known from the start event alone, so the
+decision is kept for the events that follow it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ragguard.capture.events import RunStarted
+from ragguard.capture.identity import RunIdentity, renamed
+from ragguard.capture.plain import plain_metadata
+from ragguard.records import RetrievalStep, Run, new_id
+from ragguard.runtime.notices import NOTICES
+from ragguard.store.rows import dump, storable
+
+KEPT = 10_000
+"""How many runs that were renamed or continued are remembered: for longer than their events are under way."""
+ASKED = "ragguard.asked_id"
+"""Metadata key of a run that asked for an id which another run has."""
+PART = "part"
+"""Key in a run's body: how many times it was continued."""
+RESUMES = "ragguard.resumes"
+"""Metadata key of a run that was to continue another, which was not there."""
+UNANNOUNCED = "unannounced"
+"""Key in the body of a run that a step has opened, while the run's start is not known."""
+_WAITING = "waiting:"
+"""Prefix of keys in `meta`: what an interrupted run waits for → the run's id."""
+
+
+@dataclass(slots=True)
+class Segment:
+    """Where the events of one run, as one process recorded it, go."""
+
+    run_id: str
+    index: int = 0
+    """How many steps the run had before."""
+    turn: int = 0
+    """How many turns the run had before."""
+    part: int = 0
+    unwritten: RunStarted | None = None
+    """The start of a run that is written with its first step, if there is any."""
+    dropped: bool = False
+
+    def placed(self, step: RetrievalStep) -> RetrievalStep:
+        """The step as one of that run."""
+        return replace(step, run_id=self.run_id, index=step.index + self.index, turn=step.turn + self.turn)
+
+
+class Segments:
+    """The segments of one process, by the id under which it captures them."""
+
+    def __init__(self) -> None:
+        self._segments: OrderedDict[str, Segment] = OrderedDict()
+
+    def get(self, run_id: str) -> Segment | None:
+        """The segment of a run that does not simply have its id; None for any other."""
+        return self._segments.get(run_id)
+
+    def begin(self, db: sqlite3.Connection, owner: str, event: RunStarted) -> Run | None:
+        """Decides where a run goes. Returns it as it is to be written; None where nothing is to be written now."""
+        run, identity = event.run, event.identity
+        if identity is None:
+            return run
+        asked = run.id
+        self._segments.pop(asked, None)
+        sought = identity.stored or _waiting(db, identity.thread)
+        if not sought and (identity.resumes or not identity.thread):
+            sought = asked
+        there = _row(db, sought) if sought else None
+        if there is None:
+            return self._without_other(asked, event, identity)
+        if _is_same(there, run, owner):
+            return run if sought == asked else replace(run, id=sought)
+        if identity.continues:
+            _forget_waiting(db, identity.thread)
+            identity.stored = "" if sought == asked else sought
+            self._put(asked, _continued(db, there, run, owner))
+            return None
+        return self._with_own_id(asked, run, identity)
+
+    def _without_other(self, asked: str, event: RunStarted, identity: RunIdentity) -> Run | None:
+        if not identity.stored:
+            if identity.otherwise == "drop":
+                self._put(asked, Segment(asked, dropped=True))
+                return None
+            if identity.otherwise == "begin with a step":
+                self._put(asked, Segment(asked, unwritten=event))
+                return None
+        return self.own(event)
+
+    def own(self, event: RunStarted) -> Run:
+        """The run of a start event, as one that continues no other."""
+        run, identity = event.run, event.identity
+        if identity is None:
+            return run
+        if identity.continues:
+            run = replace(run, metadata={**run.metadata, RESUMES: identity.thread or run.id})
+        self._segments.pop(run.id, None)
+        if identity.stored:
+            self._put(run.id, Segment(identity.stored))
+        return replace(run, id=identity.stored or run.id)
+
+    def _with_own_id(self, asked: str, run: Run, identity: RunIdentity) -> Run:
+        fresh = identity.stored or new_id()
+        if not identity.stored:
+            NOTICES.warn("run id used twice", renamed(asked, fresh), pause=1.0)
+        identity.stored = fresh
+        self._put(asked, Segment(fresh))
+        return replace(run, id=fresh, metadata={**run.metadata, ASKED: asked})
+
+    def _put(self, asked: str, segment: Segment) -> None:
+        self._segments[asked] = segment
+        if len(self._segments) > KEPT:
+            self._segments.popitem(last=False)
+
+
+def wait(db: sqlite3.Connection, thread: str, run_id: str) -> None:
+    """Notes what an interrupted run waits for, so that any process finds it."""
+    db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (_key(thread), storable(run_id)))
+
+
+def forget_waiting(db: sqlite3.Connection, run_id: str) -> None:
+    """Forgets what a run waited for that is deleted."""
+    db.execute("DELETE FROM meta WHERE key >= ? AND key < ? AND value = ?", (_WAITING, "waiting;", run_id))
+
+
+def _continued(db: sqlite3.Connection, there: sqlite3.Row, run: Run, owner: str) -> Segment:
+    """Opens a run again, for this process to append to; what it was asked stays."""
+    seq = there["seq"]
+    index, turn = db.execute(
+        "SELECT coalesce(max(idx) + 1, 0), coalesce(max(turn) + 1, 0) FROM steps WHERE run = ?", (seq,)
+    ).fetchone()
+    body: dict[str, Any] = json.loads(there["body"])
+    body[PART] = body.get(PART, 0) + 1
+    if run.references is not None:
+        body["references"] = list(run.references)
+    if run.sub_questions is not None:
+        body["sub_questions"] = list(run.sub_questions)
+    if run.metadata:
+        body["metadata"] = {**plain_metadata(run.metadata), **body.get("metadata", {})}
+    db.execute(
+        "UPDATE runs SET status = 'open', owner = ?, due_ns = NULL, queued_ns = NULL, body = ?, attempts = 0, "
+        "question = CASE question WHEN '' THEN ? ELSE question END, revision = revision + 1 WHERE seq = ?",
+        (owner, dump(body), storable(run.question), seq),
+    )
+    return Segment(there["id"], index, turn, body[PART])
+
+
+def _row(db: sqlite3.Connection, run_id: str) -> sqlite3.Row | None:
+    row: sqlite3.Row | None = db.execute(
+        "SELECT seq, id, status, question, started_ns, body, owner FROM runs WHERE id = ?",
+        (storable(run_id),),
+    ).fetchone()
+    return row
+
+
+def _is_same(there: sqlite3.Row, run: Run, owner: str) -> bool:
+    """True for the run itself, written before by a batch that is repeated; and for one that a step has opened."""
+    if there["started_ns"] == run.started_ns:
+        return True
+    return there["owner"] == owner and UNANNOUNCED in json.loads(there["body"])
+
+
+def _waiting(db: sqlite3.Connection, thread: str) -> str:
+    if not thread:
+        return ""
+    row = db.execute("SELECT value FROM meta WHERE key = ?", (_key(thread),)).fetchone()
+    return "" if row is None else str(row[0])
+
+
+def _forget_waiting(db: sqlite3.Connection, thread: str) -> None:
+    if thread:
+        db.execute("DELETE FROM meta WHERE key = ?", (_key(thread),))
+
+
+def _key(thread: str) -> str:
+    return storable(_WAITING + thread)

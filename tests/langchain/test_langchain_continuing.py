@@ -1,0 +1,199 @@
+"""Runs that go on in another process: a graph that was interrupted for a person, workers that share one store."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.runnables import RunnableLambda
+from support.captured import CapturedInStore
+from support.langchain_parts import Shelf
+from support.program import run_program
+
+from ragguard import RagGuard
+from ragguard.capture.handle import RunHandle
+from ragguard.capture.recorder import Recorder
+from ragguard.store.store import Store
+from ragguard_langchain import RagGuardCallback
+
+QUESTION = "Who founded the firm based in Oslo?"
+
+WORKER = """
+import os, pickle, signal, sys
+from typing import TypedDict
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, interrupt
+from ragguard import RagGuard
+from ragguard_langchain import RagGuardCallback
+from support.langchain_parts import Shelf
+
+path, saved, part, end, *rate = sys.argv[1:]
+QUESTION = "Who founded the firm based in Oslo?"
+
+
+class State(TypedDict, total=False):
+    question: str
+    approved: str
+    answer: str
+
+
+def first(state):
+    Shelf().invoke("1 firm")
+    Shelf().invoke("2 town")
+    return {}
+
+
+def ask(state):
+    return {"approved": interrupt("may I go on?")}
+
+
+def second(state):
+    Shelf().invoke("3 founder")
+    return {"answer": "Ada Berg"}
+
+
+graph = StateGraph(State)
+for name, node in (("first", first), ("ask", ask), ("second", second)):
+    graph.add_node(name, node)
+for before, after in ((START, "first"), ("first", "ask"), ("ask", "second"), ("second", END)):
+    graph.add_edge(before, after)
+
+saver = InMemorySaver()
+if part == "second":
+    with open(saved, "rb") as file:
+        storage, writes, blobs = pickle.load(file)
+    for thread, spaces in storage.items():
+        saver.storage[thread].update(spaces)
+    saver.writes.update(writes); saver.blobs.update(blobs)
+rg = RagGuard("nano", store=path, scorers=("utility",), sample_rate=float(rate[0]) if rate else 1.0)
+config = {
+    "callbacks": [RagGuardCallback(rg)], "configurable": {"thread_id": "t1"},
+    "metadata": {"ragguard_references": ["Ada Berg"]} if part == "first" else {},
+}
+app = graph.compile(checkpointer=saver)
+app.invoke({"question": QUESTION} if part == "first" else Command(resume="yes"), config)
+assert rg.flush(60)
+if part == "first":
+    with open(saved, "wb") as file:
+        pickle.dump(({k: dict(v) for k, v in saver.storage.items()}, dict(saver.writes), dict(saver.blobs)), file)
+if end == "kill":
+    os.kill(os.getpid(), signal.SIGKILL)
+rg.close()
+"""
+
+
+def stored(path):
+    store = Store(path, read_only=True)
+    try:
+        return list(store.runs()), {run.id: store.scores(run.id) for run in store.runs()}
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("end", ["end", "kill"])
+def test_an_interrupted_graph_goes_on_in_another_process(tmp_path, end):
+    path, saved = tmp_path / "s.db", tmp_path / "checkpoint"
+    run_program(WORKER, path, saved, "first", end, check=end == "end")
+    ((run,), _) = stored(path)
+    assert (run.status, run.question, run.answer) == ("interrupted", QUESTION, None)
+    assert [step.query for step in run.steps] == ["1 firm", "2 town"]
+    run_program(WORKER, path, saved, "second", "end")
+    ((run,), scores) = stored(path)
+    assert (run.status, run.question, run.answer) == ("ok", QUESTION, "Ada Berg")
+    assert run.references == ["Ada Berg"]
+    assert [(s.index, s.turn, s.query) for s in run.steps] == [
+        (0, 0, "1 firm"),
+        (1, 1, "2 town"),
+        (2, 2, "3 founder"),
+    ]
+    assert "question_source" not in run.metadata
+    assert {score.step_id for score in scores[run.id]} - {""} == {step.id for step in run.steps}
+
+
+def test_a_part_whose_first_part_was_not_sampled_is_not_recorded(tmp_path):
+    path, saved = tmp_path / "s.db", tmp_path / "checkpoint"
+    run_program(WORKER, path, saved, "first", "end", 0)
+    run_program(WORKER, path, saved, "second", "end", 0.999999999)
+    assert stored(path)[0] == []
+
+
+@pytest.fixture
+def rg():
+    return RagGuard("nano", store=None, scorers=())
+
+
+def test_an_id_in_metadata_that_is_used_twice_names_two_runs(rg, caplog):
+    for question in ("one", "two"):
+        config = {"callbacks": [RagGuardCallback(rg)], "metadata": {"ragguard_run_id": "x"}}
+        RunnableLambda(lambda q: Shelf().invoke(f"{q} hop")).invoke(question, config)
+    rg.flush(10)
+    assert {run.question: [(s.index, s.query) for s in run.steps] for run in rg.runs()} == {
+        "one": [(0, "one hop")],
+        "two": [(0, "two hop")],
+    }
+    assert [run.id == "x" for run in rg.runs()] == [True, False]
+    assert "the run id 'x'" in caplog.text
+    rg.close()
+
+
+def test_it_goes_on_where_metadata_say_so(rg):
+    config = {"callbacks": [RagGuardCallback(rg)], "metadata": {"ragguard_run_id": "x"}}
+    RunnableLambda(lambda q: Shelf().invoke("hop 1")).invoke("one", config)
+    config["metadata"]["ragguard_resume"] = True
+    RunnableLambda(lambda q: Shelf().invoke("hop 2")).invoke("two", config)
+    rg.flush(10)
+    (run,) = rg.runs()
+    assert (run.id, run.question) == ("x", "one")
+    assert [(s.index, s.query) for s in run.steps] == [(0, "hop 1"), (1, "hop 2")]
+    assert "ragguard_resume" not in run.metadata
+    rg.close()
+
+
+def test_a_bare_retriever_with_an_id_that_is_used_twice():
+    captured = CapturedInStore()
+    recorder = Recorder(captured)
+    rg = type("Guard", (), {"recorder": recorder})()
+    for query in ("1", "2"):
+        Shelf().invoke(query, {"callbacks": [RagGuardCallback(rg)], "metadata": {"ragguard_run_id": "x"}})
+    assert [[s.query for s in run.steps] for run in captured.runs] == [["1"], ["2"]]
+
+
+def test_a_run_that_is_renamed_keeps_the_calls_inside_of_it(tmp_path):
+    first = RagGuard("nano", store=tmp_path / "s.db", scorers=())
+    with first.run("one", id="x"):
+        pass
+    first.close()
+    rg = RagGuard("nano", store=tmp_path / "s.db", scorers=())
+    with RunHandle(rg.recorder, "two", id="x") as run:
+        for query in ("1", "2"):
+            Shelf().invoke(query, {"callbacks": [RagGuardCallback(rg)]})
+            rg.flush(10)
+    rg.flush(10)
+    assert [step.query for step in rg.store.run(run.id).steps] == ["1", "2"]
+    assert run.id != "x"
+    rg.close()
+
+
+def test_a_resumed_part_without_a_retrieval_gives_its_answer_to_the_run(rg):
+    """And one that continues nothing, and retrieves nothing, is no run."""
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.func import entrypoint
+    from langgraph.types import Command, interrupt
+
+    def application(hops):
+        @entrypoint(checkpointer=InMemorySaver())
+        def flow(question: str):
+            for query in hops:
+                Shelf().invoke(query)
+            return {"answer": interrupt("?")}
+
+        return flow
+
+    for thread, hops in (("a", ["hop"]), ("b", [])):
+        config = {"callbacks": [RagGuardCallback(rg)], "configurable": {"thread_id": thread}}
+        flow = application(hops)
+        flow.invoke(QUESTION, config)
+        flow.invoke(Command(resume="Ada Berg"), config)
+    rg.flush(10)
+    (run,) = rg.runs()
+    assert (run.question, run.answer, run.status) == (QUESTION, "Ada Berg", "ok")
+    rg.close()
