@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -174,6 +174,20 @@ def drop(
         connection.execute("UPDATE runs SET due_ns = NULL WHERE seq = ?", (row["seq"],))
         _let_go(connection, row["seq"])
     return len(dropped)
+
+
+def give_up(connection: sqlite3.Connection, reasons: Mapping[str, str]) -> None:
+    """Takes runs that cannot be read off their owner's list, with the reason as a failure."""
+    for run_id, reason in reasons.items():
+        row = connection.execute(  # the id itself may be what is wrong
+            "SELECT seq FROM runs WHERE CAST(id AS BLOB) = ?", (run_id.encode("utf-8", "replace"),)
+        ).fetchone()
+        if row is None:
+            continue
+        message = f"the run cannot be read from the store ({reason}), so it is not scored"
+        insert_failures(connection, row[0], "", [Failure("store", "StoreError", message, run_id=run_id)])
+        connection.execute("UPDATE runs SET due_ns = NULL, emit_after = NULL WHERE seq = ?", (row[0],))
+        _let_go(connection, row[0])
 
 
 def insert_failures(

@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 from ragguard.records import Level
 from ragguard.sinks.base import ScoredRun
-from ragguard.store.reading import PAGE, chunks
+from ragguard.store.reading import chunks
+from ragguard.store.rows import storable
+from ragguard.store.unreadable import WRONG_NUMBERS, check_numbers
 
 
 class Series(NamedTuple):
@@ -63,24 +65,23 @@ _STEPS = "SELECT run, count(*), sum(json_array_length(body, '$.passages')) FROM 
 _FAILURES = "SELECT run, count(*) FROM failures WHERE run IN ({}) GROUP BY run"
 _MEANS = (
     "SELECT run, avg(value), max(engine || ', ' || prompts || ', ' || scorer || ' ' || version), "
+    f"{WRONG_NUMBERS}, "
     "name, level, reference_source, iif(level = 'run', 'passages', stage) AS of_stage "
     "FROM scores JOIN origins ON origins.id = origin WHERE run IN ({}) "
     "GROUP BY run, name, level, reference_source, of_stage ORDER BY run, min(scores.seq)"
 )
 
 
-def page_of_means(connection: sqlite3.Connection, after: int) -> dict[int, RunMeans]:
-    """The next runs behind the place `after`, by their places; none at the end."""
-    rows = connection.execute(
-        "SELECT seq, question FROM runs WHERE seq > ? ORDER BY seq LIMIT ?", (after, PAGE)
-    )
-    found = {place: RunMeans(question) for place, question in rows}
-    places: Sequence[int] = list(found)
+def means_at(connection: sqlite3.Connection, places: Sequence[int]) -> dict[int, RunMeans]:
+    """The runs at these places; raises where a row cannot be read."""
+    rows = chunks(connection, "SELECT seq, question FROM runs WHERE seq IN ({}) ORDER BY seq", places)
+    found = {place: RunMeans(storable(question)) for place, question in rows}
     for place, steps, passages in chunks(connection, _STEPS, places):
         found[place].steps, found[place].passages = steps, passages
     for place, failures in chunks(connection, _FAILURES, places):
         found[place].failures = failures
-    for place, mean, origin, *names in chunks(connection, _MEANS, places):
+    for place, mean, origin, wrong, *names in chunks(connection, _MEANS, places):
+        check_numbers(wrong)
         series = Series(*names)
         found[place].means[series], found[place].origins[series] = mean, origin
     return found

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ragguard.records import Dropped, Failure, Passage, Usage
-from ragguard.store.reading import PAGE, chunks, failures_at, origins_of, texts_of, with_bodies
+from ragguard.store.reading import chunks, failures_at, origins_of, texts_of, with_bodies
 from ragguard.store.rows import Data, usage_of
+from ragguard.store.unreadable import WRONG_NUMBERS, check_numbers, check_run, check_step
 
 SCALE = 10_000
 """Units of a score's value and error in the gathered JSON."""
@@ -95,14 +96,16 @@ class Overview:
     failures: list[Failure]
 
 
-def page_of_overviews(
-    connection: sqlite3.Connection, after: int, misleads: float, *, texts: bool = True
+def overviews_at(
+    connection: sqlite3.Connection, places: Sequence[int], misleads: float, *, texts: bool = True
 ) -> dict[int, Overview]:
-    """The next runs behind the place `after`, by their places; none at the end."""
-    rows = connection.execute("SELECT seq FROM runs WHERE seq > ? ORDER BY seq LIMIT ?", (after, PAGE))
-    places = [row[0] for row in rows]
+    """The runs at these places; raises where a row cannot be read."""
     heads = with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", places)
     steps = with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", places)
+    for row, body in heads:
+        check_run(row, body)
+    for row, body in steps:
+        check_step(row, body)
     known = texts_of(connection, [body for _, body in steps]) if texts else {}
     told = _told(connection, places, misleads)
     failures = failures_at(connection, {row["seq"]: row["id"] for row, _ in heads})
@@ -150,14 +153,17 @@ _TOLD = (
     "min(value) FILTER (WHERE name = 'utility'), count(*) FILTER (WHERE name = 'utility' AND value < ?), "
     "group_concat(usage, char(10)), group_concat(DISTINCT origin), "
     "min(json_extract(metadata, '$.sub_questions')) "
-    "FILTER (WHERE metadata <> '' AND json_type(metadata, '$.sub_questions') = 'array') "
+    "FILTER (WHERE metadata <> '' AND json_type(metadata, '$.sub_questions') = 'array'), "
+    f"{WRONG_NUMBERS} "
     "FROM scores LEFT JOIN steps ON steps.run = scores.run AND steps.id = scores.step_id "
     "WHERE scores.run IN ({}) GROUP BY scores.run"
 )
 
 
-def _told(connection: sqlite3.Connection, places: list[int], misleads: float) -> dict[int, Told]:
+def _told(connection: sqlite3.Connection, places: Sequence[int], misleads: float) -> dict[int, Told]:
     rows = list(chunks(connection, _TOLD, places, misleads))
+    for row in rows:
+        check_numbers(row[9])
     origins = origins_of(connection, {int(number) for row in rows for number in row[7].split(",")})
     return {
         place: Told(
@@ -165,7 +171,7 @@ def _told(connection: sqlite3.Connection, places: list[int], misleads: float) ->
             sorted({origins[int(number)][1] for number in numbers.split(",")} - {""}),
             [str(question) for question in json.loads(made or "[]")],
         )
-        for place, of_passages, of_steps, of_run, worst, misleading, usages, numbers, made in rows
+        for place, of_passages, of_steps, of_run, worst, misleading, usages, numbers, made, _ in rows
     }  # fmt: skip
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
 from typing import Any
 
 from ragguard.records import Failure, Run, Score
 from ragguard.store.rows import Data, Origin, digests_in, failure_of, run_of, score_of, step_of, storable
+from ragguard.store.unreadable import check_failure, check_number, check_run, check_step
 
 PAGE = 200
 _MOST_PARAMETERS = 500
@@ -43,10 +45,10 @@ def run_ids(connection: sqlite3.Connection) -> list[str]:
     return [str(row[0]) for row in connection.execute("SELECT id FROM runs ORDER BY seq")]
 
 
-def page_of_runs(connection: sqlite3.Connection, after: int, *, texts: bool = True) -> dict[int, Run]:
-    """The next runs behind the place `after`, by their places; none at the end."""
+def places_after(connection: sqlite3.Connection, after: int) -> list[int]:
+    """The places of the next runs behind the place `after`; none at the end."""
     rows = connection.execute("SELECT seq FROM runs WHERE seq > ? ORDER BY seq LIMIT ?", (after, PAGE))
-    return runs_at(connection, [row[0] for row in rows], texts=texts)
+    return [row[0] for row in rows]
 
 
 def places_by_rank(connection: sqlite3.Connection, start: int, count: int) -> list[int]:
@@ -56,9 +58,13 @@ def places_by_rank(connection: sqlite3.Connection, start: int, count: int) -> li
 
 
 def runs_at(connection: sqlite3.Connection, places: Sequence[int], *, texts: bool = True) -> dict[int, Run]:
-    """The runs that stand there, with their steps, in the order of their places."""
+    """The runs that stand there, with their steps, in the order of their places; raises where a row cannot be read."""
     heads = with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", places)
     steps = with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", places)
+    for row, body in heads:
+        check_run(row, body)
+    for row, body in steps:
+        check_step(row, body)
     known = texts_of(connection, [body for _, body in heads + steps]) if texts else {}
     runs = {row["seq"]: run_of(row, body, known) for row, body in heads}
     for row, body in steps:
@@ -75,8 +81,17 @@ def scores_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int,
     rows = list(chunks(cursor, _SCORES.format("run IN ({})"), list(runs)))
     origins = origins_of(connection, {row[-1] for row in rows})
     for row in rows:
+        _check_score(row)
         scores[row[1]].append(score_of(row, runs[row[1]], origins[row[-1]]))
     return scores
+
+
+def _check_score(row: Sequence[Any]) -> None:
+    if type(row[3]) is not float or not isfinite(row[3]):
+        check_number(row[3], "value")
+    for column, value in (("position", row[7]), ("stderr", row[8]), ("expectation", row[13])):
+        if value is not None:
+            check_number(value, column)
 
 
 def unsent_scores(connection: sqlite3.Connection, place: int, run_id: str) -> list[Score]:
@@ -99,20 +114,9 @@ def failures_of_settings(
     """The same, each with the settings it belongs to."""
     failures: dict[int, list[tuple[str, Failure]]] = {place: [] for place in runs}
     for row in chunks(connection, "SELECT * FROM failures WHERE run IN ({}) ORDER BY seq", list(runs)):
+        check_failure(row)
         failures[row["run"]].append((row["identity"], failure_of(row, runs[row["run"]])))
     return failures
-
-
-def page_of_scores(connection: sqlite3.Connection, after: int) -> list[tuple[int, Score]]:
-    """The next scores behind the place `after`, in the order in which they were stored, with their places."""
-    rows = connection.execute(_SCORES.format("scores.seq > ?") + " LIMIT ?", (after, PAGE * 5)).fetchall()
-    runs = list({row["run"] for row in rows})
-    ids = {
-        row["seq"]: row["id"]
-        for row in chunks(connection, "SELECT seq, id FROM runs WHERE seq IN ({})", runs)
-    }
-    origins = origins_of(connection, {row[-1] for row in rows})
-    return [(row["seq"], score_of(row, ids[row["run"]], origins[row["origin"]])) for row in rows]
 
 
 def origins_of(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Origin]:
@@ -141,4 +145,6 @@ def chunks(
     """The rows of a statement over many values, behind the parameters `before`; SQLite takes only so many at once."""
     for start in range(0, len(values), _MOST_PARAMETERS):
         chunk = values[start : start + _MOST_PARAMETERS]
-        yield from connection.execute(statement.format(",".join("?" * len(chunk))), (*before, *chunk))
+        yield from connection.execute(
+            statement.format(",".join("?" * len(chunk))), (*before, *chunk)
+        ).fetchall()

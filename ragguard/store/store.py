@@ -28,10 +28,11 @@ from ragguard.store.counting import Counting, counters_of
 from ragguard.store.database import Database
 from ragguard.store.failover import Failover
 from ragguard.store.ledger import Due, Left, Outcome
-from ragguard.store.means import RunMeans, page_of_means
-from ragguard.store.overview import Overview, page_of_overviews
+from ragguard.store.means import RunMeans, means_at
+from ragguard.store.overview import Overview, overviews_at
 from ragguard.store.rows import storable
 from ragguard.store.segments import Segments
+from ragguard.store.unreadable import FAULTS, LeftOut, read_each
 from ragguard.store.writing import Writing, make_due
 
 T = TypeVar("T")
@@ -90,6 +91,8 @@ class Store:
             forked=self._begin,
         )
         self._read_only = read_only
+        self.left_out = LeftOut()
+        """The runs that readers left out, since a row of theirs cannot be read."""
 
     def _begin(self) -> None:
         """A process's own part; a child process starts with a fresh one."""
@@ -197,13 +200,22 @@ class Store:
         def take(db: sqlite3.Connection) -> list[Claim]:
             found = ledger.due(db, self._process.owner, limit + len(self._claimed))
             free = [due for due in found if due.run_id not in self._claimed][:limit]
-            runs = reading.runs_at(db, [due.place for due in free])
-            self._claimed.update(due.run_id for due in free)
-            return [
-                Claim(due, runs[due.place], reading.unsent_scores(db, due.place, due.run_id)) for due in free
-            ]
+            claims = read_each(db, [due.place for due in free], partial(_claims_at, free), left_out)
+            self._claimed.update(claim.run.id for claim in claims.values())
+            return list(claims.values())
 
-        return self._db.read(take)
+        left_out = LeftOut()
+        claims = self._db.read(take)
+        if left_out.reasons:
+            self._give_up(left_out)
+        return claims
+
+    def _give_up(self, unreadable: LeftOut) -> None:
+        """Takes runs that cannot be read off the list of what is due: each would be met again and again."""
+        self._change(lambda db: ledger.give_up(db, unreadable.reasons))
+        self.count("runs_failed", len(unreadable.reasons))
+        self.left_out.reasons.update(unreadable.reasons)
+        unreadable.warn(self._db.name)
 
     def release(self, run_id: str) -> None:
         """Gives a claimed run back as it is."""
@@ -348,7 +360,7 @@ class Store:
             place = reading.place_of(db, run_id)
             return None if place is None else reading.runs_at(db, [place])[place]
 
-        return self._db.read(find)
+        return self._read_row(find, run_id)
 
     def scores(self, run_id: str) -> list[Score]:
         """Everything that was said of a run, in the order in which it was stored."""
@@ -365,55 +377,66 @@ class Store:
             place = reading.place_of(db, run_id)
             return [] if place is None else read(db, {place: run_id})[place]
 
-        return self._db.read(find)
+        return self._read_row(find, run_id)
+
+    def _read_row(self, find: Callable[[sqlite3.Connection], T], run_id: str) -> T:
+        try:
+            return self._db.read(find)
+        except FAULTS as error:
+            raise StoreError(
+                f"the run {run_id!r} in {self._db.name} cannot be read: {describe(error)}; delete it, or restore "
+                "the file"
+            ) from error
 
     def runs(self, *, texts: bool = True) -> Iterator[Run]:
         """All runs in the order in which they were captured, page by page; quicker without the passages' texts."""
-        for runs in self._pages(partial(reading.page_of_runs, texts=texts)):
+        for runs in self._pages(partial(reading.runs_at, texts=texts)):
             yield from runs.values()
 
     def runs_by_rank(self, start: int, count: int) -> list[Run]:
-        """Some runs, counted from the first."""
+        """Some runs, counted from the first; without those that cannot be read."""
 
         def find(db: sqlite3.Connection) -> list[Run]:
-            return list(reading.runs_at(db, reading.places_by_rank(db, start, count)).values())
+            places = reading.places_by_rank(db, start, count)
+            return list(read_each(db, places, reading.runs_at, self.left_out).values())
 
-        return self._db.read(find)
+        found = self._db.read(find)
+        self.left_out.warn(self._db.name)
+        return found
 
     def scored_runs(self, *, texts: bool = True) -> Iterator[ScoredRun]:
         """All runs with everything that was said of them, page by page."""
-        for runs in self._pages(partial(reading.page_of_runs, texts=texts)):
-            ids = {place: run.id for place, run in runs.items()}
-            scores, failures = self._db.read(partial(_said_at, ids=ids))
-            for place, run in runs.items():
-                yield ScoredRun(run, scores[place], failures[place])
+        for scored in self._pages(partial(_scored_at, texts=texts)):
+            yield from scored.values()
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
         """All runs for a report, page by page; a passage with a utility under `misleads` counts as misleading."""
-        for page in self._pages(partial(page_of_overviews, misleads=misleads, texts=texts)):
+        for page in self._pages(partial(overviews_at, misleads=misleads, texts=texts)):
             yield from page.values()
 
     def means(self) -> Iterator[RunMeans]:
         """All runs for a comparison, page by page."""
-        for page in self._pages(page_of_means):
+        for page in self._pages(means_at):
             yield from page.values()
-
-    def all_scores(self) -> Iterator[Score]:
-        """All scores in the order in which they were stored, page by page."""
-        after = 0
-        while page := self._db.read(lambda db: reading.page_of_scores(db, after)):  # noqa: B023
-            yield from (score for _, score in page)
-            after = page[-1][0]
 
     def counters(self) -> dict[str, int]:
         """What all processes together have counted."""
         return self._db.read(counters_of)
 
-    def _pages(self, read: Callable[[sqlite3.Connection, int], dict[int, T]]) -> Iterator[dict[int, T]]:
+    def _pages(
+        self, read: Callable[[sqlite3.Connection, Sequence[int]], dict[int, T]]
+    ) -> Iterator[dict[int, T]]:
+        """What `read` makes of all runs, page by page; a run that cannot be read is left out, and logged at the end."""
+
+        def page(db: sqlite3.Connection) -> tuple[list[int], dict[int, T]]:
+            places = reading.places_after(db, after)
+            return places, read_each(db, places, read, self.left_out)
+
         after = 0
-        while page := self._db.read(lambda db: read(db, after)):  # noqa: B023
-            yield page
-            after = max(page)
+        while (found := self._db.read(page))[0]:
+            yield found[1]
+            after = found[0][-1]
+        self.left_out.warn(self._db.name)
 
     # Life
 
@@ -434,6 +457,15 @@ class Store:
         self._db.close()
 
 
+def _claims_at(due: Sequence[Due], db: sqlite3.Connection, places: Sequence[int]) -> dict[int, Claim]:
+    runs = reading.runs_at(db, places)
+    return {
+        one.place: Claim(one, runs[one.place], reading.unsent_scores(db, one.place, one.run_id))
+        for one in due
+        if one.place in places
+    }
+
+
 def _put(db: sqlite3.Connection, owner: str, run: Run) -> bool:
     writing = Writing(db, owner)
     changed = writing.run(run)
@@ -441,8 +473,9 @@ def _put(db: sqlite3.Connection, owner: str, run: Run) -> bool:
     return changed
 
 
-def _said_at(
-    db: sqlite3.Connection, ids: dict[int, str]
-) -> tuple[dict[int, list[Score]], dict[int, list[Failure]]]:
-    """What was said of the runs at these places."""
-    return reading.scores_at(db, ids), reading.failures_at(db, ids)
+def _scored_at(db: sqlite3.Connection, places: Sequence[int], *, texts: bool) -> dict[int, ScoredRun]:
+    """The runs at these places with their scores and failures."""
+    runs = reading.runs_at(db, places, texts=texts)
+    ids = {place: run.id for place, run in runs.items()}
+    scores, failures = reading.scores_at(db, ids), reading.failures_at(db, ids)
+    return {place: ScoredRun(run, scores[place], failures[place]) for place, run in runs.items()}

@@ -211,7 +211,6 @@ def test_a_score_reads_back_whole(store):
     )  # fmt: skip
     settle(store, run, [score])
     assert store.scores("r1") == [score]
-    assert list(store.all_scores()) == [score]
 
 
 def test_many_pages_are_walked_in_order(store):

@@ -1,0 +1,158 @@
+"""Rows that cannot be read, since a column or a body is not what it should be: they cost their own run and no other.
+
+SQLite takes any value in any column, and a file may have been written by another program.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from ragguard.capture.faults import describe
+from ragguard.runtime.notices import NOTICES
+
+T = TypeVar("T")
+
+_NONE = type(None)
+_RUN: Mapping[str, tuple[type, ...]] = {
+    "id": (str,), "name": (str,), "question": (str,), "answer": (str, _NONE), "status": (str,),
+    "started_ns": (int,), "ended_ns": (int,),
+}  # fmt: skip
+_STEP: Mapping[str, tuple[type, ...]] = {
+    "id": (str,), "idx": (int,), "turn": (int,), "query": (str,), "status": (str,), "tool": (str,),
+    "started_ns": (int,), "ended_ns": (int,),
+}  # fmt: skip
+_FAILURE: Mapping[str, tuple[type, ...]] = {
+    "scorer": (str,), "error": (str,), "message": (str,), "step_id": (str,), "attempts": (int,),
+    "occurred_ns": (int,),
+}  # fmt: skip
+_BODY: Mapping[str, tuple[type, ...]] = {
+    "references": (list,), "sub_questions": (list,), "pool": (list,), "metadata": (dict,), "trace": (list,),
+    "items": (list,), "passages": (list,), "candidates": (list,), "sub_steps": (list,), "decision": (dict,),
+    "error": (str,),
+}  # fmt: skip
+_NAMED = 5
+_MOST_KEPT = 1000
+FAULTS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What reading a row raises that is not what it should be."""
+
+
+class LeftOut:
+    """The runs of a store that readers left out, and why; at most 1,000 of them."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, str] = {}
+
+    def add(self, run_id: str, error: BaseException) -> None:
+        """Notes a run that cannot be read."""
+        if len(self.reasons) < _MOST_KEPT:
+            self.reasons[run_id] = describe(error)
+
+    def warn(self, store: str) -> None:
+        """Logs which runs were left out, if any were."""
+        if self.reasons:
+            NOTICES.warn(f"unreadable rows in {store}", f"{store}: {self}")
+
+    def __str__(self) -> str:
+        named = ", ".join(f"{run!r} ({why})" for run, why in list(self.reasons.items())[:_NAMED])
+        more = f" and {len(self.reasons) - _NAMED} more" if len(self.reasons) > _NAMED else ""
+        count = len(self.reasons)
+        return f"{count} {'run' if count == 1 else 'runs'} cannot be read, left out: {named}{more}"
+
+
+def read_each(
+    connection: sqlite3.Connection,
+    places: Sequence[int],
+    read: Callable[[sqlite3.Connection, Sequence[int]], dict[int, T]],
+    left_out: LeftOut,
+) -> dict[int, T]:
+    """Reads the runs at these places at once; where that fails, each by itself, leaving out those that fail."""
+    try:
+        return read(connection, places)
+    except (*FAULTS, sqlite3.OperationalError) as error:
+        if not _is_of_a_row(error):
+            raise
+    found: dict[int, T] = {}
+    for place in places:
+        try:
+            found.update(read(connection, [place]))
+        except (*FAULTS, sqlite3.OperationalError) as error:
+            if not _is_of_a_row(error):
+                raise
+            left_out.add(_id_at(connection, place), error)
+    return found
+
+
+def check_run(row: sqlite3.Row, body: Mapping[str, Any]) -> None:
+    """Raises where a column of a run's row, or a part of its body, is of a type that it cannot be of."""
+    _check(row, _RUN, "runs")
+    _check_body(body, "runs")
+
+
+def check_step(row: sqlite3.Row, body: Mapping[str, Any]) -> None:
+    """Raises where a column of a step's row, or a part of its body, is of a type that it cannot be of."""
+    _check(row, _STEP, "steps")
+    _check_body(body, "steps")
+    decision = body.get("decision")
+    if decision is not None and not isinstance(decision["elapsed_ms"], int | float | None):
+        raise TypeError(f"steps.body.decision.elapsed_ms is {_kind(decision['elapsed_ms'])}")
+
+
+def check_failure(row: sqlite3.Row) -> None:
+    """Raises where a column of a failure's row is of a type that it cannot be of."""
+    _check(row, _FAILURE, "failures")
+
+
+def check_number(value: object, column: str) -> None:
+    """Raises where a score's column holds something else than a finite number."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise TypeError(f"scores.{column} is {_kind(value)}")
+
+
+WRONG_NUMBERS = (
+    "count(*) FILTER (WHERE typeof(value) NOT IN ('real', 'integer') OR abs(value) > 1e300 "
+    "OR typeof(stderr) NOT IN ('real', 'integer', 'null') OR typeof(position) NOT IN ('integer', 'null'))"
+)
+"""SQL: how many rows of a group of scores hold something else than a number where they should hold one."""
+
+
+def check_numbers(wrong: int) -> None:
+    """Raises where `WRONG_NUMBERS` found some."""
+    if wrong:
+        raise TypeError(f"scores: {wrong} hold something else than a number")
+
+
+def _check(row: sqlite3.Row, columns: Mapping[str, tuple[type, ...]], table: str) -> None:
+    for column, kinds in columns.items():
+        if not isinstance(row[column], kinds):
+            raise TypeError(f"{table}.{column} is {_kind(row[column])}")
+
+
+def _check_body(body: Mapping[str, Any], table: str) -> None:
+    if not isinstance(body, dict):
+        raise TypeError(f"{table}.body is {_kind(body)}")
+    for key, value in body.items():
+        if key in _BODY and not isinstance(value, (*_BODY[key], _NONE)):
+            raise TypeError(f"{table}.body.{key} is {_kind(value)}")
+    for key in ("references", "sub_questions"):
+        for text in body.get(key) or ():
+            if not isinstance(text, str):
+                raise TypeError(f"{table}.body.{key} holds {_kind(text)}")
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__ if not isinstance(value, float) else repr(value)
+
+
+def _is_of_a_row(error: BaseException) -> bool:
+    """Whether an error is one of what a row holds, and not one of the disk."""
+    if not isinstance(error, sqlite3.OperationalError):
+        return True
+    return "JSON" in str(error) or "decode" in str(error)
+
+
+def _id_at(connection: sqlite3.Connection, place: int) -> str:
+    row = connection.execute("SELECT CAST(id AS BLOB) FROM runs WHERE seq = ?", (place,)).fetchone()
+    return "" if row is None else bytes(row[0]).decode("utf-8", "replace")
