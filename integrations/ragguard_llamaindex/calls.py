@@ -51,6 +51,8 @@ class Invocation:
     """The retriever that this run is, as long as nothing else happens in it."""
     begun = False
     over = False
+    waits = False
+    """True while the run waits for a person's answer."""
 
     def __init__(self, run_id: str, owned: bool) -> None:
         self.run_id = run_id

@@ -136,6 +136,8 @@ class RunWriter:
                     self._several(run)
             self.recorder.run_noted(run.run_id, asked, answer, metadata, run.sub_questions)
             return
+        if status == "cancelled" and run.waits:
+            status, error = "interrupted", None
         if error is not None:
             metadata["error"] = describe(error)
         self.recorder.run_ended(

@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from inspect import BoundArguments
 from typing import Any
 
+from llama_index.core.workflow import InputRequiredEvent
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
 from ragguard.capture.context import current_handle, current_run, is_paused
@@ -125,6 +126,10 @@ class Spans:
         try:
             call = self._open.pop(id_, None)
             if call is None:
+                if instance is None and isinstance(
+                    result, InputRequiredEvent
+                ):  # a workflow's step asks a person
+                    self._waits()
                 return
             try:  # noqa: SIM105 - a context manager costs a microsecond
                 self._here.reset(call.token)
@@ -148,6 +153,10 @@ class Spans:
     ) -> None:
         """A span fails or is cancelled."""
         call = self._open.pop(id_, None)
+        if (
+            type(err).__name__ == "WaitingForEvent"
+        ):  # how LlamaIndex leaves a step or a tool that asks a person
+            self._waits()
         if call is None:
             return
         with suppress(ValueError):
@@ -298,10 +307,17 @@ class Spans:
         run.identity = self.recorder.claim(run.run_id, resumes=resumes)
         run.run_id = run.identity.asked
 
+    def _waits(self) -> None:
+        """Notes that the run waits for a person: where it is cancelled now, that is an interruption."""
+        call = self.here()
+        if call is not None:
+            call.run.waits = True
+
     # Retrievals
 
     def _retrieving(self, call: Call, name: str) -> None:
         run = call.run
+        run.waits = False
         within, call.step_id = call.step_id, hexadecimal(call.id)
         retrieves(call)
         self.runs.begin(run)

@@ -27,7 +27,7 @@ ASKED = "ragguard.asked_id"
 PART = "part"
 """Key in a run's body: how many times it was continued."""
 RESUMES = "ragguard.resumes"
-"""Metadata key of a run that was to continue another, which was not there."""
+"""Metadata key, in memory that stands in for the file, of a run that may continue one in the file."""
 UNANNOUNCED = "unannounced"
 """Key in the body of a run that a step has opened, while the run's start is not known."""
 _WAITING = "waiting:"
@@ -58,6 +58,8 @@ class Segments:
 
     def __init__(self) -> None:
         self._segments: OrderedDict[str, Segment] = OrderedDict()
+        self.in_memory = False
+        """True while memory stands in for the file, which may have the run that is to be continued."""
 
     def get(self, run_id: str) -> Segment | None:
         """The segment of a run that does not simply have its id; None for any other."""
@@ -100,7 +102,7 @@ class Segments:
         run, identity = event.run, event.identity
         if identity is None:
             return run
-        if identity.continues:
+        if identity.continues and self.in_memory:
             run = replace(run, metadata={**run.metadata, RESUMES: identity.thread or run.id})
         self._segments.pop(run.id, None)
         if identity.stored:

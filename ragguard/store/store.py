@@ -141,6 +141,7 @@ class Store:
 
     def _record(self, events: Sequence[Event]) -> None:
         def write(db: sqlite3.Connection) -> Writing:
+            self._segments.in_memory = self.degraded
             writing, breath = Writing(db, self._process.owner, self._segments), Breath()
             for event in events:
                 writing.event(event)

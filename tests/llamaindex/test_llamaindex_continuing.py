@@ -1,0 +1,119 @@
+"""Workflows that go on in another process: a Context that was saved while a person was asked; ids in tags."""
+
+from __future__ import annotations
+
+import pytest
+from llama_index_instrumentation.dispatcher import instrument_tags
+from support.captured import CapturedInStore
+from support.llamaindex_parts import Shelf
+from support.program import run_program
+
+from ragguard.store.store import Store
+
+QUESTION = "Who founded the firm based in Oslo?"
+
+WORKER = """
+import asyncio, json, os, signal, sys
+from llama_index.core.workflow import (
+    Context, HumanResponseEvent, InputRequiredEvent, StartEvent, StopEvent, Workflow, step
+)
+from llama_index_instrumentation.dispatcher import instrument_tags
+from ragguard import RagGuard
+from ragguard_llamaindex import instrument
+from support.llamaindex_parts import Shelf
+
+path, saved, part, end = sys.argv[1:]
+
+
+class Returns(Workflow):
+    @step
+    async def first(self, ctx: Context, ev: StartEvent) -> InputRequiredEvent:
+        await Shelf().aretrieve("1 firm")
+        await Shelf().aretrieve("2 town")
+        return InputRequiredEvent(prefix="may I go on?")
+
+    @step
+    async def second(self, ctx: Context, ev: HumanResponseEvent) -> StopEvent:
+        await Shelf().aretrieve("3 founder")
+        return StopEvent(result="Ada Berg")
+
+
+async def main():
+    rg = RagGuard("nano", store=path, scorers=())
+    instrument(rg)
+    flow = Returns()
+    with instrument_tags({"ragguard_run_id": "conversation-7", "ragguard_resume": True}):
+        if part == "first":
+            handler = flow.run(question="Who founded the firm based in Oslo?")
+            async for event in handler.stream_events():
+                if isinstance(event, InputRequiredEvent):
+                    break
+            with open(saved, "w") as file:
+                json.dump(handler.ctx.to_dict(), file)
+            if end == "kill":
+                rg.flush(30)
+                os.kill(os.getpid(), signal.SIGKILL)
+            await handler.cancel_run()
+            await asyncio.wait([asyncio.ensure_future(handler)])
+        else:
+            with open(saved) as file:
+                handler = flow.run(ctx=Context.from_dict(flow, json.load(file)))
+            handler.ctx.send_event(HumanResponseEvent(response="yes"))
+            await handler
+    assert rg.flush(30)
+    rg.close()
+
+asyncio.run(main())
+"""
+
+
+def stored(path):
+    store = Store(path, read_only=True)
+    try:
+        return list(store.runs())
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("end", ["cancel", "kill"])
+def test_a_workflow_that_asked_a_person_goes_on_in_another_process(tmp_path, end):
+    path, saved = tmp_path / "s.db", tmp_path / "context.json"
+    run_program(WORKER, path, saved, "first", end, check=end == "cancel")
+    (run,) = stored(path)
+    assert (run.id, run.question, run.status) == (
+        "conversation-7", QUESTION, "interrupted" if end == "cancel" else "open",
+    )  # fmt: skip
+    run_program(WORKER, path, saved, "second", end)
+    (run,) = stored(path)
+    assert (run.id, run.question, run.answer, run.status) == ("conversation-7", QUESTION, "Ada Berg", "ok")
+    assert [(s.index, s.turn, s.query) for s in run.steps] == [
+        (0, 0, "1 firm"), (1, 1, "2 town"), (2, 2, "3 founder"),
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def captured():
+    return CapturedInStore()
+
+
+@pytest.mark.usefixtures("recorder")
+def test_an_id_in_tags_that_is_used_twice_names_two_runs(captured, caplog):
+    for query in ("one", "two"):
+        with instrument_tags({"ragguard_run_id": "x"}):
+            Shelf().retrieve(query)
+    assert [(run.id == "x", run.question, [s.query for s in run.steps]) for run in captured.runs] == [
+        (True, "one", ["one"]),
+        (False, "two", ["two"]),
+    ]
+    assert "the run id 'x'" in caplog.text
+
+
+@pytest.mark.usefixtures("recorder")
+def test_it_goes_on_where_tags_say_so(captured):
+    for query in ("one", "two"):
+        with instrument_tags({"ragguard_run_id": "x", "ragguard_resume": True}):
+            Shelf().retrieve(query)
+    (run,) = captured.runs
+    assert (run.id, run.question) == ("x", "one")
+    assert [(s.index, s.query) for s in run.steps] == [(0, "one"), (1, "two")]
+    assert not {key for key in run.metadata if key.startswith("ragguard")}
