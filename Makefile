@@ -6,7 +6,7 @@ CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ragguard
 BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint types check test-install test-vllm test-phoenix test-floors test-foreign clean
+.PHONY: help demo test lint types check docs test-install test-vllm test-phoenix test-floors test-foreign clean
 
 help:
 	@echo "make demo          install what the demonstration needs and run it"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-foreign  telemetry beside other instrumentations, in an environment of its own"
 	@echo "make test-phoenix  telemetry against a real Phoenix, in an environment of its own"
 	@echo "make bench-NAME    a benchmark of benchmarks/, such as bench-metrics"
+	@echo "make docs          the site of docs/ with the reference from the docstrings, in docs/_build"
 	@echo "make pictures      the pictures of the report and of Phoenix in docs/images, anew (needs Chromium)"
 	@echo "make study-NAME     a paper's experiments on nano's world: distraction, belief, sets, coverage"
 	@echo "make train-nano     the small model that ships with ragguard, anew: about an hour on two cores (ARGS=...)"
@@ -77,6 +78,13 @@ test-phoenix: .venv/.dev
 pictures: .venv/.dev
 	$(BIN)/python docs/images/take.py
 	$(BIN)/python tests/phoenix/pictures.py
+
+.venv/.docs: .venv/.dev
+	$(PIP) -e '.[docs]'
+	@touch $@
+
+docs: .venv/.docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build
 
 bench-%: .venv/.dev
 	$(BIN)/python benchmarks/$*.py

@@ -10,7 +10,7 @@ import typer
 
 def run(
     names: Annotated[list[str] | None, typer.Argument(help="Only these; all where none is named.")] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="As the table of the README.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As the table of docs/metrics.md.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, one object a metric.")] = False,
 ) -> None:
     """Print every metric: range, direction, unit, what it needs, its paper."""

@@ -1,6 +1,6 @@
 """What each metric says of itself: name, range, direction, unit, what it needs, its paper.
 
-A family declares its metrics next to their functions. The README's table, `ragguard metrics`, captions of
+A family declares its metrics next to their functions. The table of docs/metrics.md, `ragguard metrics`, captions of
 reports and OpenTelemetry descriptions are all made from these declarations.
 """
 

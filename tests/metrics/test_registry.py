@@ -74,9 +74,11 @@ def test_the_registry_cannot_be_changed_from_outside():
         m.METRICS["udcg"] = m.find("t")
 
 
-def test_the_table_of_the_readme_is_the_registry():
-    found = re.search(r"<!-- metrics -->\n(.*)<!-- /metrics -->", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert found, "README.md lacks the markers <!-- metrics --> and <!-- /metrics -->"
+def test_the_table_of_the_page_is_the_registry():
+    found = re.search(
+        r"<!-- metrics -->\n(.*)<!-- /metrics -->", (ROOT / "docs" / "metrics.md").read_text(), re.DOTALL
+    )
+    assert found, "docs/metrics.md lacks the markers <!-- metrics --> and <!-- /metrics -->"
     assert found[1].strip() == as_markdown(by_level()), "paste what `ragguard metrics --markdown` prints"
 
 
