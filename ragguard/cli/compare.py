@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from ragguard.report.comparison import Change, Comparison
+    from ragguard.report.comparison import Change, Comparison, Move
+
+_MOVES = 6
+"""How many metrics of a question are shown."""
 
 
 def run(
@@ -54,7 +58,7 @@ def run(
 def _show(found: Comparison) -> None:
 
     from ragguard.cli.terminal import Column, screen, show_table
-    from ragguard.report.text import as_markup
+    from ragguard.report.text import as_markup, question_line
 
     console = screen()
     colours = {"better": "green", "worse": "red", "changed": "yellow"}
@@ -86,14 +90,23 @@ def _show(found: Comparison) -> None:
             "[yellow]Not scored alike on both sides[/], so that a difference may be the judge's: "
             f"{', '.join(map(as_markup, found.judged_otherwise))}. {as_markup(first)}: {as_markup('; '.join(origins))}."
         )
-    changed = {change.metric for change in found.changes if change.verdict != "no difference"}
-    moved = [item for item in found.moved if item.metric in changed]
-    if moved:
-        console.print("\nWhat changed most:")
-    for item in moved:
-        console.print(
-            f"  {as_markup(item.metric)}: {item.before:+.3f} → {item.after:+.3f}  {as_markup(item.question)}"
-        )
+    if found.moved and any(change.verdict != "no difference" for change in found.changes):
+        console.print("\nThe questions that changed most:")
+        for item in found.moved:
+            console.print(f"  {as_markup(question_line(item.question))}")
+            console.print(f"    {', '.join(map(_move, item.moves[:_MOVES]))}{_more(item.moves)}")
+        if found.moved_in_all > len(found.moved):
+            console.print(f"  … and {found.moved_in_all - len(found.moved):,} more questions that changed")
+
+
+def _move(move: Move) -> str:
+    from ragguard.report.text import as_markup
+
+    return f"{as_markup(move.metric)} {move.before:.3f} → {move.after:.3f}"
+
+
+def _more(moves: Sequence[Move]) -> str:
+    return f" … and {len(moves) - _MOVES} more metrics" if len(moves) > _MOVES else ""
 
 
 def _difference(change: Change) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ from ragguard.store.means import Series
 _CONDITION = re.compile(r"^\s*([\w.]+)\s*(<=|>=|<|>)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*$")
 _OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 SIGNIFICANT = 0.05
+TOLERANCE = 1e-6
+"""Smaller differences, beside 1 or beside the values, are those of floating point and of batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +43,26 @@ class Change:
     p_holm: float
     """p, corrected for the number of metrics (Holm)."""
     effect: float
-    """The difference in standard deviations of itself (Cohen's d of pairs)."""
+    """The difference divided by its standard deviation over questions (Cohen's d of pairs)."""
     verdict: str
     """better, worse, changed (where neither way is better) or no difference."""
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """A question whose value changed much."""
+class Move:
+    """The values of one metric for one question, before and after."""
 
     metric: str
-    question: str
     before: float
     after: float
+
+
+@dataclass(frozen=True, slots=True)
+class MovedQuestion:
+    """A question that changed, with the metrics in which it did, the largest change first."""
+
+    question: str
+    moves: list[Move]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +70,10 @@ class Comparison:
     """What a comparison found."""
 
     changes: list[Change]
-    moved: list[Moved]
+    moved: list[MovedQuestion]
+    """The questions that changed most, by their largest change in standard deviations of the metric's changes."""
+    moved_in_all: int
+    """How many questions changed in any metric."""
     paired: int
     only_before: int
     only_after: int
@@ -85,7 +98,16 @@ class Comparison:
 def compare(
     before: Questions, after: Questions, draws: int = 2000, seed: int = 0, most: int = 5
 ) -> Comparison:
-    """Pairs the questions of two sides, metric by metric."""
+    """Pairs the questions of two sides, metric by metric; names the `most` questions that changed most.
+
+    A difference within numerical tolerance, a millionth of the larger value or of 1, is none.
+    """
+    for name, value, least in (("draws", draws, 1), ("seed", seed, 0), ("most", most, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InvalidInput(name, value, f"a whole number, {least} or more")
+    for name, given in (("before", before), ("after", after)):
+        if not isinstance(given, Questions):
+            raise InvalidInput(name, given, "what `questions_of(read_means(PATH))` returns")
     for side, questions_there in (("first", before), ("second", after)):
         if not questions_there.asked:
             raise InvalidInput(
@@ -107,7 +129,7 @@ def compare(
         )  # fmt: skip
     missing = sorted({series.title for series in before.values.keys() ^ after.values.keys()})
     found: list[Change] = []
-    moved: list[Moved] = []
+    moves: dict[str, list[tuple[float, Move]]] = defaultdict(list)
     for series in both:
         questions = sorted(before.values[series].keys() & after.values[series].keys())
         if not questions:
@@ -115,15 +137,15 @@ def compare(
             continue
         a = np.array([before.values[series][question] for question in questions])
         b = np.array([after.values[series][question] for question in questions])
-        found.append(_change(series, a, b, draws, seed))
-        ranked = np.argsort(-np.abs(b - a), kind="stable")[:most]
-        moved += [
-            Moved(series.title, after.asked[questions[i]], float(a[i]), float(b[i]))
-            for i in ranked
-            if a[i] != b[i]
-        ]
+        gap = _gap(a, b)
+        found.append(_change(series, a, gap, draws, seed))
+        spread = float(np.abs(gap).mean()) or 1.0
+        for i in np.flatnonzero(gap):
+            move = Move(series.title, float(a[i]), float(b[i]))
+            moves[questions[i]].append((abs(float(gap[i])) / spread, move))
     return Comparison(
-        _corrected(found), moved, len(shared), len(before.asked) - len(shared), len(after.asked) - len(shared),
+        _corrected(found), _most_moved(moves, after.asked, most), len(moves),
+        len(shared), len(before.asked) - len(shared), len(after.asked) - len(shared),
         missing, before.passages, after.passages, before.failures, after.failures,
         {
             series.title: sorted(before.origins[series] ^ after.origins[series])
@@ -136,23 +158,45 @@ def _named(side: Questions) -> str:
     return ", ".join(sorted({series.title for series in side.values})) or "no scores"
 
 
+def _most_moved(
+    moves: Mapping[str, list[tuple[float, Move]]], asked: Mapping[str, str], most: int
+) -> list[MovedQuestion]:
+    ranked = sorted(moves, key=lambda question: (-max(size for size, _ in moves[question]), question))
+    return [
+        MovedQuestion(
+            asked[question],
+            [move for _, move in sorted(moves[question], key=lambda one: (-one[0], one[1].metric))],
+        )
+        for question in ranked[:most]
+    ]
+
+
+def _gap(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """After − before; 0 where that is within numerical tolerance."""
+    gap: np.ndarray[Any, Any] = b - a
+    gap[np.abs(gap) <= TOLERANCE * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))] = 0.0
+    return gap
+
+
 def _change(
-    series: Series, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], draws: int, seed: int
+    series: Series, a: np.ndarray[Any, Any], gap: np.ndarray[Any, Any], draws: int, seed: int
 ) -> Change:
-    gap = b - a
+    b, mean = a + gap, float(gap.mean())
+    if abs(mean) <= TOLERANCE * max(1.0, float(np.abs(a).mean())):
+        mean = 0.0
     spread = float(gap.std(ddof=1)) if len(gap) > 1 else 0.0
     if spread < 1e-12:
         # Nothing to resample: every question changed by the same amount.
-        low = high = float(gap.mean())
+        low = high = mean
         p = 1.0 if low == 0 else 0.0
         effect = 0.0 if low == 0 else math.copysign(math.inf, low)
     else:
         boot = paired_bootstrap(b, a, draws=draws, seed=seed)
-        low, high, p, effect = boot.low, boot.high, boot.p, float(gap.mean()) / spread
+        low, high, p, effect = boot.low, boot.high, boot.p, mean / spread
     # By chance all of n questions change one way once in 2^(n - 1) times: less than that they cannot tell.
     p = max(p, 2.0 ** (1 - len(gap)))
     return Change(
-        series.title, series.level, len(gap), float(a.mean()), float(b.mean()), float(gap.mean()),
+        series.title, series.level, len(gap), float(a.mean()), float(b.mean()), mean,
         low, high, p, p, effect, "",
     )  # fmt: skip
 
@@ -189,8 +233,8 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """From `METRIC < NUMBER`."""
-        match = _CONDITION.match(text)
+        """Returns the condition that a text such as `udcg < -0.02` states."""
+        match = _CONDITION.match(text) if isinstance(text, str) else None
         if match is None:
             raise InvalidInput("--fail-if", text, "METRIC <, <=, > or >= NUMBER, such as 'udcg < -0.02'")
         return cls(match[1], match[2], float(match[3]))

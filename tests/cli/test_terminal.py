@@ -127,7 +127,7 @@ def test_nor_what_a_question_a_metric_or_a_line_says(monkeypatch, tmp_path):
     write_scores(after, tmp_path / "b.jsonl")
     said = shown(monkeypatch, 400, "compare", before, str(tmp_path / "b.jsonl"))
     assert not set(said) & set("\x1b\x07\x9b\r\u202e")
-    assert "What changed most" in said
+    assert "The questions that changed most" in said
     (tmp_path / "runs.jsonl").write_text(json.dumps({"question": "q", "steps": [], HOSTILE: 1}))
     done = CliRunner().invoke(app, ["score", str(tmp_path / "runs.jsonl"), "--dry-run"])
     assert "no field of that name" in done.output

@@ -100,10 +100,50 @@ def test_nothing_in_common_is_said():
 
 def test_what_changed_most_is_named():
     found = compared(side([0.5, 0.5, 0.5]), side([0.5, 0.1, 0.6]))
-    assert [(moved.question, moved.after) for moved in found.moved] == [
+    assert [(moved.question, moved.moves[0].after) for moved in found.moved] == [
         ("Who is number 1?", 0.1),
         ("Who is number 2?", 0.6),
     ]
+
+
+def test_a_question_is_named_once_with_all_the_metrics_in_which_it_changed():
+    names = ["udcg", "coverage", "harm", "seper"]
+    a, b = [], []
+    for place, name in enumerate(names):
+        a += side([0.5] * 8, name)
+        b += side([0.5 + (place + 1) * 0.1 * (index == 3) + 0.01 * (index == 5) for index in range(8)], name)
+    found = compared(a, b, most=1)
+    (moved,) = found.moved
+    assert moved.question == "Who is number 3?"
+    assert {move.metric for move in moved.moves} == set(names)
+    assert found.moved_in_all == 2
+    assert [one["moves"][0]["before"] for one in found.as_dict()["moved"]] == [0.5]
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_float_noise_is_no_difference(scale):
+    base = np.random.default_rng(5).uniform(0.2, 0.8, 60) * scale
+    noise = np.where(np.arange(60) % 2, 1e-9, 0.0) * scale
+    found = compared(side(base), side(base + noise))
+    (change,) = found.changes
+    assert (change.difference, change.p_holm, change.verdict) == (0.0, 1.0, "no difference")
+    assert found.moved == []
+    assert not Condition.parse("udcg > 0").holds(found)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"draws": 0}, {"draws": "many"}, {"seed": -1}, {"seed": None}, {"most": 1.5}, {"draws": True}],
+)
+def test_settings_that_cannot_be_right_are_refused(settings):
+    with pytest.raises(InvalidInput, match="whole number"):
+        compared(side([0.1]), side([0.2]), **settings)
+
+
+@pytest.mark.parametrize("given", [None, {}, "a.db", []])
+def test_what_are_no_questions_is_refused(given):
+    with pytest.raises(InvalidInput, match="questions_of"):
+        compare(given, questions_of([]))
 
 
 def test_the_same_twice_is_no_difference():
@@ -152,7 +192,7 @@ def test_conditions(text, holds):
     assert Condition.parse(text).holds(compared(side([0.5, 0.6]), side([0.4, 0.5]))) is holds
 
 
-@pytest.mark.parametrize("text", ["", "udcg", "udcg < ", "udcg = 3", "udcg < x", "< 3"])
+@pytest.mark.parametrize("text", [None, 7, "", "udcg", "udcg < ", "udcg = 3", "udcg < x", "< 3"])
 def test_a_condition_that_cannot_be_read_is_refused(text):
     with pytest.raises(InvalidInput, match="fail-if"):
         Condition.parse(text)
