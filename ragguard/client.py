@@ -40,6 +40,7 @@ from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import Caps
+from ragguard.service.queue import QueueBounds
 from ragguard.service.redaction import Redact, Redactor
 from ragguard.service.report import Captured, Report
 from ragguard.service.scoring import References
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 
 _BLOCK = re.compile(r"block(?:\((\d+(?:\.\d+)?)\))?")
 _BLOCK_SECONDS = 1.0
+_EVENTS_A_RUN = 64
 
 
 class Scores(list[Score]):
@@ -87,6 +89,7 @@ class RagGuard:
         tracer_provider: TracerProvider | None = None,
         otlp: str | None = None,
         queue_size: int = 1024,
+        queue_bytes: int = 64 * 2**20,
         on_overflow: str = "drop_oldest",
         capture_content: bool | str | None = None,
         caps: Caps | None = None,
@@ -95,12 +98,15 @@ class RagGuard:
         run_ttl: float = 3600.0,
         exit_timeout: float = 10.0,
     ) -> None:
-        """Times are in seconds. `queue_size` is, with a store, how many captured events may wait for the disk;
-        without one, how many runs may wait to be scored before `on_overflow` applies: `drop_oldest`,
-        `drop_newest` or `block(SECONDS)`. `entailer` compares answers in place of the judge: the address of a
-        vLLM server of an NLI model, `hf:MODEL`, or an Entailer."""
+        """Times are in seconds. `queue_size` is how many runs may wait: with a store for the disk (a run is taken for
+        64 events), without one to be scored; `queue_bytes` is how much captured data may wait. Beyond that
+        `on_overflow` applies: `drop_oldest`, `drop_newest`, or `block(SECONDS)`, with which a hook on a thread waits
+        so long first, and the end of an `async with rg.run(...)`; a hook on an event loop never does. `entailer`
+        compares answers in place of the judge: the address of a vLLM server of an NLI model, `hf:MODEL`, or an
+        Entailer."""
         drop, block = _overflow(on_overflow)
-        for name, number in (("queue_size", queue_size), ("concurrency", concurrency)):
+        numbers = {"queue_size": queue_size, "queue_bytes": queue_bytes, "concurrency": concurrency}
+        for name, number in numbers.items():
             if not isinstance(number, int) or number < 1:
                 raise InvalidInput(name, number, "a whole number, 1 or more")
         if not isinstance(exit_timeout, int | float) or not exit_timeout >= 0:
@@ -135,6 +141,7 @@ class RagGuard:
             late_sink=None if asked or writing else self._applications_own,
             settings=Settings(
                 full=durability == "full", queue_size=queue_size, block=block if store is None else None,
+                bounds=QueueBounds(_EVENTS_A_RUN * queue_size, queue_bytes, drop, block or 0.0),
                 concurrency=concurrency, run_ttl=run_ttl, retention=_seconds(retention),
                 exit_timeout=exit_timeout,
             ),
@@ -170,7 +177,7 @@ class RagGuard:
         """
         return RunHandle(
             self.recorder, question, references=references, id=id, resume=resume, name=name,
-            sub_questions=sub_questions, pool=pool, metadata=metadata,
+            sub_questions=sub_questions, pool=pool, metadata=metadata, acknowledging=self._service.intake,
         )  # fmt: skip
 
     # Scores

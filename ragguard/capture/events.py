@@ -26,13 +26,21 @@ Delivery: TypeAlias = Callable[[], Delivered]
 class RunStarted:
     """A run began. Its question may still be unknown; it has no steps yet.
 
-    With an `identity` the store finds out whether another run has its id, or which run it continues.
+    With an `identity` the store finds out whether another run has its id, or which run it continues. `run_id` is the
+    run's id, for those who must not build the run to know it.
     """
 
-    __slots__ = ("_packed", "identity")
+    __slots__ = ("_packed", "identity", "run_id")
 
-    def __init__(self, run: Run | Callable[[], Run], identity: RunIdentity | None = None) -> None:
-        self._packed, self.identity = run, identity
+    def __init__(
+        self, run: Run | Callable[[], Run], identity: RunIdentity | None = None, run_id: str = ""
+    ) -> None:
+        self._packed, self.identity, self.run_id = run, identity, run_id
+
+    @property
+    def content(self) -> object:
+        """What the event holds, built or not; for measuring it."""
+        return getattr(self._packed, "args", self._packed)
 
     @property
     def run(self) -> Run:
@@ -48,10 +56,17 @@ class RunStarted:
 class StepEnded:
     """A retrieval ended, well or badly."""
 
-    __slots__ = ("_packed",)
+    __slots__ = ("_packed", "run_id")
 
-    def __init__(self, step: RetrievalStep | Callable[[], RetrievalStep]) -> None:
-        self._packed = step
+    def __init__(self, step: RetrievalStep | Callable[[], RetrievalStep], run_id: str = "") -> None:
+        """`run_id` is the id of the step's run, for those who must not build the step to know it."""
+        self._packed, self.run_id = step, run_id
+
+    @property
+    def content(self) -> object:
+        """What the event holds, built or not; for measuring it."""
+        packed = self._packed
+        return packed if isinstance(packed, RetrievalStep) else getattr(packed, "__self__", packed)
 
     @property
     def step(self) -> RetrievalStep:
@@ -138,3 +153,15 @@ class Intake(Protocol):
     """
 
     def __call__(self, event: Event | WholeRun) -> None: ...
+
+
+class Acknowledging(Protocol):
+    """Says when what was captured is safe, to code that can wait for it."""
+
+    async def written(self) -> None:
+        """Waits until what was captured so far is where the settings want it to be. Never raises."""
+        ...
+
+    def not_awaited(self) -> None:
+        """Takes note that a run has ended in code that cannot wait."""
+        ...

@@ -16,7 +16,7 @@ from types import FrameType, TracebackType
 from typing import Any, Literal, SupportsIndex
 
 from ragguard.capture.context import GeneratorFrame, current_handle, innermost
-from ragguard.capture.events import StepAmended, StepEnded
+from ragguard.capture.events import Acknowledging, StepAmended, StepEnded
 from ragguard.capture.faults import Faults, describe, never_raises
 from ragguard.capture.identity import RunIdentity
 from ragguard.capture.recorder import Recorder
@@ -26,7 +26,11 @@ from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, new_
 
 
 class RunHandle:
-    """A run from its start to its end: `with rg.run(question) as run`, or `async with`."""
+    """A run from its start to its end: `with rg.run(question) as run`, or `async with`.
+
+    With `durability="full"` each call on a thread returns once it is on the disk. On an event loop none of them can
+    wait; there the end of `async with` does, for all of the run, and `aretrieved` for a step.
+    """
 
     def __init__(
         self,
@@ -40,6 +44,7 @@ class RunHandle:
         sub_questions: Sequence[str] | None = None,
         pool: Sequence[Passage] | None = None,
         metadata: Mapping[str, Any] | None = None,
+        acknowledging: Acknowledging | None = None,
     ) -> None:
         if resume and id == "":
             raise InvalidInput("resume", resume, "given together with the id= of the run that goes on")
@@ -67,6 +72,8 @@ class RunHandle:
         self.outer: RunHandle | None = None
         """The run around this one, where runs are nested."""
         self._opened = False
+        self._acknowledging = acknowledging
+        self._awaits = False
         self._generator: GeneratorFrame | None = None
         self._started_ns = 0
         self._status: Status = "open"
@@ -171,6 +178,8 @@ class RunHandle:
             pool=self._pool(),
             metadata=metadata,
         )
+        if self._acknowledging is not None and not self._awaits:
+            self._acknowledging.not_awaited()
 
     async def __aenter__(self) -> RunHandle:
         return self._enter(sys._getframe(0).f_back)
@@ -178,7 +187,23 @@ class RunHandle:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._awaits = True
         self.__exit__(kind, error, traceback)
+        if not isinstance(error, CancelledError):  # whoever was cancelled does not want to wait
+            await self._acknowledged()
+
+    async def _acknowledged(self) -> None:
+        if self._acknowledging is not None and self.sampled:
+            await self._acknowledging.written()
+
+    async def aretrieved(self, query: str, passages: object, **more: Any) -> str:
+        """Records one retrieval as `retrieved` does, and with `durability="full"` returns once it is on the disk.
+
+        It waits without holding the event loop; a hook that is called on one cannot.
+        """
+        step_id = self.retrieved(query, passages, **more)
+        await self._acknowledged()
+        return step_id
 
     def retrieved(
         self,

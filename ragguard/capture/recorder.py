@@ -183,7 +183,7 @@ class Recorder:
             if trace == "here":
                 trace = trace_context()
             about = (references, sub_questions, pool, metadata, name, started_ns or time.time_ns(), trace)
-            self._emit(run, RunStarted(partial(begun, run_id, question, *about), identity))
+            self._emit(run, RunStarted(partial(begun, run_id, question, *about), identity, run_id))
             return True
         except FAULTS as error:
             self.faults.note("run_started", error)
@@ -470,11 +470,11 @@ class Recorder:
             alone = run.parted(one) if one.parts or run.steps else []
             self.counts.steps += 1 + len(alone)
             run.emitting += 1 + len(alone)
-            event = StepEnded(one.as_step)
+            event = StepEnded(one.as_step, run.id)
             run.note_ended(one, event)
         self._emit(run, event)
         for part in alone:
-            event = StepEnded(part.as_step)
+            event = StepEnded(part.as_step, run.id)
             run.note_ended(part, event)
             self._emit(run, event)
 

@@ -1,50 +1,62 @@
-"""The queue between the hooks and the store, and the one thread that writes.
+"""Takes captured events from the hooks and writes them to the store, on one thread.
 
-A hook puts an event in and is gone after a few microseconds; the writer gathers for some
-milliseconds and commits a batch. What the scorer has to write goes the same way, so that writes
-have one order. Where the disk cannot keep up, a hook waits a moment for room: with a store, nothing
-is dropped; only a writer that has stood still for longer loses events, and counts them.
+A hook puts an event into a queue and returns after a few microseconds; the writer gathers events for some
+milliseconds and commits a batch. What the scorer has to write goes through the same queue, so that writes have one
+order. The queue is bounded by count and by bytes; beyond that events are dropped and counted, and a run that lost
+some says so. A hook that is called on an event loop never waits.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from queue import Empty, SimpleQueue
-from typing import Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Final, Generic, TypeVar
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.capture.faults import Faults
 from ragguard.capture.open_runs import WholeRun
 from ragguard.errors import Closed
 from ragguard.secrets import logger
+from ragguard.service.backlog import Backlog
 from ragguard.service.fields import storable_event
+from ragguard.service.queue import EventQueue, QueueBounds
 from ragguard.service.redaction import Redactor
+from ragguard.service.sizes import size_of
 from ragguard.store.store import Store
 
 T = TypeVar("T")
 
 _log = logger("ragguard")
 
+LOST: Final = "ragguard.events_lost"
+"""Metadata key of a run that says how many of its events were lost."""
 LINGER = 0.02
 """How long the writer gathers company for the first event of a batch."""
 AWAKE = 2.0
 """For so many seconds after an event the writer looks for the next one by itself. A thread that a hook wakes asks for
 the interpreter at once, and the call that has just retrieved pays for every time it is refused."""
 BATCH = 256
-"""Events of one transaction: small enough that even large ones are on the disk in a moment."""
-MOST_WAIT = 5.0
-"""How long a hook waits for room, once; a disk that has done nothing for so long is taken for dead."""
+"""Events of one transaction: few enough that even large ones are on the disk in a moment."""
+BATCH_BYTES = 8 * 2**20
+"""The writer holds no more than about so much beside the queue."""
 DISK_WAIT = 30.0
 """How long a hook waits for its step to be on the disk, with `durability="full"`."""
+PACE = 0.005
+"""How long a hook on a thread waits at most while more than half of the queue is full and the disk keeps up."""
+STUCK = 1.0
+"""A writer that has done nothing for so many seconds is not waited for, unless `block(SECONDS)` asks for more."""
+_SAY_EVERY = 60.0
+_RUNS_KEPT = 10_000
+"""So many runs that lost events are remembered until they end."""
 
 
 @dataclass(slots=True)
 class _Job(Generic[T]):
-    """Something else to be done by the writer, in its turn."""
+    """Something else that the writer does when its turn comes."""
 
     work: Callable[[], T]
     done: Future[T]
@@ -63,11 +75,10 @@ class _Awaited:
 
     event: Event | WholeRun
     written: threading.Event
+    on_disk: bool = False
 
 
 _Item = Event | WholeRun | _Awaited | _Job[object] | None
-
-
 _ENDING = (RunEnded, WholeRun)
 
 
@@ -75,33 +86,9 @@ def _each(event: Event | WholeRun) -> tuple[Event, ...]:
     return event.as_events() if isinstance(event, WholeRun) else (event,)
 
 
-class Gate:
-    """Holds a run's end back while too many runs wait to be scored, for so many seconds at most."""
-
-    def __init__(self, size: int, timeout: float, waiting: Callable[[], int]) -> None:
-        """`waiting` says how many of those that are written wait."""
-        self._size, self._timeout, self._waiting = size, timeout, waiting
-        self.begin()
-
-    def begin(self) -> None:
-        """Nobody waits: at first, and in a forked child."""
-        self._room = threading.Condition()
-        self._queued = self._written = 0
-
-    def enter(self, *, wait: bool = True) -> None:
-        """Waits for room; without any in time, the store's bound decides."""
-        with self._room:
-            if wait:
-                self._room.wait_for(lambda: self._queued + self._written < self._size, self._timeout)
-            self._queued += 1
-
-    def update(self, written: int = 0) -> None:
-        """So many of those that entered are written, or lost; and some may be done. Counted in one go, or an end
-        that is neither still queued nor yet counted would let one too many in."""
-        with self._room:
-            self._queued -= written
-            self._written = self._waiting()
-            self._room.notify_all()
+def _may_drop(item: _Item) -> bool:
+    """A run's end is small and closes what is stored already; jobs and awaited events have somebody who waits."""
+    return item is not None and not isinstance(item, (RunEnded, _Job, _Awaited))
 
 
 class Intake:
@@ -113,8 +100,8 @@ class Intake:
         faults: Faults,
         *,
         full: bool = False,
-        limit: int = 1024,
-        gate: Gate | None = None,
+        bounds: QueueBounds | None = None,
+        backlog: Backlog | None = None,
         redactor: Redactor | None = None,
         started: Callable[[], None] = lambda: None,
         ended: Callable[[], None] = lambda: None,
@@ -123,28 +110,32 @@ class Intake:
     ) -> None:
         """`started` is called once, by whoever is first; `ended` when runs became due; `tick` now and then,
         these two on the writer's thread."""
-        self._store, self._faults, self._full, self._limit = store, faults, full, limit
-        self._gate, self._redactor = gate, redactor
+        self._store, self._faults, self._full, self._bounds = store, faults, full, bounds or QueueBounds()
+        self._backlog, self._redactor = backlog, redactor
         self._started, self._ended = started, ended
         self._tick, self._tick_seconds = tick, tick_seconds
         self.begin()
 
     def begin(self) -> None:
-        """Empty and without a thread: at first, and in a forked child, where the parent's events are not ours."""
-        self._queue: SimpleQueue[_Item] = SimpleQueue()
-        self._hurry = threading.Event()
-        self._room = threading.Condition()
-        self._lock = threading.Lock()
+        """Starts empty and without a thread: at first, and in a forked child: the parent writes what it has."""
+        self._queue: EventQueue[_Item] = EventQueue(self._bounds, _may_drop)
+        self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
-        self._stalled = self.closed = False
+        self.closed = False
         self._last: Callable[[], object] = lambda: None
-        if self._gate is not None:
-            self._gate.begin()
+        self._batch: list[_Item] = []
+        """What the writer has taken out and not yet written."""
+        self._worked = time.monotonic()
+        """When the writer last began or ended a batch."""
+        self._lost_of: dict[str, int] = {}
+        self._said: dict[str, float] = {}
+        if self._backlog is not None:
+            self._backlog.begin()
 
     @property
     def depth(self) -> int:
         """How much waits for the writer."""
-        return self._queue.qsize()
+        return len(self._queue)
 
     @property
     def started(self) -> bool:
@@ -157,20 +148,47 @@ class Intake:
             if self._thread is None:
                 self.start()
             if self.closed:
-                self._lost("after close()")
+                self._lose([event], "it came after close()")
                 return
-            if self._gate is not None and type(event) in _ENDING:
-                self._gate.enter(wait=not self.is_current())
-            elif self._full and type(event) is not RunStarted:
+            if self._backlog is not None and type(event) in _ENDING:
+                self._backlog.enter(wait=self._may_wait())
+            elif self._full and type(event) is not RunStarted and self._may_wait():
                 self._put_and_wait(event)
                 return
-            queue = self._queue
-            if queue.qsize() < self._limit:
-                queue.put(event)
-            else:
-                self._put(event)
+            if not self._queue.put(event):
+                self._offer(event)
         except Exception as error:  # noqa: BLE001 - whatever it is, the host must not see it
             self._faults.note("Intake", error)
+
+    async def written(self) -> None:
+        """Waits without holding the event loop: with `durability="full"` until what was captured so far is on the
+        disk, with `block(SECONDS)` until there is room. Never raises; what was not confirmed is counted."""
+        if self._thread is None or self.closed:
+            return
+        if self._full:
+            done = self.do(lambda: self._store.degraded)
+            try:
+                async with asyncio.timeout(DISK_WAIT):
+                    degraded = await asyncio.wrap_future(done)
+            except (TimeoutError, Closed):
+                degraded = True
+            if degraded:
+                self._unconfirmed()
+            return
+        if self._queue.crowded and self._keeps_up():
+            await asyncio.sleep(PACE)
+        wait = self._bounds.block if self._backlog is None else self._backlog.timeout
+        until = time.monotonic() + wait
+        while self._overfull() and time.monotonic() < until:  # noqa: ASYNC110 - others fill the queue again
+            await asyncio.sleep(0.01)
+
+    def not_awaited(self) -> None:
+        """Says that `durability="full"` cannot hold for a run whose end was no `async with`, on an event loop."""
+        if self._full and not self._may_wait():
+            self._say(
+                "not awaited",
+                'durability="full" cannot wait in `with rg.run(...)` on an event loop; use `async with rg.run(...)`',
+            )
 
     def start(self) -> None:
         """Starts the writer, if it is not running."""
@@ -196,8 +214,8 @@ class Intake:
         self.start()
         # Said first: a word that comes after the writer has taken the job would hurry the events behind it.
         if hurry:
-            self._hurry.set()
-        self._queue.put(_Job(work, done))  # type: ignore[arg-type]
+            self._queue.wake()
+        self._queue.append(_Job(work, done))  # type: ignore[arg-type]
         return done
 
     def is_current(self) -> bool:
@@ -219,121 +237,189 @@ class Intake:
         elif thread is threading.current_thread():
             return True
         else:
-            self._hurry.set()
-            self._queue.put(None)
+            self._queue.wake()
+            self._queue.append(None)
         thread.join(timeout)
         return not thread.is_alive()
 
     # The hook's side
 
-    def _put(self, event: Event | WholeRun | _Awaited) -> bool:
-        if self._queue.qsize() >= self._limit and not self._wait_for_room():
-            self._lost(f"the writer has stood still for {MOST_WAIT:g} s")
-            if self._gate is not None and type(event) in _ENDING:
-                self._gate.update(1)
-            return False
-        self._queue.put(event)
-        return True
+    def _may_wait(self) -> bool:
+        """False on an event loop, which a wait would hold, and on the writer's own thread."""
+        return asyncio._get_running_loop() is None and not self.is_current()
+
+    def _keeps_up(self) -> bool:
+        return time.monotonic() - self._worked < STUCK
+
+    def _overfull(self) -> bool:
+        return self._queue.full if self._backlog is None else self._backlog.full
+
+    def _offer(self, event: Event | WholeRun) -> None:
+        """Puts an event in where many wait already."""
+        size, block = size_of(event), self._bounds.block
+        if self._queue.offer(event, size):
+            if self._queue.crowded and self._keeps_up() and self._may_wait():
+                self._queue.wait_below_half(PACE)
+            return
+        patience = min(block, self._worked + max(block, STUCK) - time.monotonic())
+        if patience > 0 and self._may_wait() and self._queue.offer_within(event, size, patience):
+            return
+        dropped = self._queue.force(event, size)
+        if self._backlog is not None:
+            self._backlog.leave(sum(isinstance(one, _ENDING) for one in dropped))
+        self._lose(
+            dropped,
+            f"more waits for the disk than {self._bounds.items:,} events or {self._bounds.bytes:,} bytes",
+        )
 
     def _put_and_wait(self, event: Event | WholeRun) -> None:
-        written = threading.Event()
-        self._hurry.set()
-        if self._put(_Awaited(event, written)) and not self.is_current() and not written.wait(DISK_WAIT):
-            _log.error("a step was not on the disk after %g s; it is still being written", DISK_WAIT)
+        awaited = _Awaited(event, threading.Event())
+        self._queue.wake()
+        self._queue.append(awaited)
+        if not awaited.written.wait(DISK_WAIT) or not awaited.on_disk:
+            self._unconfirmed()
 
-    def _wait_for_room(self) -> bool:
-        if self.is_current():
-            return True  # it would wait for itself
-        if self._stalled:
-            return False
-        self._hurry.set()
-        with self._room:
-            self._stalled = not self._room.wait_for(lambda: self._queue.qsize() < self._limit, MOST_WAIT)
-        return not self._stalled
+    def _unconfirmed(self) -> None:
+        self._store.count("events_unconfirmed")
+        self._say(
+            "unconfirmed",
+            f"a step was not on the disk after {DISK_WAIT:g} s, or the disk has failed and memory stands in for it; "
+            'durability="full" does not hold for what is captured now',
+        )
 
-    def _lost(self, why: str) -> None:
-        if not self._store.counts["events_lost"]:
-            _log.error("what is captured now is lost: %s", why)
-        self._store.count("events_lost")
+    def _lose(self, events: Sequence[_Item], why: str) -> None:
+        number = 0
+        for event in events:
+            number += 3 if isinstance(event, WholeRun) else 1
+            run_id = getattr(event, "run_id", "")
+            if run_id and (run_id in self._lost_of or len(self._lost_of) < _RUNS_KEPT):
+                self._lost_of[run_id] = self._lost_of.get(run_id, 0) + 1
+        if number:
+            self._store.count("events_lost", number)
+            self._say("lost", f"what is captured now is lost: {why}")
+
+    def _say(self, what: str, message: str) -> None:
+        """Logs an error, once in a minute each."""
+        now = time.monotonic()
+        if now - self._said.get(what, -_SAY_EVERY) >= _SAY_EVERY:
+            self._said[what] = now
+            _log.error("%s (counted, and said again in a minute where it goes on)", message)
 
     # The writer's side
 
-    def _write_all(self, queue: SimpleQueue[_Item]) -> None:
+    def _write_all(self, queue: EventQueue[_Item]) -> None:
+        """Writes until it is closed. An error that gets here (somebody ended the thread from outside, memory ran out)
+        costs one more attempt at the batch, and at the second time the batch."""
+        failed: list[_Item] = []
+        while True:
+            try:
+                self._serve(queue)
+                break
+            except BaseException as error:  # noqa: BLE001 - the writer goes on whatever happens
+                self._faults.note("the writer was started again; it", error)
+                self._store.count("writer_restarts")
+                if failed is self._batch:
+                    self._give_up(error)
+                failed = self._batch
+                time.sleep(LINGER)  # whatever it is, it must not fill the processor
+        self._guarded(self._last)
+
+    def _serve(self, queue: EventQueue[_Item]) -> None:
         next_tick = awake_until = time.monotonic()
-        running = True
-        while running:
+        while True:
             if (now := time.monotonic()) >= next_tick:
                 next_tick = now + self._tick_seconds
                 self._guarded(self._tick)
-            rested = now < awake_until and queue.empty() and not self._hurry.wait(LINGER)
-            if rested and queue.empty():
-                continue
-            try:
-                batch = [queue.get(timeout=max(0.0, next_tick - time.monotonic()))]
-            except Empty:
-                continue
-            if batch[0] is not None and not isinstance(batch[0], (_Job, _Awaited)):
-                awake_until = time.monotonic() + AWAKE
-                if not rested:
-                    self._hurry.wait(LINGER)
-            while len(batch) < BATCH:
-                try:
-                    batch.append(queue.get_nowait())
-                except Empty:
-                    break
-            # Only now: a hurry that outlives its job would have the next events written one by one.
-            self._hurry.clear()
-            running = None not in batch
-            self._write(batch)
-            batch.clear()  # its thousands of objects go now, not when the next hook has just put something in
-            self._stalled = False
-            with self._room:
-                self._room.notify_all()
-        self._guarded(self._last)
+            if not self._batch:
+                rested = now < awake_until and not queue and not queue.rest(LINGER)
+                if not queue:
+                    if not rested:
+                        queue.sleep(next_tick - time.monotonic())
+                    continue
+                first = queue.first()
+                if first is not None and not isinstance(first, (_Job, _Awaited)):
+                    awake_until = time.monotonic() + AWAKE
+                    if not rested:
+                        queue.rest(LINGER)
+                self._batch = queue.take(BATCH, BATCH_BYTES)
+                # Only now: a word that outlives its job would have the next events written one by one.
+                queue.forget_wakes()
+            self._worked = time.monotonic()
+            running = None not in self._batch
+            self._write(self._batch)
+            self._batch = []  # its thousands of objects go now, not when the next hook has just put something in
+            self._worked = time.monotonic()
+            if not running:
+                return
 
-    def _write(self, batch: Sequence[_Item]) -> None:
+    def _write(self, batch: Iterable[_Item]) -> None:
         events: list[Event] = []
-        waiting: list[threading.Event] = []
+        waiting: list[_Awaited] = []
         for item in batch:
             if isinstance(item, _Job):
                 self._record(events, waiting)
                 events, waiting = [], []
-                item.run()
+                if not item.done.done():  # a batch may be repeated
+                    item.run()
             elif isinstance(item, _Awaited):
                 events += _each(item.event)
-                waiting.append(item.written)
+                waiting.append(item)
             elif item is not None:
                 events += _each(item)
         self._record(events, waiting)
 
-    def _record(self, events: list[Event], waiting: Sequence[threading.Event]) -> None:
-        if events:
-            try:
-                self._store.record(self._prepared(events))
-            except BaseException as error:  # noqa: BLE001 - not even memory took them
-                self._faults.note("the store", error)
-                self._store.count("events_lost", len(events))
-            for written in waiting:
-                written.set()
-            ended = sum(type(event) is RunEnded for event in events)
-            self._store.count("steps_captured", sum(type(event) is StepEnded for event in events))
-            if ended:
-                self._store.count("runs_captured", ended)
-                if (gate := self._gate) is not None:
-                    self._guarded(lambda: gate.update(ended))
-                self._guarded(self._ended)
+    def _record(self, events: list[Event], waiting: Sequence[_Awaited]) -> None:
+        if not events:
+            return
+        on_disk = False
+        try:
+            self._store.record(self._prepared(events))
+            on_disk = not self._store.degraded
+        except BaseException as error:  # noqa: BLE001 - not even memory took them
+            self._faults.note("the store", error)
+            self._store.count("events_lost", len(events))
+        for awaited in waiting:
+            awaited.on_disk = on_disk
+            awaited.written.set()
+        ended = sum(type(event) is RunEnded for event in events)
+        self._store.count("steps_captured", sum(type(event) is StepEnded for event in events))
+        if ended:
+            self._store.count("runs_captured", ended)
+            if (backlog := self._backlog) is not None:
+                self._guarded(lambda: backlog.update(ended))
+            self._guarded(self._ended)
 
     def _prepared(self, events: list[Event]) -> list[Event]:
         """The events as they may be written; one that cannot be read or redacted is left out and counted."""
         kept = []
         for event in events:
             try:
+                if isinstance(event, RunEnded) and self._lost_of:
+                    event = self._marked(event)
                 event = storable_event(event)
                 kept.append(event if self._redactor is None else self._redactor.event(event))
             except BaseException as error:  # noqa: BLE001 - code of the user's may raise anything
                 self._faults.note("redact", error)
                 self._store.count("events_refused")
         return kept
+
+    def _marked(self, event: RunEnded) -> RunEnded:
+        """The run's end with a word on how many of its events were lost."""
+        lost = self._lost_of.pop(event.run_id, 0)
+        return replace(event, metadata={**event.metadata, LOST: lost}) if lost else event
+
+    def _give_up(self, error: BaseException) -> None:
+        """Lets a batch go; whoever waits for a part of it is told."""
+        batch, self._batch = self._batch, []
+        for item in batch:
+            if isinstance(item, _Job) and not item.done.done():
+                item.done.set_exception(error)
+            elif isinstance(item, _Awaited):
+                item.written.set()
+        events = [item.event if isinstance(item, _Awaited) else item for item in batch]
+        self._lose([item for item in events if item is not None and not isinstance(item, _Job)], "twice")
+        if None in batch:
+            self._queue.append(None)
 
     def _guarded(self, work: Callable[[], object]) -> None:
         try:

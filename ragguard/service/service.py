@@ -21,11 +21,13 @@ from ragguard.runtime.clock import now_ns
 from ragguard.scorers.plan import Plan
 from ragguard.secrets import logger
 from ragguard.service import exits
+from ragguard.service.backlog import Backlog
 from ragguard.service.checked import checked, seconds
 from ragguard.service.delivery import Delivery
 from ragguard.service.failures import FailureTally
-from ragguard.service.intake import Gate, Intake
+from ragguard.service.intake import Intake
 from ragguard.service.loop import BackgroundLoop
+from ragguard.service.queue import QueueBounds
 from ragguard.service.redaction import Redactor
 from ragguard.service.report import Captured, Report
 from ragguard.service.scoring import Pipeline, References, Retry, Scoring
@@ -49,7 +51,9 @@ class Settings:
     """How a service works, beside whom it asks."""
 
     full: bool = False
+    bounds: QueueBounds = QueueBounds()  # noqa: RUF009 - frozen
     queue_size: int = 1024
+    """Without a store: how many runs may wait to be scored."""
     block: float | None = None
     """Without a store: how long a run's end may wait for room."""
     concurrency: int = 8
@@ -88,13 +92,13 @@ class Service:
         )
         self._make_pipeline, self._sweep, self._release, self._capture = pipeline, sweep, release, capture
         self._tally = FailureTally()
-        self._gate = (
+        self._backlog = (
             None
             if settings.block is None
-            else Gate(settings.queue_size, settings.block, lambda: store.left().pending)
+            else Backlog(settings.queue_size, settings.block, lambda: store.left().pending)
         )
         self.intake = Intake(
-            store, self.faults, full=settings.full, limit=settings.queue_size, gate=self._gate,
+            store, self.faults, full=settings.full, bounds=settings.bounds, backlog=self._backlog,
             redactor=redactor, started=self._started, ended=self._ended, tick=self._tick,
             tick_seconds=settings.tick_seconds,
         )  # fmt: skip
@@ -339,20 +343,20 @@ class Service:
 
     def _settled(self) -> None:
         """A run is done with; on the scorer's thread."""
-        self._open_gate()
+        self._update_backlog()
         with self._progress:
             self._progress.notify_all()
 
-    def _open_gate(self) -> None:
-        if self._gate is not None:
-            self._gate.update()
+    def _update_backlog(self) -> None:
+        if self._backlog is not None:
+            self._backlog.update()
 
     def _tick(self) -> None:
         """Now and then; on the writer's thread."""
         self._sweep()
         ttl = self._settings.run_ttl
         self.store.housekeep(run_ttl=ttl if ttl < math.inf else None, retention=self._settings.retention)
-        self._open_gate()
+        self._update_backlog()
         self._ended()
 
 

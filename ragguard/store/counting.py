@@ -14,7 +14,7 @@ class Counting:
     def __init__(self, totals: Counter[str]) -> None:
         self._totals = totals
         self._new: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a garbage collection may run a hook inside a hook
 
     def add(self, name: str, by: int) -> None:
         """Adds to a counter."""

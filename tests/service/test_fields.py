@@ -33,7 +33,7 @@ class Custom(BaseException):
 
 @pytest.fixture
 def intake(tmp_path):
-    one = Intake(Store(tmp_path / "s.db"), Faults(), limit=100_000)
+    one = Intake(Store(tmp_path / "s.db"), Faults())
     yield one
     one.close(10)
 

@@ -1,20 +1,23 @@
 """The queue between hooks and store: microseconds in a hook, nothing lost, flat memory."""
 
+import asyncio
 import threading
 import time
-from queue import SimpleQueue
-from typing import ClassVar
 
 import pytest
 from support.program import run_program
 from support.runs import a_run, as_events
 
-from ragguard.capture.events import RunStarted, StepEnded
+from ragguard.capture.events import RunEnded, RunStarted, StepEnded
 from ragguard.capture.faults import Faults
+from ragguard.capture.handle import RunHandle
+from ragguard.capture.recorder import Recorder
 from ragguard.errors import Closed, StoreError
-from ragguard.records import RetrievalStep, Run
+from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.service import intake as module
-from ragguard.service.intake import Intake
+from ragguard.service.backlog import Backlog
+from ragguard.service.intake import LOST, Intake
+from ragguard.service.queue import UNMEASURED, EventQueue, QueueBounds
 from ragguard.store.store import Store
 
 
@@ -82,10 +85,10 @@ def test_events_behind_a_job_are_gathered_again(start, monkeypatch):
     monkeypatch.setattr(module, "LINGER", 1.0)
     intake.start()
     intake.do(lambda: None).result(10)
-    hurry = intake._hurry.set
-    monkeypatch.setattr(intake._hurry, "set", lambda: (time.sleep(0.5), hurry()))
+    wake = intake._queue.wake
+    monkeypatch.setattr(intake._queue, "wake", lambda: (time.sleep(0.5), wake()))
     intake.do(lambda: None).result(10)
-    monkeypatch.setattr(intake._hurry, "set", hurry)
+    monkeypatch.setattr(intake._queue, "wake", wake)
     for number in range(5):
         intake(RunStarted(Run(f"r{number}", "who?", status="open")))
         time.sleep(0.01)
@@ -99,12 +102,11 @@ def test_events_behind_a_job_are_gathered_again(start, monkeypatch):
 def test_a_writer_that_is_awake_is_woken_by_no_hook(start, monkeypatch):
     """It waits for the queue, where a hook would wake it, only when nothing has come for some time."""
 
-    class Watched(SimpleQueue):
-        waits: ClassVar[list[bool]] = []
-
-        def get(self, *more, **settings):
-            self.waits.append(self.empty())
-            return super().get(*more, **settings)
+    waits = []
+    sleep = EventQueue.sleep
+    monkeypatch.setattr(
+        EventQueue, "sleep", lambda queue, seconds: (waits.append(not queue), sleep(queue, seconds))
+    )
 
     def put_and_wait(number):
         intake(RunStarted(Run(f"r{number}", "who?", status="open")))
@@ -115,14 +117,14 @@ def test_a_writer_that_is_awake_is_woken_by_no_hook(start, monkeypatch):
 
     monkeypatch.setattr(module, "AWAKE", 30.0)
     intake, store = start()
-    intake._queue = Watched()
     for number in range(6):
         put_and_wait(number)
-    assert Watched.waits[1:] == [False] * 5
+    assert len(waits) <= 2, "before the first event alone"
     monkeypatch.setattr(module, "AWAKE", 0.0)
+    before = len(waits)
     put_and_wait(6)
     deadline = time.monotonic() + 10
-    while not Watched.waits[-1]:  # now it waits
+    while len(waits) == before:  # now it waits
         assert time.monotonic() < deadline
         time.sleep(0.001)
     put_and_wait(7)
@@ -130,7 +132,7 @@ def test_a_writer_that_is_awake_is_woken_by_no_hook(start, monkeypatch):
 
 def test_a_hook_takes_microseconds(start):
     store = SlowStore()
-    intake, _ = start(store, limit=100_000)
+    intake, _ = start(store)
     events = [StepEnded(RetrievalStep("s", "r")) for _ in range(2000)]
     intake(events[0])
     assert store.at_work.wait(10)
@@ -174,47 +176,227 @@ def test_work_is_done_in_its_turn(start):
         intake.do(lambda: 1 // 0).result(10)
 
 
-def test_a_hook_waits_a_moment_for_room_and_nothing_is_lost(start):
+def test_a_hook_that_is_told_to_waits_for_room_and_nothing_is_lost(start):
     store = SlowStore()
-    intake, _ = start(store, limit=8)
+    intake, _ = start(store, bounds=QueueBounds(UNMEASURED + 8, drop="newest", block=60.0))
     done = threading.Event()
 
     def hook():
-        for number in range(20):
+        for number in range(100):
             put(intake, a_run(f"r{number}", steps=0))
         done.set()
 
     threading.Thread(target=hook).start()
     assert store.at_work.wait(10)
     assert not done.wait(0.05)
-    assert intake.depth <= 8
+    assert intake.depth <= 1.25 * (UNMEASURED + 8)
     store.go.set()
-    assert done.wait(10)
+    assert done.wait(30)
     intake.do(lambda: None).result(10)
-    assert store.run_count() == 20
+    assert store.run_count() == 100
     assert store.counts["events_lost"] == 0
 
 
-def test_a_writer_that_stands_still_costs_one_wait_and_then_events_that_are_counted(
-    start, monkeypatch, caplog
-):
-    monkeypatch.setattr(module, "MOST_WAIT", 0.05)
+@pytest.mark.parametrize("block", [0.0, 0.05])
+def test_beyond_its_bound_events_are_lost_and_counted(start, caplog, monkeypatch, block):
+    """A writer that has stood still for longer than `block` is not waited for any more."""
+    monkeypatch.setattr(module, "STUCK", 0.05)
     store = SlowStore()
-    intake, _ = start(store, limit=4)
-    intake.start()
+    intake, _ = start(store, bounds=QueueBounds(100, drop="newest", block=block))
     put(intake, a_run("held", steps=0))
     assert store.at_work.wait(10)
-    began = time.monotonic()
+    time.sleep(0.1)
+    waits = []
+    monkeypatch.setattr(intake._queue, "offer_within", lambda *more: waits.append(more))
     for number in range(500):
         intake(RunStarted(Run(f"r{number}")))
-    assert time.monotonic() - began < 1.0
-    assert store.counts["events_lost"] == 496
+    assert (store.counts["events_lost"], waits) == (400, [])
     assert caplog.text.count("is lost") == 1
     store.go.set()
     intake.do(lambda: None).result(10)
     intake(RunStarted(Run("again")))
     intake.do(lambda: None).result(10)
     assert store.run("again") is not None
+
+
+def many(intake, runs=300):
+    """More than may wait, whatever the policy; returns the runs."""
+    made = [a_run(f"r{number}", steps=3) for number in range(runs)]
+    for run in made:
+        started, *steps, ended = as_events(run)
+        intake(RunStarted(started.run, run_id=run.id))
+        for step in steps:
+            intake(StepEnded(step.step, run.id))
+        intake(ended)
+    return made
+
+
+@pytest.mark.parametrize("drop", ["oldest", "newest"])
+def test_a_run_that_lost_events_says_so_and_ends_all_the_same(start, drop):
+    store = SlowStore()
+    intake, _ = start(store, bounds=QueueBounds(800, drop=drop))
+    put(intake, a_run("held", steps=0))
+    assert store.at_work.wait(10)
+    runs = many(intake)
+    assert intake.depth <= 1000
+    store.go.set()
+    intake.do(lambda: None).result(10)
+    found = {run.id: run for run in store.runs()}
+    missing = 0
+    for run in runs:
+        if (kept := found.get(run.id)) is None:
+            missing += 5
+            continue
+        lost = kept.metadata.get(LOST, 0)
+        assert (kept.steps == run.steps) == (lost <= 1), "a start that is lost costs no step"
+        missing += lost
+    assert missing == store.counts["events_lost"] > 300
+    assert found["r299" if drop == "oldest" else "r0"] == runs[299 if drop == "oldest" else 0]
+    assert {run.status for run in found.values()} == {"ok"}
+
+
+def test_what_waits_is_bounded_by_bytes_as_well(start):
+    store = SlowStore()
+    intake, _ = start(store, bounds=QueueBounds(bytes=2**20))
+    intake.start()
+    put(intake, a_run("held", steps=0))
+    assert store.at_work.wait(10)
+    for number in range(1000):
+        found = [Passage(f"{number} " + "x" * 100_000)]
+        intake(StepEnded(RetrievalStep(f"s{number}", f"r{number}", passages=found), f"r{number}"))
+    assert 8 <= intake.depth <= UNMEASURED + 10
+    assert store.counts["events_lost"] == 1000 - intake.depth
+
+
+async def test_a_hook_on_an_event_loop_never_waits(start, monkeypatch):
+    """Whatever the settings say: neither for room, nor for the disk, nor for those that are scored."""
+    store = SlowStore()
+    backlog = Backlog(1, 60.0, lambda: 1)
+    settings = {"full": True, "bounds": QueueBounds(100, block=60.0), "backlog": backlog}
+    for chosen in (settings, {**settings, "backlog": None}, {"bounds": QueueBounds(100)}):
+        slow = SlowStore()
+        intake, _ = start(slow, **chosen)
+
+        def wait(*more, **settings):
+            raise AssertionError("it waited")
+
+        for name in ("offer_within", "wait_below_half"):
+            monkeypatch.setattr(intake._queue, name, wait)
+        monkeypatch.setattr(intake, "_put_and_wait", wait)
+        monkeypatch.setattr(backlog._changed, "wait_for", wait)
+        for number in range(200):
+            put(intake, a_run(f"r{number}", steps=1))
+        assert intake._faults.count == 0
+        slow.go.set()
+    store.go.set()
+
+
+async def test_full_durability_waits_where_code_can_wait(start):
+    """At the end of `async with`, and in `aretrieved`; the loop goes on meanwhile."""
+    store = SlowStore()
+    intake, _ = start(store, full=True)
+    recorder = Recorder(intake)
+    async with asyncio.timeout(20):
+        async with RunHandle(recorder, "who?", acknowledging=intake) as run:
+            retrieving = asyncio.ensure_future(run.aretrieved("who?", ["Ada"]))
+            assert await asyncio.to_thread(store.at_work.wait, 10)
+            await asyncio.sleep(0.05)
+            assert not retrieving.done()
+            store.go.set()
+            await retrieving
+            assert [step.query for step in store.run(run.id).steps] == ["who?"]
+            store.go.clear()
+            store.at_work.clear()
+            asyncio.get_running_loop().call_later(0.05, store.go.set)
+        assert store.run(run.id).status == "ok"
+    assert store.counts["events_unconfirmed"] == 0
+
+
+async def test_a_run_that_is_cancelled_does_not_wait_for_the_disk(start):
+    store = SlowStore()
+    intake, _ = start(store, full=True)
+    ran = asyncio.Event()
+
+    async def work():
+        async with RunHandle(Recorder(intake), "who?", acknowledging=intake):
+            ran.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(work())
+    await ran.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_full_durability_says_where_the_disk_did_not_take_it(start, caplog):
+    class Degraded(Store):
+        degraded = True
+
+    intake, store = start(Degraded(None), full=True)
+    put(intake, a_run())
+    assert store.counts["events_unconfirmed"] == 3
+    assert caplog.text.count("does not hold") == 1
+
+
+async def test_full_durability_in_a_plain_with_on_a_loop_is_said(start, caplog):
+    intake, _ = start(full=True)
+    with RunHandle(Recorder(intake), "who?", acknowledging=intake):
+        pass
+    assert caplog.text.count("use `async with rg.run(...)`") == 1
+
+
+def test_a_thread_in_a_burst_is_slowed_down_while_the_disk_keeps_up(start, monkeypatch):
+    """And loses nothing, though nobody told it to wait."""
+    monkeypatch.setattr(module, "PACE", 20.0)  # a busy machine takes longer to write one half
+    monkeypatch.setattr(module, "STUCK", 20.0)
+    intake, store = start(bounds=QueueBounds(400))
+    for number in range(500):
+        put(intake, a_run(f"r{number}", steps=1))
+    intake.do(lambda: None).result(30)
+    assert (store.run_count(), store.counts["events_lost"]) == (500, 0)
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_writer_that_is_ended_from_outside_goes_on(start, monkeypatch, times):
+    """Nothing is lost where the batch can be written at the second attempt; whoever waits hears of it at the latest
+    then."""
+    intake, store = start()
+    write, left = intake._write, [times]
+
+    def dying(batch):
+        if left[0]:
+            left[0] -= 1
+            raise SystemExit
+        write(batch)
+
+    intake.start()
+    intake.do(lambda: None).result(10)
+    monkeypatch.setattr(intake, "_write", dying)
+    put(intake, a_run("one", 1))
+    done = intake.do(lambda: "done")
+    if times == 1:
+        assert done.result(10) == "done"
+    else:
+        with pytest.raises(SystemExit):
+            done.result(10)
+        while left[0]:
+            intake.do(lambda: None).exception(10)
+        intake(RunEnded("two"))
+    assert intake.do(lambda: store.run_count()).result(10) == 1
+    assert store.counts["events_lost"] == (0 if times == 1 else 3)
+    assert store.counts["writer_restarts"] == times
+    assert intake.close(10)
+
+
+def test_a_thread_that_cannot_be_started_is_tried_again(start, monkeypatch):
+    intake, store = start()
+    monkeypatch.setattr(module.threading.Thread, "start", lambda thread: 1 / 0)
+    put(intake, a_run("one"))
+    monkeypatch.undo()
+    put(intake, a_run("two"))
+    intake.do(lambda: None).result(10)
+    assert store.run("two") == a_run("two")
 
 
 def test_a_store_that_takes_nothing_does_not_end_the_writer(start, caplog):
@@ -264,10 +446,11 @@ from ragguard.capture.events import RunStarted, StepEnded
 from ragguard.capture.faults import Faults
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.service.intake import Intake
+from ragguard.service.queue import QueueBounds
 from ragguard.store.store import Store
 
 store = Store(sys.argv[1] or None)
-intake = Intake(store, Faults(), limit=1024)
+intake = Intake(store, Faults(), bounds=QueueBounds(1024))
 passages = [Passage(f"passage {number} says something or other", f"p{number}") for number in range(3)]
 
 def run(number):

@@ -1,0 +1,47 @@
+"""The runs that wait to be scored where there is no store, and the hooks that wait for them to become fewer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class Backlog:
+    """Counts runs that have ended and are not scored; holds a run's end back while there are too many."""
+
+    def __init__(self, size: int, timeout: float, waiting: Callable[[], int]) -> None:
+        """`timeout` is for how many seconds an end is held back; `waiting` counts the runs that are stored and
+        not scored."""
+        self._size, self.timeout, self._waiting = size, timeout, waiting
+        self.begin()
+
+    def begin(self) -> None:
+        """Starts with no run: at first, and in a forked child."""
+        self._changed = threading.Condition()
+        self._queued = self._written = 0
+
+    @property
+    def full(self) -> bool:
+        """True where no more runs may wait."""
+        return self._queued + self._written >= self._size
+
+    def enter(self, *, wait: bool) -> None:
+        """Counts a run that has ended, with `wait` once there is room for it or the time is up."""
+        with self._changed:
+            if wait:
+                self._changed.wait_for(lambda: not self.full, self.timeout)
+            self._queued += 1
+
+    def update(self, written: int = 0) -> None:
+        """Takes note that so many ended runs are stored, or lost, and that some may be scored. One call for both: an
+        end that is neither still queued nor yet counted would let one too many in."""
+        with self._changed:
+            self._queued -= written
+            self._written = self._waiting()
+            self._changed.notify_all()
+
+    def leave(self, ended: int) -> None:
+        """Takes note that so many runs that entered will never be stored."""
+        with self._changed:
+            self._queued -= ended
+            self._changed.notify_all()

@@ -1,0 +1,177 @@
+"""The queue between the hooks and the writer: first in, first out, bounded by count and by bytes.
+
+Hooks put events in, from any thread and even from inside a garbage collection; one writer takes them out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Generic, Literal, TypeVar
+
+T = TypeVar("T")
+
+UNMEASURED = 64
+"""So many waiting items are taken without a look at their size, so that hooks pay for it in a burst alone."""
+_AT_ONCE = 64
+"""The part of the bounds that is freed in one go when items are dropped: one in so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBounds:
+    """How much may wait for the writer, and what happens to what is more."""
+
+    items: int = 65_536
+    bytes: int = 64 * 2**20
+    drop: Literal["oldest", "newest"] = "oldest"
+    block: float = 0.0
+    """Seconds for which a thread may wait for room first; never on an event loop."""
+
+
+class EventQueue(Generic[T]):
+    """Items with their sizes in bytes."""
+
+    def __init__(self, bounds: QueueBounds, may_drop: Callable[[T], bool]) -> None:
+        """`may_drop` says which items may be dropped; those that may not are taken beyond the bounds, by a quarter
+        of the count at most."""
+        self._bounds, self._may_drop = bounds, may_drop
+        self._items: deque[tuple[int, T]] = deque()
+        self._bytes = 0
+        # Reentrant: a garbage collection may run a hook inside a hook.
+        self._changed = threading.Condition(threading.RLock())
+        self._words: SimpleQueue[None] = SimpleQueue()
+        self._asleep = False
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    # The hooks' side
+
+    def put(self, item: T) -> bool:
+        """Puts an item in where few wait; else returns False, and `offer` has to look at its size."""
+        if len(self._items) >= UNMEASURED:
+            return False
+        self.append(item)
+        return True
+
+    def append(self, item: T) -> None:
+        """Puts an item in, whatever waits."""
+        self._items.append((0, item))
+        if self._asleep:
+            self.wake()
+
+    def offer(self, item: T, size: int) -> bool:
+        """Puts an item in where the bounds allow it."""
+        with self._changed:
+            if not self._has_room(item, size):
+                return False
+            self._items.append((size, item))
+            self._bytes += size
+        if self._asleep:
+            self.wake()
+        return True
+
+    def offer_within(self, item: T, size: int, seconds: float) -> bool:
+        """Puts an item in as soon as the bounds allow it; False where they do not in so many seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._has_room(item, size), seconds)
+            return self.offer(item, size)
+
+    def force(self, item: T, size: int) -> list[T]:
+        """Puts an item in, or not, by the policy; returns the items that are dropped for it."""
+        if self._bounds.drop == "newest":
+            return [] if self.offer(item, size) else [item]
+        dropped: list[T] = []
+        with self._changed:
+            if not self._has_room(item, size):
+                dropped = self._drop_oldest(size)
+            if not self.offer(item, size):
+                dropped.append(item)
+        return dropped
+
+    def wait_below_half(self, seconds: float) -> None:
+        """Waits until less than half of what may wait does."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self.crowded, seconds)
+
+    @property
+    def crowded(self) -> bool:
+        """True where more than half of what may wait does."""
+        return 2 * len(self._items) > self._bounds.items or 2 * self._bytes > self._bounds.bytes
+
+    @property
+    def full(self) -> bool:
+        """True where the bounds allow nothing more."""
+        return len(self._items) >= self._bounds.items or self._bytes >= self._bounds.bytes
+
+    def _has_room(self, item: T, size: int) -> bool:
+        count = len(self._items)
+        if count < self._bounds.items and (self._bytes + size <= self._bounds.bytes or not count):
+            return True
+        return not self._may_drop(item) and count < self._bounds.items + max(1, self._bounds.items // 4)
+
+    def _drop_oldest(self, size: int) -> list[T]:
+        most = self._bounds.items - max(1, self._bounds.items // _AT_ONCE)
+        most_bytes = self._bounds.bytes - max(size, self._bounds.bytes // _AT_ONCE)
+        kept: list[tuple[int, T]] = []
+        dropped: list[T] = []
+        while self._items and (len(self._items) + len(kept) > most or self._bytes > most_bytes):
+            entry = self._items.popleft()
+            if self._may_drop(entry[1]):
+                self._bytes -= entry[0]
+                dropped.append(entry[1])
+            else:
+                kept.append(entry)
+        self._items.extendleft(reversed(kept))
+        return dropped
+
+    # The writer's side
+
+    def take(self, most: int, most_bytes: int) -> list[T]:
+        """The next items: at most so many, and no more once they reach so many bytes."""
+        taken: list[T] = []
+        total = 0
+        with self._changed:
+            while self._items and len(taken) < most and total < most_bytes:
+                size, item = self._items.popleft()
+                total += size
+                taken.append(item)
+            self._bytes = self._bytes - total if self._items else 0
+            self._changed.notify_all()
+        return taken
+
+    def first(self) -> T | None:
+        """The next item, which stays; None where none waits."""
+        with suppress(IndexError):
+            return self._items[0][1]
+        return None
+
+    def sleep(self, seconds: float) -> None:
+        """Waits for an item, or to be woken; nobody else may wait meanwhile."""
+        self._asleep = True
+        if not self._items:
+            self.rest(seconds)
+        self._asleep = False
+
+    def rest(self, seconds: float) -> bool:
+        """Waits to be woken; items alone do not wake. True where somebody did."""
+        try:
+            self._words.get(timeout=max(0.0, seconds))
+        except Empty:
+            return False
+        return True
+
+    def wake(self) -> None:
+        """Ends the writer's wait, now or as soon as it waits."""
+        self._asleep = False
+        self._words.put(None)
+
+    def forget_wakes(self) -> None:
+        """Drops what `wake` said so far: it was for the items that are taken already."""
+        with suppress(Empty):
+            while True:
+                self._words.get_nowait()
