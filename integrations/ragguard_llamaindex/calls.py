@@ -7,19 +7,25 @@ from contextvars import Token
 from dataclasses import replace
 from typing import Any
 
+from llama_index.core.chat_engine import CondensePlusContextChatEngine, CondenseQuestionChatEngine
+from llama_index.core.query_engine import RetrySourceQueryEngine, SubQuestionQueryEngine
 from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.identity import RunIdentity
 from ragguard.capture.splitters import Splitter
-from ragguard.capture.turns import TurnKey
 from ragguard.records import TraceContext
-from ragguard_llamaindex.kinds import ASKING, Kind, choosers_of
+from ragguard_llamaindex.causes import Emissions, events_in
+from ragguard_llamaindex.clocks import Clock
+from ragguard_llamaindex.kinds import ASKING, Kind, agent_of, choosers_of, names_in
 from ragguard_llamaindex.messages import question_of, question_of_event, tool_text
 from ragguard_llamaindex.options import AnswerOf, fields_of
 from ragguard_llamaindex.shares import Given
 from ragguard_llamaindex.streams import Heard
 
+ASKED = "ragguard.asked"
+"""Metadata key of a run whose question was condensed from a conversation: what the user said."""
+ASKING_OR_TOOL = ASKING | {Kind.TOOL}
 PENDING_KEPT = 64
 """How many retrievals of one call are remembered until it is known what the model gets of them."""
 
@@ -67,7 +73,13 @@ class Call:
     step_id = ""
     """The retrieval that this is, or is a part of."""
     tool = ""
-    turn: TurnKey | None = None
+    own_clock: Clock | None = None
+    clock_around: Clock | None = None
+    """Of a call without a clock of its own: the clock of the call around it."""
+    fork: int | None = None
+    """Of an engine that asks several others: the time at which all of them begin."""
+    emissions: Emissions | None = None
+    """Of a workflow: what its steps have emitted."""
     asked = ""
     """The query as this call got it."""
     meant = ""
@@ -76,14 +88,18 @@ class Call:
     """Of a tool: that it does so."""
     choosers: Set[int] = frozenset()
     """Of an agent or a router: the retrievers that find its tools."""
-    turns = 0
-    """Of an agent: how many turns its model has had."""
     given: list[Given] | None = None
     """The retrievals made directly in it of which the model's share may still become known."""
     seen: Set[str] = frozenset()
     """Of a postprocessor: the ids of the nodes it got."""
     verdicts: Sequence[Verdict] = ()
     """Of a postprocessor or a retrieval: what guards decided in it."""
+    parts: list[str] | None = None
+    """Of an engine that takes its question apart: the sub-questions so far."""
+    condenses = False
+    """Of a chat: that it makes a standalone question of what the user says."""
+    repeats = False
+    """Of an engine: that it answers again from what it found the first time."""
     standalone = ""
     """Of a chat: the question that it made of the user's words and of what was said before."""
     agent = ""
@@ -96,6 +112,8 @@ class Call:
     """Whether anything was retrieved in it."""
     splitter: Splitter | None = None
     """Of a declared tool: what takes its output apart."""
+    starting = 0
+    """Of a run that the user opened: the workflows that were started in it and whose spans have not begun."""
     holds = False
     """Whether it keeps the run that the user opened from ending."""
     heard: Heard | None = None
@@ -123,6 +141,14 @@ class Call:
         return self.given_run
 
     @property
+    def clock(self) -> Clock:
+        """Tells the turns of the retrievals in it."""
+        clock = self.own_clock or self.clock_around
+        if clock is None:
+            clock = self.own_clock = Clock()
+        return clock
+
+    @property
     def outermost(self) -> bool:
         """True for a call that LlamaIndex makes of itself, and not as a part of another."""
         return self.parent is None or self.parent.kind is Kind.HANDLE
@@ -144,14 +170,47 @@ def inner_call(
     call.given_run, call.parent = around.run, around
     call.step_id, call.tool = around.step_id, around.names.get(id(instance)) or around.tool
     call.agent, call.workflow_step = around.agent, around.workflow_step
-    call.turn = _turn(around, kind, span_id)
     if kind in ASKING or kind is Kind.TOOL:
         call.asked = asked_in(kind, arguments)
         call.meant = around.meant if around.dresses or call.asked == around.asked else call.asked
     else:
         call.asked, call.meant = around.asked, around.meant
+    if kind is Kind.STEP:
+        _begin_step(call, around, arguments)
+    elif call.step_id or kind not in ASKING_OR_TOOL:
+        call.clock_around = around.clock
+    else:
+        call.own_clock = around.clock.inside(around.fork)
+        if kind is not Kind.TOOL:
+            _note_question(call, around)
     describe_call(call, instance)
     return call
+
+
+def _begin_step(call: Call, around: Call, arguments: Mapping[str, Any]) -> None:
+    call.name, call.choosers = call.id[:-37].rpartition(".")[2], around.choosers
+    emissions = around.emissions
+    start, rank = (None, None) if emissions is None else emissions.begins(call, call.name, arguments)
+    if start is None and emissions is not None and emissions.known:
+        start = around.clock.now  # the first event, or one from outside: after all that was done so far
+    call.own_clock = around.clock.inside(start, rank)
+    agents = [getattr(event, "current_agent_name", "") for event in events_in(arguments)]
+    if around.agent:
+        around.agent = call.agent = next(filter(None, agents), around.agent)
+    else:
+        call.workflow_step = call.name
+
+
+def _note_question(call: Call, around: Call) -> None:
+    """What an engine made of the question: parts of it, or the question as it stands without the conversation."""
+    if around.parts is not None and call.asked not in around.parts:
+        around.parts.append(call.asked)
+    if not around.condenses or around.standalone or not call.asked:
+        return
+    around.standalone = call.asked
+    run = around.run
+    if around.outermost and run.owned and not run.begun and run.question == around.asked != call.asked:
+        run.question, run.metadata = call.asked, {**(run.metadata or {}), ASKED: around.asked}
 
 
 def describe_call(call: Call, instance: object) -> None:
@@ -159,8 +218,15 @@ def describe_call(call: Call, instance: object) -> None:
     if call.kind is Kind.TOOL and isinstance(instance, BaseTool):
         call.dresses = isinstance(instance, (RetrieverTool, QueryEngineTool))
         call.tool = instance.metadata.name or ""
-    elif call.kind is Kind.WORKFLOW or call.kind is Kind.FANOUT:
-        call.choosers = choosers_of(instance)
+    elif call.kind is Kind.WORKFLOW:
+        call.choosers, call.emissions, call.agent = choosers_of(instance), Emissions(), agent_of(instance)
+        call.workflow_step = ""
+    elif call.kind is Kind.FANOUT:
+        call.choosers, call.names, call.fork = choosers_of(instance), names_in(instance), call.clock.now
+        call.parts = [] if isinstance(instance, SubQuestionQueryEngine) else None
+    elif call.kind is Kind.ENGINE:
+        call.condenses = isinstance(instance, (CondenseQuestionChatEngine, CondensePlusContextChatEngine))
+        call.repeats = isinstance(instance, RetrySourceQueryEngine)
 
 
 def asked_in(kind: Kind, arguments: Mapping[str, Any]) -> str:
@@ -175,26 +241,6 @@ def asked_in(kind: Kind, arguments: Mapping[str, Any]) -> str:
 def given_in(kind: Kind, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a call was given, by name: its arguments, or the fields of the event that starts a workflow."""
     return fields_of(arguments.get("start_event")) if kind is Kind.WORKFLOW else arguments
-
-
-def _turn(around: Call, kind: Kind, span_id: str) -> tuple[Any, Any] | None:
-    """The outermost fork decides who runs in parallel with whom."""
-    if around.turn is not None:
-        group, branch = around.turn
-        return (group, (branch, span_id)) if around.kind is Kind.FANOUT else around.turn
-    if around.kind is Kind.FANOUT:
-        return around.id, span_id
-    if around.kind is Kind.WORKFLOW and around.turns and kind is Kind.TOOL:
-        return (around.id, around.turns), span_id
-    return None
-
-
-def next_turn(around: Call | None) -> None:
-    """Counts a turn of the agent around."""
-    while around is not None and around.kind is not Kind.WORKFLOW:
-        around = around.parent
-    if around is not None:
-        around.turns += 1
 
 
 def tell(around: Call, verdicts: Sequence[Verdict], *, parts: bool = False) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from ragguard.capture.context import CurrentCall, frameworks
 from ragguard.records import Passage
 from ragguard_llamaindex.calls import Call
+from ragguard_llamaindex.deliveries import about, retrieves
 from ragguard_llamaindex.instrumentation import attached
 from ragguard_llamaindex.kinds import Kind
 from ragguard_llamaindex.shares import Given
@@ -17,10 +18,10 @@ def current_call() -> CurrentCall | None:
     """The innermost captured call around the caller; None outside of any."""
     for handler in attached():
         call = handler.spans.here()
-        if call is not None and call.kind is not Kind.CHOICE:
-            run = call.run
+        if call is not None and call.kind is not Kind.IGNORED:
+            turn = None if call.step_id else call.clock.tick
             return CurrentCall(
-                handler.spans.recorder, run.run_id, call.tool, call.turn, call.step_id, None,
+                handler.spans.recorder, call.run.run_id, call.tool, turn, call.step_id, about(call),
                 partial(_begin, handler.spans, call), partial(_found, call),
             )  # fmt: skip
     return None
@@ -28,6 +29,7 @@ def current_call() -> CurrentCall | None:
 
 def _begin(spans: Spans, call: Call, query: str) -> None:
     spans.begin(call.run)
+    retrieves(call)
 
 
 def _found(call: Call, step_id: str, query: str, passages: list[Passage]) -> None:

@@ -34,6 +34,11 @@ class SpanHandler(BaseSpanHandler[BaseSpan]):
         object.__setattr__(self, "span_exit", spans.exited)
         object.__setattr__(self, "span_drop", spans.dropped)
 
+    def capture_propagation_context(self) -> dict[str, Any]:
+        """Called where a workflow is started, before it has a task of its own; nothing has to be handed on."""
+        self.spans.starting()
+        return {}
+
     @classmethod
     def class_name(cls) -> str:
         """LlamaIndex's name for this handler."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from enum import Enum, auto
 from typing import Any
 
@@ -31,14 +31,15 @@ class Kind(Enum):
         object.__hash__
     )  # there is one of each; Enum's own hash is a call in Python on the shortest way
     RETRIEVER = auto()
-    CHOICE = auto()
-    """A retrieval of tools or engines, not of passages: nothing in it is captured."""
+    IGNORED = auto()
+    """What retrieves no passages for the answer: the choice of tools or engines, an evaluator's own engine. Nothing in
+    it is captured."""
     ENGINE = auto()
     FANOUT = auto()
     """An engine that asks several others, none of which sees another's answer."""
     WORKFLOW = auto()
-    AGENT_STEP = auto()
-    """One turn of an agent's model: the tool calls it asks for run in parallel."""
+    STEP = auto()
+    """One step of a workflow, an agent's included."""
     TOOL = auto()
     POSTPROCESSOR = auto()
     SYNTHESIS = auto()
@@ -81,7 +82,7 @@ def kind_of(name: str, instance: object) -> Kind | None:
     """The kind of the span `Class.method` of that instance; None for what does not matter here."""
     method = name.rpartition(".")[2]
     if instance is None:
-        return Kind.AGENT_STEP if method == "run_agent_step" else None
+        return Kind.STEP  # where a workflow is around it; else a function that does not matter
     for methods, owner, kind in _SPANS:
         if method in methods and isinstance(instance, owner):
             return kind
@@ -91,6 +92,27 @@ def kind_of(name: str, instance: object) -> Kind | None:
 def choosers_of(instance: object) -> Set[int]:
     """The identities of the retrievers by which an agent or a router finds its tools."""
     return {id(found.retriever) for found in _object_retrievers(instance)}
+
+
+def names_in(instance: object) -> Mapping[int, str]:
+    """The names of the tools among which an engine chooses, by the identity of their engines."""
+    engines = getattr(instance, "_query_engines", None)
+    if isinstance(engines, Mapping):
+        return {id(engine): str(name) for name, engine in engines.items()}
+    if isinstance(engines, (list, tuple)):
+        about = getattr(instance, "_metadatas", ())
+        return {
+            id(engine): str(getattr(one, "name", "") or "")
+            for engine, one in zip(engines, about, strict=False)
+        }
+    return {}
+
+
+def agent_of(instance: object) -> str:
+    """The name of an agent, or of the agent that a workflow of agents begins with."""
+    if isinstance(instance, AgentWorkflow):
+        return str(instance.root_agent)
+    return str(instance.name) if isinstance(instance, BaseWorkflowAgent) else ""
 
 
 def _object_retrievers(instance: object) -> Iterator[ObjectRetriever[Any]]:

@@ -39,7 +39,10 @@ _ASKED = (
     "query_str",
 )
 """Names under which engines, chats and workflows take their question."""
-_SAID = ("response", "answer", "output", "result", "text", "content")
+_SAID = (
+    "response", "answer", "final_answer", "final_response", "output", "result", "text", "content", "reply",
+    "completion", "summary", "report",
+)  # fmt: skip
 """Names under which workflows of the user's own give their answer."""
 _DRESSED = re.compile(r"\n\w+ is (.*)\n", re.DOTALL)
 
@@ -134,12 +137,22 @@ def _answer_of_other(said: object) -> tuple[str | None, str]:
     for name in _SAID:
         if isinstance(fields.get(name), str):
             return fields[name], ""
+    texts = {name: value for name, value in fields.items() if isinstance(value, str)}
+    if len(texts) == 1:
+        return next(iter(texts.values())), ""
+    several = texts or (said if _are_texts(said) else None)
+    if several:
+        return json.dumps(several, ensure_ascii=False), ""
     if isinstance(said, BaseModel) and not isinstance(said, StopEvent):
         try:
             return said.model_dump_json(), ""
         except (ValueError, TypeError):
             pass  # it holds what JSON cannot; its type is all that can be told
     return None, type(said).__name__
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(one, str) for one in value)
 
 
 def _message(message: ChatMessage) -> tuple[str, str]:

@@ -82,7 +82,8 @@ class RunWriter:
             self.hold(call)
             watch(said, self._end_of(call))
         elif isinstance(said, StreamingAgentChatResponse):
-            self.hold(call)
+            if call.heard is None or not call.heard.told:
+                self.hold(call)
             weakref.finalize(said, self._abandoned, call).atexit = False
         else:
             self.end(call, said)
@@ -90,6 +91,7 @@ class RunWriter:
     def hear(self, around: Call, response: object) -> None:
         """Listens to a chat's answer that is about to be written in the background, maybe before the chat returns."""
         if around.outermost and around.heard is None and isinstance(response, StreamingAgentChatResponse):
+            self.hold(around)
             around.heard = watch_chat(response, self._end_of(around))
 
     def _abandoned(self, call: Call) -> None:

@@ -17,6 +17,7 @@ from inspect import BoundArguments
 from typing import Any
 
 from llama_index.core.workflow import InputRequiredEvent
+from llama_index.core.query_engine import RetrySourceQueryEngine
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
 from ragguard.capture.context import current_handle, current_run, is_paused
@@ -25,7 +26,7 @@ from ragguard.capture.faults import FAULTS, Faults, never_raises
 from ragguard.capture.handle import RunHandle, references_of
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import text_of
-from ragguard.capture.trace import trace_context
+from ragguard.capture.trace import trace_context, tracing_suppressed
 from ragguard.errors import InvalidInput
 from ragguard_llamaindex.calls import (
     Call,
@@ -35,11 +36,11 @@ from ragguard_llamaindex.calls import (
     given_in,
     hexadecimal,
     inner_call,
-    next_turn,
     nodes_in,
     tell,
 )
 from ragguard_llamaindex.deliveries import Deliveries, about, retrieves
+from ragguard_llamaindex.evaluators import asked_by_evaluator
 from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, kind_of
 from ragguard_llamaindex.messages import undressed
@@ -126,10 +127,6 @@ class Spans:
         try:
             call = self._open.pop(id_, None)
             if call is None:
-                if instance is None and isinstance(
-                    result, InputRequiredEvent
-                ):  # a workflow's step asks a person
-                    self._waits()
                 return
             try:  # noqa: SIM105 - a context manager costs a microsecond
                 self._here.reset(call.token)
@@ -153,9 +150,7 @@ class Spans:
     ) -> None:
         """A span fails or is cancelled."""
         call = self._open.pop(id_, None)
-        if (
-            type(err).__name__ == "WaitingForEvent"
-        ):  # how LlamaIndex leaves a step or a tool that asks a person
+        if type(err).__name__ == "WaitingForEvent":  # how LlamaIndex leaves a tool that asks a person
             self._waits()
         if call is None:
             return
@@ -168,6 +163,10 @@ class Spans:
             )
         elif call.kind is Kind.TOOL:
             self._deliveries.tool_failed(call, instance, err)
+        elif call.kind is Kind.STEP and call.parent is not None and call.parent.emissions is not None:
+            call.parent.emissions.ended(call, call.name, None)
+        if call.own_clock is not None:
+            call.own_clock.ended()
         if call.kind in ENDING and call.outermost:
             self.runs.end(call, None, status_of(err), err)
 
@@ -185,6 +184,8 @@ class Spans:
     # Calls
 
     def _enter(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
+        if kind in ROOTS and tracing_suppressed():
+            return
         around = self._here.get()
         if around is None or around.over or around.run.over:
             around = None if current_handle.get() is None else self._handle()
@@ -192,17 +193,24 @@ class Spans:
             if kind in ROOTS:
                 self._enter_root(kind, span_id, arguments, instance)
             return
-        if kind is Kind.AGENT_STEP:
-            next_turn(around)
+        if around.kind is Kind.IGNORED or (kind is Kind.STEP and not _is_step(around)):
             return
         if kind is Kind.CHAT_WRITER:
             self.runs.hear(around, instance)
             return
-        if around.kind is Kind.CHOICE or (kind is Kind.RETRIEVER and id(instance) in around.choosers):
-            kind = Kind.CHOICE
+        if (
+            (kind is Kind.RETRIEVER and id(instance) in around.choosers)
+            or (kind is Kind.ENGINE and asked_by_evaluator(instance))
+            or (around.repeats and isinstance(instance, RetrySourceQueryEngine))
+        ):
+            kind = Kind.IGNORED
+        elif around.kind is Kind.HANDLE:
+            around.clock.reach(self.recorder.next_turn(around.run.run_id))
         call = inner_call(kind, span_id, around, arguments, instance)
         if kind is Kind.RETRIEVER:
             self._retrieving(call, type(instance).__name__)
+        elif kind is Kind.WORKFLOW and around.kind is Kind.HANDLE:
+            self._starts(call, around)
         elif kind is Kind.POSTPROCESSOR:
             call.seen = ids_of(nodes_in(arguments))
         elif kind is Kind.SYNTHESIS:
@@ -213,6 +221,10 @@ class Spans:
 
     def _enter_root(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
         call = Call(span_id, kind)
+        if kind is Kind.ENGINE and asked_by_evaluator(instance):
+            call.kind = Kind.IGNORED
+            self._opened(call)
+            return
         asked = arguments.get("str_or_query_bundle")
         call.asked = call.meant = asked if type(asked) is str else asked_in(kind, arguments)
         call.name, call.started_ns = type(instance).__name__, time.time_ns()
@@ -245,10 +257,19 @@ class Spans:
                 self._deliveries.postprocessed(call, around, result)
         elif kind is Kind.TOOL:
             self._deliveries.tool_ended(call, instance, result)
+        elif kind is Kind.STEP:
+            if around is not None and around.emissions is not None:
+                around.emissions.ended(call, call.name, result)
+            if isinstance(result, InputRequiredEvent):  # it asks a person
+                self._waits()
         elif call.given:
             sources: Any = getattr(result, "source_nodes", None)
             if are_nodes(sources):
                 self._deliveries.settle(call, sources, ids_of(sources), final=True)
+        if call.parts:
+            call.run.sub_questions = call.run.sub_questions or call.parts
+        if call.own_clock is not None:
+            call.own_clock.ended()
         if kind in ANSWERING and call.outermost:
             if self.runs.options.tools:
                 self._deliveries.names.offered(instance)
@@ -257,7 +278,7 @@ class Spans:
 
     def _handle(self) -> Call | None:
         """The call that stands for the `rg.run(...)` around the caller."""
-        handle = current_run(self.recorder)
+        handle = current_run(self.recorder) or self._held()
         if handle is None:
             return None
         call = self._handles.get(handle)
@@ -267,6 +288,32 @@ class Spans:
             call.run.begun = True
             call = self._handles.setdefault(handle, call)
         return call
+
+    def _held(self) -> RunHandle | None:
+        """The run around the caller that its user has left, and that goes on until something in it has ended."""
+        handle = current_handle.get()
+        while handle is not None and not (
+            handle.closed and handle.recorder is self.recorder and self.recorder.knows(handle.key)
+        ):
+            handle = handle.outer
+        return handle
+
+    @never_raises
+    def starting(self) -> None:
+        """A workflow is about to be started in a task of its own; its span begins there, maybe after the user has
+        left `with rg.run(...)`."""
+        around = self._here.get()
+        if around is None and current_handle.get() is not None and (handle := self._handle()) is not None:
+            self.recorder.run_held(handle.run.run_id)
+            handle.starting += 1
+
+    def _starts(self, call: Call, handle: Call) -> None:
+        """A workflow begins in a run that the user opened, and keeps it open until it ends."""
+        if handle.starting:
+            handle.starting -= 1
+            call.holds = True
+        else:
+            self.runs.hold(call)
 
     def _read_tags(self, run: Invocation, tags: Mapping[str, Any]) -> None:
         run.said = True
@@ -322,7 +369,8 @@ class Spans:
         retrieves(call)
         self.runs.begin(run)
         self.recorder.step_started(
-            call.step_id, run.run_id, call.meant, within=within, tool=call.tool, name=name, turn=call.turn,
+            call.step_id, run.run_id, call.meant, within=within, tool=call.tool, name=name,
+            turn=None if within else call.clock.tick(), order=() if within else call.clock.order,
             trace=None if within else span_of(call.id, retrieval=True) or "here",
             metadata=None if within else about(call, name),
         )  # fmt: skip
@@ -337,6 +385,8 @@ class Spans:
                 started_ns=call.started_ns, trace=span_of(call.id, retrieval=True) or call.trace,
             )  # fmt: skip
             return
+        if call.own_clock is not None:
+            call.own_clock.ended()
         if self.recorder.wants(call.step_id):
             found = taken(result, self.runs.options.text_of)
             candidates = decision = None
@@ -374,3 +424,8 @@ class Spans:
         call = self._here.get()
         if call is not None and call.kind is Kind.POSTPROCESSOR:
             call.verdicts = [*call.verdicts, verdict]
+
+
+def _is_step(around: Call) -> bool:
+    """True for a call without an object that is a step of the workflow around it."""
+    return around.kind is Kind.WORKFLOW and "llamaindex.step.input_event" in active_instrument_tags.get()

@@ -56,6 +56,11 @@ class Heard:
         self._last: object = None
         self.gone: weakref.finalize[..., Any] | None = None
 
+    @property
+    def told(self) -> bool:
+        """True once the end of the stream was told."""
+        return self._on_end is None
+
     def token(self, token: object) -> None:
         """Structured output streams growing objects in place of pieces of text; the last one is the answer."""
         if isinstance(token, str):

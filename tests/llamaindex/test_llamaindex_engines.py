@@ -155,15 +155,18 @@ async def test_chat_engines(recorder, captured, kind, mode):
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-async def test_a_condensed_question_is_the_hops_query_and_not_the_runs_question(recorder, captured, mode):
-    chat = CondenseQuestionChatEngine.from_defaults(
-        query_engine=engine(), llm=Says(text="Who founded Nordlys?"), memory=ChatMemoryBuffer.from_defaults()
+@pytest.mark.parametrize("kind", [CondenseQuestionChatEngine, CondensePlusContextChatEngine])
+async def test_a_runs_question_is_the_condensed_one(recorder, captured, mode, kind):
+    """What belief is asked about must stand alone; what the user said is kept beside it."""
+    retrieving = {"query_engine": engine()} if kind is CondenseQuestionChatEngine else {"retriever": Shelf()}
+    chat = kind.from_defaults(
+        **retrieving, llm=Says(text="Who founded Nordlys?"), memory=ChatMemoryBuffer.from_defaults()
     )
     chat.chat("hello") if mode == "sync" else await chat.achat("hello")
     chat.chat("and who founded it?") if mode == "sync" else await chat.achat("and who founded it?")
     second = captured.runs[1]
-    assert second.question == "and who founded it?"
-    assert second.steps[0].query == "Who founded Nordlys?"
+    assert second.question == second.steps[0].query == "Who founded Nordlys?"
+    assert second.metadata == {"ragguard.asked": "and who founded it?"}
 
 
 class Questions(BaseQuestionGenerator):
@@ -194,10 +197,11 @@ async def test_sub_questions_are_steps_of_one_turn(recorder, captured, use_async
     await sub_question_engine.aquery(QUESTION) if use_async else sub_question_engine.query(QUESTION)
     run = captured.run
     assert (run.question, run.answer) == (QUESTION, "Ada Berg")
-    assert sorted((step.query, step.turn, ids(step.passages)[0]) for step in run.steps) == [
-        ("part left", 0, "left-0"),
-        ("part right", 0, "right-0"),
+    assert [(step.query, step.tool, step.turn, ids(step.passages)[0]) for step in run.steps] == [
+        ("part left", "left", 0, "left-0"),
+        ("part right", "right", 0, "right-0"),
     ]
+    assert run.sub_questions == ["part left", "part right"]
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -228,7 +232,10 @@ async def test_a_router_that_asks_two_engines(recorder, captured, mode):
     router.query(QUESTION) if mode == "sync" else await router.aquery(QUESTION)
     run = captured.run
     assert run.question == QUESTION
-    assert {(step.turn, ids(step.passages)[0]) for step in run.steps} == {(0, "left-0"), (0, "right-0")}
+    assert {(step.turn, step.tool, ids(step.passages)[0]) for step in run.steps} == {
+        (0, "left", "left-0"),
+        (0, "right", "right-0"),
+    }
 
 
 @pytest.mark.parametrize("mode", ["sync", "async", "nested"])

@@ -39,6 +39,7 @@ class Captured:
                 run.status, run.answer = event.status, event.answer
                 run.question = event.question or run.question
                 run.references = run.references if event.references is None else event.references
+                run.sub_questions = event.sub_questions or run.sub_questions
                 run.metadata = {**run.metadata, **event.metadata}
                 run.trace = event.trace or run.trace
         for run in runs.values():

@@ -1,0 +1,94 @@
+"""Which step of a workflow follows which: told by the events that one emits and another one takes.
+
+Steps of a workflow run whenever there is an event and a worker for them, so that neither their order nor their
+overlap says anything. What a step returns is an event; what it sends is kept by newer versions of LlamaIndex.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.workflow import Event
+
+if TYPE_CHECKING:
+    from ragguard_llamaindex.calls import Call
+
+_KEPT = 256
+"""How many emitted events of a workflow are remembered."""
+
+
+class Emissions:
+    """The events of one run of a workflow, and the time at which each was emitted."""
+
+    def __init__(self) -> None:
+        self._times: dict[int, tuple[Event, int, int]] = {}
+        """By an event's identity: the event itself, the time, and its number among those of its step."""
+        self._running: dict[Call, Any] = {}
+        self._waiting: dict[str, int] = {}
+        """Of steps that took an event and did nothing yet, since they collect several: the latest time."""
+        self.known = True
+        """False where LlamaIndex does not tell what a step sends."""
+
+    def begins(self, call: Call, name: str, arguments: Mapping[str, Any]) -> tuple[int | None, int | None]:
+        """A step begins: when what it follows was done, and its number among parallel steps; None where unknown."""
+        sends = _sends()
+        self.known = sends is not None
+        times, ranks = [], []
+        for event in events_in(arguments):
+            if (found := self._emitted(event)) is not None:
+                times.append(found[0])
+                ranks.append(found[1])
+        if name in self._waiting:
+            times.append(self._waiting[name])
+        self._running[call] = sends
+        return (max(times) if times else None), (min(ranks) if ranks else None)
+
+    def ended(self, call: Call, name: str, result: object) -> None:
+        """A step has ended: what it emitted follows all that was done in it."""
+        sent = list(_sent(self._running.pop(call, None)))
+        sent += [one for one in (result if isinstance(result, list) else [result]) if isinstance(one, Event)]
+        for number, event in enumerate(sent):
+            self._times[id(event)] = (event, call.clock.now, number)
+        while len(self._times) > _KEPT:
+            del self._times[next(iter(self._times))]
+        if not sent and not call.retrieves:
+            self._waiting[name] = max(self._waiting.get(name, 0), call.clock.now)
+        else:
+            self._waiting.pop(name, None)
+
+    def _emitted(self, event: Event) -> tuple[int, int] | None:
+        found = self._times.get(id(event))
+        if found is not None and found[0] is event:
+            return found[1], found[2]
+        for call, sends in list(self._running.items()):
+            for number, sent in enumerate(_sent(sends)):
+                if sent is event:  # its step is still at work
+                    return call.clock.now, number
+        return None
+
+
+def events_in(arguments: Mapping[str, Any]) -> Iterator[Event]:
+    """The events that a step was given: one, or several that were collected for it."""
+    for value in [*arguments.values(), *arguments.get("kwargs", {}).values()]:
+        if isinstance(value, Event):
+            yield value
+        elif isinstance(value, list):
+            yield from (one for one in value if isinstance(one, Event))
+
+
+def _sends() -> Any:
+    """What the step at work has sent so far, as LlamaIndex keeps it; None in versions that do not."""
+    try:
+        from workflows.runtime.types.results import StepWorkerStateContextVar
+
+        return StepWorkerStateContextVar.get().sends  # type: ignore[attr-defined,unused-ignore]
+    except (ImportError, LookupError, AttributeError):
+        return None
+
+
+def _sent(sends: Any) -> Iterator[Event]:
+    for one in list(getattr(sends, "entries", ())):
+        event = getattr(one, "event", None)
+        if isinstance(event, Event):
+            yield event

@@ -1,0 +1,76 @@
+"""Numbers the turns of a run's retrievals by what follows what, whichever of them starts or ends first.
+
+Each call has a clock. A retrieval takes its call's time as its turn, and moves the clocks of all calls around it on.
+Calls that run in parallel begin at the same time; what follows them begins behind the longest of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+
+from ragguard.capture.open_runs import Order
+
+_lock = threading.RLock()
+
+
+class Clock:
+    """The time of one call, in turns of its run."""
+
+    __slots__ = ("_around", "_begin", "_children", "_open", "now", "order")
+
+    def __init__(self, now: int = 0, around: Clock | None = None, order: Order = ()) -> None:
+        self.now = now
+        """The turn of a retrieval that begins now."""
+        self.order = order
+        """Where the call stands among those that run in parallel, from the outermost to the innermost."""
+        self._around = around
+        self._begin = now
+        """When the open calls inside have begun."""
+        self._open = 0
+        self._children = 0
+
+    def inside(self, start: int | None = None, rank: int | None = None) -> Clock:
+        """The clock of a call inside this one, which begins at `start`, or else together with the calls that are
+        open, but not before what its own context has seen ending. `rank` is its place among parallel calls."""
+        with _lock:
+            self._children += 1
+            if start is None:
+                if not self._open:
+                    self._begin = self.now
+                seen = _seen.get()
+                start = self._begin
+                if seen is not None and seen[0] is self:
+                    start = max(start, seen[1])
+            self._open += 1
+            order = self.order
+            if rank is not None or self._open > 1:
+                order = (*order, (self._children if rank is None else rank, ""))
+            return Clock(start, self, order)
+
+    def tick(self) -> int:
+        """The turn of a retrieval that begins now; what follows it comes later."""
+        with _lock:
+            turn = self.now
+            clock: Clock | None = self
+            while clock is not None:
+                clock.now = max(clock.now, turn + 1)
+                clock = clock._around
+            return turn
+
+    def ended(self) -> None:
+        """The call has ended: what the same context begins from now on follows it."""
+        around = self._around
+        if around is not None:
+            with _lock:
+                around._open = max(around._open - 1, 0)
+            _seen.set((around, self.now))
+
+    def reach(self, time: int) -> None:
+        """Moves this clock on to a time that something else has come to, unless calls inside are open."""
+        if not self._open:
+            self.now = max(self.now, time)
+
+
+_seen: ContextVar[tuple[Clock, int] | None] = ContextVar("ragguard_llamaindex_time", default=None)
+"""The call whose part was the last to end in this context, and the time at its end."""

@@ -1,0 +1,31 @@
+"""Tells LlamaIndex's evaluators by their calls: they put the contexts they judge into an index and query that.
+
+Such a query is not the application's, and what it retrieves was not retrieved for the answer.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from llama_index.core.indices.list.retrievers import SummaryIndexRetriever
+from llama_index.core.query_engine import RetrieverQueryEngine
+
+_EVALUATION = "llama_index.core.evaluation."
+_FRAMES = 16
+"""Between an evaluator and the hook of the engine that it queries there are fewer frames."""
+
+
+def asked_by_evaluator(engine: object) -> bool:
+    """True for an engine over a list of texts that an evaluator is querying."""
+    if not isinstance(engine, RetrieverQueryEngine) or not isinstance(
+        engine.retriever, SummaryIndexRetriever
+    ):
+        return False
+    frame = sys._getframe(1).f_back
+    for _ in range(_FRAMES):
+        if frame is None:
+            return False
+        if str(frame.f_globals.get("__name__", "")).startswith(_EVALUATION):
+            return True
+        frame = frame.f_back
+    return False

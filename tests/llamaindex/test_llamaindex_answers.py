@@ -1,0 +1,275 @@
+"""Which run a stream or a handler belongs to, where the question and the answer are, and what is no run at all."""
+
+from __future__ import annotations
+
+import json
+import logging
+from types import SimpleNamespace
+
+import pytest
+from llama_index.core import Settings
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.chat_engine import ContextChatEngine
+from llama_index.core.evaluation import EvaluationResult, FaithfulnessEvaluator, RelevancyEvaluator
+from llama_index.core.evaluation.base import BaseEvaluator
+from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.query_engine import RetrieverQueryEngine, RetryQueryEngine, RetrySourceQueryEngine
+from llama_index.core.tools import RetrieverTool
+from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
+from llama_index_instrumentation.dispatcher import instrument_tags
+from openinference.instrumentation import suppress_tracing
+from support.llamaindex_parts import Says, Shelf, call, scripted
+
+import ragguard
+from ragguard.capture.handle import RunHandle
+from ragguard_llamaindex import instrument
+
+# LlamaIndex's agents use what pydantic and LlamaIndex's own workflows call deprecated.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
+]
+QUESTION = "Who founded the firm based in Oslo?"
+
+
+def engine(text="Ada Berg", **settings):
+    return RetrieverQueryEngine.from_args(Shelf(), llm=Says(text=text), **settings)
+
+
+def agent():
+    tool = RetrieverTool.from_defaults(Shelf(), name="search")
+    return FunctionAgent(tools=[tool], llm=scripted(call("search", input="x"), "Ada Berg"))
+
+
+# What outlives `with rg.run(...)`
+
+
+@pytest.mark.parametrize("read", ["to its end", "in part", "not at all"])
+def test_a_stream_that_is_read_after_its_run_was_left(recorder, captured, read):
+    with RunHandle(recorder, QUESTION):
+        response = engine(streaming=True).query("first hop")
+    assert captured.run.status == "open"
+    if read == "to its end":
+        assert "".join(response.response_gen) == "Ada Berg"
+    elif read == "in part":
+        next(response.response_gen)
+    del response
+    run = captured.run
+    answer = {"to its end": "Ada Berg", "in part": "Ada", "not at all": None}[read]
+    assert (run.status, run.answer, run.question) == ("ok", answer, QUESTION)
+    assert len(run.steps) == 1
+
+
+def test_a_chats_stream_that_is_read_after_its_run_was_left(recorder, captured):
+    chat = ContextChatEngine.from_defaults(
+        retriever=Shelf(), llm=Says(), memory=ChatMemoryBuffer.from_defaults()
+    )
+    with RunHandle(recorder, QUESTION):
+        response = chat.stream_chat("hello")
+    assert "".join(response.response_gen) == "Ada Berg"
+    del response
+    assert (captured.run.status, captured.run.answer) == ("ok", "Ada Berg")
+
+
+async def test_an_agents_handler_that_is_awaited_after_its_run_was_left(recorder, captured):
+    with RunHandle(recorder, QUESTION) as handle:
+        handler = agent().run(user_msg="asked of the agent")
+    assert captured.run.status == "open"
+    await handler
+    run = captured.run
+    assert (run.id, run.question, run.answer, run.status) == (handle.id, QUESTION, "Ada Berg", "ok")
+    assert [one.query for one in run.steps] == ["x"]
+
+
+async def test_what_is_done_after_a_run_is_no_part_of_it(recorder, captured):
+    with RunHandle(recorder, QUESTION):
+        handler = agent().run(user_msg="asked of the agent")
+    engine().query("another one")
+    await handler
+    assert [run.question for run in captured.runs] == [QUESTION, "another one"]
+
+
+def test_a_run_that_fails_does_not_wait_for_its_streams(recorder, captured):
+    responses = []
+
+    def fails():
+        with RunHandle(recorder, QUESTION):
+            responses.append(engine(streaming=True).query("first hop"))
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        fails()
+    assert captured.run.status == "error"
+
+
+# Where the question and the answer are
+
+
+def test_of_several_engines_the_last_one_answers_and_that_is_said(recorder, captured, caplog):
+    with caplog.at_level(logging.WARNING, "ragguard"), RunHandle(recorder, QUESTION):
+        engine("Nordlys").query("first hop")
+        engine("Ada Berg").query("second hop")
+    assert (captured.run.answer, captured.run.metadata["ragguard.answers"]) == ("Ada Berg", 2)
+    (record,) = caplog.records
+    assert "run.answered" in record.getMessage()
+
+
+class Report(Workflow):
+    """Takes its question and gives its answer under names of its own."""
+
+    gives: object = None
+
+    @step
+    async def write(self, ev: StartEvent) -> StopEvent:
+        await Shelf().aretrieve(str(ev.get("topic", "a topic")))
+        return StopEvent(result=self.gives)
+
+
+def report(gives):
+    made = Report()
+    made.gives = gives
+    return made
+
+
+@pytest.mark.parametrize(
+    ("gives", "answer"),
+    [
+        ({"summary": "Ada Berg"}, "Ada Berg"),
+        ({"verdict": "Ada Berg", "count": 3}, "Ada Berg"),
+        ({"verdict": "Ada Berg", "ground": "she did"}, '{"verdict": "Ada Berg", "ground": "she did"}'),
+        (("Ada Berg", "she did"), '["Ada Berg", "she did"]'),
+    ],
+    ids=["a usual name", "one text", "two texts", "a pair"],
+)
+async def test_an_answer_in_pieces(recorder, captured, gives, answer):
+    await report(gives).run(topic=QUESTION)
+    assert captured.run.answer == answer
+
+
+async def test_a_stop_event_of_two_texts(recorder, captured):
+    class Verdict(StopEvent):
+        verdict: str
+        ground: str
+
+    class Judge(Workflow):
+        @step
+        async def judge(self, ev: StartEvent) -> Verdict:
+            await Shelf().aretrieve(ev.question)
+            return Verdict(verdict="guilty", ground="seen there")
+
+    await Judge().run(question=QUESTION)
+    assert json.loads(captured.run.answer) == {"verdict": "guilty", "ground": "seen there"}
+
+
+FOUND = {"report": {"verdict": "Ada Berg"}, "ground": "she did"}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"question": "subject.text", "answer": "report.verdict"},
+        {
+            "question": lambda given: given["subject"]["text"],
+            "answer": lambda result: result["report"]["verdict"],
+        },
+    ],
+    ids=["keys", "functions"],
+)
+@pytest.mark.parametrize("where", ["instrument", "tags"])
+async def test_where_question_and_answer_are_can_be_said(recorder, captured, said, where):
+    given = {"other": "text", "subject": {"text": QUESTION}}
+    if where == "instrument":
+        instrument(SimpleNamespace(recorder=recorder), **said)
+        await report(FOUND).run(**given)
+    else:
+        with instrument_tags({f"ragguard_{name}": value for name, value in said.items()}):
+            await report(FOUND).run(**given)
+    run = captured.run
+    assert (run.question, run.answer) == (QUESTION, "Ada Berg")
+    assert not any(key.startswith("ragguard_") for key in run.metadata)
+
+
+async def test_a_key_that_is_not_there_is_said(recorder, captured, caplog):
+    instrument(SimpleNamespace(recorder=recorder), answer="reprot")
+    with caplog.at_level(logging.WARNING, "ragguard"):
+        await report({"report": "Ada Berg"}).run(topic=QUESTION)
+    assert captured.run.answer == "Ada Berg"
+    assert "did you mean 'report'" in caplog.text
+
+
+def test_unknown_tags_are_said(recorder, captured, caplog):
+    with caplog.at_level(logging.WARNING, "ragguard"), instrument_tags({"ragguard_refrences": ["Ada Berg"]}):
+        engine().query(QUESTION)
+    assert "'ragguard_references'" in caplog.text
+
+
+# What is no run
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("kind", [FaithfulnessEvaluator, RelevancyEvaluator])
+async def test_evaluators_make_no_runs(recorder, captured, kind, mode):
+    response = engine().query(QUESTION)
+    judge = kind(llm=Says(text="yes"))
+    if mode == "sync":
+        result = judge.evaluate_response(QUESTION, response)
+    else:
+        result = await judge.aevaluate_response(QUESTION, response)
+    assert result.passing
+    assert len(captured.runs) == 1
+
+
+def test_evaluators_inside_a_run_are_no_steps_of_it(recorder, captured):
+    with RunHandle(recorder, QUESTION):
+        response = engine().query(QUESTION)
+        FaithfulnessEvaluator(llm=Says(text="yes")).evaluate_response(QUESTION, response)
+    assert (len(captured.run.steps), captured.run.answer) == (1, "Ada Berg")
+
+
+@pytest.fixture
+def settings(monkeypatch):
+    """The model that LlamaIndex's own parts use where they are given none."""
+    monkeypatch.setattr(Settings, "_llm", Says(text="Ada Berg"))
+
+
+class Refuses(BaseEvaluator):
+    """Passes nothing the first time."""
+
+    def __init__(self):
+        self.asked = 0
+
+    async def aevaluate(self, query=None, response=None, contexts=None, **kwargs):
+        self.asked += 1
+        return EvaluationResult(query=query, response=response, passing=self.asked > 1, feedback="no")
+
+    def _get_prompts(self):
+        return {}
+
+    def _update_prompts(self, prompts):
+        return None
+
+
+@pytest.mark.parametrize("judge", [Refuses, lambda: FaithfulnessEvaluator(llm=Says(text="no"))])
+def test_a_retry_is_a_second_step_and_its_evaluator_none(recorder, captured, judge, settings):
+    RetryQueryEngine(engine(), judge(), max_retries=1).query(QUESTION)
+    run = captured.run
+    assert (run.name, run.answer) == ("RetryQueryEngine", "Ada Berg")
+    assert [(one.turn, one.metadata["retriever"]) for one in run.steps] == [(0, "Shelf"), (1, "Shelf")]
+
+
+def test_an_answer_from_the_sources_again_is_no_second_retrieval(recorder, captured, settings):
+    RetrySourceQueryEngine(engine(), Refuses(), llm=Says(), max_retries=1).query(QUESTION)
+    assert [one.metadata["retriever"] for one in captured.run.steps] == ["Shelf"]
+
+
+@pytest.mark.parametrize("how", [suppress_tracing, ragguard.paused])
+async def test_what_is_suppressed_is_not_captured(recorder, captured, how):
+    with how():
+        engine().query(QUESTION)
+        await Shelf().aretrieve(QUESTION)
+    assert captured.events == []
+    with RunHandle(recorder, QUESTION):
+        engine().query("seen")
+        with how():
+            Shelf().retrieve("not seen")
+    assert [one.query for one in captured.run.steps] == ["seen"]

@@ -1,0 +1,151 @@
+"""Turns follow what waits for what: the events of a workflow, the calls of an agent's model."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
+from llama_index.core.tools import FunctionTool, RetrieverTool
+from llama_index.core.workflow import Context, Event, StartEvent, StopEvent, Workflow, step
+from support.llamaindex_parts import Shelf, call, scripted
+
+from ragguard.capture.handle import RunHandle
+
+# LlamaIndex's agents use what pydantic and LlamaIndex's own workflows call deprecated.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
+]
+QUESTION = "Who founded the firm based in Oslo?"
+
+
+class Search(Event):
+    query: str
+    deep: bool = False
+
+
+class Found(Event):
+    query: str
+
+
+class FanOut(Workflow):
+    """Sends four searches to two workers; one of them searches twice; then one more search on what came of it."""
+
+    @step
+    async def plan(self, ctx: Context, ev: StartEvent) -> Search | None:
+        await Shelf("plan").aretrieve("the plan")
+        for number in range(4):
+            ctx.send_event(Search(query=f"part {number}", deep=number == 0))
+        return None
+
+    @step(num_workers=2)
+    async def search(self, ev: Search) -> Found:
+        await Shelf("search").aretrieve(ev.query)
+        if ev.deep:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            await Shelf("search").aretrieve(f"{ev.query} again")
+        return Found(query=ev.query)
+
+    @step
+    async def collect(self, ctx: Context, ev: Found) -> StopEvent | None:
+        if ctx.collect_events(ev, [Found] * 4) is None:
+            return None
+        await Shelf("last").aretrieve("all of it")
+        return StopEvent(result="Ada Berg")
+
+
+async def test_a_fan_out_of_a_workflow_is_one_turn_however_many_workers_it_has(recorder, captured):
+    await FanOut().run(question=QUESTION)
+    assert {one.query: one.turn for one in captured.run.steps} == {
+        "the plan": 0,
+        **{f"part {number}": 1 for number in range(4)},
+        "part 0 again": 2,
+        "all of it": 3,
+    }
+    assert {one.metadata["workflow_step"] for one in captured.run.steps} == {"plan", "search", "collect"}
+
+
+async def test_two_runs_of_a_workflow_in_one_run_do_not_mix(recorder, captured):
+    with RunHandle(recorder, QUESTION):
+        await FanOut().run(question=QUESTION)
+        await FanOut().run(question=QUESTION)
+    turns = [one.turn for one in captured.run.steps if one.query == "all of it"]
+    assert turns == [3, 7]
+
+
+async def test_a_retrieval_that_was_given_up_holds_nobody_in_its_turn(recorder, captured):
+    """It goes on in a thread, while the workflow goes on without it."""
+    gate = asyncio.Event()
+
+    class Patient(Workflow):
+        @step
+        async def first(self, ev: StartEvent) -> Search:
+            self.stuck = asyncio.create_task(Shelf("slow", gate=gate).aretrieve("slow"))
+            await asyncio.sleep(0)
+            return Search(query="second")
+
+        @step
+        async def second(self, ev: Search) -> Found:
+            await Shelf().aretrieve(ev.query)
+            return Found(query="third")
+
+        @step
+        async def third(self, ev: Found) -> StopEvent:
+            await Shelf().aretrieve(ev.query)
+            await Shelf().aretrieve("fourth")
+            gate.set()
+            await self.stuck
+            return StopEvent(result="done")
+
+    await Patient().run(question=QUESTION)
+    assert {one.query: one.turn for one in captured.run.steps} == {
+        "slow": 0, "second": 1, "third": 2, "fourth": 3,
+    }  # fmt: skip
+
+
+async def test_the_order_within_a_turn_is_that_of_the_calls(recorder, captured):
+    """Whichever tool comes to its retrieval first."""
+
+    async def lookup(query: str, wait: int) -> str:
+        """Thinks for a while, then retrieves."""
+        for _ in range(wait):
+            await asyncio.sleep(0)
+        return str(await Shelf().aretrieve(query))
+
+    calls = [call("lookup", query=f"{wait}", wait=wait) for wait in (60, 0, 30)]
+    agent = FunctionAgent(
+        tools=[FunctionTool.from_defaults(async_fn=lookup)],
+        llm=scripted(calls, call("lookup", query="after", wait=0), "Ada Berg"),
+    )
+    await agent.run(user_msg=QUESTION)
+    steps = sorted(captured.run.steps, key=lambda one: one.index)
+    assert [(one.turn, one.query) for one in steps] == [(0, "60"), (0, "0"), (0, "30"), (1, "after")]
+
+
+async def test_parallel_agents_in_one_run_have_their_turns_side_by_side(recorder, captured):
+    def agent(name):
+        tool = RetrieverTool.from_defaults(Shelf(name), name=name)
+        model = scripted(call(name, input=f"{name} 1"), call(name, input=f"{name} 2"), "done")
+        return FunctionAgent(name=name, tools=[tool], llm=model)
+
+    with RunHandle(recorder, QUESTION):
+        await asyncio.gather(*(agent(name).run(user_msg=QUESTION) for name in ("left", "right")))
+    assert {one.query: (one.turn, one.metadata["agent"]) for one in captured.run.steps} == {
+        "left 1": (0, "left"), "right 1": (0, "right"), "left 2": (1, "left"), "right 2": (1, "right"),
+    }  # fmt: skip
+
+
+async def test_the_agent_at_work_stands_on_every_step(recorder, captured):
+    def agent(name, *turns):
+        tool = RetrieverTool.from_defaults(Shelf(name), name=f"{name}s")
+        return FunctionAgent(name=name, description=name, tools=[tool], llm=scripted(*turns))
+
+    first = agent("firm", call("firms", input="one"), call("handoff", to_agent="person", reason="r"))
+    second = agent("person", call("persons", input="two"), "Ada Berg")
+    await AgentWorkflow(agents=[first, second], root_agent="firm").run(user_msg=QUESTION)
+    assert [(one.metadata["agent"], one.tool, one.turn) for one in captured.run.steps] == [
+        ("firm", "firms", 0),
+        ("person", "persons", 1),
+    ]
