@@ -16,8 +16,8 @@ from contextvars import ContextVar
 from inspect import BoundArguments
 from typing import Any
 
-from llama_index.core.workflow import InputRequiredEvent
 from llama_index.core.query_engine import RetrySourceQueryEngine
+from llama_index.core.workflow import InputRequiredEvent
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
 from ragguard.capture.context import current_handle, current_run, is_paused
