@@ -34,7 +34,7 @@ from ragguard_langchain.places import Place, Places
 from ragguard_langchain.scopes import RunNotes, Scope, ToolCall
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.stack import Where, batch_around, given_up, here
-from ragguard_langchain.verdicts import Found, Told, concerned
+from ragguard_langchain.verdicts import EndedRetrieval, VerdictReport, concerned
 
 REFERENCES, NAME, RUN_ID = "ragguard_references", "ragguard_name", "ragguard_run_id"
 RESUME = "ragguard_resume"
@@ -65,7 +65,7 @@ class CallTree:
         self.recorder = recorder
         self.places: Places[Scope] = Places()
         self.lone: dict[UUID | None, LoneRetrieval] = {}
-        self._found: dict[str, list[Found]] = {}
+        self._found: dict[str, list[EndedRetrieval]] = {}
         """The latest retrievals of the runs that trees have joined."""
         self._clocks: dict[str, Clock] = {}
         """The clocks of those runs."""
@@ -131,8 +131,8 @@ class CallTree:
 
     def begin_lone(self, id: UUID, query: str, name: str, metadata: Mapping[str, Any] | None) -> bool:
         """A retriever that is the first call and a run of its own: the recorder hears of it when it is over, since
-        a run that is one retrieval is told in one go. False where it is a part of something, or is to be told at
-        once."""
+        a run that is one retrieval is recorded as a whole. False where it is a part of something, or is to be recorded
+        at once."""
         if is_paused():
             return True
         if (
@@ -297,43 +297,43 @@ class CallTree:
             place.step_id, text, unpack=splitter, candidates=candidates, decision=decision
         )
 
-    def decided(self, place: Place[Scope], told: Told) -> None:
+    def decided(self, place: Place[Scope], report: VerdictReport) -> None:
         """A guard decided, in that call: about the retrieval around it, else about those that have ended; what
         nobody saw retrieved was retrieved by other means, and is a step now."""
-        if told.heard_by(self) or not told.verdict.judged:
+        if report.was_recorded_by(self) or not report.verdict.judged:
             return
         run = place.notes.run
         if place.step_id:
-            run.verdicts.setdefault(place.step_id, []).append(told.verdict)
+            run.verdicts.setdefault(place.step_id, []).append(report.verdict)
             return
-        about = concerned(run.found, told)
+        about = concerned(run.found, report)
         for found in about:
-            decision = found.decided(told, alone=len(about) == 1)
+            decision = found.decided(report, alone=len(about) == 1)
             self.recorder.step_amended(found.step_id, place.run_id, decision.kept, decision)
         if not about:
-            self._retrieved_by_other_means(place, told)
+            self._retrieved_by_other_means(place, report)
 
-    def decided_outside(self, told: Told) -> None:
+    def decided_outside(self, report: VerdictReport) -> None:
         """A guard decided, in no call at all: in code of the user's own, inside the run around it."""
         handle = current_run(self.recorder)
         if handle is not None and handle.sampled:
             run = RunNotes("", "", {}, owner=False, opened=True, found=self._found.setdefault(handle.key, []))
-            self.decided(Place(uuid4(), handle.key, Scope(run), self._runs_clock(handle.key)), told)
+            self.decided(Place(uuid4(), handle.key, Scope(run), self._runs_clock(handle.key)), report)
 
-    def _retrieved_by_other_means(self, around: Place[Scope], told: Told) -> None:
-        scope, decision = around.notes, told.verdict.decision
+    def _retrieved_by_other_means(self, around: Place[Scope], report: VerdictReport) -> None:
+        scope, decision = around.notes, report.verdict.decision
         call = scope.tool
-        if told.tool:
-            call = ToolCall(told.tool, told.query, told.call, told.started_ns)
+        if report.tool:
+            call = ToolCall(report.tool, report.query, report.call, report.started_ns)
         id, clock = uuid4(), around.clock
-        if told.call:
+        if report.call:
             clock = clock.inside(id, parallel=("calls", clock.messages))
         place = Place(id, around.run_id, Scope(scope.run, scope.graph_node, call), clock)
-        place.root, place.tool = around.root or around, told.tool or around.tool
-        self.begin_step(place, told.query, "", None, started_ns=told.started_ns or decision.started_ns)
-        self._remember(place, None, told.verdict.judged, decision)
+        place.root, place.tool = around.root or around, report.tool or around.tool
+        self.begin_step(place, report.query, "", None, started_ns=report.started_ns or decision.started_ns)
+        self._remember(place, None, report.verdict.judged, decision)
         self.recorder.step_ended(
-            place.step_id, decision.kept, candidates=told.verdict.judged, decision=decision
+            place.step_id, decision.kept, candidates=report.verdict.judged, decision=decision
         )
 
     def _remember(
@@ -346,7 +346,7 @@ class CallTree:
         """Keeps a retrieval for the guards that come behind it."""
         scope, found = place.notes, place.notes.run.found
         call = scope.tool.id if scope.tool is not None else ""
-        found.append(Found(place.step_id, place.query, call, taken, candidates, decision))
+        found.append(EndedRetrieval(place.step_id, place.query, call, taken, candidates, decision))
         del found[:-REMEMBERED]
 
     def _judged(

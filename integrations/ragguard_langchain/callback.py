@@ -37,7 +37,7 @@ from ragguard_langchain.places import Place
 from ragguard_langchain.scopes import Scope, ToolCall
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.stack import here
-from ragguard_langchain.verdicts import Told
+from ragguard_langchain.verdicts import VerdictReport
 
 if TYPE_CHECKING:
     from ragguard import RagGuard
@@ -262,15 +262,15 @@ class RagGuardCallback(BaseCallbackHandler):
         except FAULTS as error:
             self._recorder.faults.note("on_chat_model_start", error)
 
-    def guard_decided(self, told: Told, run_id: UUID | None) -> None:
+    def guard_decided(self, report: VerdictReport, run_id: UUID | None) -> None:
         """Records a guard's decision, made inside the call with that id; no event of LangChain's carries it."""
         try:
-            self._recorder.guard_engines.add(told.verdict.engine)
+            self._recorder.guard_engines.add(report.verdict.engine)
             place = self._tree.place(run_id)
             if place is None:
-                self._tree.decided_outside(told)
+                self._tree.decided_outside(report)
             elif place.sampled:
-                self._tree.decided(place, told)
+                self._tree.decided(place, report)
         except FAULTS as error:
             self._recorder.faults.note("guard_decided", error)
 
@@ -333,7 +333,7 @@ def _is_resume(inputs: object) -> bool:
 
 
 def _status_of(error: BaseException) -> Status:
-    """How a call ended that gave no result. LangGraph's classes are told by name: it need not be installed."""
+    """How a call ended that gave no result. LangGraph's classes are recognised by name: it need not be installed."""
     if isinstance(error, (CancelledError, GeneratorExit, KeyboardInterrupt)):
         return "cancelled"
     if any(kind.__name__ == "GraphInterrupt" for kind in type(error).__mro__):

@@ -1,7 +1,7 @@
-"""Some passages taken out of what a tool gave, with the frame that each of them stands in.
+"""Cuts passages out of what a tool gave, each with the text that frames it.
 
-A tool writes its passages as it likes: set apart by blank lines, as a list, between tags, as JSON, each
-with its source and its number. What goes must go with its frame: the source of a dropped passage must not
+A tool writes its passages as it likes: separated by blank lines, as a list, between tags, as JSON, each
+with its source and its number. A passage goes with its frame: the source of a dropped passage must not
 end up before another one.
 """
 
@@ -18,7 +18,7 @@ from ragguard.capture.splitters import json_list
 Render: TypeAlias = Callable[[Sequence[str]], str]
 
 _HEAD = 40
-"""So much of a passage's beginning tells that a text holds some of it."""
+"""Characters of a passage's beginning that must stand in a text for the passage to count as a part of it."""
 _FRAMES = (
     # a closing and an opening tag
     (re.compile(r"</[^<>]*>(\s*)<(?=[A-Za-z])"), re.compile(r">\s*(?=<[A-Za-z])"), re.compile(r"(?<=>)")),
@@ -27,15 +27,16 @@ _FRAMES = (
     # a new line
     (re.compile(r"(\n)"), re.compile(r"\n"), re.compile(r"\n")),
 )
-"""What may lie between the frames of two passages, what before the first one, and what begins behind the last one.
-The first that is exactly once between any two is taken."""
+"""Separators, in the order in which they are tried: one that stands between two passages, one that stands before the
+first passage, and one that stands behind the last. The first separator that stands exactly once between any two
+passages is used."""
 
 
 def without(content: Any, passages: Sequence[str], stays: Sequence[bool], render: Render) -> Any:
-    """A message's content without the passages that do not stay.
+    """Returns a message's content without the passages that do not stay.
 
-    Content that holds nothing of the passages is left as it is. Where it holds them in a way that cannot be told
-    apart, those that stay are rendered anew.
+    Content that holds none of the passages is returned as it is. Where no separator between the passages is found, the
+    ones that stay are rendered anew.
     """
     if isinstance(content, str):
         return _text_without(content, passages, stays, render)
@@ -57,7 +58,7 @@ def without(content: Any, passages: Sequence[str], stays: Sequence[bool], render
 
 
 def _block_text(block: object) -> str | None:
-    """The text of one block of a message's content; None for one that is none."""
+    """Returns the text of one block of a message's content; None for a block of another kind."""
     if isinstance(block, str):
         return block
     text = block.get("text") if isinstance(block, dict) else None
@@ -78,7 +79,7 @@ def _text_without(text: str, passages: Sequence[str], stays: Sequence[bool], ren
 
 
 def _json_without(text: str, stays: Sequence[bool]) -> str | None:
-    """The same where the text is JSON with a list of as many items; None where it is not."""
+    """Returns the text without the dropped items where it is JSON with a list of as many items, else None."""
     if text.lstrip()[:1] not in ("[", "{"):
         return None
     try:
@@ -93,7 +94,7 @@ def _json_without(text: str, stays: Sequence[bool]) -> str | None:
 
 
 def _places(text: str, passages: Sequence[str]) -> list[tuple[int, int]] | None:
-    """Where each passage stands in the text; None where one is not found behind the one before it."""
+    """Returns the start and end of each passage in the text; None where one is not found behind the one before it."""
     places, at = [], 0
     for passage in passages:
         begin = text.find(passage, at) if passage else -1
@@ -105,7 +106,7 @@ def _places(text: str, passages: Sequence[str]) -> list[tuple[int, int]] | None:
 
 
 def _cut(text: str, places: Sequence[tuple[int, int]], stays: Sequence[bool]) -> str | None:
-    """The text without some of what stands in these places; None where the frames cannot be told apart."""
+    """Returns the text without the passages at these places that do not stay; None where no separator is found."""
     gaps = [text[before[1] : behind[0]] for before, behind in pairwise(places)]
     head, tail = text[: places[0][0]], text[places[-1][1] :]
     for between, before, behind in _FRAMES:

@@ -1,4 +1,4 @@
-"""The guard as a document compressor: between what was retrieved and whoever reads it."""
+"""The guard as a document compressor: filters what a retriever gave before the model reads it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import ConfigDict, Field
 
 from ragguard.capture.decisions import Verdict
-from ragguard.guard import DistractorGuard, judging
-from ragguard.guard.judging import checked
-from ragguard_langchain.verdicts import Told, tell
+from ragguard.guard import DistractorGuard, items
+from ragguard.guard.items import checked
+from ragguard_langchain.verdicts import VerdictReport, report
 from ragguard_langchain.views import TextOf, checked_text_of, views
 
 
@@ -39,33 +39,33 @@ class DistractorFilter(BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
-        """The documents that stay."""
+        """Returns the documents that stay."""
         if not documents:
             return documents
         kept, verdict = pruned(self.guard, query, documents, self.text_of)
-        tell(Told(verdict, query), callbacks)
+        report(VerdictReport(verdict, query), callbacks)
         return kept
 
     async def acompress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
-        """The documents that stay."""
+        """Returns the documents that stay."""
         if not documents:
             return documents
         kept, verdict = await apruned(self.guard, query, documents, self.text_of)
-        tell(Told(verdict, query), callbacks)
+        report(VerdictReport(verdict, query), callbacks)
         return kept
 
 
 def pruned(
     guard: DistractorGuard, query: str, documents: Sequence[Document], text_of: TextOf | None = None
 ) -> tuple[list[Document], Verdict]:
-    """The documents that stay, and what the guard says of all."""
-    return judging.pruned(guard, query, documents, views(documents, text_of))
+    """Returns the documents that stay, and the verdict of the guard on all of them."""
+    return items.pruned(guard, query, documents, views(documents, text_of))
 
 
 async def apruned(
     guard: DistractorGuard, query: str, documents: Sequence[Document], text_of: TextOf | None = None
 ) -> tuple[list[Document], Verdict]:
     """As `pruned`, on an event loop."""
-    return await judging.apruned(guard, query, documents, views(documents, text_of))
+    return await items.apruned(guard, query, documents, views(documents, text_of))

@@ -1,4 +1,4 @@
-"""The guard as a link of a chain: a mapping with documents and a query in, the same with fewer documents out."""
+"""The guard as a runnable of a chain: takes a mapping with documents and a query, returns it with fewer documents."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
-from ragguard.guard.judging import checked
+from ragguard.guard.items import checked
 from ragguard_langchain.filter import apruned, pruned
-from ragguard_langchain.verdicts import Told, tell
+from ragguard_langchain.verdicts import VerdictReport, report
 from ragguard_langchain.views import TextOf, checked_text_of
 
 
@@ -23,7 +23,7 @@ def drop_distractors(
     *,
     text_of: TextOf | None = None,
 ) -> Runnable[Mapping[str, Any], dict[str, Any]]:
-    """A link that drops the documents which would mislead the model.
+    """Returns a runnable that drops the documents which would mislead the model.
 
         {"context": retriever, "question": RunnablePassthrough()} | drop_distractors(guard) | prompt | model
 
@@ -36,13 +36,13 @@ def drop_distractors(
     def drop(given: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
         found, asked = _found(given, documents), _asked(given, query)
         kept, verdict = pruned(guard, asked, found, text_of)
-        tell(Told(verdict, asked), config.get("callbacks"))
+        report(VerdictReport(verdict, asked), config.get("callbacks"))
         return {**given, documents: kept}
 
     async def adrop(given: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
         found, asked = _found(given, documents), _asked(given, query)
         kept, verdict = await apruned(guard, asked, found, text_of)
-        tell(Told(verdict, asked), config.get("callbacks"))
+        report(VerdictReport(verdict, asked), config.get("callbacks"))
         return {**given, documents: kept}
 
     return RunnableLambda(drop, afunc=adrop, name="drop_distractors")

@@ -1,4 +1,4 @@
-"""The guard between an agent's tools and its model: what a tool found is judged before the model reads it."""
+"""The guard as middleware of an agent: judges what a tool found before the model reads it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ragguard.capture.snapshot import passages_of
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
-from ragguard.guard.judging import checked
+from ragguard.guard.items import checked
 from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.excerpt import without
 from ragguard_langchain.filter import apruned, pruned
 from ragguard_langchain.inner_retrievals import InnerRetrievals, inner_retrievals
 from ragguard_langchain.messages import documents_of, tool_message, tool_query, tool_text
-from ragguard_langchain.verdicts import Told, tell
+from ragguard_langchain.verdicts import VerdictReport, report
 from ragguard_langchain.views import TextOf, checked_text_of
 
 Result: TypeAlias = ToolMessage | Command[Any]
@@ -34,10 +34,11 @@ Result: TypeAlias = ToolMessage | Command[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FoundInTool:
-    """The passages in a tool's result: documents, and their texts as they stand in what the model reads."""
+    """The passages in a tool's result, as documents."""
 
     documents: list[Document]
     in_artifact: bool
+    """True where the documents are the artifact of the result; False where they were found in its text."""
 
 
 class GuardMiddleware(AgentMiddleware[Any, Any]):
@@ -88,7 +89,7 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         if found is None:
             return result
         kept, verdict = pruned(self._guard, _query(request), found.documents, self._text_of)
-        tell(_told(request, verdict, started_ns), _callbacks(request))
+        report(_report(request, verdict, started_ns), _callbacks(request))
         return self._rewritten(result, found, kept, verdict)
 
     async def awrap_tool_call(
@@ -102,11 +103,11 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         if found is None:
             return result
         kept, verdict = await apruned(self._guard, _query(request), found.documents, self._text_of)
-        tell(_told(request, verdict, started_ns), _callbacks(request))
+        report(_report(request, verdict, started_ns), _callbacks(request))
         return self._rewritten(result, found, kept, verdict)
 
     def _found(self, request: ToolCallRequest, result: Result, inner: InnerRetrievals) -> _FoundInTool | None:
-        """The passages in a tool's result; None where it holds none, which is said where that may be a mistake."""
+        """Returns the passages in a tool's result; None, which is logged where it may be a mistake, without any."""
         name = str(request.tool_call.get("name") or "")
         if name in self._tools and self._tools[name] is None:
             return None
@@ -141,7 +142,7 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         return _FoundInTool(documents, in_artifact=False) if documents else None
 
     def _not_understood(self, tool: str, why: str) -> None:
-        """Says once a tool that its results pass unjudged, with the way out; each is counted."""
+        """Counts a result that passes unjudged, and logs once a tool what to declare."""
         self._guard.not_understood(tool)
         NOTICES.once(
             f"guard tool {tool}",
@@ -154,7 +155,7 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
     def _rewritten(
         self, result: Result, found: _FoundInTool, kept: list[Document], verdict: Verdict
     ) -> Result:
-        """The result without what was dropped; the very same where nothing was."""
+        """Returns the result without the dropped passages; the very same result where none was dropped."""
         message = tool_message(result)
         if len(kept) == len(found.documents) or message is None:
             return result
@@ -190,12 +191,14 @@ def _query(request: ToolCallRequest) -> str:
     return tool_query(request.tool_call.get("args"), "")
 
 
-def _told(request: ToolCallRequest, verdict: Verdict, started_ns: int) -> Told:
+def _report(request: ToolCallRequest, verdict: Verdict, started_ns: int) -> VerdictReport:
     call = request.tool_call
-    return Told(verdict, _query(request), str(call.get("name") or ""), str(call.get("id") or ""), started_ns)
+    return VerdictReport(
+        verdict, _query(request), str(call.get("name") or ""), str(call.get("id") or ""), started_ns
+    )
 
 
 def _callbacks(request: ToolCallRequest) -> Callbacks:
-    """Those of the graph's node; None, where the tool was called by other code."""
+    """Returns the callbacks of the graph's node; None where other code called the tool."""
     config = getattr(request.runtime, "config", None) or {}
     return config.get("callbacks")

@@ -1,4 +1,4 @@
-"""The guard around a retriever, for whatever takes a retriever."""
+"""A retriever of LangChain with a guard behind it, usable wherever LangChain takes a retriever."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pydantic import Field
 
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
-from ragguard.guard.judging import checked
+from ragguard.guard.items import checked
 from ragguard_langchain.filter import DistractorFilter
 from ragguard_langchain.views import TextOf, checked_text_of
 
 
 class GuardedRetriever(BaseRetriever):
-    """A retriever that gives what its inner one finds, without what would mislead the model.
+    """Returns what its inner retriever finds, without what would mislead the model.
 
         GuardedRetriever(vectorstore.as_retriever(), DistractorGuard(engine))
 
-    What a call says beyond its query (`invoke(query, k=3)`) goes to the inner one. `text_of` gives the text of a
+    Further arguments of a call (`invoke(query, k=3)`) go to the inner retriever. `text_of` gives the text of a
     document as the model reads it, where that is not its page content.
     """
 

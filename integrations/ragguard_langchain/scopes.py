@@ -10,7 +10,7 @@ from ragguard.capture.decisions import Verdict
 from ragguard.capture.identity import RunIdentity
 from ragguard.records import TraceContext
 from ragguard_langchain.messages import Taken
-from ragguard_langchain.verdicts import Found
+from ragguard_langchain.verdicts import EndedRetrieval
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class RunNotes:
     """True when it goes on with a run that was interrupted."""
     interrupted: bool = False
     first_query: str = ""
-    found: list[Found] = field(default_factory=list)
+    found: list[EndedRetrieval] = field(default_factory=list)
     """The latest retrievals, which a guard behind them may still thin out. Trees that join a run share it."""
     verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
     """What guards inside a retrieval decided, while it is open."""

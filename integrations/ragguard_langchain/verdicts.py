@@ -21,7 +21,7 @@ from ragguard_langchain.messages import Taken, unpacked
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Told:
+class VerdictReport:
     """A guard's verdict, with the query and the tool call whose result was judged."""
 
     verdict: Verdict
@@ -32,13 +32,13 @@ class Told:
     """The id of that tool's call."""
     started_ns: int = 0
     """When that call began."""
-    heard: list[object] = field(default_factory=list, repr=False)
-    """Who took note of it: a handler that is attached twice hears everything twice."""
+    recorded_by: list[object] = field(default_factory=list, repr=False)
+    """The recorders' trees that have recorded it: a handler that is attached twice is called twice."""
 
-    def heard_by(self, listener: object) -> bool:
-        """Whether that one has heard it before; now it has."""
-        before = any(one is listener for one in self.heard)
-        self.heard.append(listener)
+    def was_recorded_by(self, tree: object) -> bool:
+        """True where the tree has recorded this verdict before; the tree counts as having recorded it from now on."""
+        before = any(one is tree for one in self.recorded_by)
+        self.recorded_by.append(tree)
         return before
 
 
@@ -46,18 +46,18 @@ class Told:
 class VerdictListener(Protocol):
     """A callback handler that records what guards decide."""
 
-    def guard_decided(self, told: Told, run_id: UUID | None) -> None:
+    def guard_decided(self, report: VerdictReport, run_id: UUID | None) -> None:
         """Records a decision that was made inside the call with that id; None: outside of any call."""
         ...
 
 
-def tell(told: Told, callbacks: Callbacks | None) -> None:
+def report(verdict: VerdictReport, callbacks: Callbacks | None) -> None:
     """Hands the verdict to each handler that captures the call around: the call that `callbacks` belong to, or the
     current one where they are None."""
     manager = CallbackManager.configure(_around(callbacks))
     for handler in manager.handlers:
         if isinstance(handler, VerdictListener):
-            handler.guard_decided(told, manager.parent_run_id)
+            handler.guard_decided(verdict, manager.parent_run_id)
 
 
 def _around(callbacks: Callbacks | None) -> Callbacks:
@@ -65,46 +65,48 @@ def _around(callbacks: Callbacks | None) -> Callbacks:
 
 
 @dataclass(slots=True, eq=False)
-class Found:
-    """A retrieval that has ended, while guards behind it may still take something out."""
+class EndedRetrieval:
+    """A retrieval that has ended, and from which guards behind it may still drop passages."""
 
     step_id: str
     query: str
     call: str
+    """The id of the tool call that it was made in, where there is one."""
     taken: Taken | None
-    """None for a tool's one string, which is taken apart elsewhere."""
+    """A snapshot of its documents; None where a tool gave one string, which the recorder's splitter takes apart."""
     candidates: list[Passage] | None = None
     decision: Decision | None = None
+    """What all guards decided about it so far."""
 
-    def held(self, judged: Sequence[Passage]) -> set[int]:
-        """Which of the judged passages it had found, by their places."""
-        found = (self.taken or []) if self.candidates is None else self.candidates
-        parts = [(one.id, one.text) if isinstance(one, Passage) else (one[1], one[0]) for one in found]
+    def holds(self, judged: Sequence[Passage]) -> set[int]:
+        """The indices of the judged passages that this retrieval gave, told by id or text."""
+        given = (self.taken or []) if self.candidates is None else self.candidates
+        parts = [(one.id, one.text) if isinstance(one, Passage) else (one[1], one[0]) for one in given]
         ids, texts = {id for id, _ in parts if id}, {text for _, text in parts}
-        return {place for place, one in enumerate(judged) if one.id in ids or one.text in texts}
+        return {index for index, one in enumerate(judged) if one.id in ids or one.text in texts}
 
-    def decided(self, told: Told, *, alone: bool) -> Decision:
-        """Takes note of a guard's decision; gives what all guards decided about it so far."""
+    def decided(self, report: VerdictReport, *, alone: bool) -> Decision:
+        """Adds a guard's decision, and returns what all guards decided so far; `alone`: it is about no other one."""
         if self.candidates is None:
-            self.candidates = told.verdict.judged if self.taken is None else unpacked(self.taken)
-        self.decision = merged(self.decision, about(told.verdict, self.candidates, alone=alone))
+            self.candidates = report.verdict.judged if self.taken is None else unpacked(self.taken)
+        self.decision = merged(self.decision, about(report.verdict, self.candidates, alone=alone))
         return self.decision
 
 
-def concerned(found: Sequence[Found], told: Told) -> list[Found]:
-    """The retrievals that a decision is about, of those that have ended: as few as hold what was judged.
+def concerned(ended: Sequence[EndedRetrieval], report: VerdictReport) -> list[EndedRetrieval]:
+    """The retrievals that a decision is about: as few of the ended ones as gave what was judged.
 
-    Hops may find the same passages again, so that most of them in one place, the query and the latest
-    retrieval count for more than a passage alone. In a tool call it can only be about what happened in that.
+    Several hops may find the same passages: a retrieval that gave most of them is taken first, then one with the same
+    query, then the latest. A decision about a tool call's result can only be about retrievals of that call.
     """
-    latest = [one for one in reversed([*found]) if not told.call or one.call == told.call]
-    held = {one: one.held(told.verdict.judged) for one in latest}
-    missing, mine = set(range(len(told.verdict.judged))), []
+    latest = [one for one in reversed([*ended]) if not report.call or one.call == report.call]
+    held = {one: one.holds(report.verdict.judged) for one in latest}
+    missing, found = set(range(len(report.verdict.judged))), []
     while held:
-        best = max(held, key=lambda one: (len(held[one] & missing), one.query == told.query))
+        best = max(held, key=lambda one: (len(held[one] & missing), one.query == report.query))
         if not held[best] & missing:
             break
-        mine.append(best)
+        found.append(best)
         missing -= held.pop(best)
     # A tool's string is not known by its passages, and they may have been rewritten on their way through a tool.
-    return mine or (latest[:1] if told.call else [])
+    return found or (latest[:1] if report.call else [])

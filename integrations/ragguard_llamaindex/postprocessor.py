@@ -1,4 +1,4 @@
-"""The guard as a node postprocessor: between what was retrieved and the model that reads it."""
+"""The guard as a node postprocessor: filters what a retriever gave before the model reads it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ragguard.capture.decisions import Verdict
 from ragguard.guard import DistractorGuard
-from ragguard.guard.judging import apruned, checked, pruned
+from ragguard.guard.items import apruned, checked, pruned
 from ragguard.records import Passage
 from ragguard_llamaindex.instrumentation import attached
 from ragguard_llamaindex.messages import query_text, undressed
@@ -65,8 +65,8 @@ class DistractorPostprocessor(BaseNodePostprocessor):
 def _begin(
     nodes: list[NodeWithScore], query_bundle: QueryBundle | None, text_of: TextOf | None
 ) -> tuple[str, list[Passage]]:
-    """The query to judge by, and what the guard reads of the nodes."""
-    _tell(ReRankStartEvent, query=query_bundle, nodes=nodes, top_n=len(nodes), model_name="ragguard")
+    """Returns the query to judge by and the nodes as passages; dispatches LlamaIndex's event of a reranker's start."""
+    _dispatch(ReRankStartEvent, query=query_bundle, nodes=nodes, top_n=len(nodes), model_name="ragguard")
     asked, handlers = query_text(query_bundle), attached()
     # The question that the step is scored with, where somebody captures: guard and scorer share a cache.
     query = handlers[0].spans.meant(asked) if handlers else undressed(asked)
@@ -74,14 +74,15 @@ def _begin(
 
 
 def _end(kept: list[NodeWithScore], verdict: Verdict) -> list[NodeWithScore]:
-    """Tells those who capture, and those who watch."""
+    """Hands the verdict to the handler that captures, and dispatches LlamaIndex's event of a reranker's end."""
     for handler in attached():
         handler.spans.decided(verdict)
-    _tell(ReRankEndEvent, nodes=kept)
+    _dispatch(ReRankEndEvent, nodes=kept)
     return kept
 
 
-def _tell(event: type[ReRankStartEvent | ReRankEndEvent], **fields: Any) -> None:
-    """Tells other instrumentations, which take this for a reranker: else they put it on the engine's span."""
-    with suppress(ValueError):  # it refuses nodes that are none
+def _dispatch(event: type[ReRankStartEvent | ReRankEndEvent], **fields: Any) -> None:
+    """Dispatches an event by which other instrumentations see a reranker: without it, they put what the guard did on
+    the query engine's span."""
+    with suppress(ValueError):  # the event refuses nodes of other types
         dispatcher.event(event(**fields))

@@ -1,4 +1,4 @@
-"""The guard around a retriever, for whatever takes a retriever and no postprocessors."""
+"""A retriever of LlamaIndex with a guard behind it, for code that takes a retriever and no postprocessors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ragguard_llamaindex.postprocessor import DistractorPostprocessor
 
 
 class GuardedRetriever(BaseRetriever):
-    """A retriever that gives what its inner one finds, without what would mislead the model.
+    """Returns what its inner retriever finds, without what would mislead the model.
 
     `text_of` gives what the model reads of a node, where that is not LlamaIndex's own view of it.
     """

@@ -1,4 +1,4 @@
-"""A threshold with a promise: how much gold the guard may drop, by conformal risk control.
+"""Chooses a threshold that bounds how much gold the guard drops, by conformal risk control.
 
 The loss of an example is the share of its gold passages that a threshold would drop; it can only
 grow with the threshold. On exchangeable data the largest threshold whose corrected mean loss stays
@@ -39,36 +39,36 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A threshold, what was promised of it, and with which models it was found."""
+    """A threshold, the bound that it keeps, and the models with which it was found."""
 
     threshold: float
     max_gold_loss: float
     confidence: float | None
-    """None: the expectation is bounded; else the probability with which the bound holds."""
+    """The probability with which the bound holds; None where the expected loss is bounded."""
     examples: int
     skipped: int
-    """Examples without gold, from which nothing can be learnt."""
+    """Examples without gold passages, which say nothing about a loss of gold."""
     gold_loss: float
-    """On the examples themselves: the mean share of gold passages dropped."""
+    """The mean share of gold passages that the threshold drops from the examples themselves."""
     distractors_dropped: float
-    """On the examples themselves: the share of all other passages dropped."""
+    """The share of all other passages that it drops from the examples themselves."""
     min_keep: int
     engine: str
     judge: str
     prompts: str
     passages_kept: float | None = None
-    """On the examples themselves: how many passages of a retrieval stay, in the mean. Where it is `min_keep`, the
-    promise bound nothing: the best passages of each retrieval held all the gold, and the rest could go."""
+    """The mean number of passages that it keeps of a retrieval of the examples. Where that is `min_keep`, the bound had
+    no effect: the best passages of each retrieval held all the gold, and the rest could go."""
 
     def save(self, path: str | Path) -> None:
-        """Writes it as JSON."""
+        """Writes the calibration as JSON."""
         Path(path).write_text(
             json.dumps({"format": FORMAT} | asdict(self), indent=2) + "\n", encoding="utf-8"
         )
 
     @classmethod
     def load(cls, path: str | Path) -> Calibration:
-        """Reads what `save` wrote."""
+        """Reads a calibration that `save` wrote; raises `CalibrationError` where the file is none."""
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
             if data.pop("format", None) != FORMAT:
@@ -79,7 +79,7 @@ class Calibration:
 
 
 def gold_of(passage: Passage) -> bool | None:
-    """Whether a passage is known to be gold: by its grade (4 or 5), or by what its metadata say."""
+    """Returns whether a passage is gold, by its grade (4 or 5) or its metadata; None where neither says."""
     if passage.grade is not None:
         return passage.grade >= 4
     if "gold" in passage.metadata:
@@ -89,7 +89,7 @@ def gold_of(passage: Passage) -> bool | None:
 
 
 def examples_of(steps: Iterable[RetrievalStep]) -> list[Example]:
-    """The steps all of whose candidates are known to be gold or not."""
+    """Makes examples of the steps in which each candidate is known to be gold or not."""
     found = []
     for step in steps:
         passages = step.candidates or step.passages
@@ -100,7 +100,7 @@ def examples_of(steps: Iterable[RetrievalStep]) -> list[Example]:
 
 
 def least_examples(max_gold_loss: float, confidence: float | None) -> int:
-    """How many examples it takes before any threshold can be promised."""
+    """Returns how many examples with gold are needed for the bound, whatever the models say."""
     if not 0 < max_gold_loss < 1:
         raise InvalidInput("max_gold_loss", max_gold_loss, "a share in (0, 1)")
     if confidence is None:
@@ -111,7 +111,7 @@ def least_examples(max_gold_loss: float, confidence: float | None) -> int:
 
 
 def check_promise(examples: int, max_gold_loss: float, confidence: float | None) -> None:
-    """Refuses what cannot be promised, whatever a model says of so many examples."""
+    """Raises `CalibrationError` where so few examples cannot keep the bound."""
     least = least_examples(max_gold_loss, confidence)
     if examples < least:
         bound = (
@@ -132,7 +132,7 @@ def choose_threshold(
     confidence: float | None,
     min_keep: int,
 ) -> tuple[float, float, float]:
-    """The largest threshold that keeps the promise; with the loss and the share of distractors dropped."""
+    """Returns the threshold that keeps the bound and drops the most, the loss, and the share of distractors dropped."""
     n = len(utilities)
     check_promise(n, max_gold_loss, confidence)
     falls = [_falls_at(values, min_keep) for values in utilities]
@@ -144,7 +144,7 @@ def choose_threshold(
         kept = (n * losses + 1) / (n + 1) <= max_gold_loss + 1e-12
     else:
         kept = np.array([_tail(loss, n, max_gold_loss) <= 1 - confidence for loss in losses])
-    # The loss only grows: the first threshold that breaks the promise ends the search.
+    # The loss grows with the threshold: the first one that breaks the bound ends the search.
     best = int(np.argmin(kept)) - 1 if not kept.all() else len(levels) - 1
     others = np.sort(
         np.concatenate(
@@ -152,20 +152,20 @@ def choose_threshold(
         )
     )
     drops = int(np.searchsorted(others, levels[best], side="left"))
-    # Of thresholds that drop the same distractors the lowest, just over the last of them: it can only spare more
-    # gold. Between two levels may be a wide gap, as what `min_keep` holds is none: all gold may lie in it.
+    # Of all thresholds that drop the same distractors, the lowest drops the least gold: just over the last of these
+    # distractors. Passages that `min_keep` keeps are at no level, so a gap between two levels may hold all gold.
     threshold = float(np.nextafter(others[drops - 1], np.inf)) if drops else -1.0
     loss = float(_mean_losses(gold_falls, np.array([threshold]))[0])
     return threshold, loss, drops / len(others) if len(others) else math.nan
 
 
 def mean_kept(utilities: Sequence[Sequence[float | None]], threshold: float, min_keep: int) -> float:
-    """How many passages of an example a threshold keeps, in the mean."""
+    """Returns the mean number of passages of an example that a threshold keeps."""
     return float(np.mean([np.sum(_falls_at(values, min_keep) >= threshold) for values in utilities]))
 
 
 def _falls_at(values: Sequence[float | None], min_keep: int) -> Floats:
-    """For each passage the utility below which a threshold must lie to keep it; infinite: always kept."""
+    """Returns for each passage the highest threshold that keeps it; infinity where it is always kept."""
     falls = np.array([np.inf if value is None else value for value in values], dtype=np.float64)
     spare = min_keep - int(np.isinf(falls).sum())
     if spare > 0:
@@ -182,7 +182,7 @@ def _mean_losses(gold_falls: Sequence[Floats], levels: Floats) -> Floats:
 
 
 def _tail(loss: float, n: int, limit: float) -> float:
-    """Hoeffding–Bentkus: how probable so small a mean loss is if the true one were over the limit."""
+    """Returns the Hoeffding–Bentkus bound on the probability of so small a mean loss, if the true loss is `limit`."""
     if loss >= limit:
         return 1.0
     divergence = (1 - loss) * math.log((1 - loss) / (1 - limit))

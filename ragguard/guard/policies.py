@@ -1,6 +1,6 @@
-"""Which of the judged passages go, and why. A policy is a small value; several apply in order.
+"""Policies choose which of the judged passages are dropped, and why. Each is a small value; several apply in order.
 
-Each policy sees what the ones before it left. A passage without numbers (its judge chatted, say)
+Each policy sees what the policies before it left. A passage without a utility, which the judge could not judge,
 is never dropped for its utility.
 """
 
@@ -21,7 +21,7 @@ _SHINGLE = 3
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A passage with what the models said of it."""
+    """A passage with the numbers that the models gave it."""
 
     passage: Passage
     position: int
@@ -31,26 +31,26 @@ class Judged:
     p_abstain: float | None = None
     p_relevant: float | None = None
     problem: str = ""
-    """Why there is no utility."""
+    """Why the passage has no utility; empty where it has one."""
 
 
 @runtime_checkable
 class Policy(Protocol):
-    """Chooses what to drop."""
+    """Chooses which passages to drop."""
 
     @property
     def needs_utility(self) -> bool:
-        """Whether the models must be asked first."""
+        """True where the policy needs utilities, so that the models must be asked first."""
         ...
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        """Position → reason, of what goes."""
+        """Returns position → reason for the passages to drop."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class UtilityThreshold:
-    """Drops what lies under a utility."""
+    """Drops passages whose utility is under a threshold."""
 
     threshold: float = -0.2
     needs_utility = True
@@ -60,7 +60,7 @@ class UtilityThreshold:
             raise InvalidInput("threshold", self.threshold, "a utility in [-1, 1]; -1 drops nothing")
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        """Everything strictly under the threshold."""
+        """Drops everything strictly under the threshold."""
         return {
             item.position: f"utility {_less(item.utility, self.threshold)}"
             for item in judged
@@ -80,7 +80,7 @@ class TopUtility:
             raise InvalidInput("k", self.k, "a whole number, 1 or more")
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        """Everything behind the k best; ties keep the retriever's order."""
+        """Drops everything but the k best; of equal utilities the retriever's order decides."""
         ranked = sorted(judged, key=_by_utility)
         return {
             item.position: f"not among the {self.k} most useful"
@@ -91,7 +91,7 @@ class TopUtility:
 
 @dataclass(frozen=True, slots=True)
 class TokenBudget:
-    """Keeps what fits into so many tokens, the most utility per token first."""
+    """Keeps passages that fit into so many tokens together, those with the most utility per token first."""
 
     tokens: int
     needs_utility = True
@@ -101,7 +101,7 @@ class TokenBudget:
             raise InvalidInput("tokens", self.tokens, "a whole number, 1 or more")
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        """Greedy: a passage that does not fit goes, a later one that fits stays."""
+        """Drops each passage that does not fit into what is left; a later passage that fits stays."""
         sizes = {item.position: max(1, count_tokens(item.passage.text)) for item in judged}
         left = self.tokens - sum(sizes[item.position] for item in judged if item.utility is None)
         gone = {}
@@ -119,7 +119,7 @@ class TokenBudget:
 
 @dataclass(frozen=True, slots=True)
 class Deduplicate:
-    """Drops near-copies of an earlier passage: they take room and add nothing."""
+    """Drops near-copies of an earlier passage, which cost tokens and add nothing."""
 
     similarity: float = 0.9
     needs_utility = False
@@ -129,7 +129,7 @@ class Deduplicate:
             raise InvalidInput("similarity", self.similarity, "a share in (0, 1]; 1 drops exact copies only")
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        """Everything whose word triples overlap with an earlier kept one's (Jaccard) at least so much."""
+        """Drops each passage whose word triples overlap (Jaccard) at least so much with an earlier kept one's."""
         kept: list[tuple[int, frozenset[tuple[str, ...]]]] = []
         gone = {}
         for item in judged:
@@ -145,8 +145,8 @@ class Deduplicate:
 
 
 def choose(policies: Sequence[Policy], judged: Sequence[Judged], min_keep: int) -> dict[int, str]:
-    """What goes by all policies in order, position → reason. Where fewer than `min_keep` would be left, the best of
-    what goes stay: those that could not be judged first, then those of the highest utility."""
+    """Returns position → reason for the passages that all policies in order drop. Where fewer than `min_keep` would be
+    left, the best of these stay: those that could not be judged first, then those of the highest utility."""
     left, reasons = tuple(judged), dict[int, str]()
     for policy in policies:
         asked = policy.drop(left)
@@ -164,17 +164,17 @@ def choose(policies: Sequence[Policy], judged: Sequence[Judged], min_keep: int) 
 
 
 def names_of(policies: Sequence[Policy]) -> str:
-    """The policies by the names of their classes."""
+    """Returns the names of the policies' classes."""
     return ", ".join(type(policy).__name__ for policy in policies)
 
 
 def _less(value: float, limit: float) -> str:
-    """`0.42 < 0.50`, in as many digits as it takes to see it."""
+    """Formats `0.42 < 0.50`, with as many digits as are needed to show the difference."""
     for digits in range(2, 10):
-        told, other = f"{value:.{digits}f}", f"{limit:.{digits}f}"
-        if told != other:
+        shown, other = f"{value:.{digits}f}", f"{limit:.{digits}f}"
+        if shown != other:
             break
-    return f"{told} < {other}"
+    return f"{shown} < {other}"
 
 
 def _by_utility(item: Judged) -> tuple[float, int]:

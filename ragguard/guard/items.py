@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 
 
 def checked(guard: object) -> DistractorGuard:
-    """The guard, if it is one."""
+    """Returns the guard; raises `InvalidInput` where it is none."""
     if not isinstance(guard, DistractorGuard):
         raise InvalidInput("guard", guard, 'a DistractorGuard, such as DistractorGuard("nano")')
     return guard
@@ -27,7 +27,7 @@ def checked(guard: object) -> DistractorGuard:
 def pruned(
     guard: DistractorGuard, query: str, items: Sequence[Item], passages: Sequence[Passage]
 ) -> tuple[list[Item], Verdict]:
-    """The items that stay, in their order, and what the guard says of all; `passages` are their contents."""
+    """Returns the items that stay, in their order, and the guard's verdict; `passages` are the items' contents."""
     given = list(passages)
     try:
         decision = guard.prune(query, given)
