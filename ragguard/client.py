@@ -134,8 +134,9 @@ class RagGuard:
         for sink in writing:
             sink.watch(self._depth, self._service_counts)
         faults = Faults()
+        scored = bool(scorers) or asked or bool(sinks)  # sinks hear of runs that nobody scores as well
         self._service = Service(
-            Store(store, durability=durability, bound=Bound(queue_size, drop)),
+            Store(store, durability=durability, bound=Bound(queue_size, drop), scored=scored),
             self._pipeline,
             [*sinks, self._otel_sink()] if asked else sinks,
             late_sink=None if asked or writing else self._applications_own,
@@ -143,7 +144,7 @@ class RagGuard:
                 full=durability == "full", queue_size=queue_size, block=block if store is None else None,
                 bounds=QueueBounds(_EVENTS_A_RUN * queue_size, queue_bytes, drop, block or 0.0),
                 concurrency=concurrency, run_ttl=run_ttl, retention=_seconds(retention),
-                exit_timeout=exit_timeout,
+                exit_timeout=exit_timeout, scores=scored,
             ),
             references=references,
             redactor=None if redact is None else Redactor(redact, faults),

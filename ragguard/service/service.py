@@ -62,6 +62,8 @@ class Settings:
     retention: float | None = None
     exit_timeout: float = 10.0
     tick_seconds: float = 5.0
+    scores: bool = True
+    """False to capture only: no scorer runs, and no run waits for one."""
 
 
 class Service:
@@ -258,7 +260,7 @@ class Service:
             degraded=self.store.degraded,
             seconds=time.monotonic() - began,
             retrying=left.retrying,
-            unscored=counts["runs_unscored"],
+            unscored=counts["runs_unscored" if self._settings.scores else "runs_captured"],
             unsampled=capture.unsampled,
             undelivered=undelivered,
             cause_failed=self._tally.for_good,
@@ -335,7 +337,8 @@ class Service:
 
     def _started(self) -> None:
         exits.at_exit(self, exits.Ending(self._settings.exit_timeout, self.flush, self.close))
-        self._worker.start()
+        if self._settings.scores:
+            self._worker.start()
 
     def _ended(self) -> None:
         """Runs became due; on the writer's thread."""

@@ -25,6 +25,8 @@ T = TypeVar("T")
 _log = logger("ragguard")
 
 _FORK_WAIT = 5.0
+_TURN, _LONG_TURN = 0.25, 2.0
+"""Seconds that a reader waits for the connection where the file can be read without it, and where it cannot."""
 # What says that the place is at fault and not what was written: another place may do.
 _FAULTS_OF_THE_PLACE = frozenset((
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN,
@@ -82,8 +84,20 @@ class Database:
         return self.path is None or self.degraded
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs `work` on one state of the data."""
-        return self._run(work, "BEGIN")
+        """Runs `work` on one state of the data.
+
+        While another thread holds the connection, such as a writer that waits for another process's lock, the file is
+        read over a connection of its own. Memory cannot be; there a StoreError says after a while that it is busy.
+        """
+        if not self.lock.acquire(timeout=_TURN):
+            if self.path is not None and not self.degraded:
+                return self._read_apart(self.path, work)
+            if not self.lock.acquire(timeout=_LONG_TURN):
+                raise StoreError(f"{self.name} is busy: another thread has held it for {_LONG_TURN:g} s")
+        try:
+            return self._run(work, "BEGIN")
+        finally:
+            self.lock.release()
 
     def change(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Runs `work` in a transaction: all of it or nothing, durable when this returns."""
@@ -179,6 +193,17 @@ class Database:
             db.close()
             raise
         return db
+
+    def _read_apart(self, path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            db = files.open_to_read(path)
+            try:
+                db.row_factory = sqlite3.Row
+                return self._transact(db, work, "BEGIN")
+            finally:
+                db.close()
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.name} failed: {error}") from error
 
     def _is_ours(self) -> bool:
         """Whether the file that SQLite cannot open is a store; another program's is left alone."""

@@ -190,6 +190,14 @@ def give_up(connection: sqlite3.Connection, reasons: Mapping[str, str]) -> None:
         _let_go(connection, row[0])
 
 
+def keep_all_unscored(connection: sqlite3.Connection, owner: str) -> None:
+    """Takes all runs off an owner's list as they are, for a process that captures and does not score."""
+    connection.execute(
+        "UPDATE runs SET owner = NULL, due_ns = NULL, queued_ns = NULL WHERE owner = ? AND due_ns IS NOT NULL",
+        (owner,),
+    )
+
+
 def insert_failures(
     connection: sqlite3.Connection, run: int, identity: str, failures: Sequence[Failure]
 ) -> None:

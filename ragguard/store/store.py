@@ -73,10 +73,12 @@ class Store:
         durability: Durability = "fast",
         bound: Bound | None = None,
         read_only: bool = False,
+        scored: bool = True,
     ) -> None:
+        """With `scored=False` captured runs are kept, and nobody has to score them."""
         if durability not in ("fast", "full"):
             raise InvalidInput("durability", durability, "'fast' or 'full'")
-        self._bound = bound or Bound()
+        self._bound, self._scored = bound or Bound(), scored
         self.counts: Counter[str] = Counter()
         """What this process has counted; `counters()` has the sums of all."""
         self._begin()
@@ -147,6 +149,8 @@ class Store:
                 writing.event(event)
                 breath.take()
             writing.finish()
+            if not self._scored:
+                ledger.keep_all_unscored(db, self._process.owner)
             return writing
 
         writing = self._change(write)
@@ -249,9 +253,12 @@ class Store:
 
         def keep(db: sqlite3.Connection) -> None:
             owners.renew(db, self._process)
-            owners.adopt(db, self._process.owner)
+            if self._scored:
+                owners.adopt(db, self._process.owner)
             if run_ttl is not None:
                 owners.abandon_overdue(db, self._process.owner, now - int(run_ttl * 1e9))
+            if not self._scored:
+                ledger.keep_all_unscored(db, self._process.owner)
 
         self._change(keep)
         if retention is not None:

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import sqlite3
+import threading
 from contextlib import suppress
 
 import pytest
@@ -342,3 +343,47 @@ def test_a_store_in_memory_is_empty_in_a_child(tmp_path):
     captured(store, a_run())
     in_child(lambda: store.run_count() == 0)
     assert store.run_count() == 1
+
+
+def test_a_reader_does_not_wait_for_a_writer(tmp_path):
+    """Which may wait itself: for another process's lock, or for a disk that stands still."""
+    store = Store(tmp_path / "s.db")
+    captured(store, a_run())
+    at_work, go = threading.Event(), threading.Event()
+    waited = []
+
+    def write():
+        with store._db.lock:
+            at_work.set()
+            waited.append(not go.wait(20))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert at_work.wait(10)
+    assert store.run("r1") == a_run()
+    assert [run.id for run in store.runs()] == ["r1"]
+    go.set()
+    writer.join()
+    assert waited == [False]
+    store.close()
+
+
+def test_memory_that_another_thread_holds_is_said_to_be_busy(monkeypatch):
+    monkeypatch.setattr("ragguard.store.database._LONG_TURN", 0.01)
+    store, at_work, go = Store(None), threading.Event(), threading.Event()
+    captured(store, a_run())
+
+    def hold():
+        with store._db.lock:
+            at_work.set()
+            go.wait(20)
+
+    writer = threading.Thread(target=hold)
+    writer.start()
+    assert at_work.wait(10)
+    with pytest.raises(StoreError, match="busy"):
+        store.run("r1")
+    go.set()
+    writer.join()
+    assert store.run("r1") == a_run()
+    store.close()
