@@ -17,7 +17,9 @@ from fastapi import FastAPI, Request
 from ragguard import RagGuard, print_hops, world
 
 SEARCH = world.retriever(k=3, noise=0.2)
-rg = RagGuard(engine="nano", store=None, sample_rate=0.25)  # a quarter of the runs is scored
+rg = RagGuard(
+    engine="nano", store=None, score_rate=0.25
+)  # all runs are captured, a quarter of them is scored
 
 
 @asynccontextmanager
@@ -33,12 +35,14 @@ app = FastAPI(lifespan=life)
 
 @app.get("/ask")
 async def ask(question: str, request: Request) -> dict[str, str]:
-    """Retrieves, and answers with the best passage. The request's id, where it has one, says whether it is scored."""
-    async with rg.run(question, name="/ask", id=request.headers.get("x-request-id", "")) as run:
+    """Retrieves, and answers with the best passage. The client's own id is kept with the run and is not its id: two
+    clients, or one that tries again, may send the same."""
+    asked = {"request_id": request.headers.get("x-request-id", "")}
+    async with rg.run(question, name="/ask", metadata=asked) as run:
         await asyncio.sleep(0.02)  # as long as a search over the network takes
         run.retrieved(question, found := SEARCH(question))
         run.answered(answer := found[0].text if found else "")
-    return {"answer": answer}
+    return {"answer": answer, "run": run.id}
 
 
 async def timed(web: httpx.AsyncClient, id: str, question: str) -> float:

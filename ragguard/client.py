@@ -79,6 +79,7 @@ class RagGuard:
         scorers: Sequence[str | Scorer] = ("belief", "utility", "coverage"),
         store: str | Path | None = "ragguard.db",
         sample_rate: float = 1.0,
+        score_rate: float = 1.0,
         judge: str | Engine | None = None,
         prompts: str | Path | PromptSet | None = None,
         references: References | None = None,
@@ -98,7 +99,9 @@ class RagGuard:
         run_ttl: float = 3600.0,
         exit_timeout: float = 10.0,
     ) -> None:
-        """Times are in seconds. `queue_size` is how many runs may wait: with a store for the disk (a run is taken for
+        """Times are in seconds. `sample_rate` is the share of runs that are captured, `score_rate` the share of those
+        that are scored without being asked for: the others are kept, and `rg.score(run)` scores them later. Both
+        decide by the run's id. `queue_size` is how many runs may wait: with a store for the disk (a run is taken for
         64 events), without one to be scored; `queue_bytes` is how much captured data may wait. Beyond that
         `on_overflow` applies: `drop_oldest`, `drop_newest`, or `block(SECONDS)`, with which a hook on a thread waits
         so long first, and the end of an `async with rg.run(...)`; a hook on an event loop never does. `entailer`
@@ -109,6 +112,8 @@ class RagGuard:
         for name, number in numbers.items():
             if not isinstance(number, int) or number < 1:
                 raise InvalidInput(name, number, "a whole number, 1 or more")
+        if not isinstance(score_rate, int | float) or not 0.0 <= score_rate <= 1.0:
+            raise InvalidInput("score_rate", score_rate, "a share between 0 and 1")
         if not isinstance(exit_timeout, int | float) or not exit_timeout >= 0:
             raise InvalidInput("exit_timeout", exit_timeout, "a number of seconds, 0 or more")
         if not isinstance(run_ttl, int | float) or not run_ttl > 0:
@@ -144,7 +149,7 @@ class RagGuard:
                 full=durability == "full", queue_size=queue_size, block=block if store is None else None,
                 bounds=QueueBounds(_EVENTS_A_RUN * queue_size, queue_bytes, drop, block or 0.0),
                 concurrency=concurrency, run_ttl=run_ttl, retention=_seconds(retention),
-                exit_timeout=exit_timeout, scores=scored,
+                exit_timeout=exit_timeout, scores=scored, score_rate=score_rate,
             ),
             references=references,
             redactor=None if redact is None else Redactor(redact, faults),

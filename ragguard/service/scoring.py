@@ -95,7 +95,10 @@ class Scoring:
         retry: Retry | None = None,
         settled: Callable[[], None] = lambda: None,
         tally: FailureTally | None = None,
+        score_rate: float = 1.0,
     ) -> None:
+        """`score_rate` is the share of the captured runs that are scored without being asked for."""
+        self._score_rate = score_rate
         self._tally = tally or FailureTally()
         self._store, self._do, self._pipeline, self._delivery = store, do, pipeline, delivery
         self._references, self._redactor, self._retry = references, redactor, retry or Retry()
@@ -112,11 +115,33 @@ class Scoring:
             await busy.wait()  # somebody asked for it just before; what is left over is claimed again
             return True
         with self._under_way(claim.run.id):
+            if claim.due.score and not claim.due.attempts and not self.chooses(claim.run.id):
+                await self._keep_unscored(claim)
+                return True
             if claim.due.score:
                 _, answered = await self._score(claim.run, claim.due, priority, await self._identity())
                 return answered
             await self._deliver(ScoredRun(claim.run, claim.unsent, []))
             return True
+
+    def chooses(self, run_id: str) -> bool:
+        """Whether a captured run is scored without being asked for: always the same for the same id."""
+        if self._score_rate >= 1.0:
+            return True
+        # Not the hash that sampling uses: of the runs that it lets through, the same share is chosen.
+        digest = hashlib.sha256(run_id.encode("utf-8", "replace")).digest()
+        return int.from_bytes(digest[:4], "big") < self._score_rate * 2**32
+
+    async def _keep_unscored(self, claim: Claim) -> None:
+        """Leaves a captured run unscored; sinks hear of it, and it may be scored later."""
+
+        def keep() -> None:
+            self._store.keep_unscored(claim.due, emit=bool(self._delivery))
+            self._store.count("runs_unscored")
+
+        await self._done(keep)
+        if self._delivery:
+            await self._deliver(ScoredRun(claim.run, [], []))
 
     async def score(self, run: Run, priority: int) -> ScoredRun:
         """Scores a run at once, unless the same settings have said all they can; gives what is known of it."""

@@ -58,6 +58,7 @@ class Settings:
     """Without a store: how long a run's end may wait for room."""
     concurrency: int = 8
     retry: Retry = Retry()  # noqa: RUF009 - frozen
+    score_rate: float = 1.0
     run_ttl: float = 3600.0
     retention: float | None = None
     exit_timeout: float = 10.0
@@ -108,6 +109,7 @@ class Service:
         self._scoring = Scoring(
             store, self.intake.do, self.pipeline, self.delivery, references=references, redactor=redactor,
             retry=settings.retry, settled=self._settled, tally=self._tally,
+            score_rate=settings.score_rate,
         )  # fmt: skip
         self._worker = Worker(
             SCORER, store, self.intake.do, self._scoring, self.faults, concurrency=settings.concurrency,

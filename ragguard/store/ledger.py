@@ -145,6 +145,17 @@ def settle(connection: sqlite3.Connection, outcome: Outcome) -> list[Score]:
     return new
 
 
+def keep_unscored(connection: sqlite3.Connection, due: Due, *, emit: bool) -> None:
+    """Takes a run off its owner's list as it is. No settings have said anything of it, so it can be scored later."""
+    connection.execute(
+        "UPDATE runs SET due_ns = NULL, emit_after = CASE WHEN ? THEN coalesce(emit_after, "
+        "(SELECT coalesce(max(seq), 0) FROM scores WHERE run = runs.seq)) ELSE emit_after END "
+        "WHERE seq = ? AND revision = ?",
+        (emit, due.place, due.revision),
+    )
+    _let_go(connection, due.place)
+
+
 def emitted(connection: sqlite3.Connection, run_id: str) -> None:
     """The sinks have heard of everything."""
     row = connection.execute("SELECT seq FROM runs WHERE id = ?", (storable(run_id),)).fetchone()

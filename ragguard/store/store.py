@@ -231,6 +231,10 @@ class Store:
 
         return self._change(lambda db: ledger.settle(db, outcome))
 
+    def keep_unscored(self, due: Due, *, emit: bool) -> None:
+        """Takes a run off the list of what is to be scored; with `emit` the sinks are still to hear of it."""
+        self._change(lambda db: ledger.keep_unscored(db, due, emit=emit))
+
     def emitted(self, run_id: str) -> None:
         """The sinks have heard of all that was said of the run."""
         self._db.change(lambda db: ledger.emitted(db, run_id))
