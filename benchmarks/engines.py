@@ -42,11 +42,11 @@ from benchmarks.machine import record
 from ragguard import world
 from ragguard.engines.base import Prompt
 from ragguard.engines.connect import connect
+from ragguard.engines.http.templates import Rendered
+from ragguard.engines.http.vllm import VllmEngine
 from ragguard.engines.labels import ABSTENTION
 from ragguard.engines.nano.checkpoint import write_checkpoint
 from ragguard.engines.prompts import load_prompts
-from ragguard.engines.templates import Rendered
-from ragguard.engines.vllm import VllmEngine
 
 PASSAGES, CONTEXTS, SAMPLES, TOKENS = 200, 20, 10, 24
 TARGETS = {

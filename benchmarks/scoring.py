@@ -37,8 +37,8 @@ from ragguard.engines.base import (
     as_prompt,
 )
 from ragguard.engines.connect import connect, open_engine
-from ragguard.engines.entailment import Entailments, Pair
-from ragguard.engines.entailment_engine import EngineEntailer
+from ragguard.engines.entailment.base import Entailments, Pair
+from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.metrics import normalise
 from ragguard.probes.tokens import prompt_tokens
 from ragguard.records import Run, Score

@@ -31,8 +31,8 @@ from ragguard.capture.recorder import Recorder
 from ragguard.engines.account import Account, Limits
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
-from ragguard.engines.entailers import connect_entailer
-from ragguard.engines.entailment import Entailer
+from ragguard.engines.entailment.base import Entailer
+from ragguard.engines.entailment.connect import connect_entailer
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import Closed, InvalidInput
 from ragguard.records import Failure, Passage, Run, Score

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ragguard.engines.base import Engine, Sample
-from ragguard.engines.entailment_engine import EngineEntailer
+from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import RagguardError
 from ragguard.metrics import exact_match, rouge_l, sample_weights, seper_hard, seper_soft, token_f1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ragguard.engines.base import Engine
-from ragguard.engines.entailment_engine import EngineEntailer
+from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.metrics import (
     alpha_ndcg,

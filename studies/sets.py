@@ -16,7 +16,7 @@ import numpy as np
 from ragguard import world
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
-from ragguard.engines.entailment_engine import EngineEntailer
+from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.engines.prompts import load_prompts
 from ragguard.metrics import best_alpha, correlate, f, f_e, ndcg, pct_proc, ra_nwg, t, t_u
 from ragguard.metrics.arrays import Floats

@@ -18,44 +18,44 @@ if TYPE_CHECKING:
     from ragguard.engines.base import Sample as Sample
     from ragguard.engines.base import Samples as Samples
     from ragguard.engines.base import Span as Span
-    from ragguard.engines.entailers import connect_entailer as connect_entailer
-    from ragguard.engines.entailment import Entailer as Entailer
-    from ragguard.engines.entailment import Entailments as Entailments
-    from ragguard.engines.entailment import Pair as Pair
-    from ragguard.engines.entailment_classify import ClassifyEntailer as ClassifyEntailer
-    from ragguard.engines.entailment_engine import EngineEntailer as EngineEntailer
-    from ragguard.engines.entailment_hf import CrossEncoder as CrossEncoder
-    from ragguard.engines.hf import HfEngine as HfEngine
-    from ragguard.engines.inprocess import InProcessVllmEngine as InProcessVllmEngine
+    from ragguard.engines.entailment.base import Entailer as Entailer
+    from ragguard.engines.entailment.base import Entailments as Entailments
+    from ragguard.engines.entailment.base import Pair as Pair
+    from ragguard.engines.entailment.classify import ClassifyEntailer as ClassifyEntailer
+    from ragguard.engines.entailment.connect import connect_entailer as connect_entailer
+    from ragguard.engines.entailment.cross_encoder import CrossEncoder as CrossEncoder
+    from ragguard.engines.entailment.engine import EngineEntailer as EngineEntailer
+    from ragguard.engines.http.openai import OpenAIEngine as OpenAIEngine
+    from ragguard.engines.http.vllm import VllmEngine as VllmEngine
     from ragguard.engines.layers import Budget as Budget
     from ragguard.engines.layers import Cache as Cache
     from ragguard.engines.layers import Coalesce as Coalesce
     from ragguard.engines.layers import Patience as Patience
     from ragguard.engines.layers import Priority as Priority
     from ragguard.engines.layers import Retry as Retry
+    from ragguard.engines.local.hf import HfEngine as HfEngine
+    from ragguard.engines.local.inprocess import InProcessVllmEngine as InProcessVllmEngine
     from ragguard.engines.nano.engine import NanoEngine as NanoEngine
-    from ragguard.engines.openai import OpenAIEngine as OpenAIEngine
-    from ragguard.engines.vllm import VllmEngine as VllmEngine
 
 _HOMES = {
     "Account": "ragguard.engines.account",
     "Budget": "ragguard.engines.layers",
     "Cache": "ragguard.engines.layers",
-    "ClassifyEntailer": "ragguard.engines.entailment_classify",
+    "ClassifyEntailer": "ragguard.engines.entailment.classify",
     "Coalesce": "ragguard.engines.layers",
-    "CrossEncoder": "ragguard.engines.entailment_hf",
+    "CrossEncoder": "ragguard.engines.entailment.cross_encoder",
     "Engine": "ragguard.engines.base",
-    "EngineEntailer": "ragguard.engines.entailment_engine",
+    "EngineEntailer": "ragguard.engines.entailment.engine",
     "EngineInfo": "ragguard.engines.base",
-    "Entailer": "ragguard.engines.entailment",
-    "Entailments": "ragguard.engines.entailment",
-    "HfEngine": "ragguard.engines.hf",
-    "InProcessVllmEngine": "ragguard.engines.inprocess",
+    "Entailer": "ragguard.engines.entailment.base",
+    "Entailments": "ragguard.engines.entailment.base",
+    "HfEngine": "ragguard.engines.local.hf",
+    "InProcessVllmEngine": "ragguard.engines.local.inprocess",
     "LabelProbs": "ragguard.engines.base",
     "Message": "ragguard.engines.base",
     "NanoEngine": "ragguard.engines.nano.engine",
-    "OpenAIEngine": "ragguard.engines.openai",
-    "Pair": "ragguard.engines.entailment",
+    "OpenAIEngine": "ragguard.engines.http.openai",
+    "Pair": "ragguard.engines.entailment.base",
     "Patience": "ragguard.engines.layers",
     "Price": "ragguard.engines.account",
     "Priority": "ragguard.engines.layers",
@@ -64,8 +64,8 @@ _HOMES = {
     "Sample": "ragguard.engines.base",
     "Samples": "ragguard.engines.base",
     "Span": "ragguard.engines.base",
-    "VllmEngine": "ragguard.engines.vllm",
-    "connect_entailer": "ragguard.engines.entailers",
+    "VllmEngine": "ragguard.engines.http.vllm",
+    "connect_entailer": "ragguard.engines.entailment.connect",
 }
 """Each name, and the module where it is defined."""
 

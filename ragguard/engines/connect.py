@@ -7,7 +7,7 @@ from pathlib import Path
 from ragguard.engines.account import Account, Limits
 from ragguard.engines.base import Engine
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
-from ragguard.engines.verbs import Layer
+from ragguard.engines.requests.verbs import Layer
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.secrets import without_secrets
 
@@ -47,7 +47,7 @@ def open_engine(
         return engine
     scheme, colon, rest = engine.strip().partition(":")
     if scheme in ("http", "https"):
-        from ragguard.engines.server import ServerEngine
+        from ragguard.engines.http.server import ServerEngine
 
         return ServerEngine(engine, model, api_key=api_key, timeout_s=timeout_s)
     if model is not None:
@@ -59,11 +59,11 @@ def open_engine(
 
         return NanoEngine()
     if scheme == "vllm" and rest:
-        from ragguard.engines.inprocess import InProcessVllmEngine
+        from ragguard.engines.local.inprocess import InProcessVllmEngine
 
         return InProcessVllmEngine(rest)
     if scheme == "hf" and rest:
-        from ragguard.engines.hf import HfEngine
+        from ragguard.engines.local.hf import HfEngine
 
         return HfEngine(rest)
     raise UnknownName("engine", without_secrets(engine), SCHEMES)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ragguard.engines.entailment import Pair, same
+from ragguard.engines.entailment.base import Pair, same
 from ragguard.errors import LowLabelMass, RagguardError
 from ragguard.metrics.answers import ENGLISH, Language, is_abstention, normalise
 from ragguard.probes.question import Ask, EntailAnswer, EntailQuestion

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ragguard.engines.base import Engine, EngineInfo
-from ragguard.engines.entailment import Entailer
-from ragguard.engines.entailment_engine import EngineEntailer
+from ragguard.engines.entailment.base import Entailer
+from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
 from ragguard.metrics.answers import ENGLISH, Language

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from ragguard.engines.base import Engine
-from ragguard.engines.entailment import Entailer
+from ragguard.engines.entailment.base import Entailer
 from ragguard.errors import EngineProtocolError
 from ragguard.probes.question import (
     Answer,

@@ -12,8 +12,8 @@ from typing import Any, TypeVar, cast
 
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
-from ragguard.engines.entailment import Entailer
-from ragguard.engines.entailment_engine import EngineEntailer
+from ragguard.engines.entailment.base import Entailer
+from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import EngineProtocolError, InvalidInput, LowLabelMass, PromptTooLong, RagguardError
 from ragguard.metrics.answers import ENGLISH, Language

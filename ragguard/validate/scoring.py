@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
-from ragguard.engines.entailment import Entailer
+from ragguard.engines.entailment.base import Entailer
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
 from ragguard.metrics.arrays import Floats

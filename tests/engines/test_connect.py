@@ -11,8 +11,8 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard import connect
 from ragguard.engines.connect import open_engine
-from ragguard.engines.entailers import connect_entailer
-from ragguard.engines.http import HttpClient, key_from_environment, parse_address
+from ragguard.engines.entailment.connect import connect_entailer
+from ragguard.engines.http.client import HttpClient, key_from_environment, parse_address
 from ragguard.engines.layers import Cache
 from ragguard.errors import BudgetExceeded, InvalidInput, UnknownName
 

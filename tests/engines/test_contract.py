@@ -9,8 +9,8 @@ from support.misbehaving_server import MisbehavingServer
 from support.tiny_checkpoint import make_checkpoint
 
 from ragguard.engines.connect import connect, open_engine
-from ragguard.engines.openai import OpenAIEngine
-from ragguard.engines.vllm import VllmEngine
+from ragguard.engines.http.openai import OpenAIEngine
+from ragguard.engines.http.vllm import VllmEngine
 
 
 class TestNano(EngineContract):

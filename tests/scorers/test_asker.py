@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ragguard.engines.base import as_prompt
-from ragguard.engines.entailment import Pair
+from ragguard.engines.entailment.base import Pair
 from ragguard.errors import CapExceeded, EngineProtocolError, EngineUnreachable, PromptTooLong
 from ragguard.probes.question import EntailQuestion, LabelQuestion, SampleQuestion
 from ragguard.records import Usage

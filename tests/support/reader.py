@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ragguard.engines.base import EngineInfo
-from ragguard.engines.entailment import Entailments, Pair
+from ragguard.engines.entailment.base import Entailments, Pair
 from ragguard.metrics import normalise
 from ragguard.records import Passage, RetrievalStep, Run, Usage
 from tests.support.scripted_engine import ScriptedEngine

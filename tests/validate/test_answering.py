@@ -8,7 +8,7 @@ import pytest
 from ragguard import world
 from ragguard.engines.base import Sample, Samples
 from ragguard.engines.connect import connect
-from ragguard.engines.entailment_engine import EngineEntailer
+from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.errors import EngineProtocolError, EngineUnreachable, InvalidInput
 from ragguard.records import Passage
 from ragguard.validate.answering import grader, with_answers, with_outcomes

@@ -10,8 +10,8 @@ import pytest
 from support.engine_contract import LABELS, PROMPTS, EngineContract, Subject
 from support.tiny_checkpoint import make_checkpoint
 
-from ragguard.engines.hf import HfEngine
-from ragguard.engines.inprocess import InProcessVllmEngine
+from ragguard.engines.local.hf import HfEngine
+from ragguard.engines.local.inprocess import InProcessVllmEngine
 from ragguard.errors import Closed, EngineRejected, InvalidInput, PromptTooLong
 
 SETTINGS = {"enforce_eager": True, "dtype": "float32", "max_model_len": 1024}

@@ -7,9 +7,9 @@ import pytest
 from support.tiny_classifier import SHUFFLED, make_classifier
 from support.vllm_server import VLLM, serve
 
-from ragguard.engines.entailment import Pair
-from ragguard.engines.entailment_classify import ClassifyEntailer
-from ragguard.engines.entailment_hf import CrossEncoder
+from ragguard.engines.entailment.base import Pair
+from ragguard.engines.entailment.classify import ClassifyEntailer
+from ragguard.engines.entailment.cross_encoder import CrossEncoder
 from ragguard.errors import EngineRejected, PromptTooLong
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ragguard import world
+from ragguard.engines.http.vllm import VllmEngine
 from ragguard.engines.nano.engine import NanoEngine
 from ragguard.engines.prompts import load_prompts
-from ragguard.engines.vllm import VllmEngine
 
 pytestmark = pytest.mark.vllm
 

@@ -16,9 +16,9 @@ from typing import Protocol, runtime_checkable
 from ragguard.engines.account import Account, Cost, Price, Spent
 from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.engines.deadline import until
-from ragguard.engines.label_request import LabelRequest
-from ragguard.engines.request import R, Request
-from ragguard.engines.verbs import Layer, put
+from ragguard.engines.requests.base import R, Request
+from ragguard.engines.requests.labels import LabelRequest
+from ragguard.engines.requests.verbs import Layer, put
 from ragguard.errors import (
     BudgetExceeded,
     CircuitOpen,

@@ -17,8 +17,8 @@ from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.engines.deadline import until
 from ragguard.engines.layers.disk_cache import DiskCache
 from ragguard.engines.layers.kept import Kept
-from ragguard.engines.request import KeptValue, Keyed, R, Request
-from ragguard.engines.verbs import Layer, put
+from ragguard.engines.requests.base import KeptValue, Keyed, R, Request
+from ragguard.engines.requests.verbs import Layer, put
 from ragguard.errors import Closed, InvalidInput
 from ragguard.records import Usage
 

@@ -18,9 +18,9 @@ from typing import Any, Generic
 
 from ragguard.engines.base import Engine, Prompt
 from ragguard.engines.deadline import remaining, until
-from ragguard.engines.label_request import LabelRequest
-from ragguard.engines.request import R, Request
-from ragguard.engines.verbs import Layer, put
+from ragguard.engines.requests.base import R, Request
+from ragguard.engines.requests.labels import LabelRequest
+from ragguard.engines.requests.verbs import Layer, put
 from ragguard.errors import CircuitOpen, Closed, EngineError, EngineTimeout, InvalidInput
 
 # A rough guess is enough: it only bounds a batch.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Generic
 
-from ragguard.engines.request import V
+from ragguard.engines.requests.base import V
 from ragguard.errors import CircuitOpen, EngineError
 
 

@@ -14,7 +14,7 @@ from typing import Any, Generic
 from ragguard.engines.deadline import until
 from ragguard.engines.layers.disk_cache import DiskCache
 from ragguard.engines.layers.in_flight import InFlight
-from ragguard.engines.request import V
+from ragguard.engines.requests.base import V
 
 
 class Kept(Generic[V]):

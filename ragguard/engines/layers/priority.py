@@ -16,8 +16,8 @@ from contextlib import asynccontextmanager
 
 from ragguard.engines.base import Engine
 from ragguard.engines.deadline import until
-from ragguard.engines.request import R, Request
-from ragguard.engines.verbs import Layer, put
+from ragguard.engines.requests.base import R, Request
+from ragguard.engines.requests.verbs import Layer, put
 from ragguard.errors import InvalidInput
 
 

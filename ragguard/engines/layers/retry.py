@@ -18,8 +18,8 @@ from typing import TypeVar
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.deadline import remaining
-from ragguard.engines.request import R, Request
-from ragguard.engines.verbs import Layer, put
+from ragguard.engines.requests.base import R, Request
+from ragguard.engines.requests.verbs import Layer, put
 from ragguard.errors import (
     CircuitOpen,
     EngineError,

@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo, LabelProbs, Prompt, Sample, Samples
 from ragguard.engines.deadline import remaining, until
-from ragguard.engines.draw_request import DrawRequest
-from ragguard.engines.draws import draws
-from ragguard.engines.label_request import LabelRequest
 from ragguard.engines.labels import colliding
+from ragguard.engines.local.draws import draws
 from ragguard.engines.nano.model import Model, load_model
 from ragguard.engines.nano.tokenizer import Tokenizer, load_tokenizer
+from ragguard.engines.requests.draws import DrawRequest
+from ragguard.engines.requests.labels import LabelRequest
+from ragguard.engines.requests.verbs import ModelEngine
 from ragguard.engines.truncation import fit
-from ragguard.engines.verbs import ModelEngine
 from ragguard.errors import Closed
 from ragguard.records import Usage
 from ragguard.secrets import logger

@@ -16,8 +16,8 @@ from support.misbehaving_server import MisbehavingServer
 from support.scripted_engine import ScriptedEngine, unit
 
 from ragguard.engines.base import LabelProbs, Message, Prompt, Span
+from ragguard.engines.http.vllm import VllmEngine
 from ragguard.engines.layers import Cache, Coalesce
-from ragguard.engines.vllm import VllmEngine
 from ragguard.errors import (
     Closed,
     EngineRejected,

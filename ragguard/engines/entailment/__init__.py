@@ -1,0 +1,1 @@
+"""Judges of entailment: does one answer follow from another?"""

@@ -1,0 +1,302 @@
+"""An NLI classifier behind vLLM's `/classify`, as judge of entailment.
+
+The server takes one text a row, so both texts of a pair are joined by the model's own separator,
+which is learned from the server or given. It names only the most probable class of each row, so
+which class means what is learned from pairs whose relation is plain, or given.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragguard.engines.base import EngineInfo, Prompt
+from ragguard.engines.entailment.base import (
+    RELATIONS,
+    Entailments,
+    Pair,
+    as_texts,
+    columns_of,
+    entail_distinct,
+)
+from ragguard.engines.http.client import HttpClient
+from ragguard.engines.http.completions import usage_of
+from ragguard.engines.http.served import names_nothing_served, served_model
+from ragguard.engines.layers.retry import Patience
+from ragguard.engines.lazy import Lazy
+from ragguard.engines.parallel import in_parallel
+from ragguard.engines.truncation import fit
+from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
+from ragguard.records import Usage
+
+_PLAIN = (
+    Pair("Where does Ada live?", "She lives in Paris.", "She lives in France."),
+    Pair("Is the door open?", "Yes, it is open.", "It is not closed."),
+    Pair("Where does Ada live?", "She lives in Paris.", "She lives in Oslo."),
+    Pair("Is the door open?", "Yes, it is open.", "No, it is closed."),
+    Pair("Who is Ada?", "She is a pilot.", "She is a pilot with three brothers."),
+    Pair("What did he buy?", "He bought a car.", "He bought a red car yesterday."),
+)
+"""Two of each relation. What a model says of them is only used to see how it names its classes."""
+_SPECIAL = ("<s>", "</s>", "<pad>", "<mask>", "<unk>", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "[UNK]")
+_ROWS, _REQUESTS_AT_ONCE, _COUNTS_AT_ONCE = 256, 4, 32
+_FRAME = 8
+"""More tokens than any tokenizer puts around a pair; within a text, no token is shorter than a byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    model: str
+    separator: str
+    specials: tuple[str, ...]
+    columns: NDArray[np.float64]
+    names: Mapping[int, str]
+    context: int | None
+
+
+class ClassifyEntailer:
+    """An NLI model that vLLM serves with `--runner pooling`. `url` as in `http://host:8001/v1`.
+
+    `labels`: its classes in order, such as `("contradiction", "neutral", "entailment")`, where it does
+    not name them so. `separator`: what its tokenizer puts between two texts, such as `</s></s>`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str | None = None,
+        *,
+        labels: Sequence[str] | None = None,
+        separator: str | None = None,
+        api_key: str | None = None,
+        timeout_s: float = 120.0,
+        patience: Patience | None = None,
+    ) -> None:
+        self._client = HttpClient(url, api_key, timeout_s)
+        self._wanted = model or self._client.address.model
+        self._labels = None if labels is None else dict(enumerate(labels))
+        if self._labels is not None:
+            columns_of(self._labels, url)
+        self._separator = separator
+        self._patience = patience or Patience()
+        self._served = Lazy(self._look)
+
+    def __repr__(self) -> str:
+        return f"ClassifyEntailer({self._client.address.base!r}, model={self._wanted!r})"
+
+    async def entail(
+        self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
+    ) -> Entailments:
+        """One row for each pair."""
+
+        async def ask(distinct: Sequence[Pair]) -> Entailments:
+            began = time.monotonic()
+            served = await self._served.get(deadline)
+            texts, cut = await self._fitted(served, [as_texts(pair) for pair in distinct], deadline)
+            rows, tokens, requests = await self._classify(served, texts, deadline)
+            usage = Usage(requests, len(distinct), tokens, 0, time.monotonic() - began)
+            return Entailments(_probs(served, rows) @ served.columns, usage, truncated=cut)
+
+        return await entail_distinct(pairs, ask)
+
+    async def info(self) -> EngineInfo:
+        """What the server serves; asks it the first time."""
+        served = await self._served.get()
+        named = " ".join(f"{index}={name}" for index, name in sorted(served.names.items()))
+        return EngineInfo(
+            model=served.model,
+            kind="vllm-classify",
+            fingerprint=f"vllm-classify/{served.model}/{served.separator}/{named}",
+            context=served.context,
+            location=self._client.address.base,
+        )
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._client.aclose()
+
+    async def _look(self) -> _Served:
+        model = await served_model(self._client, self._wanted)
+        specials = await self._specials(model.id)
+        separator = self._separator if self._separator is not None else _separator(specials, model.id)
+        begun = _Served(model.id, separator, specials, np.zeros((0, 3)), {}, model.context)
+        rows, _, _ = await self._classify(begun, [as_texts(pair) for pair in _PLAIN], None)
+        names = self._labels or _named(rows, model.id)
+        if len(names) != len(rows[0].probs):
+            raise InvalidInput(
+                "labels", list(names.values()), f"{len(rows[0].probs)} names: one a class of {model.id}"
+            )
+        columns = columns_of(names, model.id)
+        return replace(begun, columns=columns, names={} if self._labels else names)
+
+    async def _specials(self, model: str) -> tuple[str, ...]:
+        """What the tokenizer puts before and after a text."""
+        body = {"model": model, "prompt": "a", "add_special_tokens": True, "return_token_strs": True}
+        answer = await self._post("/tokenize", body, None)
+        tokens = answer.get("token_strs")
+        if not isinstance(tokens, list) or not tokens:
+            return ()
+        return tuple(dict.fromkeys(str(token) for token in (tokens[0], tokens[-1]) if str(token)[:1] in "<["))
+
+    async def _classify(
+        self, served: _Served, texts: Sequence[Prompt], deadline: float | None
+    ) -> tuple[list[_Row], int, int]:
+        """What the server says of each pair, the tokens it read, and in how many requests."""
+        joined = [_joined(served, prompt) for prompt in texts]
+        parts = [joined[start : start + _ROWS] for start in range(0, len(joined), _ROWS)]
+        answers = await in_parallel(
+            [
+                partial(self._post, "/classify", {"model": served.model, "input": part}, deadline)
+                for part in parts
+            ],
+            _REQUESTS_AT_ONCE,
+        )
+        rows: list[_Row] = []
+        tokens = 0
+        for part, answer in zip(parts, answers, strict=True):
+            rows += _rows(answer, len(part), f"{self._client.address.root}/classify")
+            tokens += usage_of(answer, len(part)).prompt_tokens
+        for row in rows:
+            known = served.names.get(row.best)
+            if known is not None and row.label != known:
+                self._served.forget()
+                raise EngineProtocolError(
+                    f"{self._client.address.root}/classify calls class {row.best} {row.label!r} now and called it "
+                    f"{known!r} before: another model is served there"
+                )
+        return rows, tokens, len(parts)
+
+    async def _fitted(
+        self, served: _Served, texts: Sequence[Prompt], deadline: float | None
+    ) -> tuple[list[Prompt], dict[int, int]]:
+        """The texts, cut where they must be. Counting costs a request each: only what may be too long is counted."""
+        fitting = list(texts)
+        cut: dict[int, int] = {}
+        if served.context is None:
+            return fitting, cut
+        # Families of RoBERTa lose two positions to their padding, which the server does not take off.
+        limit = served.context - 2
+        long = [i for i, text in enumerate(texts) if len(_joined(served, text).encode()) > limit - _FRAME]
+        shorter, gone = await fit(
+            [texts[i] for i in long], partial(self._count, served, deadline=deadline), limit
+        )
+        for place, index in enumerate(long):
+            fitting[index] = shorter[place]
+            if place in gone:
+                cut[index] = gone[place]
+        return fitting, cut
+
+    async def _count(self, served: _Served, texts: Sequence[Prompt], deadline: float | None) -> list[int]:
+        bodies = [{"model": served.model, "prompt": _joined(served, prompt)} for prompt in texts]
+        answers = await in_parallel(
+            [partial(self._post, "/tokenize", body, deadline) for body in bodies], _COUNTS_AT_ONCE
+        )
+        counts = [count for answer in answers if isinstance(count := answer.get("count"), int)]
+        if len(counts) < len(texts):
+            url = f"{self._client.address.root}/tokenize"
+            raise EngineProtocolError(f"{url}: no count of tokens in the answer")
+        return counts
+
+    async def _post(self, path: str, body: Mapping[str, Any], deadline: float | None) -> Mapping[str, Any]:
+        async def ask() -> Any:
+            return await self._client.post(path, body, deadline=deadline, root=True)
+
+        try:
+            answer = await self._patience.persist(ask, deadline)
+        except EngineRejected as error:
+            # It was started anew, with another model.
+            if names_nothing_served(error):
+                self._served.forget()
+            raise
+        if not isinstance(answer, Mapping):
+            raise EngineProtocolError(f"{self._client.address.root}{path}: the answer is no JSON object")
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    probs: list[float]
+    label: str
+
+    @property
+    def best(self) -> int:
+        return max(range(len(self.probs)), key=self.probs.__getitem__)
+
+
+def _rows(answer: Mapping[str, Any], expected: int, url: str) -> list[_Row]:
+    data = answer.get("data")
+    if not isinstance(data, list) or len(data) != expected:
+        raise EngineProtocolError(f"{url}: {expected} rows were asked for and another number came")
+    rows: list[_Row | None] = [None] * expected
+    for item in data:
+        index, probs = (item.get("index"), item.get("probs")) if isinstance(item, Mapping) else (None, None)
+        if not isinstance(index, int) or not 0 <= index < expected or not isinstance(probs, list):
+            raise EngineProtocolError(f"{url}: a row without its index or its `probs`")
+        fine = all(isinstance(p, int | float) and 0 <= p <= 1 for p in probs)
+        if not fine or abs(math.fsum(probs) - 1) > 0.01:
+            raise EngineProtocolError(
+                f"{url}: the classes of a row have {probs!r}, which is no distribution over classes; "
+                "a classifier whose classes exclude each other is needed"
+            )
+        rows[index] = _Row(probs, str(item.get("label")))
+    found = [row for row in rows if row is not None]
+    if len(found) < expected or len({len(row.probs) for row in found}) > 1:
+        raise EngineProtocolError(f"{url}: a row is missing, or rows differ in their classes")
+    return found
+
+
+def _probs(served: _Served, rows: Sequence[_Row]) -> NDArray[np.float64]:
+    p = np.array([row.probs for row in rows])
+    if p.shape[1] != len(served.columns):
+        raise EngineProtocolError(
+            f"{served.model} has {p.shape[1]} classes now and had {len(served.columns)}"
+        )
+    return np.asarray(p / p.sum(axis=-1, keepdims=True), dtype=np.float64)
+
+
+def _named(rows: Sequence[_Row], model: str) -> dict[int, str]:
+    """Class → name, as the answers show them; a single class never shown is what no other is."""
+    names = {row.best: row.label for row in rows}
+    unseen = set(range(len(rows[0].probs))) - set(names)
+    if len(unseen) == 1:
+        said = " ".join(names.values()).casefold()
+        missing = [word for word in RELATIONS[: len(rows[0].probs)] if word[:6] not in said]
+        if len(missing) == 1:
+            names[unseen.pop()] = missing[0]
+    if unseen:
+        seen = ", ".join(f"{index} = {name}" for index, name in sorted(names.items()))
+        raise EngineRejected(
+            f"{model} shows only some of its classes ({seen}): give all of them in the order of `id2label` in its "
+            "config, as `labels=('contradiction', 'neutral', 'entailment')`"
+        )
+    return names
+
+
+def _separator(specials: Sequence[str], model: str) -> str:
+    """How families of tokenizers put two texts together."""
+    if specials[-1:] == ("</s>",) and specials[:1] == ("<s>",):
+        return "</s></s>"
+    if specials[-1:] in (("[SEP]",), ("<sep>",)):
+        return specials[-1]
+    raise EngineRejected(
+        f"how the tokenizer of {model} puts two texts together cannot be seen from outside: say it, as "
+        "`separator='</s></s>'`"
+    )
+
+
+def _joined(served: _Served, texts: Prompt) -> str:
+    """Both texts as one. No text can hold a separator: its special tokens are broken up."""
+    parts = []
+    for message in texts.messages:
+        text = message.content
+        for token in {*_SPECIAL, *served.specials, served.separator}:
+            text = text.replace(token, f"{token[:1]} {token[1:]}")
+        parts.append(text)
+    return served.separator.join(parts)

@@ -1,0 +1,163 @@
+"""A transformers cross-encoder as judge of entailment: `microsoft/deberta-v2-xlarge-mnli`, `roberta-large-mnli` …"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragguard.engines.base import EngineInfo, Prompt
+from ragguard.engines.entailment.base import Entailments, Pair, as_texts, columns_of, entail_distinct
+from ragguard.engines.local.hf_loading import Source, context_of, load
+from ragguard.engines.local.worker import StillWanted, Worker
+from ragguard.engines.truncation import fit
+from ragguard.errors import EngineProtocolError, InvalidInput
+from ragguard.records import Usage
+
+_PADDING = 0.25
+
+
+class CrossEncoder:
+    """A classifier of text pairs by its name on the hub, or by its folder.
+
+    Which of its classes means what is read from its config; `labels` says it, in the order of the
+    classes, where the config does not.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        labels: Sequence[str] | None = None,
+        device: str | None = None,
+        dtype: str = "auto",
+        revision: str | None = None,
+        max_batch_tokens: int = 16_384,
+    ) -> None:
+        if max_batch_tokens < 1:
+            raise InvalidInput("max_batch_tokens", max_batch_tokens, "1 or more")
+        self._source = Source(str(model), device, dtype, revision, "a cross-encoder for entailment")
+        self._labels = None if labels is None else dict(enumerate(labels))
+        if self._labels is not None:
+            columns_of(self._labels, self._source.name)
+        self._max_batch_tokens = max_batch_tokens
+        self._worker = Worker(f"the cross-encoder {model}")
+        self._classifier: _Classifier | None = None
+
+    async def entail(
+        self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
+    ) -> Entailments:
+        """One row for each pair."""
+
+        async def ask(distinct: Sequence[Pair]) -> Entailments:
+            began = time.monotonic()
+            texts = [as_texts(pair) for pair in distinct]
+            classifier = await self._worker.run(lambda still_wanted: self._ready(), deadline)
+
+            async def count(some: Sequence[Prompt]) -> list[int]:
+                rows = await self._worker.run(lambda still_wanted: classifier.rows(some), deadline)
+                return [len(row["input_ids"]) for row in rows]
+
+            fitting, cut = await fit(texts, count, classifier.context)
+            p, tokens = await self._worker.run(
+                lambda still_wanted: classifier.probs(fitting, self._max_batch_tokens, still_wanted), deadline
+            )
+            if not np.isfinite(p).all():
+                raise EngineProtocolError(
+                    f"{self._source.name} gave probabilities that are no numbers: load it in another dtype"
+                )
+            usage = Usage(1, len(distinct), tokens, 0, time.monotonic() - began)
+            return Entailments(p @ classifier.columns, usage, truncated=cut)
+
+        return await entail_distinct(pairs, ask)
+
+    async def info(self) -> EngineInfo:
+        """What it is; loads it the first time."""
+        classifier = await self._worker.run(lambda still_wanted: self._ready())
+        return EngineInfo(
+            model=self._source.name,
+            kind="cross-encoder",
+            fingerprint=f"cross-encoder/{self._source.name}/{classifier.identity}",
+            context=classifier.context,
+            location=f"in this process, on {classifier.device}",
+        )
+
+    async def aclose(self) -> None:
+        """Gives the model's memory back."""
+        await self._worker.close(self._forget)
+
+    def _ready(self) -> _Classifier:
+        """Loads at first use. Only the worker's one thread comes here."""
+        if self._classifier is None:
+            found = load(self._source, "AutoModelForSequenceClassification")
+            named = {int(index): str(label) for index, label in found.model.config.id2label.items()}
+            if self._labels is not None and len(self._labels) != len(named):
+                given = list(self._labels.values())
+                raise InvalidInput("labels", given, f"{len(named)} names, one a class of {self._source.name}")
+            self._classifier = _Classifier(
+                model=found.model,
+                tokenizer=found.tokenizer,
+                columns=columns_of(self._labels or named, self._source.name),
+                # Families of RoBERTa lose two positions to their padding; two tokens less hurt no other.
+                context=context_of(found.model.config, found.tokenizer) - 2,
+                identity=found.identity,
+                device=found.device,
+            )
+        return self._classifier
+
+    def _forget(self) -> None:
+        self._classifier = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Classifier:
+    model: Any
+    tokenizer: Any
+    columns: NDArray[np.float64]
+    context: int
+    identity: str
+    device: str
+
+    def rows(self, texts: Sequence[Prompt]) -> list[dict[str, list[int]]]:
+        """Each pair as the model reads it. What looks like a special token in a text stays text."""
+        encoded = self.tokenizer(
+            [prompt.messages[0].content for prompt in texts],
+            [prompt.messages[1].content for prompt in texts],
+            split_special_tokens=True,
+        )
+        return [{name: values[i] for name, values in encoded.items()} for i in range(len(texts))]
+
+    def probs(
+        self, texts: Sequence[Prompt], max_tokens: int, still_wanted: StillWanted
+    ) -> tuple[NDArray[np.float64], int]:
+        """(pairs, classes) and the tokens read."""
+        import torch
+
+        rows = self.rows(texts)
+        p = np.empty((len(rows), len(self.columns)))
+        for part in _parts([len(row["input_ids"]) for row in rows], max_tokens):
+            still_wanted()
+            batch = self.tokenizer.pad([rows[i] for i in part], return_tensors="pt")
+            with torch.inference_mode():
+                logits = self.model(**{name: tensor.to(self.device) for name, tensor in batch.items()}).logits
+            p[part] = logits.float().softmax(-1).cpu().numpy()
+        return p, sum(len(row["input_ids"]) for row in rows)
+
+
+def _parts(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+    """Indices of pairs of like length, as many as are computed together."""
+    part: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if part:
+            longest = lengths[part[0]]
+            if lengths[index] < longest * (1 - _PADDING) or (len(part) + 1) * longest > max_tokens:
+                yield part
+                part = []
+        part.append(index)
+    if part:
+        yield part

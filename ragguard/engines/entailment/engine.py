@@ -1,0 +1,66 @@
+"""The engine itself as judge of entailment, through its prompt set's task `entailment`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ragguard.engines.base import Engine, EngineInfo
+from ragguard.engines.entailment.base import RELATIONS, Entailments, Pair, entail_distinct
+from ragguard.engines.prompts import PromptSet, load_prompts
+from ragguard.errors import InvalidInput
+
+
+class EngineEntailer:
+    """Asks an engine which of three labels follows. `prompts`: a set, its name or path; else the engine's own."""
+
+    def __init__(self, engine: Engine, prompts: str | Path | PromptSet | None = None) -> None:
+        self._engine = engine
+        self._prompts = None if prompts is None else load_prompts(prompts)
+
+    async def entail(
+        self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
+    ) -> Entailments:
+        """One row for each pair: the probabilities of the three labels, made to sum to 1, and their mass."""
+        prompts = await self._set()
+        labels = prompts.labels("entailment")
+        if len(labels) != len(RELATIONS):
+            raise InvalidInput(
+                f"labels of task `entailment` in prompt set {prompts.identity}",
+                labels,
+                "three: one each for entailment, neutral, contradiction, in this order",
+            )
+
+        async def ask(distinct: Sequence[Pair]) -> Entailments:
+            rendered = [
+                prompts.render(
+                    "entailment",
+                    cuttable=("first", "second"),
+                    question=pair.question,
+                    first=pair.premise,
+                    second=pair.hypothesis,
+                )
+                for pair in distinct
+            ]
+            answer = await self._engine.label_probs(rendered, labels, deadline=deadline, priority=priority)
+            # A model that puts nothing on its labels has said nothing: all are alike, and the mass says so.
+            heard = np.where(answer.mass[:, None] > 0, answer.p, 1.0)
+            p = heard / heard.sum(axis=-1, keepdims=True)
+            return Entailments(p, answer.usage, answer.mass, answer.truncated)
+
+        return await entail_distinct(pairs, ask)
+
+    async def info(self) -> EngineInfo:
+        """The engine's, marked with the prompts on which its judgement rests."""
+        info = await self._engine.info()
+        identity = (await self._set()).identity
+        return replace(info, fingerprint=f"{info.fingerprint} entailment {identity}", prompts=identity)
+
+    async def aclose(self) -> None:
+        """Nothing to give back: the engine belongs to whoever made it."""
+
+    async def _set(self) -> PromptSet:
+        return self._prompts or load_prompts((await self._engine.info()).prompts)

@@ -1,0 +1,181 @@
+"""`/v1/chat/completions` as servers of all makes take it: one conversation a request.
+
+Knows the wire: what a request says, what this server refused of it (its `Dialect`), and what a
+choice holds. Whatever cannot be what it should be is an `EngineProtocolError` here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from ragguard.engines.base import Prompt
+from ragguard.engines.http.client import HttpClient
+from ragguard.engines.http.completions import checked_logprob, usage_of
+from ragguard.engines.thinking import begun_thought, without_reasoning
+from ragguard.errors import EngineProtocolError
+from ragguard.records import Usage
+
+_SEEDS = 2**62
+_TOPS = (20, 5, 0)
+_SAYS_N = re.compile(
+    r"['\"`]n['\"`]|\bparameter[ =:]+n\b|\bn (must|should|has to|> ?1|is not)|multiple (choices|completions)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a server takes. Begins with everything and loses what it refuses."""
+
+    top: int = _TOPS[0]
+    """How many of the most probable tokens it shows; 0: no log-probabilities."""
+    limit_name: str = "max_tokens"
+    temperature: bool = True
+    seed: bool = True
+    many: bool = True
+    """Several choices in one request."""
+    extras: Mapping[str, Any] = field(default_factory=dict)
+    """What switches thinking off."""
+
+    def without(self, refusal: str) -> Dialect | None:
+        """What is left after a server said no in these words; None if they name nothing that can be left out."""
+        said = refusal.lower()
+        if any(name in said for name in self.extras):
+            return replace(self, extras={})
+        if "max_completion_tokens" in said and self.limit_name == "max_tokens":
+            return replace(self, limit_name="max_completion_tokens")
+        if "logprobs" in said and self.top:
+            return replace(self, top=_TOPS[_TOPS.index(self.top) + 1])
+        if "temperature" in said and self.temperature:
+            return replace(self, temperature=False)
+        if "seed" in said and self.seed:
+            return replace(self, seed=False)
+        if self.many and _SAYS_N.search(said):
+            return replace(self, many=False)
+        return None
+
+
+class Token(NamedTuple):
+    """A token's text and log-probability."""
+
+    text: str
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One answer, read and checked."""
+
+    text: str
+    """Without its reasoning."""
+    tokens: tuple[Token, ...]
+    """Of the whole answer, an end token left out; empty where the server shows none."""
+    first: tuple[Token, ...]
+    """The most probable first tokens."""
+    finished: bool
+    thought: bool
+    """It reasoned before it answered, or did nothing else."""
+
+
+async def ask(
+    client: HttpClient,
+    model: str,
+    dialect: Dialect,
+    prompt: Prompt,
+    *,
+    max_tokens: int,
+    n: int = 1,
+    temperature: float = 1.0,
+    seed: int | None = None,
+    top: bool = False,
+    deadline: float | None = None,
+) -> tuple[list[Choice], Usage]:
+    """The server's choices for one prompt; as many as it gives, at most `n`."""
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [{"role": message.role, "content": message.content} for message in prompt.messages],
+        dialect.limit_name: max_tokens,
+        **dialect.extras,
+    }
+    if dialect.temperature:
+        body["temperature"] = temperature
+    if dialect.seed and seed is not None:
+        body["seed"] = seed % _SEEDS
+    if n > 1:
+        body["n"] = n
+    if dialect.top:
+        body["logprobs"] = True
+        if top:
+            body["top_logprobs"] = dialect.top
+    answer = await client.post("/chat/completions", body, deadline=deadline)
+    url = f"{client.address.base}/chat/completions"
+    found = answer.get("choices") if isinstance(answer, Mapping) else None
+    if not isinstance(found, list) or not all(isinstance(choice, Mapping) for choice in found):
+        raise EngineProtocolError(f"{url}: no list of choices in the answer")
+    if len(found) not in (1, n):
+        raise EngineProtocolError(f"{url}: {n} choices were asked for and {len(found)} came")
+    return [_choice(choice, answer, url) for choice in found], usage_of(answer, 1)
+
+
+def _choice(choice: Mapping[str, Any], answer: Mapping[str, Any], url: str) -> Choice:
+    message = choice.get("message")
+    content = message.get("content") if isinstance(message, Mapping) else None
+    if not isinstance(message, Mapping) or not isinstance(content, str | None):
+        raise EngineProtocolError(f"{url}: a choice without the text of its message")
+    content = content or ""
+    finished = choice.get("finish_reason") != "length"
+    text, ended = without_reasoning(content)
+    tokens, first = _tokens(choice.get("logprobs"))
+    if tokens and finished and len(tokens) > 1 and not _ends_with(content, tokens[-1].text):
+        tokens = tokens[:-1]
+    thought = (
+        bool(message.get("reasoning_content") or message.get("reasoning"))
+        or begun_thought(content) is not None
+        or _reasoned(answer.get("usage"))
+        or (not content and not finished)
+    )
+    return Choice(
+        text.strip(),
+        # Where a thought was cut off, nobody says which tokens were its.
+        () if thought or text != content else tokens,
+        first,
+        finished and ended,
+        thought,
+    )
+
+
+def _tokens(logprobs: Any) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+    entries = logprobs.get("content") if isinstance(logprobs, Mapping) else None
+    if not isinstance(entries, list) or not entries:
+        return (), ()
+    tokens = tuple(_token(entry) for entry in entries)
+    listed = entries[0].get("top_logprobs") or []
+    if not isinstance(listed, list):
+        raise EngineProtocolError(f"the server gave {listed!r} as its most probable tokens")
+    return tokens, tuple(map(_token, listed))
+
+
+def _token(entry: Any) -> Token:
+    text = entry.get("token") if isinstance(entry, Mapping) else None
+    if not isinstance(text, str):
+        raise EngineProtocolError(f"the server gave {entry!r} as a token with its log-probability")
+    return Token(text, checked_logprob(entry.get("logprob")))
+
+
+def _ends_with(content: str, token: str) -> bool:
+    return bool(token.strip()) and content.rstrip().endswith(token.strip())
+
+
+def _reasoned(usage: Any) -> bool:
+    details = usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
+    return isinstance(details, Mapping) and bool(details.get("reasoning_tokens"))
+
+
+def spelled(label: str, first: Sequence[Token]) -> Token | None:
+    """The token by which an answer begins with `label`: the whole label if it is listed, else its likeliest start."""
+    starts = [(token, token.text.lstrip(" ▁\n")) for token in first]
+    whole = [token for token, text in starts if text == label]
+    begun = [token for token, text in starts if text and label.startswith(text)]
+    return max(whole or begun, key=lambda token: token.logprob, default=None)

@@ -1,0 +1,304 @@
+"""JSON over HTTP to an engine's server, and every way that can fail as one of our errors.
+
+Knows addresses, keys, deadlines and event loops; knows no model and no dialect. The key is sent
+and never shown: not in a repr, a log line or an error, even where the server echoes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+from weakref import WeakKeyDictionary
+
+import httpx
+
+from ragguard.credentials import Credentials, checked_key, split_credentials
+from ragguard.engines.account import count_reply, count_request
+from ragguard.engines.deadline import until
+from ragguard.engines.http.body import (
+    MOST_BYTES,
+    MOST_BYTES_OF_AN_ERROR,
+    BodyTooLarge,
+    as_text,
+    parsed,
+    read_body,
+)
+from ragguard.errors import (
+    Closed,
+    EngineError,
+    EngineOverloaded,
+    EngineProtocolError,
+    EngineRejected,
+    EngineUnreachable,
+    InvalidInput,
+    PromptTooLong,
+)
+from ragguard.secrets import clean_cause, without_secrets
+
+_CONNECT_S = 10.0
+_LOOKED_AT = 4000
+"""Characters of an answer that are looked at for an error message; what is shown of them is cut afterwards."""
+_TOO_LONG = re.compile(
+    r"context[_ ]?(length|size|window)|maximum (model|input|prompt) length|prompt (is )?too long"
+    r"|too many (input )?tokens|longer than the maximum",
+    re.IGNORECASE,
+)
+_LIMIT = re.compile(
+    r"(?:context (?:length|size|window)|max_model_len|maximum model length)\D{0,12}?(\d+)", re.IGNORECASE
+)
+_LENGTH = re.compile(
+    r"(?:resulted in|contains(?: at least)?|requested|request|prompt|length of)\D{0,12}?(\d+) (?:input )?tokens",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is, taken apart."""
+
+    base: str
+    """What the OpenAI paths hang on, such as `http://host:8000/v1`."""
+    root: str
+    """What vLLM's own paths (`/version`, `/tokenize`) hang on."""
+    model: str | None = None
+    """The model named in the address: `…/v1#MODEL` or `…/v1?model=MODEL`."""
+    credentials: Credentials | None = field(default=None, repr=False)
+    loopback: bool = False
+
+
+def parse_address(url: str) -> Address:
+    """`http(s)://host:port/v1`, optionally with `#model` or `?model=`; the `/v1` may be left out."""
+    allowed = "http(s)://HOST[:PORT][/v1][#MODEL]"
+    bare, credentials = split_credentials("engine", url, allowed)
+    parts = urlsplit(bare)
+    host, port = parts.hostname, parts.port
+    if parts.scheme not in ("http", "https") or not host:
+        raise InvalidInput("engine", bare, allowed)
+    name = f"[{host}]" if ":" in host else host
+    place = f"{parts.scheme}://{name}" + (f":{port}" if port else "")
+    path = parts.path.rstrip("/")
+    base = place + (path or "/v1")
+    asked = unquote(parts.fragment) or next(iter(parse_qs(parts.query).get("model", [])), "")
+    return Address(
+        base, base.removesuffix("/v1"), asked or None, credentials, host in ("127.0.0.1", "localhost", "::1")
+    )
+
+
+def key_from_environment(address: Address) -> str | None:
+    """`RAGGUARD_API_KEY`, else `OPENAI_API_KEY`; the latter goes over https or to this machine only."""
+    names = ["RAGGUARD_API_KEY"]
+    if address.loopback or address.base.startswith("https:"):
+        names.append("OPENAI_API_KEY")
+    return next((key for name in names if (key := checked_key(name, os.environ.get(name, "")))), None)
+
+
+class HttpClient:
+    """Requests to one server. Safe to use from several event loops and threads at once."""
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None = None,
+        timeout_s: float = 120.0,
+        connections: int = 64,
+    ) -> None:
+        self.address = parse_address(url)
+        if not timeout_s > 0:
+            raise InvalidInput("timeout_s", timeout_s, "more than 0 seconds")
+        if connections < 1:
+            raise InvalidInput("connections", connections, "1 or more")
+        self.timeout_s = timeout_s
+        self._connections = connections
+        given = None if api_key is None else checked_key("api_key", api_key)
+        self._key = key_from_environment(self.address) if given is None else given
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"HttpClient({self.address.base!r})"
+
+    async def get(self, path: str, *, deadline: float | None = None, root: bool = False) -> Any:
+        """The JSON at a path under the base, or under the root."""
+        return await self._ask("GET", path, None, deadline, root)
+
+    async def post(
+        self, path: str, body: Mapping[str, Any], *, deadline: float | None = None, root: bool = False
+    ) -> Any:
+        """The JSON that a server answers to a JSON body."""
+        # A lone surrogate is no text that any server takes; it becomes a question mark.
+        content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        return await self._ask("POST", path, content, deadline, root)
+
+    async def aclose(self) -> None:
+        """Closes the connections of every loop that still runs."""
+        self._closed = True
+        with self._lock:
+            clients = list(self._clients.items())
+            self._clients.clear()
+        here = asyncio.get_running_loop()
+        for loop, client in clients:
+            if loop is here:
+                await client.aclose()
+            elif loop.is_running():
+                closing = asyncio.run_coroutine_threadsafe(client.aclose(), loop)
+                await asyncio.wait([asyncio.wrap_future(closing)], timeout=5.0)
+
+    def _client(self) -> httpx.AsyncClient:
+        if self._closed:
+            raise Closed(f"the engine at {self.address.base} was closed: connect again")
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            client = self._clients.get(loop)
+            if client is None:
+                # A client knows its loop, so the entries of loops that have ended would stay for ever.
+                for ended in [other for other in self._clients if other.is_closed()]:
+                    del self._clients[ended]
+                headers = {"Content-Type": "application/json", "Accept": "application/json"}
+                if self._key:
+                    headers["Authorization"] = f"Bearer {self._key}"
+                client = self._clients[loop] = httpx.AsyncClient(
+                    headers=headers,
+                    auth=None if self._key else self.address.credentials,
+                    # A proxy is on the way to other machines, never to this one.
+                    trust_env=not self.address.loopback,
+                    # The whole exchange is timed by the caller's deadline; here only the hand-shake.
+                    timeout=httpx.Timeout(None, connect=_CONNECT_S),
+                    limits=httpx.Limits(
+                        max_connections=self._connections, max_keepalive_connections=self._connections
+                    ),
+                )
+        return client
+
+    async def _ask(
+        self, method: str, path: str, content: bytes | None, deadline: float | None, root: bool
+    ) -> Any:
+        url = (self.address.root if root else self.address.base) + path
+        count_request()
+        patience = time.monotonic() + self.timeout_s
+        try:
+            async with until(patience if deadline is None else min(deadline, patience), f"{method} {url}"):
+                status, headers, body = await self._exchange(method, url, content)
+        except httpx.ConnectTimeout as error:
+            raise EngineUnreachable(
+                f"{method} {url}: no connection within {_CONNECT_S:.0f} s; "
+                "check host and port, and that the server is up"
+            ) from clean_cause(error)
+        except httpx.ConnectError as error:
+            raise EngineUnreachable(
+                f"{method} {url}: {self._clean(_why_not_connected(error))}; "
+                "check the address and that the server is up"
+            ) from clean_cause(error)
+        except httpx.TransportError as error:
+            raise EngineUnreachable(
+                f"{method} {url}: the connection broke ({self._clean(str(error)) or type(error).__name__}); "
+                "the server may have been restarted"
+            ) from clean_cause(error)
+        except (httpx.InvalidURL, httpx.DecodingError, UnicodeError) as error:
+            raise EngineProtocolError(
+                f"{method} {url}: {type(error).__name__}: {self._clean(str(error))}"
+            ) from clean_cause(error)
+        except BodyTooLarge as error:
+            raise EngineProtocolError(
+                f"{method} {url}: the reply is larger than {MOST_BYTES / 2**20:.0f} MiB and was not read to its end; "
+                "is this an OpenAI-compatible server?"
+            ) from error
+        if status != 200:
+            raise self._refusal(method, url, status, headers, body)
+        try:
+            answer = parsed(body)
+        except ValueError as error:
+            raise EngineProtocolError(
+                f"{method} {url}: the answer is not JSON but begins {self._clean(as_text(body, _LOOKED_AT))[:80]!r}; "
+                "is this an OpenAI-compatible server?"
+            ) from clean_cause(error)
+        if isinstance(answer, dict) and answer.get("error"):
+            raise EngineRejected(f"{method} {url}: the server said: {self._message(answer)}")
+        count_reply(answer)
+        return answer
+
+    async def _exchange(
+        self, method: str, url: str, content: bytes | None
+    ) -> tuple[int, httpx.Headers, bytes]:
+        """Sends a request and returns the status, the headers and the body of the reply; of an error, its beginning."""
+        async with self._client().stream(method, url, content=content) as response:
+            status = response.status_code
+            try:
+                body = await read_body(response, MOST_BYTES if status == 200 else MOST_BYTES_OF_AN_ERROR)
+            except BodyTooLarge as error:
+                if status == 200:
+                    raise
+                body = error.read
+            return status, response.headers, body
+
+    def _refusal(
+        self, method: str, url: str, status: int, headers: httpx.Headers, body: bytes
+    ) -> EngineError:
+        try:
+            said = self._message(parsed(body))
+        except ValueError:
+            said = self._clean(as_text(body, _LOOKED_AT))[:200]
+        said = said or httpx.codes.get_reason_phrase(status) or "nothing"
+        what = f"{method} {url}: {status}, the server said: {said}"
+        if status == 429 or status >= 500:
+            return EngineOverloaded(what, retry_after=_retry_after(headers))
+        if status in (401, 403):
+            return EngineRejected(f"{what}; give the key as RAGGUARD_API_KEY or OPENAI_API_KEY")
+        if 300 <= status < 400:
+            return EngineRejected(f"{what}; it points elsewhere: use that address")
+        if status in (400, 413, 422) and _TOO_LONG.search(said):
+            limit, length = _LIMIT.search(said), _LENGTH.search(said)
+            return PromptTooLong(
+                f"{what}; give fewer or shorter passages, or serve the model with more context",
+                limit=int(limit[1]) if limit else None,
+                tokens=int(length[1]) if length else None,
+            )
+        return EngineRejected(what)
+
+    def _message(self, answer: Any) -> str:
+        said, parameter = answer, None
+        for name in ("error", "message", "detail"):
+            if isinstance(said, Mapping) and name in said:
+                parameter = said.get("param")
+                said = said[name]
+        text = said if isinstance(said, str) else json.dumps(said)
+        told = not parameter or re.search(rf"\b{re.escape(str(parameter))}\b", text)
+        return self._clean(text if told else f"{text} (parameter {parameter})")
+
+    def _clean(self, text: str) -> str:
+        text = without_secrets(text)
+        return text if len(text) <= 500 else text[:497] + "..."
+
+
+def _why_not_connected(error: BaseException) -> str:
+    """What the operating system said, such as `connection refused`; httpx says only that all attempts failed."""
+    root: BaseException | None = error
+    while root is not None:
+        if isinstance(root, OSError) and root.errno is not None and root.errno > 0:
+            return os.strerror(root.errno).lower()
+        root = root.__cause__ or root.__context__
+    return str(error) or "no connection"
+
+
+def _retry_after(headers: httpx.Headers) -> float | None:
+    """Seconds, from `retry-after-ms` or from `Retry-After` as seconds or as a date."""
+    try:
+        if "retry-after-ms" in headers:
+            return max(0.0, float(headers["retry-after-ms"]) / 1000)
+        given = headers.get("retry-after")
+        if given is None:
+            return None
+        if re.fullmatch(r"\s*\d+(\.\d+)?\s*", given):
+            return float(given)
+        return max(0.0, parsedate_to_datetime(given).timestamp() - time.time())
+    except (ValueError, TypeError):
+        return None

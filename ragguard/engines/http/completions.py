@@ -1,0 +1,240 @@
+"""vLLM's `/v1/completions`: many prompts in one request, and what its answers say, checked.
+
+Knows the wire: how labels and samples are asked for, in how many requests, and how log-probabilities
+come back. Whatever cannot be what it should be (a missing field, a NaN, a wrong number of choices)
+is an `EngineProtocolError` here and never a number above.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragguard.engines.base import Sample
+from ragguard.engines.http.client import HttpClient
+from ragguard.engines.http.templates import Rendered
+from ragguard.engines.parallel import in_parallel
+from ragguard.errors import EngineProtocolError, EngineUnreachable, PromptTooLong
+from ragguard.records import Usage
+
+# A server's own defaults (`generation_config.json`) may cut the distribution; these leave it whole.
+NEUTRAL = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+MOST_CHOICES, MOST_CHARACTERS = 512, 4_000_000
+_REQUESTS_AT_ONCE = 4
+_SEEDS = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Completions:
+    """One model's completions, as this server takes them."""
+
+    client: HttpClient
+    model: str
+    special_tokens: bool = False
+    """Whether the server is to put the model's first token before the prompt; a chat template has it."""
+    exact: bool = True
+    """Whether the log-probabilities of named tokens can be had; else those of the `top` most probable."""
+    top: int = 20
+    takes_priority: bool = True
+
+    async def label_logprobs(
+        self, prompts: Sequence[Rendered], tokens: Sequence[int], *, deadline: float | None, priority: int = 0
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_], Usage]:
+        """(prompts, tokens) log-probabilities of `tokens` as the next one, and where they are upper bounds."""
+        body: dict[str, Any] = {"max_tokens": 1, "temperature": 1.0, "return_tokens_as_token_ids": True}
+        if self.exact:
+            body |= {"logprobs": 1, "logprob_token_ids": sorted(set(tokens))}
+        else:
+            body |= {"logprobs": self.top}
+        choices, usage = await self._ask(prompts, 1, body, deadline, priority)
+        logprobs = np.empty((len(prompts), len(tokens)))
+        bounds = np.zeros(logprobs.shape, dtype=np.bool_)
+        names = [f"token_id:{token}" for token in tokens]
+        for row, choice in enumerate(choices):
+            listed = _listed(choice)
+            bound = None
+            for column, name in enumerate(names):
+                value = listed.get(name)
+                if value is None:
+                    if self.exact:
+                        raise EngineProtocolError(
+                            f"{self._url}: the log-probability of {name} was asked for and is missing"
+                        )
+                    bound = upper_bound(listed.values()) if bound is None else bound
+                    value, bounds[row, column] = bound, True
+                logprobs[row, column] = value
+        return logprobs, bounds, usage
+
+    async def samples(
+        self,
+        prompts: Sequence[Rendered],
+        n: int,
+        max_tokens: int,
+        temperature: float,
+        seed: int | None,
+        *,
+        deadline: float | None,
+        priority: int = 0,
+    ) -> tuple[list[list[Sample]], Usage]:
+        """`n` answers to each prompt."""
+        # Greedy answers are all the same one, and vLLM gives only one.
+        wanted = 1 if temperature == 0 else n
+        body: dict[str, Any] = {
+            "n": wanted,
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+            "logprobs": 0,
+        }
+        if seed is not None:
+            body["seed"] = seed % _SEEDS
+        choices, usage = await self._ask(prompts, wanted, body, deadline, priority)
+        answers = [_sample(choice) for choice in choices]
+        for answer in answers:
+            if not answer.finished and len(answer.logprobs) < max_tokens:
+                raise PromptTooLong(
+                    f"{self._url}: a prompt left room for {len(answer.logprobs)} of {max_tokens} output tokens; "
+                    "give fewer or shorter passages, or ask for fewer tokens"
+                )
+        rows = [answers[start : start + wanted] for start in range(0, len(answers), wanted)]
+        return [row * (n // wanted) for row in rows], usage
+
+    async def beginning(self, prompt: Rendered, *, deadline: float | None, priority: int = 0) -> str:
+        """The first words of the most probable answer, special tokens shown."""
+        body = {"max_tokens": 8, "temperature": 0.0, "skip_special_tokens": False}
+        (choice,), _ = await self._ask([prompt], 1, body, deadline, priority)
+        return _text(choice)
+
+    @property
+    def _url(self) -> str:
+        return f"{self.client.address.base}/completions"
+
+    async def _ask(
+        self,
+        prompts: Sequence[Rendered],
+        n: int,
+        body: Mapping[str, Any],
+        deadline: float | None,
+        priority: int,
+    ) -> tuple[list[Mapping[str, Any]], Usage]:
+        common = {**body, **NEUTRAL, "model": self.model, "add_special_tokens": self.special_tokens}
+        if priority and self.takes_priority:
+            common["priority"] = priority
+        parts = list(_parts(prompts, n))
+        answers = await in_parallel(
+            [partial(self._ask_part, [prompts[i] for i in part], n, common, deadline) for part in parts],
+            _REQUESTS_AT_ONCE,
+        )
+        choices: list[Mapping[str, Any]] = [{}] * (len(prompts) * n)
+        usage = Usage()
+        for part, (found, cost) in zip(parts, answers, strict=True):
+            usage += cost
+            for place, index in enumerate(part):
+                choices[index * n : (index + 1) * n] = found[place * n : (place + 1) * n]
+        return choices, usage
+
+    async def _ask_part(
+        self, prompts: Sequence[Rendered], n: int, body: Mapping[str, Any], deadline: float | None
+    ) -> tuple[list[Mapping[str, Any]], Usage]:
+        answer = await self.client.post("/completions", {**body, "prompt": prompts}, deadline=deadline)
+        return choices_of(answer, len(prompts) * n, self._url), usage_of(answer, len(prompts))
+
+
+def choices_of(answer: Any, expected: int, url: str) -> list[Mapping[str, Any]]:
+    """The choices of an answer in the order of their indices, exactly as many as were asked for."""
+    found = answer.get("choices") if isinstance(answer, Mapping) else None
+    if not isinstance(found, list) or not all(isinstance(choice, Mapping) for choice in found):
+        raise EngineProtocolError(f"{url}: no list of choices in the answer")
+    ordered = sorted(found, key=lambda choice: _index(choice, url))
+    if [_index(choice, url) for choice in ordered] != list(range(expected)):
+        raise EngineProtocolError(
+            f"{url}: {expected} choices were asked for and {len(found)} came, or misnumbered"
+        )
+    return ordered
+
+
+def usage_of(answer: Any, prompts: int) -> Usage:
+    """What one answer cost; zeros where the server does not say."""
+    said = answer.get("usage") if isinstance(answer, Mapping) else None
+    known = said if isinstance(said, Mapping) else {}
+    counts = [known.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    spent, written = (max(0, count) if isinstance(count, int) else 0 for count in counts)
+    return Usage(requests=1, prompts=prompts, prompt_tokens=spent, output_tokens=written)
+
+
+def checked_logprob(value: Any) -> float:
+    """A log-probability that is one; rounding above 0 is cut, −inf is a probability of 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value > 1e-3:
+        raise EngineProtocolError(f"the server gave {value!r} as a log-probability")
+    return min(0.0, float(value))
+
+
+def upper_bound(listed: Iterable[float]) -> float:
+    """The most that a token outside this list of log-probabilities can have."""
+    values = list(listed)
+    rest = 1.0 - math.fsum(math.exp(value) for value in values)
+    return min(0.0, *values, math.log(rest) if rest > 0 else -math.inf)
+
+
+def _index(choice: Mapping[str, Any], url: str) -> int:
+    index = choice.get("index")
+    if not isinstance(index, int):
+        raise EngineProtocolError(f"{url}: a choice without its index")
+    return index
+
+
+def _listed(choice: Mapping[str, Any]) -> dict[str, float]:
+    """Token → log-probability at the first generated position."""
+    logprobs = choice.get("logprobs")
+    top = logprobs.get("top_logprobs") if isinstance(logprobs, Mapping) else None
+    if not isinstance(top, list) or not top or not isinstance(top[0], Mapping):
+        raise EngineProtocolError("the server gave no log-probabilities, although they were asked for")
+    return {name: checked_logprob(value) for name, value in top[0].items()}
+
+
+def _text(choice: Mapping[str, Any]) -> str:
+    text = choice.get("text")
+    if not isinstance(text, str):
+        raise EngineProtocolError("a choice without its text")
+    return text
+
+
+def _sample(choice: Mapping[str, Any]) -> Sample:
+    logprobs = choice.get("logprobs")
+    given = logprobs.get("token_logprobs") if isinstance(logprobs, Mapping) else None
+    if not isinstance(given, list):
+        raise EngineProtocolError(
+            "the server gave no log-probabilities of a sample, although they were asked for"
+        )
+    values = [checked_logprob(value) for value in given]
+    reason = choice.get("finish_reason")
+    if reason not in ("stop", "length"):
+        raise EngineUnreachable(f"the server broke an answer off ({reason}); it may be shutting down")
+    finished = reason == "stop"
+    if finished and len(values) > 1:
+        # The last token is the end-of-answer token, which is no part of the text.
+        values.pop()
+    return Sample(_text(choice).strip(), tuple(values), finished)
+
+
+def _parts(prompts: Sequence[Rendered], n: int) -> Iterator[list[int]]:
+    """Indices of prompts that go into one request: all text or all ids, and not too much at once."""
+    for kind in (str, list):
+        part: list[int] = []
+        size = 0
+        for index, prompt in enumerate(prompts):
+            if not isinstance(prompt, kind):
+                continue
+            length = len(prompt) if isinstance(prompt, str) else 6 * len(prompt)
+            if part and ((len(part) + 1) * n > MOST_CHOICES or size + length > MOST_CHARACTERS):
+                yield part
+                part, size = [], 0
+            part.append(index)
+            size += length
+        if part:
+            yield part

@@ -1,0 +1,64 @@
+"""Which model a server serves: the one asked for, or the only one there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ragguard.engines.http.client import HttpClient
+from ragguard.errors import EngineProtocolError, EngineRejected
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """What `/v1/models` says of a model."""
+
+    id: str
+    owner: str = ""
+    """`vllm` behind vLLM."""
+    root: str = ""
+    """The weights' own name or folder, where the server tells it."""
+    context: int | None = None
+
+
+def names_nothing_served(error: EngineRejected) -> bool:
+    """Whether a server refused since it knows no such model, or no such path."""
+    return ": 404," in str(error)
+
+
+async def served_model(client: HttpClient, wanted: str | None, deadline: float | None = None) -> ServedModel:
+    """The model to ask for. One that is not there, or a choice among several, is refused with the list."""
+    base = client.address.base
+    try:
+        answer = await client.get("/models", deadline=deadline)
+    except EngineRejected as error:
+        # Gateways may hide the list; whoever names a model needs none.
+        if wanted and names_nothing_served(error):
+            return ServedModel(wanted)
+        raise
+    listed = answer.get("data") if isinstance(answer, Mapping) else None
+    if not isinstance(listed, list) or not all(isinstance(m, Mapping) and "id" in m for m in listed):
+        raise EngineProtocolError(
+            f"GET {base}/models: no list of models in the answer; is this an OpenAI-compatible server?"
+        )
+    names = ", ".join(str(model["id"]) for model in listed) or "none"
+    if wanted:
+        found = [model for model in listed if model["id"] == wanted]
+        if not found:
+            raise EngineRejected(f"{base} has no model {wanted!r}; it has: {names}")
+    else:
+        # Adapters name the model they stand on; the base model is meant unless one is named.
+        found = [model for model in listed if not model.get("parent")]
+        if len(found) != 1:
+            raise EngineRejected(
+                f"{base} has several models or none: say which, as {base}#MODEL; it has: {names}"
+            )
+    model = found[0]
+    meta = model.get("meta")
+    context = model.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, Mapping) else None)
+    return ServedModel(
+        str(model["id"]),
+        str(model.get("owned_by") or ""),
+        str(model.get("root") or ""),
+        context if isinstance(context, int) else None,
+    )

@@ -1,0 +1,248 @@
+"""A server's chat template, learned from the server, so that many conversations go out in one request.
+
+vLLM takes many prompts at once as text, but only one conversation at a time for templating. So the
+template is learned once for each sequence of roles: marked messages are templated by the server,
+turned back into text and split at the marks. What was learned is used only where the server's own
+tokens come out of it; else every prompt is templated by the server, one small request each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from ragguard.engines.base import Message, Prompt, Role, folded
+from ragguard.engines.http.client import HttpClient
+from ragguard.engines.parallel import in_parallel
+from ragguard.errors import EngineProtocolError, EngineRejected
+
+Rendered: TypeAlias = str | list[int]
+"""A prompt as the model gets it: text, or the ids of its tokens."""
+
+# Made of letters and digits that any vocabulary has, so that even one of words gives them back.
+_MARKS = ("Q 7 Z 4 X", "X 4 Z 7 Q", "Z 7 X 4 Q", "Q 4 X 7 Z")
+_PROOF = ("  Ada Berg runs it.\n\nWho?\n ", "\n A  B: 0, 5 ", " Oslo\t\n", " C ")
+# What may be a special token. Some templates take these out of messages, and no proof knows them all.
+_FRAME = re.compile(r"<[^<>\s]{1,64}>|\[/?[A-Z_]{2,32}\]|◁[^\s▷]{1,32}▷")
+_AT_ONCE = 32
+_MOST_KNOWN = 4096
+_PROOFS_AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the template puts around and between the messages of one sequence of roles."""
+
+    pieces: tuple[str, ...]
+    trims: bool
+
+    def render(self, messages: Sequence[Message]) -> str:
+        """The text that the model gets for these messages."""
+        parts = [self.pieces[0]]
+        for message, piece in zip(messages, self.pieces[1:], strict=True):
+            parts += (message.content.strip() if self.trims else message.content, piece)
+        return "".join(parts)
+
+
+class Templates:
+    """What is known of one model's template. `ending` is text put after it, where the answer begins."""
+
+    def __init__(
+        self, client: HttpClient, model: str, arguments: Mapping[str, Any], ending: str = ""
+    ) -> None:
+        self._client, self._model, self._arguments = client, model, dict(arguments)
+        self.ending = ending
+        self.plain = False
+        """The model has no template: the messages themselves are the prompt."""
+        self.folds = False
+        """The template knows no system turn: what it says is put before the first user turn."""
+        self._shapes: dict[tuple[Role, ...], Shape | None] = {}
+        self._harmless: set[str] = set()
+        self._ending_ids: list[int] | None = None
+
+    async def learn(self, deadline: float | None = None) -> None:
+        """Finds out whether there is a template and whether it takes a system turn."""
+        try:
+            try:
+                await self._templated((Message("user", _MARKS[0]),), deadline)
+            except EngineRejected:
+                # An older server may know no arguments for templates.
+                self._arguments = {}
+                await self._templated((Message("user", _MARKS[0]),), deadline)
+        except EngineRejected as error:
+            if "template" not in str(error).lower():
+                raise
+            self.plain = True
+            return
+        turns = (Message("system", _MARKS[0]), Message("user", _MARKS[1]))
+        try:
+            text = await self.text_of(await self._templated(turns, deadline), deadline)
+            self.folds = _MARKS[0] not in text
+        except EngineRejected:
+            self.folds = True
+
+    async def render(
+        self, prompts: Sequence[Prompt], deadline: float | None = None, *, as_ids: bool = False
+    ) -> list[Rendered]:
+        """Each prompt as the model gets it, `ending` included: as text where that can be, else as ids."""
+        folded = [self._turns(prompt.messages) for prompt in prompts]
+        shapes = {
+            roles: await self.shape(roles, deadline) for roles in {_roles(messages) for messages in folded}
+        }
+        texts: dict[tuple[Message, ...], str] = {}
+        if not as_ids:
+            for messages in folded:
+                shape = shapes[_roles(messages)]
+                if shape is not None:
+                    texts[messages] = shape.render(messages)
+            for messages in await self._strange(texts, deadline):
+                del texts[messages]
+        by_server = [messages for messages in dict.fromkeys(folded) if messages not in texts]
+        ids = dict(zip(by_server, await self._in_parallel(by_server, deadline), strict=True))
+        return [texts[messages] + self.ending if messages in texts else ids[messages] for messages in folded]
+
+    async def _strange(
+        self, texts: Mapping[tuple[Message, ...], str], deadline: float | None
+    ) -> list[tuple[Message, ...]]:
+        """Those conversations whose frames the template may treat in a way of its own."""
+        if self.plain:
+            return []
+        unknown: dict[frozenset[str], list[tuple[Message, ...]]] = {}
+        for messages in texts:
+            found = frozenset(frame for message in messages for frame in _FRAME.findall(message.content))
+            if found - self._harmless:
+                unknown.setdefault(found - self._harmless, []).append(messages)
+        strange: list[tuple[Message, ...]] = []
+        for proved, (frames, conversations) in enumerate(unknown.items()):
+            example = conversations[0]
+            strange += conversations
+            if len(self._harmless) < _MOST_KNOWN and proved < _PROOFS_AT_ONCE:
+                truth = await self._templated(example, deadline)
+                if await self.tokens(texts[example], deadline) == truth:
+                    self._harmless |= frames
+                    del strange[-len(conversations) :]
+        return strange
+
+    async def count(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
+        """The tokens of each prompt, template and ending included. One small request each."""
+        folded = [self._turns(prompt.messages) for prompt in prompts]
+        return [len(ids) for ids in await self._in_parallel(folded, deadline)]
+
+    async def shape(self, roles: tuple[Role, ...], deadline: float | None = None) -> Shape | None:
+        """The learned shape of a sequence of roles; None where the server must template each prompt."""
+        if self.plain:
+            return Shape(("", *["\n\n"] * (len(roles) - 1), "\n"), trims=False)
+        if roles not in self._shapes:
+            self._shapes[roles] = await self._learned(roles, deadline)
+        return self._shapes[roles]
+
+    async def tokens(self, text: str, deadline: float | None = None) -> list[int]:
+        """The ids of a text as it stands; of a plain prompt, with whatever the model begins with."""
+        return _ids(
+            await self._post("/tokenize", {"prompt": text, "add_special_tokens": self.plain}, deadline)
+        )
+
+    async def text_of(self, ids: Sequence[int], deadline: float | None = None) -> str:
+        """The text of ids, special tokens included."""
+        answer = await self._post("/detokenize", {"tokens": list(ids)}, deadline)
+        text = answer.get("prompt")
+        if not isinstance(text, str):
+            raise EngineProtocolError(f"{self._client.address.root}/detokenize: no text in the answer")
+        return text
+
+    async def continuations(
+        self, texts: Sequence[str], deadline: float | None = None
+    ) -> list[tuple[int, ...]]:
+        """The ids of texts as they follow a prompt: a word's tokens depend on what stands before it."""
+        messages = (Message("user", _MARKS[0]),)
+        (start,) = await self.render([Prompt(messages)], deadline)
+        if isinstance(start, list):
+            start = await self.text_of(start, deadline)
+        before, *after = await in_parallel(
+            [partial(self.tokens, start + text, deadline) for text in ("", *texts)], _AT_ONCE
+        )
+        found = []
+        for text, ids in zip(texts, after, strict=True):
+            if ids[: len(before)] != before:
+                # The text grows together with the prompt's end; it is taken as it stands alone.
+                ids = [*before, *await self.tokens(text, deadline)]
+            if len(ids) == len(before):
+                raise EngineRejected(f"the model's tokenizer knows nothing of {text!r}: use another label")
+            found.append(tuple(ids[len(before) :]))
+        return found
+
+    async def beginnings(
+        self, afters: Sequence[Sequence[int]], deadline: float | None = None
+    ) -> list[str] | None:
+        """The texts that, put after a prompt, become just these ids; None if some ids have no such text."""
+        texts = []
+        for ids in afters:
+            text = await self.text_of(ids, deadline) if ids else ""
+            if text and (await self.continuations([text], deadline)) != [tuple(ids)]:
+                return None
+            texts.append(text)
+        return texts
+
+    async def _learned(self, roles: tuple[Role, ...], deadline: float | None) -> Shape | None:
+        if len(roles) > len(_MARKS):
+            return None
+        marked = [Message(role, mark) for role, mark in zip(roles, _MARKS, strict=False)]
+        text = await self.text_of(await self._templated(marked, deadline), deadline)
+        pieces = []
+        for mark in _MARKS[: len(roles)]:
+            piece, found, text = text.partition(mark)
+            if not found:
+                return None
+            pieces.append(piece)
+        proof = [Message(role, content) for role, content in zip(roles, _PROOF, strict=False)]
+        truth = await self._templated(proof, deadline)
+        for trims in (False, True):
+            shape = Shape((*pieces, text), trims)
+            if await self.tokens(shape.render(proof), deadline) == truth:
+                return shape
+        return None
+
+    async def _in_parallel(
+        self, conversations: Sequence[tuple[Message, ...]], deadline: float | None
+    ) -> list[list[int]]:
+        if conversations and self.ending and self._ending_ids is None:
+            self._ending_ids = await self.tokens(self.ending, deadline)
+
+        async def one(messages: tuple[Message, ...]) -> list[int]:
+            if self.plain:
+                shape = await self.shape(_roles(messages), deadline)
+                return await self.tokens(shape.render(messages) if shape else "", deadline)
+            return await self._templated(messages, deadline)
+
+        answers = await in_parallel([partial(one, messages) for messages in conversations], _AT_ONCE)
+        return [[*ids, *(self._ending_ids or ())] for ids in answers]
+
+    async def _templated(self, messages: Sequence[Message], deadline: float | None) -> list[int]:
+        turns = [{"role": message.role, "content": message.content} for message in messages]
+        body: dict[str, Any] = {"messages": turns, "add_generation_prompt": True}
+        if self._arguments:
+            body["chat_template_kwargs"] = self._arguments
+        return _ids(await self._post("/tokenize", body, deadline))
+
+    async def _post(self, path: str, body: Mapping[str, Any], deadline: float | None) -> Mapping[str, Any]:
+        answer = await self._client.post(path, {"model": self._model, **body}, deadline=deadline, root=True)
+        if not isinstance(answer, Mapping):
+            raise EngineProtocolError(f"{self._client.address.root}{path}: the answer is no JSON object")
+        return answer
+
+    def _turns(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        return folded(messages) if self.folds else messages
+
+
+def _roles(messages: Sequence[Message]) -> tuple[Role, ...]:
+    return tuple(message.role for message in messages)
+
+
+def _ids(answer: Mapping[str, Any]) -> list[int]:
+    tokens = answer.get("tokens")
+    if not isinstance(tokens, list) or not all(isinstance(token, int) for token in tokens):
+        raise EngineProtocolError("/tokenize: no list of token ids in the answer")
+    return tokens

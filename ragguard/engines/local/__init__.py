@@ -1,0 +1,1 @@
+"""Models that run in this process: transformers and vLLM, and what they share."""

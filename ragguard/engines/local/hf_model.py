@@ -1,0 +1,228 @@
+"""A causal language model of transformers: token ids in, log-probabilities and samples out.
+
+Prompts of like length are padded on the left and prefilled together. For samples, a prompt is
+prefilled once and its KV cache repeated. Whatever the weights' number type, probabilities are
+computed in float32. Knows no text; runs in whatever thread it is called from.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragguard.engines.labels import Ask
+from ragguard.engines.local.draws import draws
+from ragguard.engines.local.engine import Drawn
+from ragguard.engines.local.worker import StillWanted
+from ragguard.errors import EngineProtocolError, EngineRejected
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+T = TypeVar("T")
+
+_PADDING = 0.25
+"""Prompts of one batch differ in length by at most this share: little is computed for padding."""
+_MOST_LOGITS = 2**26
+"""So many numbers of a batch's logits are looked at together: 256 MB in float32."""
+
+
+class CausalModel:
+    """A loaded model, with what is needed to batch for it."""
+
+    def __init__(self, model: Any, ends: frozenset[int], pad: int, max_batch_tokens: int) -> None:
+        self._model, self._ends, self._pad = model, ends, pad
+        self._max_tokens = max_batch_tokens
+        self._vocabulary = int(model.config.get_text_config().vocab_size)
+        self._accepts = frozenset(inspect.signature(model.forward).parameters)
+
+    def logprobs(
+        self, prompts: Sequence[Sequence[int]], asks: Sequence[Ask], still_wanted: StillWanted
+    ) -> list[NDArray[np.float64]]:
+        """For each ask (prompts, its tokens). Asks along one label are read off one pass over prompt and label."""
+        found = [np.empty((len(prompts), len(ask.tokens))) for ask in asks]
+        for path in _whole_paths(asks):
+            along = [(index, ask) for index, ask in enumerate(asks) if path[: len(ask.after)] == ask.after]
+            rows = [[*prompt, *path] for prompt in prompts]
+
+            def look(some: Sequence[int], rows: list[list[int]] = rows, keep: int = len(path) + 1) -> Tensor:
+                return self._prefill([rows[i] for i in some], keep).logits.float().log_softmax(-1)
+
+            lengths = [len(row) for row in rows]
+            for part in self._parts(lengths, lengths, len(path) + 1):
+                still_wanted()
+                for some, logprobs in _halving(part, look):
+                    for index, ask in along:
+                        found[index][some] = logprobs[:, len(ask.after), list(ask.tokens)].cpu().numpy()
+        return found
+
+    def draw(
+        self,
+        prompts: Sequence[Sequence[int]],
+        n: int,
+        max_tokens: int,
+        temperature: float,
+        seed: int | None,
+        still_wanted: StillWanted,
+    ) -> list[list[Drawn]]:
+        """`n` answers to each prompt, by numbers drawn from the seed and the prompt's ids."""
+        found: list[list[Drawn]] = [[] for _ in prompts]
+
+        def draw_some(some: Sequence[int]) -> list[list[Drawn]]:
+            uniform = np.concatenate([draws(prompts[i], n, max_tokens, seed) for i in some])
+            return self._draw([prompts[i] for i in some], n, uniform, temperature, still_wanted)
+
+        lengths = [len(prompt) for prompt in prompts]
+        for part in self._parts(lengths, [n * (length + max_tokens) for length in lengths], n):
+            for some, answers in _halving(part, draw_some):
+                for index, answer in zip(some, answers, strict=True):
+                    found[index] = answer
+        return found
+
+    def _draw(
+        self,
+        prompts: Sequence[Sequence[int]],
+        n: int,
+        uniform: NDArray[np.float64],
+        temperature: float,
+        still_wanted: StillWanted,
+    ) -> list[list[Drawn]]:
+        import torch
+
+        max_tokens = uniform.shape[1]
+        first = self._prefill(prompts, 1)
+        cache = first.cache
+        cache.batch_repeat_interleave(n)
+        logits, mask = (tensor.repeat_interleave(n, 0) for tensor in (first.logits[:, -1], first.mask))
+        numbers = torch.from_numpy(uniform).to(logits.device)
+        ends = torch.tensor(sorted(self._ends), device=logits.device)
+        tokens = torch.zeros(uniform.shape, dtype=torch.long, device=logits.device)
+        logprobs = torch.zeros(uniform.shape, dtype=torch.float32, device=logits.device)
+        length = torch.full((len(uniform),), max_tokens, device=logits.device)
+        # The rows of the batch, as answers: those that have ended leave it now and then.
+        live = torch.arange(len(uniform), device=logits.device)
+        with torch.inference_mode():
+            for step in range(max_tokens):
+                still_wanted()
+                distribution = logits.float().log_softmax(-1)
+                token = _pick(distribution, numbers[live, step], temperature)
+                tokens[live, step] = token
+                logprobs[live, step] = distribution.gather(-1, token[:, None])[:, 0]
+                ended = torch.isin(token, ends) & (length[live] == max_tokens)
+                length[live[ended]] = step + 1
+                going = length[live] == max_tokens
+                if step + 1 == max_tokens or not bool(going.any()):
+                    break
+                if int(going.sum()) * 4 <= len(live) * 3:
+                    stay = going.nonzero()[:, 0]
+                    cache.batch_select_indices(stay)
+                    live, token, mask = live[stay], token[stay], mask[stay]
+                mask = torch.cat([mask, mask.new_ones((len(mask), 1))], dim=-1)
+                logits, cache = self._forward(token[:, None], mask, mask.sum(-1, keepdim=True) - 1, 1, cache)
+                logits = logits[:, -1]
+        return _answers(tokens, logprobs, length, n, self._ends)
+
+    def _prefill(self, rows: Sequence[Sequence[int]], keep: int) -> _Prefilled:
+        """Padded on the left, so that what follows stands in one column."""
+        import torch
+
+        width = max(len(row) for row in rows)
+        ids = np.full((len(rows), width), self._pad, dtype=np.int64)
+        mask = np.zeros_like(ids)
+        for index, row in enumerate(rows):
+            ids[index, width - len(row) :] = row
+            mask[index, width - len(row) :] = 1
+        device = self._model.device
+        there, seen = torch.from_numpy(mask).to(device), torch.from_numpy(ids).to(device)
+        with torch.inference_mode():
+            logits, cache = self._forward(seen, there, (there.cumsum(-1) - 1).clamp(min=0), keep, None)
+        return _Prefilled(logits, there, cache)
+
+    def _forward(
+        self, ids: Tensor, mask: Tensor, positions: Tensor, keep: int, cache: Any
+    ) -> tuple[Tensor, Any]:
+        """The logits of the last `keep` columns, and the KV cache."""
+        more: dict[str, Any] = {"past_key_values": cache} if cache is not None else {}
+        if "position_ids" in self._accepts:
+            more["position_ids"] = positions
+        if "logits_to_keep" in self._accepts:
+            more["logits_to_keep"] = keep
+        out = self._model(input_ids=ids, attention_mask=mask, use_cache=True, **more)
+        return out.logits[:, -keep:], out.past_key_values
+
+    def _parts(self, lengths: Sequence[int], tokens: Sequence[int], positions: int) -> Iterator[list[int]]:
+        """Indices that are computed together: of like length, and as many as memory is meant for."""
+        part: list[int] = []
+        spent = 0
+        for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+            uneven = part and lengths[index] < lengths[part[0]] * (1 - _PADDING)
+            wide = (len(part) + 1) * positions * self._vocabulary > _MOST_LOGITS
+            if part and (uneven or wide or spent + tokens[part[0]] > self._max_tokens):
+                yield part
+                part, spent = [], 0
+            part.append(index)
+            spent += tokens[part[0]]
+        if part:
+            yield part
+
+
+class _Prefilled(NamedTuple):
+    logits: Tensor
+    mask: Tensor
+    cache: Any
+
+
+def _pick(distribution: Tensor, uniform: Tensor, temperature: float) -> Tensor:
+    """One token for each row: where its number falls among the probabilities, laid side by side."""
+    import torch
+
+    if temperature == 0:
+        return distribution.argmax(-1)
+    heaped = (distribution.double() / temperature).softmax(-1).cumsum(-1)
+    picked = torch.searchsorted(heaped, (uniform * heaped[:, -1])[:, None], right=True)[:, 0]
+    return picked.clamp(max=distribution.shape[-1] - 1)
+
+
+def _answers(
+    tokens: Tensor, logprobs: Tensor, length: Tensor, n: int, ends: frozenset[int]
+) -> list[list[Drawn]]:
+    drawn = []
+    for ids, values, size in zip(tokens.tolist(), logprobs.double().tolist(), length.tolist(), strict=True):
+        if not np.isfinite(values[:size]).all():
+            raise EngineProtocolError(
+                "the model gave a sampled token a probability that is no number: its weights may be broken, or "
+                "too large for their number type; load it in another one"
+            )
+        drawn.append(Drawn(ids[:size], values[:size], ids[size - 1] in ends))
+    return [drawn[start : start + n] for start in range(0, len(drawn), n)]
+
+
+def _whole_paths(asks: Sequence[Ask]) -> list[tuple[int, ...]]:
+    """The label beginnings that are not themselves the beginning of another."""
+    afters = {ask.after for ask in asks}
+    return [a for a in sorted(afters) if not any(b != a and b[: len(a)] == a for b in afters)]
+
+
+def _halving(part: list[int], job: Callable[[Sequence[int]], T]) -> Iterator[tuple[list[int], T]]:
+    """What `job` makes of a part; of its halves, where the device has too little memory for the whole."""
+    import torch
+
+    try:
+        done = job(part)
+    except torch.OutOfMemoryError as error:
+        if len(part) == 1:
+            raise EngineRejected(
+                "one prompt alone needs more memory than the device has: use a smaller model or number type, "
+                "shorter prompts, or fewer samples"
+            ) from error
+        done = None
+    if done is None:
+        torch.cuda.empty_cache()
+        yield from _halving(part[: len(part) // 2], job)
+        yield from _halving(part[len(part) // 2 :], job)
+    else:
+        yield part, done

@@ -1,0 +1,256 @@
+"""InProcessVllmEngine: vLLM's asyncio engine inside this process, without a server and without HTTP.
+
+vLLM starts its core as a process of its own and computes there. Here it lives on an event loop in a
+thread of its own, so that callers may be on any loop. Scripts need the usual guard,
+`if __name__ == "__main__":`, since that process begins by importing them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragguard.engines.deadline import until
+from ragguard.engines.http.completions import checked_logprob
+from ragguard.engines.labels import Ask
+from ragguard.engines.local.engine import Drawn, Loaded, LocalEngine
+from ragguard.engines.local.hf_loading import weights_identity
+from ragguard.engines.local.tokens import LocalTokens
+from ragguard.engines.parallel import in_parallel
+from ragguard.errors import (
+    Closed,
+    EngineProtocolError,
+    EngineRejected,
+    EngineUnreachable,
+    InvalidInput,
+    MissingDependency,
+)
+from ragguard.secrets import without_secrets
+
+T = TypeVar("T")
+
+_AT_ONCE = 1024
+"""Prompts handed to vLLM at a time; its own scheduler makes batches of them."""
+_PATIENCE_S = 30.0
+"""How long a shutdown may take before it is left to itself."""
+
+
+class InProcessVllmEngine(LocalEngine):
+    """A model by its name on the Hugging Face hub, or by its folder, served by vLLM in this process.
+
+    `settings` are vLLM's own engine arguments, such as `max_model_len` or `gpu_memory_utilization`.
+    """
+
+    def __init__(self, model: str | Path, *, settings: Mapping[str, Any] | None = None) -> None:
+        super().__init__(_VllmModel(str(model), dict(settings or {})))
+
+
+class _VllmModel:
+    kind = "vllm-inprocess"
+
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+        if find_spec("vllm") is None:
+            raise MissingDependency("vllm", "an engine that runs vLLM in this process", "vllm")
+        folder = Path(name).expanduser()
+        if name.startswith((".", "/", "~")) and not (folder / "config.json").is_file():
+            raise InvalidInput("model", name, "a folder with a config.json, or a name on the hub")
+        self._name, self._place = name, str(folder) if folder.exists() else name
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._vllm: Any = None
+        self._loaded: Loaded | None = None
+        self._closed = threading.Event()
+        self._ids = itertools.count()
+
+    async def load(self) -> Loaded:
+        return await self._there(self._load())
+
+    async def logprobs(
+        self,
+        prompts: Sequence[Sequence[int]],
+        asks: Sequence[Ask],
+        *,
+        deadline: float | None,
+        priority: int,
+    ) -> list[NDArray[np.float64]]:
+        async with until(deadline, f"vLLM with {self._name}"):
+            return await self._there(self._logprobs(prompts, asks, priority))
+
+    async def draw(
+        self,
+        prompts: Sequence[Sequence[int]],
+        n: int,
+        max_tokens: int,
+        temperature: float,
+        seed: int | None,
+        *,
+        deadline: float | None,
+        priority: int,
+    ) -> list[list[Drawn]]:
+        async with until(deadline, f"vLLM with {self._name}"):
+            return await self._there(self._draw(prompts, n, max_tokens, temperature, seed, priority))
+
+    async def aclose(self) -> None:
+        with self._lock:
+            self._closed.set()
+            loop, thread, self._loop = self._loop, self._thread, None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            await asyncio.to_thread(thread.join, _PATIENCE_S)
+
+    async def _there(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs it on vLLM's own loop. Cancelled here, it is cancelled there, and vLLM drops its requests."""
+        with self._lock:
+            if self._closed.is_set():
+                work.close()
+                raise Closed(f"vLLM with {self._name} was closed: connect again")
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._live, args=(self._loop,), name="ragguard-vllm", daemon=True
+                )
+                self._thread.start()
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if self._closed.is_set() and caller is not None and not caller.cancelling():
+                raise Closed(f"vLLM with {self._name} was closed while it was asked") from None
+            raise
+
+    def _live(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        loop.run_forever()
+        if self._vllm is not None:
+            self._vllm.shutdown()
+            self._vllm = None
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.close()
+
+    async def _load(self) -> Loaded:
+        """Starts vLLM once; whoever comes meanwhile waits, since this keeps its loop busy."""
+        if self._loaded is None:
+            from vllm import AsyncEngineArgs
+            from vllm.v1.engine.async_llm import AsyncLLM
+
+            settings = {"scheduling_policy": "priority", "disable_log_stats": True, **self._settings}
+            try:
+                self._vllm = AsyncLLM.from_engine_args(AsyncEngineArgs(model=self._place, **settings))
+            except (OSError, ValueError, TypeError, RuntimeError) as error:
+                said = without_secrets(str(error)).strip()[:500]
+                raise EngineRejected(
+                    f"vLLM could not start {self._name}: {said}; check the name, the settings, and "
+                    "that the script guards its start with `if __name__ == '__main__':`"
+                ) from error
+            config = self._vllm.model_config
+            self._loaded = Loaded(
+                name=self._name,
+                tokens=LocalTokens(self._vllm.get_tokenizer()),
+                context=int(config.max_model_len),
+                identity=f"{weights_identity(self._place, config.hf_config)} {config.dtype}",
+                location="in this process, through vLLM",
+                capabilities=frozenset(
+                    {"exact_labels", "sequence", "sample_logprobs", "batch", "n_samples", "seed"}
+                    | ({"priority"} if settings["scheduling_policy"] == "priority" else set())
+                ),
+            )
+        return self._loaded
+
+    async def _logprobs(
+        self, prompts: Sequence[Sequence[int]], asks: Sequence[Ask], priority: int
+    ) -> list[NDArray[np.float64]]:
+        from vllm import SamplingParams
+
+        async def one(prompt: Sequence[int], ask: Ask) -> list[float]:
+            # Whatever is sampled, the probabilities of the label's tokens are shown.
+            wanted = SamplingParams(
+                max_tokens=1, temperature=1.0, logprob_token_ids=sorted(set(ask.tokens)), detokenize=False
+            )
+            (output,) = await self._generate([*prompt, *ask.after], wanted, priority)
+            shown = output.logprobs[0] if output.logprobs else {}
+            if not shown.keys() >= set(ask.tokens):
+                raise EngineProtocolError("vLLM did not show the log-probabilities that it was asked for")
+            return [checked_logprob(shown[token].logprob) for token in ask.tokens]
+
+        rows = await in_parallel([partial(one, prompt, ask) for ask in asks for prompt in prompts], _AT_ONCE)
+        size = len(prompts)
+        return [np.array(rows[i * size : (i + 1) * size]) for i in range(len(asks))]
+
+    async def _draw(
+        self,
+        prompts: Sequence[Sequence[int]],
+        n: int,
+        max_tokens: int,
+        temperature: float,
+        seed: int | None,
+        priority: int,
+    ) -> list[list[Drawn]]:
+        from vllm import SamplingParams
+
+        async def one(prompt: Sequence[int]) -> list[Drawn]:
+            wanted = SamplingParams(
+                n=n,
+                max_tokens=max_tokens,
+                temperature=temperature,
+                seed=None if seed is None else _seed_of(seed, prompt),
+                logprobs=0,
+                detokenize=False,
+            )
+            return [_drawn(output) for output in await self._generate(prompt, wanted, priority)]
+
+        return await in_parallel([partial(one, prompt) for prompt in prompts], _AT_ONCE)
+
+    async def _generate(self, prompt: Sequence[int], wanted: Any, priority: int) -> list[Any]:
+        """vLLM's outputs for one prompt, complete and in order."""
+        from vllm.exceptions import VLLMClientError, VLLMError
+        from vllm.sampling_params import RequestOutputKind
+
+        wanted.output_kind = RequestOutputKind.FINAL_ONLY
+        last = None
+        try:
+            stream = self._vllm.generate(
+                {"prompt_token_ids": list(prompt)}, wanted, f"ragguard-{next(self._ids)}", priority=priority
+            )
+            async for output in stream:
+                last = output
+        except VLLMClientError as error:
+            raise EngineRejected(f"vLLM refused a prompt for {self._name}: {error}") from error
+        except VLLMError as error:
+            raise EngineUnreachable(
+                f"vLLM with {self._name} failed ({type(error).__name__}: {error}); if its core has died, connect again"
+            ) from error
+        if last is None or len(last.outputs) != wanted.n:
+            raise EngineProtocolError(f"vLLM gave another number of answers than {wanted.n}")
+        return sorted(last.outputs, key=lambda output: int(output.index))
+
+
+def _drawn(output: Any) -> Drawn:
+    if output.finish_reason not in ("stop", "length"):
+        raise EngineUnreachable(f"vLLM broke an answer off ({output.finish_reason})")
+    ids = list(output.token_ids)
+    if not output.logprobs or len(output.logprobs) != len(ids):
+        raise EngineProtocolError("vLLM did not show the log-probabilities of a sample")
+    logprobs = [
+        checked_logprob(shown[token].logprob) for token, shown in zip(ids, output.logprobs, strict=True)
+    ]
+    return Drawn(ids, logprobs, output.finish_reason == "stop")
+
+
+def _seed_of(seed: int, prompt: Sequence[int]) -> int:
+    """vLLM counts on from it for the other samples of a prompt, so there is room above."""
+    return int(np.random.SeedSequence([seed % 2**63, *prompt]).generate_state(1, np.uint64)[0]) >> 2

@@ -1,0 +1,1 @@
+"""What travels through the layers: one file for each kind of request."""

@@ -1,0 +1,166 @@
+"""The request for sampled answers: how it is asked, joined with others, shared out, and kept prompt by prompt.
+
+Answers that are drawn without a seed are meant to differ: they are never kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from ragguard.engines.base import Engine, EngineInfo, Prompt, Sample, Samples
+from ragguard.engines.requests.base import Request, cuts_between, latest, usage_share
+from ragguard.engines.requests.digest import prompt_digest
+from ragguard.errors import EngineProtocolError
+from ragguard.records import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class DrawRequest(Request[Samples]):
+    """What does the model answer to each prompt, `n` times?"""
+
+    prompts: tuple[Prompt, ...]
+    n: int
+    max_tokens: int
+    temperature: float
+    seed: int | None
+    deadline: float | None = None
+    priority: int = 0
+
+    @property
+    def output_tokens(self) -> int:
+        """The most tokens that the model writes for one prompt."""
+        return self.n * self.max_tokens
+
+    @property
+    def completions(self) -> int:
+        """How many completions of one prompt the request asks for."""
+        return self.n
+
+    @property
+    def repeatable(self) -> bool:
+        """True where the same request has the same reply: with a seed."""
+        return self.seed is not None
+
+    async def ask(self, engine: Engine) -> Samples:
+        """Puts the request to an engine by its verb, and checks the shape of the reply."""
+        reply = await engine.sample(
+            self.prompts, self.n, self.max_tokens, self.temperature, self.seed,
+            deadline=self.deadline, priority=self.priority,
+        )  # fmt: skip
+        if len(reply) != len(self.prompts):
+            raise EngineProtocolError(
+                f"{len(self.prompts)} prompts were asked; the engine answered {len(reply)}"
+            )
+        return reply
+
+    def about(self, prompts: Sequence[Prompt]) -> DrawRequest:
+        """The same request about other prompts."""
+        return replace(self, prompts=tuple(prompts))
+
+    def empty(self) -> Samples:
+        """The reply to a request about no prompts."""
+        return Samples([])
+
+    def gathered(self, replies: Sequence[Samples], seconds: float) -> Samples:
+        """One reply from the replies about the prompts one after another."""
+        truncated: dict[int, int] = {}
+        answers: list[list[Sample]] = []
+        for one in replies:
+            truncated.update({len(answers) + index: cut for index, cut in one.truncated.items()})
+            answers += one.answers
+        usage = sum((one.usage for one in replies), Usage())
+        return Samples(answers, replace(usage, seconds=seconds), truncated)
+
+    def group(self, *, any_labels: bool) -> Hashable:
+        """What must be equal in two requests for them to go out as one: all but the prompts."""
+        return replace(self, prompts=(), deadline=None)
+
+    def joined(self, others: Sequence[Request[Samples]]) -> DrawRequest:
+        """This request and others of its group as one."""
+        requests: list[Request[Samples]] = [self, *others]
+        prompts = tuple(prompt for request in requests for prompt in request.prompts)
+        return replace(self, prompts=prompts, deadline=latest([request.deadline for request in requests]))
+
+    def share(self, reply: Samples, whole: Request[Samples], first: int) -> Samples:
+        """The answers in the reply to `whole` that answer this request."""
+        last = first + len(self.prompts)
+        return Samples(
+            reply.answers[first:last],
+            usage_share(reply.usage, first, last, len(whole.prompts)),
+            cuts_between(reply.truncated, first, last),
+        )
+
+    def is_independent(self, reply: Samples) -> bool:
+        """True: what a prompt yields never depends on what else is asked."""
+        return True
+
+    def keyed(self, info: EngineInfo) -> DrawKeys:
+        """The keys under which the answers are kept: one for each prompt."""
+        return DrawKeys(self, info)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawValue:
+    """The answers to one prompt, as they are kept."""
+
+    samples: tuple[Sample, ...]
+    cut: int
+
+    @property
+    def weight(self) -> int:
+        """How many label probabilities take as much memory."""
+        return 1 + sum(len(sample.logprobs) for sample in self.samples) // 8
+
+    @property
+    def packed(self) -> tuple[Any, ...]:
+        """The value as a tuple."""
+        return self.samples, self.cut
+
+    @classmethod
+    def unpacked(cls, packed: tuple[Any, ...]) -> Self:
+        """The value from its tuple."""
+        return cls(*packed)
+
+    def encode(self) -> bytes:
+        """The value as JSON."""
+        rows = [(sample.text, sample.logprobs, sample.finished) for sample in self.samples]
+        return json.dumps([rows, self.cut]).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """The value from JSON."""
+        rows, cut = json.loads(data)
+        return cls(tuple(Sample(text, tuple(logprobs), finished) for text, logprobs, finished in rows), cut)
+
+
+class DrawKeys:
+    """A request for answers taken apart into one key for each prompt."""
+
+    value = DrawValue
+
+    def __init__(self, request: DrawRequest, info: EngineInfo) -> None:
+        self._request = request
+        stem = f"{info.fingerprint} sample {request.n} {request.max_tokens} {request.temperature!r} {request.seed}"
+        self.keys = [prompt_digest(stem, prompt).digest() for prompt in request.prompts]
+
+    def missing(self, keys: Sequence[bytes]) -> list[Request[Samples]]:
+        """One request for all that is missing."""
+        prompt_of = dict(zip(self.keys, self._request.prompts, strict=True))
+        return [self._request.about([prompt_of[key] for key in keys])]
+
+    def values(self, request: Request[Samples], reply: Samples) -> dict[bytes, DrawValue]:
+        """The answers to each prompt of `missing`'s request, by their keys."""
+        key_of = dict(zip(self._request.prompts, self.keys, strict=True))
+        return {
+            key_of[prompt]: DrawValue(tuple(row), reply.truncated.get(index, 0))
+            for index, (prompt, row) in enumerate(zip(request.prompts, reply.answers, strict=True))
+        }
+
+    def reply(self, found: Mapping[bytes, DrawValue], usage: Usage) -> Samples:
+        """The reply to the whole request."""
+        rows = [found[key] for key in self.keys]
+        truncated = {index: row.cut for index, row in enumerate(rows) if row.cut}
+        return Samples([list(row.samples) for row in rows], usage, truncated)

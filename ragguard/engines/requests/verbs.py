@@ -1,0 +1,109 @@
+"""The two verbs of an engine, written once: each makes a request and sends it.
+
+Who writes an engine may implement the verbs of `base.Engine` by themselves. Our own engines and layers implement
+`send` instead, and get the verbs from here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import cast
+
+from ragguard.engines.base import (
+    Engine,
+    EngineInfo,
+    LabelMode,
+    LabelProbs,
+    PromptLike,
+    Samples,
+    as_labels,
+    as_prompts,
+    check_mode,
+    check_sampling,
+)
+from ragguard.engines.requests.base import R, Request
+from ragguard.engines.requests.draws import DrawRequest
+from ragguard.engines.requests.labels import LabelRequest
+
+
+class Verbs(ABC):
+    """`sample` and `label_probs` for whoever answers requests."""
+
+    async def sample(
+        self,
+        prompts: Sequence[PromptLike],
+        n: int = 10,
+        max_tokens: int = 64,
+        temperature: float = 1.0,
+        seed: int | None = None,
+        *,
+        deadline: float | None = None,
+        priority: int = 0,
+    ) -> Samples:
+        """Draws `n` answers to each prompt."""
+        check_sampling(n, max_tokens, temperature)
+        asked = tuple(as_prompts(prompts))
+        return await self.send(DrawRequest(asked, n, max_tokens, temperature, seed, deadline, priority))
+
+    async def label_probs(
+        self,
+        prompts: Sequence[PromptLike],
+        labels: Sequence[str],
+        mode: LabelMode | None = None,
+        deadline: float | None = None,
+        priority: int = 0,
+    ) -> LabelProbs:
+        """Gives the probability of each label as what follows each prompt."""
+        names = as_labels(labels)
+        check_mode(mode)
+        return await self.send(LabelRequest(tuple(as_prompts(prompts)), names, mode, deadline, priority))
+
+    @abstractmethod
+    async def send(self, request: Request[R]) -> R:
+        """Answers a request."""
+
+
+class ModelEngine(Verbs):
+    """An engine that asks a model itself: a kind of it overrides one method for each kind of request."""
+
+    async def send(self, request: Request[R]) -> R:
+        """Answers a request; one about no prompts without the model."""
+        if not request.prompts:
+            return request.empty()
+        if isinstance(request, LabelRequest):
+            return cast(R, await self.labels(request))
+        assert isinstance(request, DrawRequest)
+        return cast(R, await self.draws(request))
+
+    @abstractmethod
+    async def labels(self, request: LabelRequest) -> LabelProbs:
+        """Gives the probability of each label as what follows each prompt."""
+
+    @abstractmethod
+    async def draws(self, request: DrawRequest) -> Samples:
+        """Draws answers to each prompt."""
+
+
+class Layer(Verbs):
+    """An engine around an engine. A kind of layer overrides `send`, and what else it changes."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def send(self, request: Request[R]) -> R:
+        """Hands the request on."""
+        return await put(self._engine, request)
+
+    async def info(self) -> EngineInfo:
+        """Tells what the wrapped engine is."""
+        return await self._engine.info()
+
+    async def aclose(self) -> None:
+        """Closes the wrapped engine."""
+        await self._engine.aclose()
+
+
+async def put(engine: Engine, request: Request[R]) -> R:
+    """Sends a request to an engine of ours, or puts it to anybody else's by its verb."""
+    return await (engine.send(request) if isinstance(engine, Verbs) else request.ask(engine))

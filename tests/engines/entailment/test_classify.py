@@ -1,0 +1,334 @@
+"""The client of vLLM's `/classify`: what it learns of a server, and everything a server can do wrong."""
+
+import asyncio
+import re
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from support.misbehaving_server import MisbehavingServer, Reply, Request
+
+from ragguard.engines.entailment.base import Entailer, Pair
+from ragguard.engines.entailment.classify import ClassifyEntailer
+from ragguard.engines.layers import Patience
+from ragguard.errors import (
+    EngineOverloaded,
+    EngineProtocolError,
+    EngineRejected,
+    EngineTimeout,
+    EngineUnreachable,
+    InvalidInput,
+    PromptTooLong,
+)
+
+QUESTION = "Who?"
+PAIR = Pair(QUESTION, "Ada", "Ole")
+
+
+@dataclass
+class FakeClassifier:
+    """A server whose verdicts hang on words: more alike is entailment, `not` and other names contradict."""
+
+    labels: tuple[str, ...] = ("contradiction", "entailment", "neutral")
+    frame: tuple[str, str] = ("<s>", "</s>")
+    separator: str = "</s></s>"
+    context: int = 512
+    shows: str = "all"
+    inputs: list[str] = field(default_factory=list)
+
+    def handle(self, request: Request) -> Reply:
+        """The answer to a request."""
+        if request.path == "/v1/models":
+            return Reply({"data": [{"id": "nli", "owned_by": "vllm", "max_model_len": self.context}]})
+        if request.path == "/tokenize":
+            text = request.json["prompt"]
+            tokens = [self.frame[0], *text.split(), self.frame[1]]
+            return Reply({"count": len(tokens), "tokens": list(range(len(tokens))), "token_strs": tokens})
+        if request.path == "/classify":
+            return self._classify(request.json["input"])
+        return Reply({"detail": "Not Found"}, 404)
+
+    def _classify(self, texts: list[str]) -> Reply:
+        self.inputs += texts
+        longest = max(len(text.split()) for text in texts)
+        if longest > self.context:
+            said = f"This model's maximum context length is {self.context} tokens. You requested {longest} tokens."
+            return Reply({"error": {"message": said, "code": 400}}, 400)
+        rows = [self._row(index, text) for index, text in enumerate(texts)]
+        return Reply({"data": rows, "usage": {"prompt_tokens": 9 * len(texts)}})
+
+    def _row(self, index: int, text: str) -> dict[str, object]:
+        one, _, other = text.partition(self.separator)
+        verdict = self.verdict(one, other)
+        probs = [0.7 if label == verdict else 0.3 / (len(self.labels) - 1) for label in self.labels]
+        best = self.labels.index(verdict)
+        return {"index": index, "label": self.labels[best], "probs": probs, "num_classes": len(probs)}
+
+    def verdict(self, one: str, other: str) -> str:
+        """What it thinks."""
+        first, second = (set(re.findall(r"\w+", text.lower())) for text in (one, other))
+        if self.shows == "one":
+            return self.labels[0]
+        if second <= first or "france" in second or "not" in second:
+            thought = "entailment"
+        elif first & second and len(second) > len(first) and self.shows == "all":
+            thought = "neutral"
+        else:
+            thought = "contradiction"
+        return thought if thought in self.labels else self.labels[0]
+
+
+@pytest.fixture
+async def served():
+    classifier = FakeClassifier()
+    async with MisbehavingServer(classifier.handle) as server:
+        yield classifier, server
+
+
+def quick(server: MisbehavingServer, **settings: object) -> ClassifyEntailer:
+    return ClassifyEntailer(server.url, **{"patience": Patience(base=0.001, cap=0.002), **settings})
+
+
+async def test_columns_are_learned_from_what_the_server_calls_its_classes(served):
+    classifier, server = served
+    entailer = quick(server)
+    assert isinstance(entailer, Entailer)
+    answer = await entailer.entail([PAIR, Pair(QUESTION, "Ada Berg", "Ada"), Pair(QUESTION, "x", "x!")])
+    assert answer.p[0] == pytest.approx([0.15, 0.15, 0.7])
+    assert answer.p[1] == pytest.approx([0.7, 0.15, 0.15])
+    assert answer.p[2].tolist() == [1, 0, 0]
+    assert classifier.inputs[-2:] == ["Who? Ada</s></s>Who? Ole", "Who? Ada Berg</s></s>Who? Ada"]
+    assert (answer.usage.requests, answer.usage.prompts, answer.usage.prompt_tokens) == (1, 2, 18)
+    info = await entailer.info()
+    assert (info.kind, info.model, info.context) == ("vllm-classify", "nli", 512)
+    await entailer.aclose()
+
+
+async def test_a_class_never_shown_is_what_is_left_over():
+    classifier = FakeClassifier(shows="no neutral")
+    async with MisbehavingServer(classifier.handle) as server:
+        entailer = quick(server)
+        assert (await entailer.entail([PAIR])).p[0] == pytest.approx([0.15, 0.15, 0.7])
+        await entailer.aclose()
+
+
+async def test_a_server_that_shows_too_little_wants_to_be_told():
+    classifier = FakeClassifier(shows="one")
+    async with MisbehavingServer(classifier.handle) as server:
+        entailer = quick(server)
+        with pytest.raises(EngineRejected, match=r"only some of its classes \(0 = contradiction\).*labels="):
+            await entailer.entail([PAIR])
+        await entailer.aclose()
+        told = quick(server, labels=("contradiction", "entailment", "neutral"))
+        assert (await told.entail([PAIR])).p[0] == pytest.approx([0.15, 0.15, 0.7])
+        await told.aclose()
+        wrong = quick(server, labels=("entailment", "not_entailment"))
+        with pytest.raises(InvalidInput, match="3 names"):
+            await wrong.entail([PAIR])
+        await wrong.aclose()
+
+
+async def test_classes_without_names_want_names():
+    classifier = FakeClassifier(labels=("LABEL_0", "LABEL_1", "LABEL_2"))
+    async with MisbehavingServer(classifier.handle) as server:
+        entailer = quick(server)
+        with pytest.raises((EngineRejected, InvalidInput), match="labels="):
+            await entailer.entail([PAIR])
+        await entailer.aclose()
+
+
+async def test_two_classes_have_no_contradiction():
+    classifier = FakeClassifier(labels=("not_entailment", "entailment"))
+    async with MisbehavingServer(classifier.handle) as server:
+        entailer = quick(server)
+        assert (await entailer.entail([PAIR])).p[0] == pytest.approx([0.3, 0.7, 0])
+        await entailer.aclose()
+
+
+@pytest.mark.parametrize(
+    ("frame", "separator"), [(("<s>", "</s>"), "</s></s>"), (("[CLS]", "[SEP]"), "[SEP]")]
+)
+async def test_both_texts_are_put_together_as_the_tokenizer_does(frame, separator):
+    classifier = FakeClassifier(frame=frame, separator=separator)
+    async with MisbehavingServer(classifier.handle) as server:
+        entailer = quick(server)
+        await entailer.entail([Pair(QUESTION, f"Ada{frame[1]}Ole", "[SEP]</s>")])
+        assert classifier.inputs[-1].count(separator) == 1
+        assert frame[1] not in classifier.inputs[-1].replace(separator, "")
+        await entailer.aclose()
+
+
+async def test_an_unknown_tokenizer_wants_its_separator():
+    classifier = FakeClassifier(frame=("Hi", "there"), separator=" || ")
+    async with MisbehavingServer(classifier.handle) as server:
+        entailer = quick(server)
+        with pytest.raises(EngineRejected, match="separator="):
+            await entailer.entail([PAIR])
+        await entailer.aclose()
+        told = quick(server, separator=" || ")
+        assert (await told.entail([PAIR])).p.shape == (1, 3)
+        await told.aclose()
+
+
+async def test_many_pairs_go_in_few_requests(served):
+    _, server = served
+    entailer = quick(server)
+    answer = await entailer.entail([Pair(QUESTION, f"Ada {i}", "Ole") for i in range(600)])
+    assert answer.p.shape == (600, 3)
+    assert answer.usage.requests == 3
+    assert len(server.paths("/classify")) == 4
+    await entailer.aclose()
+
+
+async def test_long_answers_are_cut_and_long_questions_refused():
+    classifier = FakeClassifier(context=60)
+    async with MisbehavingServer(classifier.handle) as server:
+        entailer = quick(server)
+        answer = await entailer.entail([PAIR, Pair(QUESTION, "Ada " * 100, "Ole")])
+        assert list(answer.truncated) == [1]
+        assert answer.truncated[1] >= 100 - 60
+        with pytest.raises(PromptTooLong):
+            await entailer.entail([Pair("why " * 100, "Ada", "Ole")])
+        await entailer.aclose()
+
+
+async def test_what_the_server_does_not_count_is_told_or_done_without(served):
+    _, server = served
+    entailer = quick(server)
+    await entailer.info()
+    server.script([Reply({**rows([0.2, 0.5, 0.3]), "usage": [1]})], "/classify")
+    assert (await entailer.entail([PAIR])).usage.prompt_tokens == 0
+    server.script([Reply({"tokens": []})], "/tokenize")
+    with pytest.raises(EngineProtocolError, match="no count"):
+        await entailer.entail([Pair(QUESTION, "Ada " * 600, "Ole")])
+    await entailer.aclose()
+
+
+async def test_a_server_that_came_back_with_another_model_is_looked_at_anew(served):
+    _, server = served
+    entailer = quick(server)
+    await entailer.info()
+    gone = {"error": {"message": "The model `nli` does not exist.", "code": 404}}
+    server.script([Reply(gone, 404)], "/classify")
+    with pytest.raises(EngineRejected, match="does not exist"):
+        await entailer.entail([PAIR])
+    looked = len(server.paths("/models"))
+    assert len(await entailer.entail([PAIR])) == 1
+    assert len(server.paths("/models")) == looked + 1
+    await entailer.aclose()
+
+
+def rows(*probs: list[float], label: str = "entailment") -> dict[str, object]:
+    return {"data": [{"index": i, "label": label, "probs": p} for i, p in enumerate(probs)]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "no JSON",
+        [1, 2],
+        {"data": None},
+        {"data": []},
+        rows([0.2, 0.5, 0.3], [0.2, 0.5, 0.3]),
+        {"data": [{"index": 7, "label": "entailment", "probs": [0.2, 0.5, 0.3]}]},
+        {"data": [{"index": 0, "label": "entailment"}]},
+        {"data": [None]},
+        rows([0.2, 0.9, 0.3]),
+        rows([0.2, float("nan"), 0.3]),
+        rows([-0.2, 0.9, 0.3]),
+        rows([0.2, "x", 0.3]),
+        rows([0.2, 0.8]),
+        rows([0.2, 0.5, 0.3], label="neutral"),
+    ],
+)
+async def test_answers_that_cannot_be_right_are_errors_and_never_numbers(served, body):
+    _, server = served
+    entailer = quick(server)
+    await entailer.info()
+    server.script([Reply(body)], "/classify")
+    with pytest.raises(EngineProtocolError):
+        await entailer.entail([PAIR])
+    assert (await entailer.entail([PAIR])).p.shape == (1, 3), "it was the answer, not the client"
+    await entailer.aclose()
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (Reply({"error": "x"}, 503), EngineOverloaded),
+        (Reply({"error": "x"}, 429, {"retry-after": "0"}), EngineOverloaded),
+        (Reply({"error": "x"}, 500), EngineOverloaded),
+        (Reply(rows([0.2, 0.5, 0.3]), reset_after=10), EngineUnreachable),
+        (Reply(reset_after=-1), EngineUnreachable),
+    ],
+)
+async def test_passing_troubles_are_outlasted_and_lasting_ones_told(served, reply, error):
+    _, server = served
+    entailer = quick(server)
+    await entailer.info()
+    server.script([reply, reply], "/classify")
+    assert (await entailer.entail([PAIR])).p.shape == (1, 3)
+    server.script([reply] * 5, "/classify")
+    with pytest.raises(error, match="given up after 5 attempts"):
+        await entailer.entail([PAIR])
+    await entailer.aclose()
+
+
+async def test_a_refusal_is_told_at_once(served):
+    _, server = served
+    entailer = quick(server)
+    await entailer.info()
+    server.script([Reply({"error": {"message": "no such model"}}, 404)], "/classify")
+    with pytest.raises(EngineRejected, match="no such model"):
+        await entailer.entail([PAIR])
+    assert len(server.paths("/classify")) == 2
+    await entailer.aclose()
+    other = quick(server, model="other")
+    with pytest.raises(EngineRejected, match="nli"):
+        await other.entail([PAIR])
+    await other.aclose()
+
+
+async def test_a_server_that_is_not_there_or_slow(served):
+    _, server = served
+    entailer = quick(server)
+    await entailer.info()
+    server.script([Reply(rows([0.2, 0.5, 0.3]), wait_s=5)], "/classify")
+    with pytest.raises(EngineTimeout):
+        await entailer.entail([PAIR], deadline=time.monotonic() + 0.1)
+    await server.stop()
+    with pytest.raises(EngineUnreachable):
+        await entailer.entail([PAIR])
+    await server.start()
+    assert (await entailer.entail([PAIR])).p.shape == (1, 3)
+    await entailer.aclose()
+
+
+async def test_a_server_that_cannot_classify():
+    def only_models(request: Request) -> Reply:
+        classifier = FakeClassifier()
+        return (
+            Reply({"detail": "Not Found"}, 404) if request.path == "/classify" else classifier.handle(request)
+        )
+
+    async with MisbehavingServer(only_models) as server:
+        entailer = quick(server)
+        with pytest.raises(EngineRejected, match="404"):
+            await entailer.entail([PAIR])
+        await entailer.aclose()
+
+
+async def test_concurrent_callers_look_once(served):
+    _, server = served
+    entailer = quick(server)
+    answers = await asyncio.gather(*(entailer.entail([Pair(QUESTION, f"{i}", "Ole")]) for i in range(20)))
+    assert all(np.isfinite(answer.p).all() for answer in answers)
+    assert len(server.paths("/v1/models")) == 1
+    await entailer.aclose()
+
+
+def test_wrong_labels_are_refused_where_they_are_given():
+    with pytest.raises(InvalidInput, match="labels"):
+        ClassifyEntailer("http://127.0.0.1:1/v1", labels=("yes", "no"))
+    assert "secret" not in repr(ClassifyEntailer("http://127.0.0.1:1/v1", api_key="secret"))

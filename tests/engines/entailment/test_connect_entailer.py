@@ -1,0 +1,38 @@
+"""`connect_entailer`."""
+
+import pytest
+from support.scripted_engine import ScriptedEngine
+
+from ragguard.engines.entailment.classify import ClassifyEntailer
+from ragguard.engines.entailment.connect import connect_entailer
+from ragguard.engines.entailment.engine import EngineEntailer
+from ragguard.errors import InvalidInput, UnknownName
+
+
+async def test_an_address_a_model_and_an_entailer():
+    served = connect_entailer("http://127.0.0.1:9/v1#nli")
+    assert isinstance(served, ClassifyEntailer)
+    assert "nli" in repr(served)
+    await served.aclose()
+    own = EngineEntailer(ScriptedEngine())
+    assert connect_entailer(own) is own
+
+
+async def test_a_model_of_transformers():
+    pytest.importorskip("torch", reason="the extra hf is not installed")
+    from ragguard.engines.entailment.cross_encoder import CrossEncoder
+
+    here = connect_entailer("hf:some/nli-model")
+    assert isinstance(here, CrossEncoder)
+    await here.aclose()
+
+
+@pytest.mark.parametrize("wrong", ["deberta", "hf:", "ftp://x", ""])
+def test_an_unknown_word_is_refused_with_what_is_known(wrong):
+    with pytest.raises(UnknownName, match="cross-encoder"):
+        connect_entailer(wrong)
+
+
+def test_something_else_is_refused():
+    with pytest.raises(InvalidInput, match="entailer"):
+        connect_entailer(5)

@@ -1,0 +1,142 @@
+"""The cross-encoder on tiny random checkpoints whose classes stand in an unusual order."""
+
+import asyncio
+import time
+
+import numpy as np
+import pytest
+from support.tiny_classifier import make_classifier
+
+from ragguard.engines.entailment.base import Entailer, Pair
+from ragguard.engines.entailment.cross_encoder import CrossEncoder
+from ragguard.errors import Closed, EngineRejected, EngineTimeout, InvalidInput, PromptTooLong
+
+torch = pytest.importorskip("torch", reason="the extra hf is not installed")
+transformers = pytest.importorskip("transformers", reason="the extra hf is not installed")
+
+QUESTION = "Who founded the firm ?"
+PAIRS = [
+    Pair(QUESTION, "Ada Berg", "Ole Dahl"),
+    Pair(QUESTION, "Ole Dahl", "Ada Berg"),
+    Pair(QUESTION, "Ada", "Ada Berg runs the firm in Oslo and sells maps"),
+    Pair("Where ?", "Paris", "Lyon"),
+]
+
+
+@pytest.fixture(scope="module", params=["roberta", "deberta-v2"])
+def checkpoint(request, tmp_path_factory):
+    return make_classifier(tmp_path_factory.mktemp("nli"), family=request.param)
+
+
+@pytest.fixture
+async def entailer(checkpoint):
+    entailer = CrossEncoder(checkpoint, device="cpu")
+    yield entailer
+    await entailer.aclose()
+
+
+def plainly(checkpoint, pairs):
+    """By transformers itself, one pair at a time, in the classes' own order."""
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(checkpoint).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint)
+    rows = []
+    for pair in pairs:
+        texts = [f"{pair.question} {answer}" for answer in (pair.premise, pair.hypothesis)]
+        with torch.inference_mode():
+            rows.append(model(**tokenizer(*texts, return_tensors="pt")).logits[0].softmax(-1).numpy())
+    return np.array(rows)
+
+
+async def test_columns_are_relations_not_the_classes_order(entailer, checkpoint):
+    assert isinstance(entailer, Entailer)
+    answer = await entailer.entail(PAIRS)
+    neutral, contradiction, entailment = plainly(checkpoint, PAIRS).T
+    np.testing.assert_allclose(answer.p, np.stack([entailment, neutral, contradiction], -1), atol=1e-5)
+    assert np.abs(answer.p[0] - answer.p[1]).max() > 1e-4, "the direction matters"
+    np.testing.assert_allclose(answer.p.sum(axis=1), 1)
+    assert answer.usage.prompts == 4
+    assert answer.usage.prompt_tokens > 40
+
+
+async def test_company_and_batches_change_nothing(entailer, checkpoint):
+    many = [Pair(QUESTION, "Ada " * (i % 9 + 1), "Ole") for i in range(40)] + PAIRS
+    small = CrossEncoder(checkpoint, device="cpu", max_batch_tokens=40)
+    one, other = await entailer.entail(many), await small.entail(many)
+    np.testing.assert_allclose(one.p, other.p, atol=1e-5)
+    np.testing.assert_allclose(one.p[-4:], (await entailer.entail(PAIRS)).p, atol=1e-5)
+    await small.aclose()
+
+
+async def test_equal_words_are_not_sent(entailer):
+    answer = await entailer.entail([Pair(QUESTION, "Ada", " ada. ")])
+    assert answer.p.tolist() == [[1, 0, 0]]
+    assert answer.usage.prompts == 0
+
+
+async def test_special_tokens_in_an_answer_are_text(entailer, checkpoint):
+    for token in ("</s>", "[SEP]"):
+        odd = await entailer.entail([Pair(QUESTION, f"Ada {token} Ole", "Ole")])
+        assert np.isfinite(odd.p).all()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint)
+    end = tokenizer.sep_token
+    plain = await entailer.entail([Pair(QUESTION, f"Ada {end}", "Ole")])
+    forged = plainly(checkpoint, [Pair(QUESTION, f"Ada {end}", "Ole")])[:, [2, 0, 1]]
+    assert np.abs(plain.p - forged).max() > 1e-6
+
+
+async def test_long_answers_are_cut_and_long_questions_refused(entailer):
+    context = (await entailer.info()).context
+    answer = await entailer.entail([PAIRS[0], Pair(QUESTION, "Ada " * 200, "Ole Dahl")])
+    assert list(answer.truncated) == [1]
+    assert answer.truncated[1] > 200 - context
+    with pytest.raises(PromptTooLong):
+        await entailer.entail([Pair("Who ? " * 200, "Ada", "Ole")])
+
+
+async def test_info_and_fingerprint(entailer, checkpoint):
+    info = await entailer.info()
+    assert info.kind == "cross-encoder"
+    again = CrossEncoder(checkpoint, device="cpu")
+    assert (await again.info()).fingerprint == info.fingerprint
+    await again.aclose()
+
+
+async def test_classes_without_names_must_be_named(tmp_path):
+    nameless = make_classifier(tmp_path, labels=("LABEL_0", "LABEL_1", "LABEL_2"))
+    entailer = CrossEncoder(nameless, device="cpu")
+    with pytest.raises(InvalidInput, match=r"labels=.*contradiction"):
+        await entailer.entail(PAIRS)
+    await entailer.aclose()
+    named = CrossEncoder(nameless, device="cpu", labels=("entailment", "contradiction", "neutral"))
+    answer = await named.entail(PAIRS)
+    entailment, contradiction, neutral = plainly(nameless, PAIRS).T
+    np.testing.assert_allclose(answer.p, np.stack([entailment, neutral, contradiction], -1), atol=1e-5)
+    await named.aclose()
+    wrong = CrossEncoder(nameless, device="cpu", labels=("entailment", "not_entailment"))
+    with pytest.raises(InvalidInput, match="3"):
+        await wrong.entail(PAIRS)
+    await wrong.aclose()
+
+
+async def test_deadlines_closing_and_bad_settings(checkpoint, tmp_path):
+    entailer = CrossEncoder(checkpoint, device="cpu")
+    await entailer.info()
+    with pytest.raises(EngineTimeout):
+        await entailer.entail(PAIRS, deadline=time.monotonic() - 1)
+    both = await asyncio.gather(entailer.entail(PAIRS), entailer.entail(PAIRS))
+    np.testing.assert_allclose(both[0].p, both[1].p, atol=1e-6)
+    await entailer.aclose()
+    await entailer.aclose()
+    with pytest.raises(Closed):
+        await entailer.entail(PAIRS)
+    with pytest.raises(InvalidInput, match="labels"):
+        CrossEncoder(checkpoint, labels=("yes", "no"))
+    with pytest.raises(InvalidInput, match=r"config\.json"):
+        CrossEncoder(tmp_path)
+    with pytest.raises(InvalidInput, match="max_batch_tokens"):
+        CrossEncoder(checkpoint, max_batch_tokens=0)
+    (tmp_path / "config.json").write_text('{"model_type": "roberta"}')
+    broken = CrossEncoder(tmp_path)
+    with pytest.raises(EngineRejected, match="could not load"):
+        await broken.info()
+    await broken.aclose()

@@ -1,0 +1,106 @@
+"""What a server may send back is bounded: in bytes, also decompressed, in depth, and in what it is encoded in."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import tracemalloc
+import zlib
+from contextlib import aclosing
+
+import pytest
+from support.misbehaving_server import MisbehavingServer, Reply
+
+from ragguard.engines.http.body import MOST_BYTES
+from ragguard.engines.http.client import HttpClient
+from ragguard.errors import EngineOverloaded, EngineProtocolError, EngineRejected
+
+
+async def reply_to(reply):
+    """What a client makes of a reply."""
+    async with (
+        MisbehavingServer(lambda request: reply) as server,
+        aclosing(HttpClient(server.url, timeout_s=30)) as client,
+    ):
+        return await client.get("/models")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("GZIP", gzip.compress)]
+)
+async def test_a_compressed_reply_is_read(encoding, pack):
+    body = pack(json.dumps({"data": ["x" * 1000] * 1000}).encode())
+    assert len((await reply_to(Reply(body, headers={"Content-Encoding": encoding})))["data"]) == 1000
+
+
+async def test_a_small_reply_that_unpacks_to_gigabytes_is_refused_without_unpacking_it():
+    bomb = gzip.compress(b'{"data": "' + b"x" * (20 * MOST_BYTES) + b'"}')
+    assert len(bomb) < MOST_BYTES / 20
+    tracemalloc.start()
+    try:
+        with pytest.raises(EngineProtocolError, match="larger than 32 MiB"):
+            await reply_to(Reply(bomb, headers={"Content-Encoding": "gzip"}))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * MOST_BYTES
+
+
+async def test_a_body_that_never_ends_is_left():
+    sent = 0
+
+    async def endless(reader, writer):
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n[")
+        try:
+            while sent < 100 * MOST_BYTES:
+                writer.write(b"1," * 50_000)
+                await writer.drain()
+                sent += 100_000
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(endless, "127.0.0.1", 0)
+    async with (
+        server,
+        aclosing(HttpClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")) as client,
+    ):
+        with pytest.raises(EngineProtocolError, match="larger than 32 MiB"):
+            await client.get("/models")
+    assert sent < 2 * MOST_BYTES
+
+
+async def test_an_error_of_any_length_is_told_by_its_beginning():
+    with pytest.raises(EngineOverloaded, match="503, the server said: busy busy") as caught:
+        await reply_to(Reply("busy " * 10_000_000, status=503))
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("status", [200, 400])
+async def test_json_that_is_too_deep_to_read(status):
+    with pytest.raises(EngineRejected if status == 400 else EngineProtocolError):
+        await reply_to(Reply("[" * 200_000 + "]" * 200_000, status=status))
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_a_charset_that_nobody_knows(status):
+    reply = Reply(b"\xff\xfeno json", status=status, headers={"Content-Type": "text/plain; charset=klingon"})
+    with pytest.raises(EngineOverloaded if status == 500 else EngineProtocolError, match="no json"):
+        await reply_to(reply)
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding"), [(b"x", "br"), (b"not gzip at all", "gzip"), (gzip.compress(b"{}")[:-12], "gzip")]
+)
+async def test_what_cannot_be_unpacked(body, encoding):
+    with pytest.raises(EngineProtocolError):
+        await reply_to(Reply(body, headers={"Content-Encoding": encoding}))
+
+
+async def test_a_number_of_many_digits_is_no_json():
+    with pytest.raises(EngineProtocolError):
+        await reply_to(Reply("9" * 5000))

@@ -1,0 +1,210 @@
+"""OpenAIEngine against servers of every make: what they show, refuse, ignore and think."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+import numpy as np
+import pytest
+from support.fake_model import FakeModel
+from support.misbehaving_server import MisbehavingServer
+
+from ragguard.engines.base import Message, Prompt, Span
+from ragguard.engines.http.chat import Token, spelled
+from ragguard.engines.http.openai import OpenAIEngine, named
+from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
+
+LABELS = ("NO-RESPONSE", "A", "B")
+
+
+async def asked(model: FakeModel, labels=LABELS, **settings):
+    """(info, probabilities, requests of that call)."""
+    async with MisbehavingServer(model.handle) as server:
+        engine = OpenAIEngine(server.url, **settings)
+        info = await engine.info()
+        server.requests.clear()
+        probs = await engine.label_probs(["Who?"], labels)
+        await engine.aclose()
+        return info, probs, server.requests
+
+
+async def test_labels_among_the_most_probable_are_exact():
+    info, probs, (request,) = await asked(FakeModel(face="openai"))
+    assert probs.exact
+    assert probs.mode == "first_token"
+    assert np.allclose(probs.p, [[0.1, 0.6, 0.2]])
+    assert (request.json["top_logprobs"], request.json["max_tokens"]) == (20, 1)
+    assert {"top_logprobs", "sample_logprobs", "n_samples", "seed"} == info.capabilities
+
+
+async def test_a_label_outside_them_has_an_upper_bound():
+    info, probs, (request,) = await asked(FakeModel(face="openai", top=5), ("A", "2", "zebra"))
+    assert request.json["top_logprobs"] == 5
+    assert not probs.exact
+    assert probs.bound.tolist() == [[False, True, True]]
+    # What the five leave over, which is less than the least of them.
+    assert np.allclose(probs.p, [[0.6, 0.02, 0.02]])
+    assert any("upper bound" in note for note in info.notes)
+
+
+async def test_labels_of_one_first_token_have_only_an_upper_bound():
+    _, probs, _ = await asked(FakeModel(face="openai"), ("NO", "NO-RESPONSE", "A"))
+    assert np.allclose(probs.p, [[0.1, 0.1, 0.6]])
+    assert probs.bound.tolist() == [[True, True, False]]
+    assert not probs.exact
+
+
+@pytest.mark.parametrize("model", [FakeModel(face="openai", top=0), FakeModel(face="openai", shown=0)])
+async def test_without_log_probabilities_answers_are_sampled(model):
+    info, probs, requests = await asked(model, answers=60)
+    assert (probs.mode, probs.exact) == ("sampled", False)
+    assert np.allclose(probs.p, [[0.09, 0.6, 0.2]], atol=0.2)
+    assert (probs.stderr > 0).all()
+    assert (probs.stderr < 0.1).all()
+    assert any("60 sampled answers" in note for note in info.notes)
+    assert requests[0].json["n"] == 60
+    again = await asked(model, answers=60)
+    assert np.array_equal(again[1].p, probs.p)
+
+
+async def test_refused_log_probabilities_are_done_without():
+    info, probs, _ = await asked(FakeModel(face="openai", refuses=frozenset({"logprobs"})))
+    assert probs.mode == "sampled"
+    assert "top_logprobs" not in info.capabilities
+
+
+@pytest.mark.parametrize("many", ["ignored", "refused"])
+async def test_where_a_request_gives_one_answer_many_requests_are_sent(many):
+    async with (
+        MisbehavingServer(FakeModel(face="openai", many=many).handle) as server,
+        aclosing(OpenAIEngine(server.url)) as engine,
+    ):
+        info = await engine.info()
+        assert "n_samples" not in info.capabilities
+        assert any("one answer a request" in note for note in info.notes)
+        server.requests.clear()
+        samples = await engine.sample(["Who?"], n=5, max_tokens=6, seed=3)
+        assert len(samples[0]) == 5
+        assert sorted(request.json["seed"] for request in server.requests) == [3, 4, 5, 6, 7]
+        assert samples.usage.requests == 5
+
+
+@pytest.mark.parametrize(
+    "names", [{"max_tokens"}, {"temperature"}, {"seed"}, {"max_tokens", "temperature", "seed"}]
+)
+async def test_refused_parameters_are_left_out(names):
+    info, probs, (request,) = await asked(FakeModel(face="openai", refuses=frozenset(names)))
+    assert np.allclose(probs.p, [[0.1, 0.6, 0.2]])
+    assert not names & request.json.keys()
+    assert "max_tokens" not in names or request.json["max_completion_tokens"] == 1
+    assert ("seed" in info.capabilities) == ("seed" not in names)
+
+
+async def test_a_refusal_that_names_nothing_is_told():
+    async with (
+        MisbehavingServer(FakeModel(face="openai", refuses=frozenset({"messages"})).handle) as server,
+        aclosing(OpenAIEngine(server.url)) as engine,
+    ):
+        with pytest.raises(EngineRejected, match="Unsupported parameter: 'messages'"):
+            await engine.info()
+
+
+async def test_thinking_is_switched_off_where_that_works():
+    info, probs, (request,) = await asked(FakeModel(face="openai", thinks="switched"))
+    assert np.allclose(probs.p, [[0.1, 0.6, 0.2]])
+    assert request.json["chat_template_kwargs"]["enable_thinking"] is False
+    assert any("switched off" in note for note in info.notes)
+
+
+@pytest.mark.parametrize("in_field", [True, False])
+async def test_a_thought_that_cannot_be_switched_off_is_cut_off(in_field):
+    model = FakeModel(face="openai", thinks="always", reasoning_field=in_field)
+    info, probs, requests = await asked(model, answers=40)
+    assert probs.mode == "sampled"
+    assert np.allclose(probs.p, [[0.09, 0.6, 0.2]], atol=0.25)
+    assert requests[0].json["max_tokens"] > 1000
+    assert any("cannot be told not to" in note for note in info.notes)
+    async with MisbehavingServer(model.handle) as server, aclosing(OpenAIEngine(server.url)) as engine:
+        samples = await engine.sample(["Who?"], n=10, max_tokens=6)
+        assert all(answer.text and "hmm" not in answer.text and not answer.logprobs for answer in samples[0])
+
+
+async def test_a_thought_without_end_is_no_answer():
+    async with (
+        MisbehavingServer(FakeModel(face="openai", thinks="always").handle) as server,
+        aclosing(OpenAIEngine(server.url, thinking_tokens=1)) as engine,
+    ):
+        model_of = FakeModel.next
+        try:
+            FakeModel.next = lambda self, prompt, said: {" hmm": 1.0} if said else {"<think>": 1.0}
+            with pytest.raises(EngineProtocolError, match="thinking_tokens"):
+                await engine.label_probs(["Who?"], LABELS)
+            samples = await engine.sample(["Who?"], n=2, max_tokens=3)
+            assert [(answer.text, answer.finished) for answer in samples[0]] == [("", False)] * 2
+        finally:
+            FakeModel.next = model_of
+
+
+async def test_an_abstention_that_begins_like_a_word_is_sampled_and_the_rest_is_not():
+    model = FakeModel(face="openai", collides=True)
+    info, probs, _ = await asked(model, answers=60)
+    assert any("NO-RESPONSE" in note for note in info.notes)
+    assert probs.mode == "sampled"
+    assert abs(probs.p[0, 0] - 0.09) < 4 * probs.stderr[0, 0]
+    _, judged, _ = await asked(model, ("A", "B"))
+    assert judged.mode == "first_token"
+    assert np.allclose(judged.p, [[0.6, 0.2]])
+
+
+async def test_what_cannot_be_had_is_refused():
+    async with MisbehavingServer(FakeModel(face="openai").handle) as server:
+        engine = OpenAIEngine(server.url)
+        with pytest.raises(EngineRejected, match="vLLM"):
+            await engine.label_probs(["Who?"], LABELS, mode="sequence")
+        await engine.aclose()
+        with pytest.raises(InvalidInput, match="answers"):
+            OpenAIEngine(server.url, answers=1)
+
+
+@pytest.mark.parametrize("context", [4096, 700])
+async def test_passages_are_cut_by_what_the_server_says_of_them(context):
+    text = "word " * 6000
+    long = Prompt((Message("user", f"Read: {text} Who?"),), (Span(0, 6, 6 + len(text)),))
+    async with (
+        MisbehavingServer(FakeModel(face="openai", context=context).handle) as server,
+        aclosing(OpenAIEngine(server.url)) as engine,
+    ):
+        probs = await engine.label_probs(["Who?", long], LABELS)
+        assert list(probs.truncated) == [1]
+        assert probs.truncated[1] > 6000 - context
+        sent = server.requests[-1].json["messages"][0]["content"]
+        assert sent.startswith("Read: word word")
+        assert sent.endswith("Who?")
+
+
+def test_the_token_that_begins_a_label():
+    first = [
+        Token("N", -3.0),
+        Token(" NO", -0.5),
+        Token("No", -0.1),
+        Token("Answer", -0.2),
+        Token("1", -0.3),
+        Token("10", -4.0),
+    ]
+    assert spelled("NO-RESPONSE", first) == Token(" NO", -0.5)
+    assert spelled("A", first) is None
+    assert spelled("10", first) == Token("10", -4.0)
+    assert spelled("1", first) == Token("1", -0.3)
+
+
+@pytest.mark.parametrize(
+    ("answer", "label"),
+    [
+        ("A", "A"), (" A. ", "A"), ("**B**", "B"), ('"A"', "A"), ("A: yes, it does", "A"), ("B - no", "B"),
+        ("A firm in Oslo", None), ("Ada", None), ("a", None), ("", None),
+        ("NO-RESPONSE", "NO-RESPONSE"), ("no-response.", "NO-RESPONSE"), ("NO-RESPONSE, it is silent", "NO-RESPONSE"),
+        ("No", None), ("NO-RESPONSES", None),
+    ],
+)  # fmt: skip
+def test_which_label_an_answer_gives(answer, label):
+    assert named(answer, LABELS) == label

@@ -1,0 +1,228 @@
+"""VllmEngine against servers of every kind: old, thinking, colliding, with templates of all sorts."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+import numpy as np
+import pytest
+from support.fake_model import FakeModel
+from support.misbehaving_server import MisbehavingServer
+
+from ragguard.engines.base import Message, Prompt, Span
+from ragguard.engines.connect import open_engine
+from ragguard.engines.http.vllm import VllmEngine
+from ragguard.errors import EngineRejected
+
+LABELS = ("NO-RESPONSE", "A", "B")
+TALK = [Message("system", "Reply with a letter."), Message("user", "  Who <b>runs</b> it?\n")]
+
+
+async def asked(model: FakeModel, prompts=("Who?",), labels=LABELS, mode=None):
+    """(info, probabilities, requests of the last call) of a server with this model."""
+    async with MisbehavingServer(model.handle) as server:
+        engine = VllmEngine(server.url)
+        await engine.label_probs(prompts, labels, mode)
+        server.requests.clear()
+        probs = await engine.label_probs(prompts, labels, mode)
+        info = await engine.info()
+        await engine.aclose()
+        return info, probs, server.requests
+
+
+async def test_all_prompts_go_out_in_one_request():
+    info, probs, requests = await asked(FakeModel(), [f"Who is {i}?" for i in range(200)])
+    assert [request.path for request in requests] == ["/v1/completions"]
+    assert len(requests[0].json["prompt"]) == 200
+    assert probs.exact
+    assert np.allclose(probs.p, [0.1, 0.6, 0.2])
+    assert "exact_labels" in info.capabilities
+    assert info.notes == ("vLLM 0.0-fake",)
+
+
+async def test_samples_of_all_prompts_go_out_in_one_request():
+    async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
+        await engine.info()
+        server.requests.clear()
+        samples = await engine.sample([f"Who is {i}?" for i in range(20)], n=10, max_tokens=8, seed=3)
+        assert [len(row) for row in samples] == [10] * 20
+        (request,) = server.paths("/completions")
+        assert (request.json["n"], request.json["logprobs"]) == (10, 0)
+        # The model's own distribution, whatever defaults the server was started with.
+        assert {name: request.json[name] for name in ("top_p", "top_k", "min_p", "repetition_penalty")} == {
+            "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0,
+        }  # fmt: skip
+
+
+async def test_more_than_a_server_should_get_at_once_is_split():
+    async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
+        await engine.label_probs(["Who?"], LABELS)
+        server.requests.clear()
+        probs = await engine.label_probs([f"Who is {i}?" for i in range(1300)], LABELS)
+        assert len(probs) == 1300
+        assert sorted(len(request.json["prompt"]) for request in server.paths("/completions")) == [
+            276,
+            512,
+            512,
+        ]
+        assert probs.usage.requests == 3
+
+
+async def test_a_whole_label_is_asked_for_along_its_tokens():
+    _, probs, requests = await asked(
+        FakeModel(), ["Who?", "What?"], ("NO-RESPONSE", "Ada Berg", "A"), "sequence"
+    )
+    assert probs.mode == "sequence"
+    assert probs.exact
+    assert np.allclose(probs.p, [[0.1 * 0.9, 0.05 * 0.8, 0.6]] * 2)
+    assert [request.path for request in requests] == ["/v1/completions"]
+    endings = {prompt.rpartition("<assistant>")[2] for prompt in requests[0].json["prompt"]}
+    assert endings == {"", "NO", "NO-", "Ada"}
+
+
+async def test_where_the_abstention_begins_like_a_word_its_whole_sequence_is_asked_for():
+    info, probs, _ = await asked(FakeModel(collides=True))
+    assert info.mode == "sequence"
+    assert any("NO-RESPONSE" in note and "sequence" in note for note in info.notes)
+    assert probs.mode == "sequence"
+    assert np.allclose(probs.p, [0.1 * 0.9, 0.6, 0.2])
+    # Said, it stays possible.
+    _, first, _ = await asked(FakeModel(collides=True), mode="first_token")
+    assert first.mode == "first_token"
+    assert np.allclose(first.p, [0.1, 0.6, 0.2])
+
+
+async def test_labels_that_begin_alike_are_told_apart_unless_told_otherwise():
+    _, probs, _ = await asked(FakeModel(), labels=("Ada", "Ada Berg"))
+    assert probs.mode == "sequence"
+    assert np.allclose(probs.p, [0.05, 0.05 * 0.8])
+
+
+@pytest.mark.parametrize(("top", "expected"), [(20, 20), (5, 5), (3, 1)])
+async def test_an_older_server_shows_only_the_most_probable(top, expected):
+    info, probs, _ = await asked(FakeModel(exact=False, top=top), labels=("A", "B", "2", "zebra"))
+    assert not probs.exact
+    assert "exact_labels" not in info.capabilities
+    assert any("logprob_token_ids" in note and "newer vLLM" in note for note in info.notes)
+    assert f"top{expected}" in info.fingerprint
+    assert probs.bound is not None
+    truth = np.array([0.6, 0.2, 0.004, 0.0])
+    assert probs.bound[0].tolist() == [expected < n for n in (1, 2, 9, 99)]
+    assert np.allclose(probs.p[0][~probs.bound[0]], truth[~probs.bound[0]])
+    assert (probs.p[0] >= truth - 1e-9).all()
+    assert (probs.p <= 1).all()
+
+
+async def test_priorities_are_dropped_where_the_server_refuses_them():
+    async with (
+        MisbehavingServer(FakeModel(refuses=frozenset({"priority"})).handle) as server,
+        aclosing(VllmEngine(server.url)) as engine,
+    ):
+        assert "priority" not in (await engine.info()).capabilities
+        assert any("--scheduling-policy priority" in note for note in (await engine.info()).notes)
+        assert len(await engine.label_probs(["Who?"], LABELS, priority=5)) == 1
+
+
+async def test_priorities_are_sent_where_they_count():
+    async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
+        assert "priority" in (await engine.info()).capabilities
+        await engine.label_probs(["Who?"], LABELS, priority=-3)
+        assert server.requests[-1].json["priority"] == -3
+
+
+async def test_thinking_is_switched_off_by_the_templates_argument():
+    info, probs, requests = await asked(FakeModel(thinks="switched"))
+    assert np.allclose(probs.p, [0.1, 0.6, 0.2])
+    assert "<silent>" in requests[0].json["prompt"][0]
+    assert info.kind == "vllm"
+
+
+async def test_an_empty_thought_silences_a_model_without_a_switch():
+    info, probs, requests = await asked(FakeModel(thinks="prefilled"))
+    assert np.allclose(probs.p, [0.1, 0.6, 0.2])
+    assert requests[0].json["prompt"][0].endswith("<assistant><think>\n\n</think>\n\n")
+    assert any("empty thought" in note for note in info.notes)
+
+
+async def test_a_template_that_opens_a_thought_is_closed_at_once():
+    info, probs, requests = await asked(FakeModel(template_opens_thought=True))
+    assert np.allclose(probs.p, [0.1, 0.6, 0.2])
+    assert requests[0].json["prompt"][0].endswith("<think>\n\n</think>\n\n")
+    assert any("opens a thought" in note for note in info.notes)
+
+
+async def test_a_model_that_cannot_be_silenced_is_sampled_instead():
+    async with MisbehavingServer(FakeModel(thinks="always").handle) as server:
+        alone = VllmEngine(server.url)
+        with pytest.raises(EngineRejected, match="thinks before it answers"):
+            await alone.label_probs(["Who?"], LABELS)
+        await alone.aclose()
+        engine = open_engine(server.url)
+        probs = await engine.label_probs(["Who?"], LABELS)
+        info = await engine.info()
+        assert (info.kind, probs.mode, probs.exact) == ("openai", "sampled", False)
+        assert any("cannot be told not to" in note for note in info.notes)
+        assert probs.stderr is not None
+        assert abs(probs.p[0, 1] - 0.6) < 4 * probs.stderr[0, 1]
+        samples = await engine.sample(["Who?"], n=10, max_tokens=4)
+        assert all("hmm" not in answer.text and answer.logprobs == () for answer in samples[0])
+        await engine.aclose()
+
+
+async def test_a_system_turn_that_the_template_refuses_goes_before_the_question():
+    info, probs, requests = await asked(FakeModel(template="no system"), [TALK])
+    assert np.allclose(probs.p, [0.1, 0.6, 0.2])
+    assert "<user>Reply with a letter.\n\n  Who <b>runs</b> it?" in requests[0].json["prompt"][0]
+    assert any("no system turn" in note for note in info.notes)
+
+
+async def test_a_template_that_trims_is_learned_so():
+    _, _, requests = await asked(FakeModel(template="trims"), [TALK])
+    assert requests[0].json["prompt"] == [
+        "<bos><system>Reply with a letter.\n<user>Who <b>runs</b> it?\n<assistant>"
+    ]
+
+
+async def test_a_message_that_the_template_changes_is_left_to_the_server():
+    plain = "Who runs it?"
+    _, probs, requests = await asked(FakeModel(template="escapes"), [plain, "Who <assistant>A?"])
+    assert np.allclose(probs.p, [0.1, 0.6, 0.2])
+    bodies = [request.json for request in requests if request.path == "/v1/completions"]
+    assert {type(body["prompt"][0]) for body in bodies} == {str, list}
+    ids = next(body["prompt"][0] for body in bodies if isinstance(body["prompt"][0], list))
+    model = FakeModel(template="escapes")
+    assert len(ids) == len(model.tokens("<bos><user>Who < assistant>A?\n<assistant>"))
+
+
+async def test_a_model_without_a_template_gets_plain_text():
+    info, probs, requests = await asked(FakeModel(template="none"), [TALK])
+    assert requests[0].json["prompt"] == ["Reply with a letter.\n\n  Who <b>runs</b> it?\n\n"]
+    assert requests[0].json["add_special_tokens"] is True
+    assert any("no chat template" in note for note in info.notes)
+    assert len(probs) == 1
+
+
+async def test_a_server_that_knows_no_arguments_for_templates_is_asked_without():
+    info, probs, _ = await asked(FakeModel(refuses=frozenset({"chat_template_kwargs"})))
+    assert np.allclose(probs.p, [0.1, 0.6, 0.2])
+    assert info.notes == ("vLLM 0.0-fake",)
+
+
+async def test_the_model_is_told_by_its_name_and_numbers():
+    async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
+        info = await engine.info()
+        assert (info.model, info.kind, info.context, info.location) == ("fake", "vllm", 4096, server.url)
+        assert info.prompts == "default"
+
+
+async def test_passages_are_cut_where_they_do_not_fit():
+    text = "word " * 6000
+    long = Prompt((Message("user", f"Read: {text} Who?"),), (Span(0, 6, 6 + len(text)),))
+    async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
+        probs = await engine.label_probs(["Who?", long], LABELS)
+        assert 1800 < probs.truncated[1] < 2100
+        samples = await engine.sample([long], n=2, max_tokens=100)
+        assert 1900 < samples.truncated[0] < 2200
+        sent = server.paths("/completions")[-1].json["prompt"][0]
+        assert sent.endswith("Who?\n<assistant>")
+        assert sent.startswith("<bos><user>Read: word word")

@@ -1,0 +1,309 @@
+"""HfEngine on a tiny checkpoint, beside plain one-prompt passes of transformers itself."""
+
+import asyncio
+import json
+import math
+import threading
+import time
+
+import numpy as np
+import pytest
+from support.tiny_checkpoint import TEMPLATE, make_checkpoint
+
+from ragguard.engines.base import Message, Prompt, Span
+from ragguard.engines.local.hf import HfEngine
+from ragguard.engines.thinking import SWITCH_OFF
+from ragguard.errors import Closed, EngineRejected, EngineTimeout, InvalidInput, PromptTooLong
+
+torch = pytest.importorskip("torch", reason="the extra hf is not installed")
+transformers = pytest.importorskip("transformers", reason="the extra hf is not installed")
+
+TEXTS = [
+    "Who founded the firm in Oslo ?",
+    "Ada Berg runs a firm based in Lyon . Ole Dahl sells maps in Paris . Who runs the firm ?",
+    "東京 or München ?",
+    " ".join(["Ole Dahl sells maps ."] * 30),
+]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    return make_checkpoint(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def plainly(checkpoint):
+    """(text) → the log-probabilities of the next token; (text, words) → of each of these words' tokens."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint)
+
+    def score(text: str, words: str = "") -> tuple[np.ndarray, list[float]]:
+        turns = [{"role": "user", "content": text}]
+        prompt = tokenizer.apply_chat_template(
+            turns, tokenize=False, add_generation_prompt=True, **SWITCH_OFF
+        )
+        before = tokenizer(prompt, add_special_tokens=False)["input_ids"]
+        after = tokenizer(words, add_special_tokens=False)["input_ids"] if words else []
+        with torch.inference_mode():
+            logprobs = model(torch.tensor([before + after])).logits[0].double().log_softmax(-1)
+        next_ = len(before) - 1
+        return logprobs[next_].numpy(), [logprobs[next_ + i, token].item() for i, token in enumerate(after)]
+
+    score.ids = lambda word: tokenizer(word, add_special_tokens=False)["input_ids"]
+    return score
+
+
+@pytest.fixture
+async def engine(checkpoint):
+    engine = HfEngine(checkpoint, device="cpu")
+    yield engine
+    await engine.aclose()
+
+
+async def test_labels_are_the_models_own_probabilities(engine, plainly):
+    labels = ["NO-RESPONSE", "A", "B", "Oslo"]
+    first = await engine.label_probs(TEXTS, labels)
+    whole = await engine.label_probs(TEXTS, labels, mode="sequence")
+    for row, text in enumerate(TEXTS):
+        next_, _ = plainly(text)
+        assert first.p[row] == pytest.approx(
+            [math.exp(next_[plainly.ids(label)[0]]) for label in labels], rel=1e-4
+        )
+        assert whole.p[row] == pytest.approx(
+            [math.exp(sum(plainly(text, label)[1])) for label in labels], rel=1e-4
+        )
+    assert (first.exact, first.mode, whole.mode) == (True, "first_token", "sequence")
+    assert len(plainly.ids("NO-RESPONSE")) > 1
+    assert (first.usage.requests, first.usage.prompts) == (1, 4)
+    assert first.usage.prompt_tokens > 150
+
+
+async def test_labels_that_begin_alike_are_told_apart_by_their_sequence(engine, plainly):
+    both = await engine.label_probs(TEXTS[:2], ["NO-RESPONSE", "NO"])
+    assert both.mode == "sequence"
+    forced = await engine.label_probs(TEXTS[:2], ["NO-RESPONSE", "NO"], mode="first_token")
+    assert forced.p[:, 0] == pytest.approx(forced.p[:, 1])
+    assert (both.p[:, 0] < both.p[:, 1]).all()
+
+
+async def test_samples_carry_the_models_log_probabilities(engine, plainly):
+    samples = await engine.sample(TEXTS, n=4, max_tokens=6, seed=11)
+    assert [len(answers) for answers in samples] == [4] * 4
+    for text, answers in zip(TEXTS, samples, strict=True):
+        for sample in answers:
+            if (
+                sample.text
+                and "<" not in sample.text
+                and len(plainly.ids(sample.text)) == len(sample.logprobs)
+            ):
+                assert sample.logprobs == pytest.approx(plainly(text, sample.text)[1], abs=1e-3)
+    assert len({sample.text for answers in samples for sample in answers}) > 8
+
+
+async def test_samples_follow_the_models_distribution(engine, plainly):
+    next_, _ = plainly(TEXTS[0])
+    (answers,) = await engine.sample([TEXTS[0]], n=4000, max_tokens=1, seed=3)
+    drawn = np.exp([sample.logprobs[0] for sample in answers])
+    expected = float((np.exp(next_) ** 2).sum())
+    assert drawn.mean() == pytest.approx(expected, abs=4 * drawn.std() / math.sqrt(4000))
+    (cold,) = await engine.sample([TEXTS[0]], n=500, max_tokens=1, temperature=0.2, seed=3)
+    assert np.mean([sample.logprobs[0] for sample in cold]) > np.mean(np.log(drawn))
+
+
+async def test_a_seed_fixes_what_a_prompt_yields_in_any_company(engine):
+    alone = [(await engine.sample([text], n=3, max_tokens=8, seed=5))[0] for text in TEXTS]
+    together = await engine.sample([*reversed(TEXTS), TEXTS[0]], n=3, max_tokens=8, seed=5)
+    for mine, theirs in zip(alone, reversed(together.answers[:-1]), strict=True):
+        assert [s.text for s in mine] == [s.text for s in theirs]
+        for one, other in zip(mine, theirs, strict=True):
+            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+    other = await engine.sample(TEXTS, n=3, max_tokens=8, seed=6)
+    assert [s.text for s in other[0]] != [s.text for s in alone[0]]
+    free = [await engine.sample([TEXTS[0]], n=3, max_tokens=8) for _ in range(2)]
+    assert [s.text for s in free[0][0]] != [s.text for s in free[1][0]]
+
+
+async def test_greedy_answers_are_the_most_probable_tokens(engine, plainly):
+    (answers,) = await engine.sample([TEXTS[0]], n=3, max_tokens=4, temperature=0)
+    assert len({sample.text for sample in answers}) == 1
+    assert answers[0].logprobs[0] == pytest.approx(plainly(TEXTS[0])[0].max(), abs=1e-4)
+
+
+async def test_an_answer_ends_where_the_model_ends_it(engine):
+    (answers,) = await engine.sample([TEXTS[0]], n=400, max_tokens=12, seed=1)
+    ended = [sample for sample in answers if sample.finished]
+    cut = [sample for sample in answers if not sample.finished]
+    assert ended
+    assert all(len(sample.logprobs) == 12 for sample in cut)
+    assert all(1 <= len(sample.logprobs) < 12 for sample in ended)
+    assert not any("<eos>" in sample.text for sample in answers)
+
+
+async def test_small_batches_change_nothing(checkpoint, engine):
+    small = HfEngine(checkpoint, device="cpu", max_batch_tokens=64)
+    texts = [f"{text} {i}" for i in range(5) for text in TEXTS]
+    labels, answers = [], []
+    for each in (engine, small):
+        labels.append((await each.label_probs(texts, ["A", "NO-RESPONSE"], mode="sequence")).p)
+        answers.append([[s.text for s in a] for a in await each.sample(texts, 2, 5, seed=2)])
+    np.testing.assert_allclose(labels[0], labels[1], rtol=1e-4)
+    assert answers[0] == answers[1]
+    await small.aclose()
+
+
+async def test_over_long_prompts_lose_passages_not_questions(engine):
+    passage = "Ole Dahl sells maps . " * 300
+    text = f"{passage} Who sells maps ?"
+    prompt = Prompt((Message("user", text),), (Span(0, 0, len(passage)),))
+    answer = await engine.label_probs(["short", prompt], ["A"])
+    assert list(answer.truncated) == [1]
+    assert answer.truncated[1] > 400
+    drawn = await engine.sample([prompt], n=2, max_tokens=100, seed=1)
+    assert drawn.truncated[0] > answer.truncated[1]
+    with pytest.raises(PromptTooLong, match=r"prompt 0 has \d+ tokens") as caught:
+        await engine.label_probs([text], ["A"])
+    assert caught.value.limit < 1024
+
+
+async def test_info_tells_what_it_is(engine, checkpoint):
+    info = await engine.info()
+    assert (info.kind, info.context, info.mode, info.prompts) == ("hf", 1024, "first_token", "default")
+    assert {"exact_labels", "sequence", "sample_logprobs", "n_samples", "seed"} <= info.capabilities
+    assert "cpu" in info.location
+    assert any("A/B question" in note for note in info.notes), "a random model judges nothing"
+    again = HfEngine(checkpoint, device="cpu")
+    assert (await again.info()).fingerprint == info.fingerprint
+    await again.aclose()
+
+
+async def test_other_weights_are_another_model(tmp_path, engine):
+    where = make_checkpoint(tmp_path / "tiny")
+    same = HfEngine(where, device="cpu")
+    unchanged = (await same.info()).fingerprint.rpartition("/")[2]
+    model = transformers.AutoModelForCausalLM.from_pretrained(where)
+    with torch.no_grad():
+        model.lm_head.weight[5] += 0.1
+    model.save_pretrained(where)
+    other = HfEngine(where, device="cpu")
+    mark = (await engine.info()).fingerprint.rpartition("/")[2]
+    assert (await other.info()).fingerprint.rpartition("/")[2] != mark
+    assert unchanged == mark
+    await same.aclose()
+    await other.aclose()
+
+
+async def test_labels_that_collide_make_sequence_the_mode(tmp_path):
+    engine = HfEngine(make_checkpoint(tmp_path, lowercase=True), device="cpu")
+    info = await engine.info()
+    assert info.mode == "sequence"
+    assert any("sequence" in note for note in info.notes)
+    assert (await engine.label_probs(["who"], ["no-response"])).mode == "sequence"
+    await engine.aclose()
+
+
+async def test_a_template_that_opens_a_thought(tmp_path):
+    opens = TEMPLATE.replace("<turn>assistant :", "<turn>assistant :<think>")
+    engine = HfEngine(make_checkpoint(tmp_path, template=opens), device="cpu")
+    assert any("<think>" in note or "</think>" in note for note in (await engine.info()).notes)
+    await engine.aclose()
+
+
+async def test_a_template_without_system_turns(tmp_path):
+    refuses = (
+        "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + TEMPLATE
+    )
+    engine = HfEngine(make_checkpoint(tmp_path, template=refuses), device="cpu")
+    turns = (Message("system", "Reply with A"), Message("user", "Who ?"))
+    folded = await engine.label_probs([Prompt(turns)], ["A"])
+    assert folded.p == pytest.approx((await engine.label_probs(["Reply with A\n\nWho ?"], ["A"])).p)
+    assert any("system" in note for note in (await engine.info()).notes)
+    await engine.aclose()
+
+
+async def test_a_model_without_a_template(tmp_path):
+    where = make_checkpoint(tmp_path)
+    (where / "chat_template.jinja").unlink()
+    settings = json.loads((where / "tokenizer_config.json").read_text())
+    del settings["chat_template"]
+    (where / "tokenizer_config.json").write_text(json.dumps(settings))
+    engine = HfEngine(where, device="cpu")
+    assert any("no chat template" in note for note in (await engine.info()).notes)
+    assert (await engine.label_probs(["who ?"], ["A"])).p.shape == (1, 1)
+    with pytest.raises(InvalidInput, match="prompt 1"):
+        await engine.label_probs(["who ?", ""], ["A"])
+    await engine.aclose()
+
+
+async def test_the_event_loop_is_never_held_up(engine):
+    await engine.info()
+    call = asyncio.ensure_future(engine.sample([f"{TEXTS[3]} {i}" for i in range(20)], n=10, max_tokens=30))
+    longest = 0.0
+    while not call.done():
+        before = time.monotonic()
+        await asyncio.sleep(0.001)
+        longest = max(longest, time.monotonic() - before)
+    await call
+    assert longest < 0.5
+
+
+async def test_deadlines_and_cancellation_end_the_work(engine):
+    await engine.info()
+    heavy = [f"{TEXTS[3]} {i}" for i in range(200)]
+    with pytest.raises(EngineTimeout):
+        await engine.sample(heavy, n=20, max_tokens=200, deadline=time.monotonic() + 0.05)
+    call = asyncio.ensure_future(engine.sample(heavy, n=20, max_tokens=200))
+    await asyncio.sleep(0.02)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    async with asyncio.timeout(20):
+        await engine.label_probs(["still there ?"], ["A"])
+
+
+def test_several_event_loops_share_one_model(checkpoint):
+    engine = HfEngine(checkpoint, device="cpu")
+    found: list[np.ndarray] = []
+
+    async def ask() -> None:
+        found.append((await engine.label_probs(TEXTS, ["A", "B"])).p)
+
+    threads = [threading.Thread(target=lambda: asyncio.run(ask())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(found) == 3
+    for p in found[1:]:
+        np.testing.assert_allclose(p, found[0], rtol=1e-5)
+    asyncio.run(engine.aclose())
+
+
+async def test_closing(checkpoint):
+    engine = HfEngine(checkpoint, device="cpu")
+    await engine.aclose()
+    await engine.aclose()
+    with pytest.raises(Closed):
+        await engine.label_probs(["a"], ["A"])
+
+
+async def test_what_cannot_be_loaded(tmp_path):
+    with pytest.raises(InvalidInput, match=r"config\.json"):
+        HfEngine(tmp_path)
+    with pytest.raises(InvalidInput, match="dtype"):
+        HfEngine("some/model", dtype="int3")
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    engine = HfEngine(tmp_path)
+    with pytest.raises(EngineRejected, match="could not load"):
+        await engine.info()
+    await engine.aclose()
+
+
+async def test_empty_and_odd_input(engine):
+    assert (await engine.label_probs([], ["A", "B"])).p.shape == (0, 2)
+    assert len(await engine.sample([])) == 0
+    with pytest.raises(InvalidInput, match="labels"):
+        await engine.label_probs(["a"], ["A", "A"])
+    with pytest.raises(InvalidInput, match="n:"):
+        await engine.sample(["a"], n=0)
+    odd = await engine.label_probs(["naïve 😀 \ud800 \x00", ""], ["A"])
+    assert np.isfinite(odd.p).all()
