@@ -17,6 +17,8 @@ from langchain_core.tracers.context import register_configure_hook
 
 from ragguard.capture.splitters import Splitter
 from ragguard_langchain.callback import RagGuardCallback
+from ragguard_langchain.options import Locate
+from ragguard_langchain.views import TextOf
 
 if TYPE_CHECKING:
     from ragguard import RagGuard
@@ -47,13 +49,21 @@ class _Attachment:
 _attachment = _Attachment()
 
 
-def instrument(rg: RagGuard, *, tools: Mapping[str, Splitter] | None = None) -> None:
+def instrument(
+    rg: RagGuard,
+    *,
+    tools: Mapping[str, Splitter] | None = None,
+    text_of: TextOf | None = None,
+    question: str | Locate | None = None,
+    answer: str | Locate | None = None,
+) -> None:
     """Captures every LangChain and LangGraph call of this process that retrieves, from now on.
 
     Calling it again changes what is attached: one RagGuard at a time. Calls that retrieve
     nothing are not recorded, unless their metadata names references, a name or an id for the run.
+    The options are those of `RagGuardCallback`.
     """
-    handler = RagGuardCallback(rg, tools=tools)
+    handler = RagGuardCallback(rg, tools=tools, text_of=text_of, question=question, answer=answer)
     with _attachment.lock:
         _attachment.handler = handler
         if not _attachment.registered:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import weakref
 from asyncio import Task
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
@@ -26,24 +27,32 @@ from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
 from ragguard.errors import InvalidInput
 from ragguard.records import Decision, Passage, Status, TraceContext
+from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.clock import Clock
 from ragguard_langchain.graphs import node_clock, rank_of_call
 from ragguard_langchain.lone import LIMIT, LoneRetrieval
-from ragguard_langchain.messages import NOTHING, Answer, Taken, unpacked
+from ragguard_langchain.messages import NOTHING, Answer, Taken
+from ragguard_langchain.options import (
+    KEYS,
+    NAME,
+    NO_OPTIONS,
+    REFERENCES,
+    RESUME,
+    RUN_ID,
+    CallOptions,
+    warn_of_unknown,
+)
 from ragguard_langchain.places import Place, Places
 from ragguard_langchain.scopes import RunNotes, Scope, ToolCall
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.stack import Where, batch_around, given_up, here
 from ragguard_langchain.verdicts import EndedRetrieval, VerdictReport, concerned
 
-REFERENCES, NAME, RUN_ID = "ragguard_references", "ragguard_name", "ragguard_run_id"
-RESUME = "ragguard_resume"
-"""Metadata keys by which a call's config says what its run is."""
 GONE_SECONDS = 1.0
 """How long a task must have been over before what it left open counts as cancelled."""
 REMEMBERED = 64
 """How many of a run's latest retrievals a guard may still speak of."""
-_SAID = frozenset((REFERENCES, NAME, RUN_ID, RESUME))
+_SAID = frozenset(KEYS)
 THREAD = "thread_id"
 """LangGraph's metadata key of what is resumed after an interrupt."""
 _JOINS = _SAID | {THREAD}
@@ -69,6 +78,11 @@ class CallTree:
         """The latest retrievals of the runs that trees have joined."""
         self._clocks: dict[str, Clock] = {}
         """The clocks of those runs."""
+        self._answers: Counter[str] = Counter()
+        """How many answers those runs were given."""
+        self.tools_called: Counter[str] = Counter()
+        self.retrieving: set[str] = set()
+        """The undeclared tools that have given documents: where one of these fails, a retrieval has failed."""
         _trees.add(self)
 
     @classmethod
@@ -88,12 +102,17 @@ class CallTree:
         resumes: bool = False,
         call_id: str = "",
         where: Where | None = None,
+        holds: bool = False,
+        options: CallOptions = NO_OPTIONS,
+        inputs: object = None,
     ) -> Place[Scope]:
         """The first call of a tree: joins the run around it or the one its metadata names, goes on with one that
         was interrupted, or may become a run of its own: with its first step, or when its metadata says so.
 
-        `call_id` is the tool call's, and `where` is given for a call that says nothing when it is cancelled."""
-        run = RunNotes(question, name, metadata)
+        `call_id` is the tool call's; `where` is given for a call that says nothing when it is cancelled. A run that it
+        joins ends after it, where it `holds` that: one that always reports its end, a stream too."""
+        run = RunNotes(question, name, metadata, options=options, inputs=inputs)
+        warn_of_unknown(metadata)
         if is_paused():
             run.opened = True  # for good: what it does after the pause is not recorded either
         run_id, sampled = self._joined(run, resumes)
@@ -106,6 +125,9 @@ class CallTree:
             run.trace = trace_context()
         place = Place(id, run_id, Scope(run), self._clock(id, run_id, run, call_id, where))
         place.sampled = sampled and not is_paused()
+        if holds and not run.owner:
+            run.holds = True
+            self.recorder.run_held(run_id)
         place.started_ns = time.time_ns()
         self.places.plant(place, owner=run.owner)
         if not run.opened and (run.resumed or not _SAID.isdisjoint(metadata)):
@@ -129,7 +151,15 @@ class CallTree:
             return self._unfold(id)
         return place
 
-    def begin_lone(self, id: UUID, query: str, name: str, metadata: Mapping[str, Any] | None) -> bool:
+    def stands_alone(self, metadata: Mapping[str, Any] | None) -> bool:
+        """True for an outermost call that joins no run: none is around it, and its metadata names none."""
+        return (current_handle.get() is None or current_run(self.recorder) is None) and not (
+            metadata and RUN_ID in metadata
+        )
+
+    def begin_lone(
+        self, id: UUID, query: str, name: str, metadata: Mapping[str, Any] | None, options: CallOptions
+    ) -> bool:
         """A retriever that is the first call and a run of its own: the recorder hears of it when it is over, since
         a run that is one retrieval is recorded as a whole. False where it is a part of something, or is to be recorded
         at once."""
@@ -141,13 +171,13 @@ class CallTree:
             or (metadata and not _JOINS.isdisjoint(metadata))
         ):
             return False
-        self.lone[id] = one = LoneRetrieval(id, query, name, metadata)
+        self.lone[id] = one = LoneRetrieval(id, query, name, metadata, options)
         _innermost.set(one)
         if len(self.lone) > LIMIT:
             self.lone.pop(next(iter(self.lone)), None)
         return True
 
-    def end_lone(self, one: LoneRetrieval, taken: Any, unpack: Unpack) -> None:
+    def end_lone(self, one: LoneRetrieval, taken: Any) -> None:
         """Such a retriever is over, and nothing happened in it."""
         one.over = True
         trace = span_of(one.id, retrieval=True) or one.trace
@@ -155,7 +185,7 @@ class CallTree:
             one.id,
             one.query,
             taken,
-            unpack,
+            one.options.unpack,
             one.name,
             partial(_kept, one.metadata or {}),
             one.started_ns,
@@ -168,7 +198,11 @@ class CallTree:
         if one is None:
             return self.places.get(id)
         metadata = one.metadata or {}
-        place = Place(one.id, str(one.id), Scope(RunNotes(one.query, one.name, metadata, trace=one.trace)))
+        place = Place(
+            one.id,
+            str(one.id),
+            Scope(RunNotes(one.query, one.name, metadata, trace=one.trace, options=one.options)),
+        )
         place.started_ns, place.task, place.began_in = one.started_ns, one.task, one.began_in
         self.places.plant(place, owner=True)
         self.begin_step(place, one.query, one.name, metadata)
@@ -198,6 +232,9 @@ class CallTree:
         place = self.places.get(parent_id)
         if place is not None:
             place.clock.messages += 1
+            call = place.notes.tool
+            if call is not None and call.found:
+                call.read = True
         elif parent_id is None and (handle := current_run(self.recorder)) is not None:
             self._runs_clock(handle.id).messages += 1
 
@@ -265,12 +302,18 @@ class CallTree:
         whole = place.root is None and run.owner and not run.opened
         self.retrieves(place, query)
         about: dict[str, Any] = {"retriever": name} if name else {}
-        if metadata and "langgraph_node" in metadata:
-            about["langgraph_node"] = metadata["langgraph_node"]
+        if metadata:
+            if "langgraph_node" in metadata:
+                about["langgraph_node"] = metadata["langgraph_node"]
+            if "lc_agent_name" in metadata:
+                about["agent"] = metadata["lc_agent_name"]
         if scope.tool is not None and scope.tool.id:
             about["tool_call_id"] = scope.tool.id
         step_id = place.run_id if whole else str(place.id)
-        turn = None if place.step_id else place.clock.tick()
+        turn = None
+        if not place.step_id:
+            turn = place.clock.tick()
+            run.asked(query, turn, in_tool=scope.tool is not None)
         self.recorder.step_started(
             step_id, place.run_id, query, within=place.step_id, perhaps_within=around.step_id if around else "",
             tool=place.tool, name=name, turn=turn, order=place.clock.order, metadata=about, started_ns=started_ns,
@@ -286,11 +329,16 @@ class CallTree:
         if (place.root is not None or not place.notes.run.owner) and not place.outer_step:
             self._remember(place, taken, candidates, decision)
         self.recorder.step_ended(
-            place.step_id, taken, unpack=unpacked, candidates=candidates, decision=decision, trace=trace
+            place.step_id,
+            taken,
+            unpack=place.notes.run.options.unpack,
+            candidates=candidates,
+            decision=decision,
+            trace=trace,
         )
 
-    def end_text_step(self, place: Place[Scope], text: str, splitter: Unpack) -> None:
-        """Closes the step that a tool's call is, with the one string that it gave."""
+    def end_text_step(self, place: Place[Scope], text: object, splitter: Unpack) -> None:
+        """Closes the step that a tool's call is, with the text that it gave, or what holds it."""
         candidates, decision = self._judged(place, None)
         self._remember(place, None, candidates, decision)
         self.recorder.step_ended(
@@ -362,7 +410,7 @@ class CallTree:
             parts = [replace(verdict, part=True) for verdict in verdicts]
             run.verdicts.setdefault(place.outer_step, []).extend(parts)
         if taken is not None:
-            return joined(verdicts, unpacked(taken))
+            return joined(verdicts, run.options.unpack(taken))
         if len(verdicts) == 1:
             return verdicts[0].judged, verdicts[0].decision
         return joined(verdicts, [passage for verdict in verdicts for passage in verdict.decision.kept])
@@ -383,9 +431,13 @@ class CallTree:
                     left.step_id, status="interrupted" if run.interrupted else "cancelled"
                 )
         if not run.opened:
+            if status == "ok" and root.sampled and not run.interrupted:
+                self.recorder.without_steps(root.run_id)
             return
         about: dict[str, Any] = {}
         question = question or run.question
+        if run.standalone and run.standalone != question and run.follows_up():
+            about["original_question"], question = question, run.standalone
         if not question:
             question = run.first_query
             if question and run.owner:
@@ -393,9 +445,10 @@ class CallTree:
         if answer.kind:
             about["answer_content"] = answer.kind
         if not run.owner:
-            self.recorder.run_noted(root.run_id, question, answer.text, about)
+            self._note(root, question, answer, about)
             return
         if run.thread and (run.interrupted or answer.calls_tools) and status in ("ok", "interrupted"):
+            about.pop("answer_content", None)  # of the call of the tool that waits
             self.recorder.run_ended(
                 root.run_id, None, "interrupted", question=question, metadata=about, trace=span_of(root.id),
                 waits_for=run.thread,
@@ -408,6 +461,21 @@ class CallTree:
         self.recorder.run_ended(
             root.run_id, answer.text, status, question=question, metadata=about, trace=span_of(root.id)
         )
+
+    def _note(self, root: Place[Scope], question: str, answer: Answer, about: dict[str, Any]) -> None:
+        """Keeps what a tree says of a run that somebody else ends; of several answers the last one counts."""
+        if answer.text:
+            self._answers[root.run_id] += 1
+            if (count := self._answers[root.run_id]) > 1:
+                about["answers"] = count
+                NOTICES.once(
+                    "several answers in a run",
+                    f"run {root.run_id!r} got more than one answer inside `with rg.run(...)`; the last one counts. "
+                    "Call run.answered(...) to name the answer. (Logged once a process)",
+                )
+        self.recorder.run_noted(root.run_id, question, answer.text, about)
+        if root.notes.run.holds:
+            self.recorder.run_released(root.run_id)
 
     def _joined(self, run: RunNotes, resumes: bool) -> tuple[str, bool]:
         """The open run that a tree is a part of, and whether it is sampled; '' for none."""
@@ -459,6 +527,7 @@ class CallTree:
         self.places.forget(run_id)
         self._found.pop(run_id, None)
         self._clocks.pop(run_id, None)
+        self._answers.pop(run_id, None)
 
     def sweep(self, ttl: float) -> None:
         """Ends what was cancelled without a word, and what is too old."""
@@ -483,6 +552,7 @@ class CallTree:
         self.lone.clear()
         self._found.clear()
         self._clocks.clear()
+        self._answers.clear()
 
 
 def open_retrieval() -> tuple[CallTree, Place[Scope]] | None:
@@ -500,6 +570,7 @@ def open_retrieval() -> tuple[CallTree, Place[Scope]] | None:
 
 def _kept(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """What a run's record keeps of its call's metadata."""
+    warn_of_unknown(metadata)
     kept = {key: value for key, value in metadata.items() if not key.startswith(_NOT_KEPT)}
     kept["framework"] = "langchain"
     return kept

@@ -19,25 +19,24 @@ from langchain_core.callbacks import BaseCallbackHandler
 from ragguard.capture.context import current_task
 from ragguard.capture.faults import FAULTS
 from ragguard.capture.splitters import Splitter
-from ragguard.errors import InvalidInput
 from ragguard.records import Status, TraceContext
 from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.messages import (
     NOTHING,
+    Answer,
     answer_of,
-    documents_of,
     question_of,
-    same_texts,
     snapshot,
     tool_query,
-    tool_text,
-    unpacked,
 )
+from ragguard_langchain.options import Locate, options_of, recorder_of
 from ragguard_langchain.places import Place
 from ragguard_langchain.scopes import Scope, ToolCall
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.stack import here
+from ragguard_langchain.tool_outputs import ToolOutputs
 from ragguard_langchain.verdicts import VerdictReport
+from ragguard_langchain.views import TextOf
 
 if TYPE_CHECKING:
     from ragguard import RagGuard
@@ -46,9 +45,12 @@ if TYPE_CHECKING:
 class RagGuardCallback(BaseCallbackHandler):
     """Captures the calls it is given to: `invoke(…, {"callbacks": [RagGuardCallback(rg)]})`.
 
-    `tools` names tools that retrieve and return one string, each with a splitter that takes the
-    string apart (`ragguard.capture.splitters` has the usual ones). Tools that give documents as
-    artifacts, and retrievers inside tools, need no declaration.
+    `tools` names tools that retrieve and return text or JSON, each with a splitter that takes it
+    apart (`ragguard.capture.splitters` has the usual ones). Tools that give documents, and
+    retrievers inside tools, need no declaration. `text_of` gives the text of a document as the
+    model reads it. `question` and `answer` say where those are, for pipelines where they are not
+    found by themselves: a key of what the outermost call is given and gives, or a function of it,
+    called in the hook.
 
     A call's config may say more in its metadata: `ragguard_references`, `ragguard_name`,
     `ragguard_run_id`; inside `with rg.run(...)` a call joins that run. A call that retrieves
@@ -63,14 +65,20 @@ class RagGuardCallback(BaseCallbackHandler):
     ignore_retry = True
     ignore_custom_event = True
 
-    def __init__(self, rg: RagGuard, *, tools: Mapping[str, Splitter] | None = None) -> None:
-        for name, splitter in (tools or {}).items():
-            if not callable(splitter):
-                raise InvalidInput(f"tools[{name!r}]", splitter, "a function from a text to passages")
-        self._recorder = rg.recorder
-        self._tree = CallTree.of(rg.recorder)
+    def __init__(
+        self,
+        rg: RagGuard,
+        *,
+        tools: Mapping[str, Splitter] | None = None,
+        text_of: TextOf | None = None,
+        question: str | Locate | None = None,
+        answer: str | Locate | None = None,
+    ) -> None:
+        self._recorder = recorder_of(rg)
+        self._options = options_of(tools, text_of, question, answer)
+        self._tree = CallTree.of(self._recorder)
         self._places = self._tree.places
-        self._tools = dict(tools or {})
+        self._outputs = ToolOutputs(self._tree, self._options.tools)
 
     @property
     def tree(self) -> CallTree:
@@ -96,8 +104,12 @@ class RagGuardCallback(BaseCallbackHandler):
                 return
             parent = tree.place(parent_run_id)
             if parent is None:
-                question, resumes = question_of(inputs), _is_resume(inputs)
-                place = tree.root(run_id, question, metadata or {}, name or "", resumes=resumes)
+                if name and name.startswith("RunnableEach<") and tree.stands_alone(metadata):
+                    return  # each of its calls is a run
+                place = tree.root(
+                    run_id, self._question(inputs), metadata or {}, name or "",
+                    resumes=_is_resume(inputs), holds=True, options=self._options, inputs=inputs,
+                )  # fmt: skip
             else:
                 place = tree.child(parent, run_id, metadata, tags)
                 if place.notes is not parent.notes:
@@ -110,7 +122,9 @@ class RagGuardCallback(BaseCallbackHandler):
         try:
             place = self._pop(run_id)
             if place is not None and place.root is None:
-                self._tree.end_root(place, answer_of(outputs), question_of(inputs))
+                run = place.notes.run
+                run.inputs = run.inputs if inputs is None else inputs
+                self._tree.end_root(place, self._answer(outputs, run.inputs), self._question(inputs))
         except FAULTS as error:
             self._recorder.faults.note("on_chain_end", error)
 
@@ -119,7 +133,7 @@ class RagGuardCallback(BaseCallbackHandler):
     ) -> None:
         """A chain failed, was cancelled, or was interrupted to be resumed later."""
         try:
-            self._fail(run_id, error, question_of(inputs))
+            self._fail(run_id, error, self._question(inputs))
         except FAULTS as fault:
             self._recorder.faults.note("on_chain_error", fault)
 
@@ -147,10 +161,12 @@ class RagGuardCallback(BaseCallbackHandler):
                 parent = around.root or around
             if parent is not None:
                 place = tree.child(parent, run_id, metadata, tags, where=here())
-            elif tree.begin_lone(run_id, query, name or "", metadata):
+            elif tree.begin_lone(run_id, query, name or "", metadata, self._options):
                 return
             else:
-                place = tree.root(run_id, query, metadata or {}, name or "", where=here())
+                place = tree.root(
+                    run_id, query, metadata or {}, name or "", where=here(), options=self._options
+                )
                 place.task = current_task()
             if place.sampled:
                 tree.begin_step(place, query, name or "", metadata, around)
@@ -164,7 +180,7 @@ class RagGuardCallback(BaseCallbackHandler):
         try:
             one = self._tree.lone.pop(run_id, None)
             if one is not None:
-                self._tree.end_lone(one, snapshot(documents), unpacked)
+                self._tree.end_lone(one, snapshot(documents))
                 return
             place = self._pop(run_id)
             if place is None:
@@ -210,17 +226,19 @@ class RagGuardCallback(BaseCallbackHandler):
             parent = tree.place(parent_run_id)
             if parent is None:
                 place = tree.root(
-                    run_id, query, metadata or {}, name, call_id=tool_call_id or "", where=here()
-                )
+                    run_id, query, metadata or {}, name, call_id=tool_call_id or "", where=here(),
+                    options=self._options,
+                )  # fmt: skip
                 place.task = current_task()
             else:
                 place = tree.child(parent, run_id, metadata, tags, call_id=tool_call_id or "", where=here())
             if not place.sampled:
                 return
             scope = place.notes
-            call = ToolCall(name, query, tool_call_id or "", time.time_ns(), scope.tool)
+            call = ToolCall(name, query, tool_call_id or "", time.time_ns(), scope.tool, metadata)
+            self._outputs.began(name)
             place.tool, place.notes = name, Scope(scope.run, scope.graph_node, call)
-            if name in self._tools:
+            if name in self._options.tools:
                 tree.begin_step(place, query, "", metadata)
         except FAULTS as error:
             self._recorder.faults.note("on_tool_start", error)
@@ -231,10 +249,8 @@ class RagGuardCallback(BaseCallbackHandler):
             place = self._pop(run_id)
             if place is None:
                 return
-            if place.is_step:
-                self._end_tool_step(place, output)
-            elif place.sampled and not place.step_id:
-                self._take_artifact(place, output)
+            if place.sampled:
+                self._outputs.ended(place, output)
             if place.root is None:
                 self._tree.end_root(place)
         except FAULTS as error:
@@ -243,7 +259,7 @@ class RagGuardCallback(BaseCallbackHandler):
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """A tool failed, or was interrupted to be resumed later."""
         try:
-            self._fail(run_id, error)
+            self._fail(run_id, error, outputs=self._outputs)
         except FAULTS as fault:
             self._recorder.faults.note("on_tool_error", fault)
 
@@ -282,8 +298,39 @@ class RagGuardCallback(BaseCallbackHandler):
         place.clock.ended()
         return place
 
+    def _question(self, inputs: Any) -> str:
+        """The question in what the outermost call was given."""
+        locate = self._options.question
+        if locate is not None and inputs is not None:
+            try:
+                found = locate(inputs)
+            except Exception as error:  # noqa: BLE001 - the function is the user's
+                self._recorder.faults.note("question", error)
+                found = None
+            if found is not None:
+                return question_of(found)
+        return question_of(inputs)
+
+    def _answer(self, outputs: Any, inputs: Any) -> Answer:
+        """The answer in what the outermost call gave."""
+        locate = self._options.answer
+        if locate is not None and outputs is not None:
+            try:
+                found = locate(outputs)
+            except Exception as error:  # noqa: BLE001 - the function is the user's
+                self._recorder.faults.note("answer", error)
+                found = None
+            if found is not None:
+                return answer_of(found)
+        return answer_of(outputs, inputs)
+
     def _fail(
-        self, run_id: UUID, error: BaseException, question: str = "", trace: TraceContext | None = None
+        self,
+        run_id: UUID,
+        error: BaseException,
+        question: str = "",
+        trace: TraceContext | None = None,
+        outputs: ToolOutputs | None = None,
     ) -> None:
         self._tree.place(run_id)
         place = self._pop(run_id)
@@ -294,37 +341,10 @@ class RagGuardCallback(BaseCallbackHandler):
             place.notes.run.interrupted = True
         if place.is_step:
             self._recorder.step_failed(place.step_id, error, status, trace)
+        elif outputs is not None and place.sampled and status == "error":
+            outputs.failed(place, error)
         if place.root is None:
             self._tree.end_root(place, NOTHING, question, status, error)
-
-    def _end_tool_step(self, place: Place[Scope], output: object) -> None:
-        """A declared tool: documents where it gives them, else its text, to be taken apart later."""
-        call = place.notes.tool
-        assert call is not None
-        documents = documents_of(output)
-        if documents is not None:
-            self._tree.end_step(place, snapshot(documents))
-        else:
-            text, failed = tool_text(output)
-            if failed:
-                self._recorder.step_failed(place.step_id, text)
-            else:
-                self._tree.end_text_step(place, text, self._tools[call.name])
-        call.add(place.step_id, None)
-
-    def _take_artifact(self, place: Place[Scope], output: object) -> None:
-        """An undeclared tool that gave documents: what the model got of the one step inside, or a step itself."""
-        call = place.notes.tool
-        documents = documents_of(output)
-        if call is None or documents is None:
-            return
-        taken = snapshot(documents)
-        if not call.found:
-            self._tree.begin_step(place, call.query, "", None, started_ns=call.started_ns)
-            self._tree.end_step(place, taken)
-            call.add(place.step_id, taken)
-        elif len(call.found) == 1 and not same_texts(call.found[0][1], taken):
-            self._recorder.step_amended(call.found[0][0], place.run_id, unpacked(taken))
 
 
 def _is_resume(inputs: object) -> bool:

@@ -13,6 +13,7 @@ from uuid import UUID
 from ragguard.capture.context import current_task
 from ragguard.capture.trace import trace_context
 from ragguard.records import TraceContext
+from ragguard_langchain.options import NO_OPTIONS, CallOptions
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.stack import Where
 
@@ -26,11 +27,30 @@ class LoneRetrieval:
     Something that happens in it makes it a place in a tree, with a run and a step that are open.
     """
 
-    __slots__ = ("id", "metadata", "name", "over", "query", "started_ns", "task", "thread", "trace")
+    __slots__ = (
+        "id",
+        "metadata",
+        "name",
+        "options",
+        "over",
+        "query",
+        "started_ns",
+        "task",
+        "thread",
+        "trace",
+    )
     around: None = None
     """It is in nothing else that retrieves."""
 
-    def __init__(self, id: UUID, query: str, name: str, metadata: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self,
+        id: UUID,
+        query: str,
+        name: str,
+        metadata: Mapping[str, Any] | None,
+        options: CallOptions = NO_OPTIONS,
+    ) -> None:
+        self.options = options
         self.id, self.query, self.name = id, query, name
         self.metadata = metadata.copy() if type(metadata) is dict else metadata
         self.trace: TraceContext | None = span_of(id, retrieval=True) or trace_context()

@@ -6,7 +6,9 @@ takes whatever came and gives the least surprising reading of it, or nothing.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.documents import Document
@@ -16,6 +18,11 @@ from ragguard.capture.snapshot import passage, passage_of, passages_of, text_of
 from ragguard.records import Passage
 
 _QUESTIONS = ("question", "query", "input", "user_input", "prompt", "text")
+_HISTORIES = ("chat_history", "history", "conversation", "conversation_history")
+_STRUCTURED = "structured_response"
+"""Where `create_agent(response_format=…)` puts its answer."""
+_SAYS_ANSWER = ("answer", "final", "reply", "response", "report", "output", "result")
+"""Words in the names of fields that hold an answer."""
 _ANSWERS = ("answer", "output", "result", "response", "text", "generation", "content")
 _HUMAN = ("human", "user")
 _MODEL = ("ai", "assistant", "AIMessageChunk")
@@ -60,27 +67,90 @@ def question_of(inputs: object) -> str:
     return ""
 
 
-def answer_of(outputs: object) -> Answer:
-    """The answer in a pipeline's output: the last message of the model after the last human one, or the field."""
+def has_history(inputs: object) -> bool:
+    """True where a pipeline is given more than one question: a conversation, or its history beside the question."""
+    if not isinstance(inputs, Mapping):
+        return False
+    if any(isinstance(inputs.get(key), (str, list, tuple)) and inputs[key] for key in _HISTORIES):
+        return True
+    messages = inputs.get("messages")
+    if not isinstance(messages, (list, tuple)):
+        return False
+    return sum(_role_and_content(message)[0] in _HUMAN for message in messages) > 1
+
+
+def answer_of(outputs: object, inputs: object = None) -> Answer:
+    """The answer in a pipeline's output.
+
+    That is a structured response, the last message of the model after the last human one, the field that usually
+    holds it, or the only text that is not in the input as well.
+    """
     if isinstance(outputs, str):
         return Answer(outputs or None)
     if isinstance(outputs, BaseMessage):
         return _answer(outputs)
     if isinstance(outputs, Mapping):
-        if messages := outputs.get("messages"):
-            return _last_answer(messages)
-        for key in _ANSWERS:
-            if key in outputs:
-                return answer_of(outputs[key])
-        texts = [value for value in outputs.values() if isinstance(value, str)]
-        return Answer(texts[0] or None) if len(texts) == 1 else Answer()
+        return _answer_in(outputs, inputs if isinstance(inputs, Mapping) else {})
     if isinstance(outputs, (list, tuple)):
         return _last_answer(outputs)
+    if _is_structure(outputs):
+        return _answer_in(vars(outputs), {})
     for name in ("messages", *_ANSWERS):
         value = getattr(outputs, name, None)
         if value and not callable(value):
             return _last_answer(value) if name == "messages" else answer_of(value)
     return Answer(None, "" if outputs is None else type(outputs).__name__)
+
+
+def _answer_in(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> Answer:
+    """The answer in a state."""
+    if (structured := outputs.get(_STRUCTURED)) is not None:
+        return _structured(structured)
+    last = Answer()
+    if messages := outputs.get("messages"):
+        last = _last_answer(messages)
+        if last.text or last.calls_tools:
+            return last
+    for key in _ANSWERS:
+        if outputs.get(key):
+            return answer_of(outputs[key])
+    new = {
+        key: found
+        for key, value in outputs.items()
+        if key != "messages" and (key not in inputs or inputs[key] is not value) and (found := _said(value))
+    }
+    named = [key for key in new if any(word in key.lower() for word in _SAYS_ANSWER)]
+    for keys in (named, [*new]):
+        if len(keys) == 1:
+            return Answer(new[keys[0]])
+    if new and not last.kind:
+        return Answer(None, f"several texts: {', '.join(sorted(map(str, new)))}")
+    return last
+
+
+def _structured(response: object) -> Answer:
+    """An answer in a form that the application asked for: its field that usually holds the answer, else all as JSON."""
+    dump = getattr(response, "model_dump", None)
+    fields: Any = dump(mode="json") if callable(dump) else response
+    if is_dataclass(fields) and not isinstance(fields, type):
+        fields = asdict(fields)
+    if isinstance(fields, Mapping):
+        for key in _ANSWERS:
+            if isinstance(fields.get(key), str) and fields[key]:
+                return Answer(fields[key], "structured")
+    text = fields if isinstance(fields, str) else json.dumps(fields, ensure_ascii=False, default=str)
+    return Answer(text, "structured")
+
+
+def _is_structure(value: object) -> bool:
+    return (is_dataclass(value) and not isinstance(value, type)) or hasattr(value, "model_dump")
+
+
+def _said(value: object) -> str:
+    """The text of a value that may be an answer; '' for any other."""
+    if isinstance(value, str):
+        return value
+    return (_answer(value).text or "") if isinstance(value, AIMessage) else ""
 
 
 def snapshot(documents: object) -> Taken:
@@ -97,11 +167,6 @@ def snapshot(documents: object) -> Taken:
 def unpacked(taken: Taken) -> list[Passage]:
     """The passages of a snapshot; runs on the scorer's side."""
     return [one if isinstance(one, Passage) else passage(one[0], one[1], None, one[2]) for one in taken]
-
-
-def same_texts(before: Taken | None, after: Taken) -> bool:
-    """Whether two snapshots hold the same texts in the same order."""
-    return [p.text for p in unpacked(before or [])] == [p.text for p in unpacked(after)]
 
 
 def documents_of(output: object) -> list[Any] | None:
@@ -121,6 +186,13 @@ def tool_text(output: object) -> tuple[str, bool]:
     if message is not None:
         return text_of(message.content)[0], message.status == "error"
     return text_of(output)[0] or ("" if output is None else str(output)), False
+
+
+def block_texts(content: object) -> list[str]:
+    """The texts in a message's content: one, or one a block where it comes in blocks."""
+    if isinstance(content, (list, tuple)):
+        return [text for text, _ in map(text_of, content) if text]
+    return [text_of(content)[0]]
 
 
 def tool_query(inputs: object, text: str) -> str:

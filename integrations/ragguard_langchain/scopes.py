@@ -9,7 +9,8 @@ from typing import Any
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.identity import RunIdentity
 from ragguard.records import TraceContext
-from ragguard_langchain.messages import Taken
+from ragguard_langchain.messages import Taken, has_history
+from ragguard_langchain.options import NO_OPTIONS, CallOptions
 from ragguard_langchain.verdicts import EndedRetrieval
 
 
@@ -33,10 +34,31 @@ class RunNotes:
     """True when it goes on with a run that was interrupted."""
     interrupted: bool = False
     first_query: str = ""
+    options: CallOptions = NO_OPTIONS
+    """What the handler that saw the tree's first call was told."""
+    inputs: object = None
+    """What the first call was given."""
     found: list[EndedRetrieval] = field(default_factory=list)
     """The latest retrievals, which a guard behind them may still thin out. Trees that join a run share it."""
     verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
     """What guards inside a retrieval decided, while it is open."""
+    holds: bool = False
+    """True where it keeps the run that it has joined from ending before it."""
+    standalone: str = ""
+    """The query of the first retrieval, where that is no tool's and the only one of its turn."""
+    first_turn: int = -1
+
+    def asked(self, query: str, turn: int, *, in_tool: bool) -> None:
+        """Notes the query of a retrieval."""
+        if self.first_turn < 0:
+            self.first_turn, self.standalone = turn, "" if in_tool else query
+        elif turn == self.first_turn:
+            self.standalone = ""
+
+    def follows_up(self) -> bool:
+        """True where the question came with what was said before it, and the application names no other one: then
+        the query of the first retrieval is the question that stands by itself."""
+        return self.options.question is None and not self.resumed and has_history(self.inputs)
 
 
 @dataclass(slots=True)
@@ -48,13 +70,20 @@ class ToolCall:
     id: str
     started_ns: int
     outer: ToolCall | None = None
+    metadata: Mapping[str, Any] | None = None
     found: list[tuple[str, Taken | None]] = field(default_factory=list)
+    """The steps made in this call, with what they gave; None for a text that is taken apart elsewhere."""
+    inner: bool = False
+    """True where a tool inside this one has retrieved."""
+    read: bool = False
+    """True where a model inside this call was asked after something had been retrieved."""
 
     def add(self, step_id: str, taken: Taken | None) -> None:
         """Remembers a step that was made in this call."""
-        call: ToolCall | None = self
+        self.found.append((step_id, taken))
+        call = self.outer
         while call is not None:
-            call.found.append((step_id, taken))
+            call.inner = True
             call = call.outer
 
 

@@ -1,4 +1,4 @@
-"""What the model reads of a document, for guards: its page content, or what the application says."""
+"""What the model reads of a document, for guards and capture: its page content, or what the application says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ragguard.capture.faults import describe
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
 from ragguard.runtime.notices import NOTICES
-from ragguard_langchain.messages import snapshot, unpacked
+from ragguard_langchain.messages import Taken, snapshot, unpacked
 
 TextOf: TypeAlias = Callable[[Document], str]
 """Gives the text of a document as the model reads it, with the title or the source that a prompt puts beside it."""
@@ -34,6 +34,18 @@ def views(documents: Sequence[Any], text_of: TextOf | None = None) -> list[Passa
     return [
         replace(passage, text=_text(document, passage.text, text_of))
         for document, passage in zip(documents, passages, strict=True)
+    ]
+
+
+def viewed(taken: Taken, text_of: TextOf) -> list[Passage]:
+    """The passages of a snapshot, with the texts that the model reads."""
+    documents = [
+        Document(passage.text, id=passage.id or None, metadata=dict(passage.metadata))
+        for passage in unpacked(taken)
+    ]
+    return [
+        replace(passage, text=_text(document, passage.text, text_of))
+        for document, passage in zip(documents, unpacked(taken), strict=True)
     ]
 
 

@@ -5,7 +5,7 @@ Only the recorder changes them, under its lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -68,10 +68,23 @@ class Retrieval:
         parts = sorted(self.parts or (), key=lambda part: part.started_ns)
         return RetrievalStep(
             self.id, self.run.id, self.index, self.turn, self.query, passages,
-            passages if self.candidates is None else self.candidates,
+            self._candidates(passages, parts),
             self.started_ns, self.ended_ns, self.status, self.tool, [part._as_part() for part in parts],
             self.error, self.decision, self.trace, metadata,
         )  # fmt: skip
+
+    def _candidates(self, passages: list[Passage], parts: Sequence[Retrieval]) -> list[Passage]:
+        """What was retrieved: what the parts gave, where the whole has not all of that (a reranker, a cut)."""
+        if self.candidates is not None:
+            return self.candidates
+        found = {
+            (one.id, one.text): one
+            for part in parts
+            if part.status == "ok"
+            for one in unpacked(part.found, part.unpack, {})[0]
+        }
+        got = {(one.id, one.text) for one in passages}
+        return passages if found.keys() <= got else list(found.values())
 
     def _as_part(self) -> SubStep:
         passages, _ = unpacked(self.found, self.unpack, {})

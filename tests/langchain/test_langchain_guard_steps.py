@@ -180,12 +180,12 @@ async def test_a_tool_that_filters_what_it_found_itself(captured, config, mode):
     def find(query: str) -> tuple[str, list[Document]]:
         """Searches and filters, without a word about callbacks."""
         found = keep.compress_documents(Shelf(count=3).invoke(query), query)
-        return found[0].page_content, found
+        return "\n".join(one.page_content for one in found), found
 
     async def afind(query: str) -> tuple[str, list[Document]]:
         """The same, on a loop."""
         found = await keep.acompress_documents(await Shelf(count=3).ainvoke(query), query)
-        return found[0].page_content, found
+        return "\n".join(one.page_content for one in found), found
 
     finding = tool("find", response_format="content_and_artifact")(find)
     finding.coroutine = afind

@@ -1,0 +1,114 @@
+"""What the application says of its pipelines: which tools retrieve, what a model reads of a document, where the
+question and the answer are."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from ragguard.capture.declarations import unknown_key
+from ragguard.capture.recorder import Recorder
+from ragguard.capture.splitters import Splitter
+from ragguard.errors import InvalidInput
+from ragguard.records import Passage
+from ragguard.runtime.notices import NOTICES
+from ragguard_langchain.messages import Taken, unpacked
+from ragguard_langchain.views import TextOf, checked_text_of, viewed
+
+REFERENCES, NAME, RUN_ID = "ragguard_references", "ragguard_name", "ragguard_run_id"
+RESUME = "ragguard_resume"
+KEYS = (REFERENCES, NAME, RUN_ID, RESUME)
+"""Metadata keys by which a call's config says what its run is."""
+Locate: TypeAlias = Callable[[Any], object]
+"""Finds the question in what a pipeline is given, or the answer in what it gives."""
+_OWN = "ragguard_"
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """The options of one handler, checked when they are given."""
+
+    tools: Mapping[str, Splitter] = field(default_factory=dict)
+    text_of: TextOf | None = None
+    question: Locate | None = None
+    answer: Locate | None = None
+
+    def unpack(self, taken: Taken) -> list[Passage]:
+        """The passages of a snapshot, with the texts that the model reads; runs on the scorer's side."""
+        return unpacked(taken) if self.text_of is None else viewed(taken, self.text_of)
+
+
+NO_OPTIONS = CallOptions()
+
+
+def options_of(
+    tools: object, text_of: TextOf | None, question: str | Locate | None, answer: str | Locate | None
+) -> CallOptions:
+    """The options, checked; a key becomes the function that looks there."""
+    return CallOptions(
+        _tools(tools), checked_text_of(text_of), _locate("question", question), _locate("answer", answer)
+    )
+
+
+def recorder_of(rg: object) -> Recorder:
+    """The recorder of a RagGuard; anything else is refused."""
+    recorder = getattr(rg, "recorder", None)
+    if not isinstance(recorder, Recorder):
+        raise InvalidInput("rg", rg, 'a RagGuard, such as RagGuard(engine="nano")')
+    return recorder
+
+
+def warn_of_unknown(metadata: Mapping[str, Any]) -> None:
+    """Warns once of each metadata key that is addressed to ragguard and that nothing reads."""
+    for key in metadata:
+        if key.startswith(_OWN) and key not in KEYS:
+            NOTICES.once(f"metadata {key}", lambda key=key: unknown_key(key, KEYS))  # type: ignore[misc]
+
+
+def _tools(given: object) -> dict[str, Splitter]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidInput(
+            "tools", given, "a mapping from a tool's name to a splitter, such as {'search': paragraphs}"
+        )
+    for name, splitter in given.items():
+        if not callable(splitter):
+            raise InvalidInput(
+                f"tools[{name!r}]",
+                splitter,
+                "a function from a text to passages, such as ragguard.capture.splitters.paragraphs or "
+                "separated_by('---')",
+            )
+    return dict(given)
+
+
+def _locate(argument: str, given: str | Locate | None) -> Locate | None:
+    if given is None or callable(given):
+        return given
+    if not isinstance(given, str) or not given:
+        raise InvalidInput(argument, given, f"the key that holds the {argument}, or a function that gives it")
+    return lambda value: _held(value, given, argument)
+
+
+def _held(value: object, key: str, argument: str) -> object:
+    """What a mapping or an object holds under a key; of a sequence's items, the last that holds it."""
+    if isinstance(value, Mapping) and key in value:
+        return value[key]
+    if hasattr(value, key):
+        return getattr(value, key)
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        for item in reversed(value):
+            if isinstance(item, Mapping) and key in item:
+                return item[key]
+    if value is not None:
+        names = sorted(map(str, value)) if isinstance(value, Mapping) else [type(value).__name__]
+        close = difflib.get_close_matches(key, names, 1)
+        NOTICES.once(
+            f"{argument} {key}",
+            f"{argument}={key!r} is not in what the pipeline was given or gives, so the usual places are read"
+            f"{f'; did you mean {close[0]!r}?' if close else ''}. There: {', '.join(names) or 'nothing'}",
+        )
+    return None

@@ -1,0 +1,218 @@
+"""What a tool's output says of retrieval: it holds documents, or what the model got of those found inside the tool.
+
+A tool that gives documents is a retrieval by itself. One in which retrievers were called got the model what of their
+documents is in its output. A declared tool is taken apart by its splitter.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from ragguard.capture.calls import TOOL
+from ragguard.capture.declarations import never_called
+from ragguard.capture.shapes import documents_in
+from ragguard.capture.snapshot import score_of
+from ragguard.capture.splitters import Splitter
+from ragguard.capture.tool_results import OutputShare, ToolResult
+from ragguard.records import Passage, Status
+from ragguard.runtime.notices import NOTICES
+from ragguard_langchain.call_tree import CallTree
+from ragguard_langchain.messages import Taken, block_texts, snapshot, tool_message, tool_text, unpacked
+from ragguard_langchain.places import Place
+from ragguard_langchain.scopes import Scope, ToolCall
+
+_PRINTED = ("[Document(", "[(Document(", "Document(", "{'documents': [Document(", "{'docs': [Document(")
+"""How the text begins that LangChain makes of documents which a tool returns as its content."""
+_PATIENCE = 25
+"""Tool calls after which a declared tool that was not called is taken for a mistake."""
+
+
+class ToolOutputs:
+    """Reads what the tools of one handler give."""
+
+    def __init__(self, tree: CallTree, tools: Mapping[str, Splitter]) -> None:
+        self._tree, self._recorder, self._tools = tree, tree.recorder, tools
+        self._never_called = set(tools)
+
+    def began(self, name: str) -> None:
+        """Notes a call, so that declared tools which nobody calls are warned about."""
+        called = self._tree.tools_called
+        called[name] += 1
+        if not self._never_called:
+            return
+        self._never_called.discard(name)
+        missing = sorted(self._never_called)
+        undeclared = set(called) - set(self._tools)
+        close = any(difflib.get_close_matches(one, undeclared, 1) for one in missing)
+        if missing and (close or called.total() >= _PATIENCE):
+            NOTICES.once(f"declared {missing}", lambda: never_called(missing, called))
+            self._never_called.clear()
+
+    def ended(self, place: Place[Scope], output: object) -> None:
+        """A tool has given something."""
+        call = place.notes.tool
+        if call is None:
+            return
+        if place.is_step:
+            self._end_declared(place, call, output)
+        elif not place.step_id and not call.inner:
+            if call.found:
+                self._deliver(place, call, output)
+            else:
+                self._find(place, call, output)
+
+    def failed(self, place: Place[Scope], error: BaseException | str, status: Status = "error") -> None:
+        """A tool has failed: a failed retrieval, where the tool is declared or has retrieved before."""
+        call = place.notes.tool
+        if call is None or place.step_id or call.found or call.inner:
+            return
+        if call.name not in self._tree.retrieving:
+            self._recorder.seen(place.run_id, TOOL, call.name)
+            return
+        self._begin(place, call)
+        self._recorder.step_failed(place.step_id, error, status)
+        call.add(place.step_id, None)
+
+    def _end_declared(self, place: Place[Scope], call: ToolCall, output: object) -> None:
+        """Closes the step of a declared tool: with documents where it gives them, else with what is to be split."""
+        documents = _documents(output)
+        if documents is not None:
+            taken: Taken | None = snapshot(documents)
+            assert taken is not None
+            self._tree.end_step(place, taken)
+        else:
+            taken, result = None, _result(output)
+            if result.error:
+                self._recorder.step_failed(place.step_id, result.text)
+            else:
+                splitter = self._tools[call.name]
+                self._tree.end_text_step(place, result, partial(_split, splitter))
+        call.add(place.step_id, taken)
+
+    def _find(self, place: Place[Scope], call: ToolCall, output: object) -> None:
+        """Nothing was retrieved inside the tool as far as anybody saw: does it give documents?"""
+        text, failed = tool_text(output)
+        if failed:
+            self.failed(place, text)
+            return
+        documents = _documents(output)
+        known = call.name in self._tree.retrieving
+        if documents == [] and not known and tool_message(output) is None:
+            documents = None  # an empty list of anything
+        if documents is not None:
+            taken = snapshot(documents)
+            self._begin(place, call)
+            self._tree.end_step(place, taken)
+            call.add(place.step_id, taken)
+            if tool_message(output) is not None:
+                self._share(place, [(place.step_id, taken)], text)
+        elif text.startswith(_PRINTED) or (known and text == "[]"):
+            self._begin(place, call)
+            self._tree.end_text_step(place, text, printed_documents)
+            call.add(place.step_id, None)
+        else:
+            self._recorder.seen(place.run_id, TOOL, call.name)
+            return
+        if len(self._tree.retrieving) < _MOST_NAMES:
+            self._tree.retrieving.add(call.name)
+
+    def _deliver(self, place: Place[Scope], call: ToolCall, output: object) -> None:
+        """The model got what of the documents found inside is in the output, unless a model in the tool read them."""
+        text, failed = tool_text(output)
+        documents = _documents(output)
+        found = [(step_id, taken) for step_id, taken in call.found if taken is not None]
+        if failed or call.read or not found:
+            return
+        if documents is not None and len(found) == 1 and tool_message(output) is None:
+            self._recorder.step_amended(found[0][0], place.run_id, unpacked(snapshot(documents)))
+            return
+        if documents:
+            given = unpacked(snapshot(documents))
+            if len(found) == 1:
+                step_id, taken = found[0]
+                if [p.text for p in unpacked(taken)] != [p.text for p in given]:
+                    self._recorder.step_amended(step_id, place.run_id, given)
+                found = [(step_id, list(given))]
+        self._share(place, found, text)
+
+    def _share(self, place: Place[Scope], found: list[tuple[str, Taken]], text: str) -> None:
+        """Says what of the found texts is in a tool's text; compared by whoever reads the steps."""
+        if all(one_text.strip() in text for _, taken in found for one_text in _texts(taken)):
+            return
+        unpack = place.notes.run.options.unpack
+        share = OutputShare(text, [partial(unpack, taken) for _, taken in found])
+        for number, (step_id, _) in enumerate(found):
+            self._recorder.step_amended(step_id, place.run_id, partial(share.of, number))
+
+    def _begin(self, place: Place[Scope], call: ToolCall) -> None:
+        self._tree.begin_step(place, call.query, "", call.metadata, started_ns=call.started_ns)
+
+
+_MOST_NAMES = 1024
+
+
+def printed_documents(text: str) -> list[Passage]:
+    """The documents in the text that Python prints for them, alone or as pairs with scores."""
+    return list(_printed(ast.parse(text.strip(), mode="eval").body, None))
+
+
+def _printed(node: ast.AST, score: object) -> Iterator[Passage]:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Document":
+        said = {one.arg: _literal(one.value) for one in node.keywords}
+        about = said.get("metadata")
+        metadata = about if isinstance(about, dict) else {}
+        text, id = said.get("page_content"), said.get("id")
+        yield Passage(str(text or ""), "" if id is None else str(id), score_of(score, metadata), metadata)
+    elif isinstance(node, ast.Tuple) and len(node.elts) == 2 and isinstance(node.elts[0], ast.Call):
+        yield from _printed(node.elts[0], _literal(node.elts[1]))
+    elif isinstance(node, (ast.List, ast.Tuple)):
+        for item in node.elts:
+            yield from _printed(item, None)
+    elif isinstance(node, ast.Dict):
+        for value in node.values:
+            yield from _printed(value, None)
+
+
+def _literal(node: ast.AST) -> Any:
+    """The value of a literal; None for anything else, such as a date in the metadata."""
+    while isinstance(node, ast.Call) and node.args:  # np.float64(0.5)
+        node = node.args[0]
+    if isinstance(node, ast.Dict):
+        return {
+            _literal(key): _literal(value)
+            for key, value in zip(node.keys, node.values, strict=True)
+            if key is not None
+        }
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, RecursionError):
+        return None
+
+
+def _documents(output: object) -> list[Any] | None:
+    """The documents that a tool gave beside its text, or instead of one; None where there are none."""
+    message = tool_message(output)
+    return documents_in(output if message is None else message.artifact)
+
+
+def _result(output: object) -> ToolResult:
+    """The output of a declared tool, in the form that splitters are put to."""
+    message = tool_message(output)
+    if message is None:
+        return ToolResult.of(output, tool_text(output)[0])
+    artifact = message.artifact
+    structure = artifact.get("structured_content") if isinstance(artifact, Mapping) else None
+    return ToolResult(block_texts(message.content), structure, message.status == "error")
+
+
+def _split(splitter: Splitter, result: ToolResult) -> Any:
+    return result.split(splitter)
+
+
+def _texts(taken: Taken) -> Iterator[str]:
+    for one in taken:
+        yield one.text if isinstance(one, Passage) else one[0] if isinstance(one[0], str) else ""

@@ -1,0 +1,253 @@
+"""What a tool's output says: the model got what of the retrieved texts is in it; documents in it are a retrieval."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+from langchain_classic.retrievers import ContextualCompressionRetriever, EnsembleRetriever
+from langchain_classic.retrievers.document_compressors import DocumentCompressorPipeline
+from langchain_core.documents import Document
+from langchain_core.documents.compressor import BaseDocumentCompressor
+from langchain_core.tools import ToolException, create_retriever_tool, tool
+from support.langchain_agents import ANSWER, agent, asked
+from support.langchain_parts import Shelf, call, documents, says
+
+from ragguard.capture.delivered import DELIVERED
+from ragguard.capture.splitters import json_items, paragraphs
+from ragguard_langchain import RagGuardCallback
+from ragguard_langchain.tool_outputs import printed_documents
+
+
+def with_tool(one, rg, times=1, **options):
+    calls = [call(one.name, query=f"hop{n or ''}") for n in range(times)]
+    built = agent(*calls, ANSWER, tools=[one])
+    return built.invoke(asked(), {"callbacks": [RagGuardCallback(rg, **options)]})
+
+
+def only_step(captured):
+    (step,) = captured.run.steps
+    return step
+
+
+def ids(passages):
+    return [passage.id for passage in passages]
+
+
+def test_a_tool_that_retrieves_four_and_returns_one(captured, rg):
+    @tool
+    def best(query: str) -> str:
+        """Gives the third of four."""
+        return f"Best match: {Shelf(count=4).invoke(query)[2].page_content}."
+
+    with_tool(best, rg)
+    step = only_step(captured)
+    assert ids(step.passages) == ["shelf-2"]
+    assert ids(step.candidates) == ["shelf-0", "shelf-1", "shelf-2", "shelf-3"]
+
+
+def test_of_two_retrievals_each_keeps_what_is_in_the_output(captured, rg):
+    @tool
+    def both(query: str) -> str:
+        """Gives one document of each of two searches."""
+        return "\n".join(Shelf(shelf=name).invoke(query)[n].page_content for n, name in enumerate("ab"))
+
+    with_tool(both, rg)
+    assert [ids(step.passages) for step in captured.run.steps] == [["a-0"], ["b-1"]]
+
+
+def test_a_tool_that_gives_all_changes_nothing(captured, rg):
+    with_tool(create_retriever_tool(Shelf(count=3), "search", "Searches."), rg)
+    step = only_step(captured)
+    assert (len(step.passages), step.candidates) == (3, step.passages)
+    assert DELIVERED not in step.metadata
+
+
+def test_of_a_tool_that_summarises_nothing_can_be_told(captured, rg):
+    @tool
+    def summary(query: str) -> str:
+        """Says it in its own words."""
+        return f"{len(Shelf().invoke(query))} found"
+
+    with_tool(summary, rg)
+    step = only_step(captured)
+    assert (len(step.passages), step.metadata[DELIVERED]) == (2, "unknown")
+
+
+def test_what_a_model_inside_the_tool_has_read_is_not_measured_by_the_tools_output(captured, rg):
+    @tool
+    def ask(query: str) -> str:
+        """Answers from what it retrieves, by a model of its own."""
+        found = Shelf(count=3).invoke(query)
+        return f"{says('So it is').invoke(query).text}: {found[0].page_content}"
+
+    with_tool(ask, rg)
+    step = only_step(captured)
+    assert (len(step.passages), DELIVERED in step.metadata) == (3, False)
+
+
+@pytest.mark.parametrize("wrap", ["documents", "scored", "mapping", "printed", "printed pairs"])
+def test_documents_in_any_form_are_a_step(captured, rg, wrap):
+    found = documents("found", 2, 'it\'s "quoted"\nover lines')
+    forms = {
+        "documents": ("text", found),
+        "scored": ("text", [(one, 0.9) for one in found]),
+        "mapping": ("text", {"documents": found}),
+        "printed": found,
+        "printed pairs": [(one, 0.9) for one in found],
+    }
+
+    def search(query: str):
+        """Searches."""
+        return forms[wrap]
+
+    kind = "content" if wrap.startswith("printed") else "content_and_artifact"
+    with_tool(tool(response_format=kind)(search), rg)
+    step = only_step(captured)
+    assert (step.tool, step.query, ids(step.candidates)) == ("search", "hop", ["found-0", "found-1"])
+    assert step.candidates[0].text == found[0].page_content
+    assert step.candidates[0].metadata == found[0].metadata
+    scores = [0.9, 0.9] if wrap in ("scored", "printed pairs") else [1.0, 0.9]
+    assert [passage.score for passage in step.candidates] == scores
+    assert step.metadata["langgraph_node"] == "tools"
+
+
+def test_a_hop_that_finds_nothing_is_a_step(captured, rg):
+    @tool(response_format="content_and_artifact")
+    def search(query: str) -> tuple[str, list]:
+        """Finds nothing at first."""
+        found = documents("found", 1, query) if query == "hop1" else []
+        return "\n".join(one.page_content for one in found), found
+
+    with_tool(search, rg, times=2)
+    assert [(step.query, len(step.passages)) for step in captured.run.steps] == [("hop", 0), ("hop1", 1)]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_tool_that_has_retrieved_before_and_fails_is_a_failed_step(captured, rg, told):
+    @tool(response_format="content_and_artifact")
+    def search(query: str) -> tuple[str, list]:
+        """Fails the second time."""
+        if query == "hop1":
+            raise ToolException("index gone")
+        found = documents("found", 1, query)
+        return found[0].page_content, found
+
+    search.handle_tool_error = told
+    try:
+        with_tool(search, rg, times=2)
+    except ToolException:
+        assert not told
+    first, second = captured.run.steps
+    assert (first.status, second.status, second.query) == ("ok", "error", "hop1")
+    assert "index gone" in second.error
+
+
+def test_other_tools_are_no_steps_and_are_named_where_nothing_was_captured(captured, rg, caplog):
+    @tool
+    def ask_database(query: str) -> str:
+        """Gives text."""
+        return json.dumps([{"text": "one"}])
+
+    with caplog.at_level(logging.WARNING):
+        with_tool(ask_database, rg)
+    assert captured.events == []
+    assert "'ask_database'" in caplog.text
+    assert "tools={'ask_database': SPLITTER}" in caplog.text
+
+
+def test_a_declared_tool_that_is_not_there_is_warned_about(captured, rg, caplog):
+    @tool
+    def search_docs(query: str) -> str:
+        """Gives text."""
+        return "text"
+
+    with caplog.at_level(logging.WARNING):
+        with_tool(search_docs, rg, tools={"search_doc": paragraphs})
+    assert "declares 'search_doc'" in caplog.text
+    assert "'search_docs'" in caplog.text
+
+
+def of_mcp(blocks, structure=None):
+    """A tool as langchain-mcp-adapters makes it: content blocks, and the structure as its artifact."""
+
+    @tool(response_format="content_and_artifact")
+    def search(query: str) -> tuple[list, dict | None]:
+        """Searches on an MCP server."""
+        content = [{"type": "text", "text": block} for block in blocks]
+        return content, None if structure is None else {"structured_content": structure}
+
+    return search
+
+
+ITEMS = [{"content": "one", "id": "1"}, {"content": "two", "id": "2"}]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "structure", "splitter"),
+    [
+        ([json.dumps(item) for item in ITEMS], None, json_items),
+        ([json.dumps(ITEMS)], None, json_items),
+        (["two hits, see the structure"], {"result": ITEMS}, json_items),
+    ],
+)
+def test_an_mcp_server_gives_one_block_an_item_or_a_structure(captured, rg, blocks, structure, splitter):
+    with_tool(of_mcp(blocks, structure), rg, tools={"search": splitter})
+    step = only_step(captured)
+    assert [(passage.text, passage.id) for passage in step.passages] == [("one", "1"), ("two", "2")]
+
+
+def test_texts_in_blocks_are_split_one_by_one(captured, rg):
+    with_tool(of_mcp(["first\nline", "second"]), rg, tools={"search": lambda text: [text]})
+    assert [passage.text for passage in only_step(captured).passages] == ["first\nline", "second"]
+
+
+class Cut(BaseDocumentCompressor):
+    """A reranker that keeps the last two, turned around."""
+
+    def compress_documents(self, documents, query, callbacks=None):
+        return list(documents)[:-3:-1]
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+async def test_what_a_reranker_leaves_out_stays_a_candidate(captured, config, mode, pipeline):
+    cut = DocumentCompressorPipeline(transformers=[Cut()]) if pipeline else Cut()
+    retriever = ContextualCompressionRetriever(base_compressor=cut, base_retriever=Shelf(count=4))
+    if mode == "invoke":
+        retriever.invoke("hop", config)
+    else:
+        await retriever.ainvoke("hop", config)
+    step = only_step(captured)
+    assert ids(step.passages) == ["shelf-3", "shelf-2"]
+    assert ids(step.candidates) == ["shelf-0", "shelf-1", "shelf-2", "shelf-3"]
+
+
+def test_an_ensemble_that_gives_all_has_no_other_candidates(captured, config):
+    EnsembleRetriever(retrievers=[Shelf(shelf="a"), Shelf(shelf="b")], weights=[0.5, 0.5]).invoke(
+        "hop", config
+    )
+    step = only_step(captured)
+    assert step.candidates == step.passages
+    assert len(step.passages) == 4
+
+
+def test_printed_documents_with_what_is_no_literal():
+    text = "[Document(id='a', metadata={'at': datetime.date(2024, 1, 1), 'page': 3}, page_content='x'), 3]"
+    (passage,) = printed_documents(text)
+    assert (passage.text, passage.id, passage.metadata["page"]) == ("x", "a", 3)
+
+
+def test_text_of_says_what_the_model_reads(captured, rg):
+    def titled(document: Document) -> str:
+        return f"{document.metadata['source']}: {document.page_content}"
+
+    config = {"callbacks": [RagGuardCallback(rg, text_of=titled)]}
+    Shelf().invoke("hop", config)
+    agent(call("search", query="hop"), ANSWER).invoke(asked(), config)
+    for run in captured.runs:
+        assert [p.text for p in run.steps[0].candidates] == [
+            "shelf: shelf 0 about hop",
+            "shelf: shelf 1 about hop",
+        ]
