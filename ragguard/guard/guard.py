@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import wait as wait_for_thread
 from functools import partial
 from pathlib import Path
+from threading import TIMEOUT_MAX
 from typing import NoReturn
 
 from ragguard.capture.faults import describe
@@ -210,7 +211,7 @@ class DistractorGuard:
             work.close()
             return Outcome("error", describe(error), THREAD)
         try:
-            wait_for_thread([future], max(0.0, self._left(clock)) + THREAD_GRACE_S)
+            wait_for_thread([future], min(max(0.0, self._left(clock)) + THREAD_GRACE_S, TIMEOUT_MAX))
             if not future.done():
                 return self._late(THREAD, "the guard's thread is held up, as by blocking code of an engine")
             if future.cancelled():

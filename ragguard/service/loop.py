@@ -102,6 +102,7 @@ class BackgroundLoop:
         while True:
             try:
                 loop.run_forever()
+                loop.close()  # it was stopped by its own work; the next call starts another
                 return
             except (
                 SystemExit,

@@ -91,6 +91,24 @@ def test_a_background_thread_that_was_ended_goes_on():
     assert_the_guards_of_this_process_work()
 
 
+def test_a_background_thread_that_is_gone_is_started_again():
+    stopped, threads = threading.Event(), []
+
+    async def stop():
+        threads.append(threading.current_thread())
+        asyncio.get_running_loop().stop()
+        stopped.set()
+
+    BACKGROUND.submit(stop())
+    assert stopped.wait(10)
+    threads[0].join(10)
+    assert_the_guards_of_this_process_work()
+
+
+def test_a_budget_longer_than_any_wait():
+    assert texts(guard(budget_ms=1e300).prune("q", [HELPS, MISLEADS])) == [HELPS]
+
+
 def test_a_policy_that_blocks_holds_up_itself_alone():
     """While it blocks on the thread that judges, no other guard of the process would get an answer."""
     entered, release = threading.Event(), threading.Event()
