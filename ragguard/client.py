@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 from uuid import UUID
 
+from ragguard.arguments import whole_number
 from ragguard.capture.calls import what_to_do
 from ragguard.capture.faults import Faults
 from ragguard.capture.handle import RunHandle
@@ -110,8 +111,7 @@ class RagGuard:
         drop, block = _overflow(on_overflow)
         numbers = {"queue_size": queue_size, "queue_bytes": queue_bytes, "concurrency": concurrency}
         for name, number in numbers.items():
-            if not isinstance(number, int) or number < 1:
-                raise InvalidInput(name, number, "a whole number, 1 or more")
+            whole_number(name, number, 1)
         if not isinstance(score_rate, int | float) or not 0.0 <= score_rate <= 1.0:
             raise InvalidInput("score_rate", score_rate, "a share between 0 and 1")
         if not isinstance(exit_timeout, int | float) or not exit_timeout >= 0:
@@ -120,6 +120,8 @@ class RagGuard:
             raise InvalidInput("run_ttl", run_ttl, "a number of seconds over 0")
         if isinstance(scorers, str):
             raise InvalidInput("scorers", scorers, f"a list, such as ({scorers!r},)")
+        if not isinstance(scorers, list | tuple):
+            raise InvalidInput("scorers", scorers, "a list of names and Scorers")
         if not isinstance(caps, Caps | None):
             raise InvalidInput("caps", caps, "Caps(...), or None for the usual ones")
         if not isinstance(sinks, list | tuple):
@@ -215,8 +217,9 @@ class RagGuard:
         self, runs: Iterable[Run] | AsyncIterable[Run], *, concurrency: int = 8
     ) -> AsyncGenerator[ScoredRun, None]:
         """Scores any number of runs, so many at once, and yields each as soon as it is done."""
-        if concurrency < 1:
-            raise InvalidInput("concurrency", concurrency, "1 or more")
+        whole_number("concurrency", concurrency, 1)
+        if not isinstance(runs, Iterable | AsyncIterable):
+            raise InvalidInput("runs", runs, "runs that can be iterated")
         return self._service.score_all(runs, concurrency)
 
     # What is known
@@ -371,6 +374,6 @@ def _overflow(policy: str) -> tuple[Literal["oldest", "newest"], float | None]:
 
 def _seconds(retention: timedelta | float | None) -> float | None:
     seconds = retention.total_seconds() if isinstance(retention, timedelta) else retention
-    if seconds is not None and not seconds > 0:
+    if seconds is not None and (not isinstance(seconds, int | float) or not seconds > 0):
         raise InvalidInput("retention", retention, "a time longer than 0")
     return None if seconds == math.inf else seconds

@@ -45,6 +45,8 @@ def split_credentials(argument: str, url: str, allowed: str) -> tuple[str, Crede
 
     Raises InvalidInput for an address whose password holds a "/", "#" or "?" that is not percent-encoded.
     """
+    if not isinstance(url, str):
+        raise InvalidInput(argument, url, allowed)
     url = url.strip()
     try:
         parts = urlsplit(url)

@@ -276,7 +276,7 @@ async def test_ids_in_a_run_of_ones_own_may_be_numbers(make):
         (Run(question="who?", steps=[RetrievalStep(passages=["text"])]), r"passages\[0\]: got 'text'"),
         (
             Run(question="who?", steps=[RetrievalStep(candidates=[Passage(None)])]),
-            r"candidates\[0\]: got Pass",
+            r"candidates\[0\]\.text: got None",
         ),
     ],
     ids=range(6),

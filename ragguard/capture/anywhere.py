@@ -31,9 +31,9 @@ from ragguard.capture.context import (
 from ragguard.capture.faults import FAULTS
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.shapes import documents_in
-from ragguard.capture.snapshot import passages_of, text_of
+from ragguard.capture.snapshot import id_in, metadata_of, passages_of, text_in, text_of
 from ragguard.capture.turns import TurnKey
-from ragguard.records import CONTENT_KIND, Decision, Passage, Status, new_id
+from ragguard.records import CONTENT_KIND, Decision, Passage, Status
 from ragguard.runtime.notices import NOTICES
 
 P = ParamSpec("P")
@@ -265,15 +265,15 @@ def _started(
     name: str = "",
 ) -> str:  # fmt: skip
     """Opens a step where the call stands, and returns its id."""
-    step_id = str(id) if id != "" else new_id()
+    step_id = id_in(id)
     try:
         asked = text_of(query)[0]
         call.begin(asked)
         if turn is None:
             turn = call.turn() if callable(call.turn) else call.turn
         call.recorder.step_started(
-            step_id, call.run_id, asked, perhaps_within=call.within, tool=str(tool) or call.tool, name=name,
-            turn=turn, metadata=call.metadata, started_ns=started_ns,
+            step_id, call.run_id, asked, perhaps_within=call.within, tool=text_in(tool) or call.tool, name=name,
+            turn=turn, metadata=call.metadata, started_ns=started_ns if type(started_ns) is int else 0,
         )  # fmt: skip
     except FAULTS as error:
         call.recorder.faults.note("retrieved", error)
@@ -292,7 +292,7 @@ def _ended(
         passages = passages_of(documents)
         recorder.step_ended(
             step_id, passages, candidates=None if candidates is None else passages_of(candidates),
-            decision=decision, metadata=metadata,
+            decision=decision, metadata=metadata_of(metadata),
         )  # fmt: skip
         call.found(step_id, query, passages)
     except FAULTS as error:

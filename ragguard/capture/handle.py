@@ -20,7 +20,7 @@ from ragguard.capture.events import Acknowledging, StepAmended, StepEnded
 from ragguard.capture.faults import Faults, describe, never_raises
 from ragguard.capture.identity import RunIdentity
 from ragguard.capture.recorder import Recorder
-from ragguard.capture.snapshot import metadata_of, passages_of, text_of
+from ragguard.capture.snapshot import id_in, metadata_of, passages_of, text_in, text_of
 from ragguard.errors import Closed, InvalidInput
 from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, new_id
 
@@ -46,25 +46,28 @@ class RunHandle:
         metadata: Mapping[str, Any] | None = None,
         acknowledging: Acknowledging | None = None,
     ) -> None:
-        if resume and id == "":
-            raise InvalidInput("resume", resume, "given together with the id= of the run that goes on")
+        asked = text_in(id)
+        if resume is not False and (resume is not True or not asked):
+            raise InvalidInput(
+                "resume", resume, "True, given together with the id= of the run that goes on, or False"
+            )
         if not isinstance(question, str):
             raise InvalidInput("question", question, "a string")
         self.recorder = recorder
-        self.key = str(id) if id != "" else new_id()
+        self.key = asked or new_id()
         """The id under which the recorder knows the run."""
-        self._asks = id != ""
+        self._asks = bool(asked)
         self._resume = resume
         self._identity: RunIdentity | None = None
         self._joined = False
         self.question = question
-        self.name = str(name)
+        self.name = text_in(name)
         self.references = references_of(references)
         self.sub_questions = texts_of("sub_questions", sub_questions)
         self.pool = None if pool is None else passages_of(pool)
         if metadata is not None and not isinstance(metadata, Mapping):
             raise InvalidInput("metadata", metadata, "a mapping")
-        self.metadata: dict[str, Any] = dict(metadata or {})
+        self.metadata: dict[str, Any] = metadata_of(metadata)
         self.answer: str | None = None
         self._collected: list[StepEnded | StepAmended] = []
         self.sampled = False
@@ -224,7 +227,7 @@ class RunHandle:
         guard; each is a list of Passage, texts, mappings with a `text`, or documents of a framework.
         Calls of one `turn` were made in parallel.
         """
-        step_id = str(id) if id != "" else new_id()
+        step_id = id_in(id)
         self._record(
             step_id,
             query,
@@ -257,9 +260,9 @@ class RunHandle:
             step_id,
             self.key,
             text_of(query)[0],
-            tool=str(tool),
-            turn=index(turn) if isinstance(turn, SupportsIndex) else None,
-            started_ns=started_ns,
+            tool=text_in(tool),
+            turn=_turn(turn),
+            started_ns=started_ns if type(started_ns) is int else 0,
         )
         if recorder.wants(step_id):
             recorder.step_ended(
@@ -267,7 +270,7 @@ class RunHandle:
                 passages_of(passages),
                 candidates=None if candidates is None else passages_of(candidates),
                 decision=decision,
-                metadata=metadata,
+                metadata=metadata_of(metadata),
             )
 
     def failed(
@@ -281,7 +284,7 @@ class RunHandle:
     ) -> str:
         """Records a retrieval that gave nothing; gives the step's id."""
         step_id = new_id()
-        self.recorder.step_started(step_id, self.key, text_of(query)[0], tool=str(tool), turn=turn)
+        self.recorder.step_started(step_id, self.key, text_of(query)[0], tool=text_in(tool), turn=_turn(turn))
         self.recorder.step_failed(step_id, error, status)
         return step_id
 
@@ -354,6 +357,14 @@ def texts_of(name: str, value: object) -> list[str] | None:
     if isinstance(value, Sequence) and all(isinstance(one, str) for one in value):
         return list(value)
     raise InvalidInput(name, value, "a text, or a list of texts")
+
+
+def _turn(value: object) -> int | None:
+    """A turn as an integer; None for anything else, so that the step gets the next one."""
+    try:
+        return index(value) if isinstance(value, SupportsIndex) else None
+    except Exception:  # noqa: BLE001 - a number of the user's may raise anything
+        return None
 
 
 def _is_cancellation(error: BaseException) -> bool:

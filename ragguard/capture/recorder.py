@@ -10,6 +10,7 @@ only; a run's end is held back until the steps that are on their way have gone t
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -20,6 +21,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
+from ragguard.arguments import number_between, whole_number
 from ragguard.capture.calls import CallLog
 from ragguard.capture.context import enclosing_step, is_paused
 from ragguard.capture.counts import Counts
@@ -28,6 +30,7 @@ from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
 from ragguard.capture.followers import Follower
 from ragguard.capture.identity import GivenIds, RunIdentity, renamed
 from ragguard.capture.open_runs import About, OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
+from ragguard.capture.snapshot import text_in
 from ragguard.capture.trace import trace_context
 from ragguard.capture.turns import TurnKey
 from ragguard.errors import InvalidInput
@@ -53,12 +56,10 @@ class Recorder:
         max_open: int = 4096,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if not 0.0 <= sample_rate <= 1.0:
-            raise InvalidInput("sample_rate", sample_rate, "a share between 0 and 1")
-        if not ttl > 0:
+        number_between("sample_rate", sample_rate, 0.0, 1.0, "a share between 0 and 1")
+        if number_between("ttl", ttl, 0.0, math.inf, "a number of seconds over 0") == 0:
             raise InvalidInput("ttl", ttl, "a number of seconds over 0")
-        if max_open < 1:
-            raise InvalidInput("max_open", max_open, "at least 1")
+        whole_number("max_open", max_open, 1)
         self._intake, self._clock = intake, clock
         self.samples_all = sample_rate == 1.0
         """True where every run is recorded, whatever its id."""
@@ -401,7 +402,9 @@ class Recorder:
         one = self._steps.get(step_id)
         if one is not None:
             one.trace = trace or one.trace
-            one.error = describe(error) if isinstance(error, BaseException) else without_secrets(str(error))
+            one.error = (
+                describe(error) if isinstance(error, BaseException) else without_secrets(text_in(error))
+            )
             self._finish(one, status)
 
     @never_raises

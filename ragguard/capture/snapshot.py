@@ -14,13 +14,14 @@ from typing import Any
 
 from ragguard.capture.plain import CUT
 from ragguard.capture.shapes import HOLDERS, documents_in, held_by, is_document, node_content, node_in, scored
-from ragguard.records import CONTENT_KIND, Passage
+from ragguard.records import CONTENT_KIND, Passage, new_id
 
 LOST = "ragguard.metadata"
 """Metadata key that says why the metadata is missing."""
 _TEXTS = ("text", "page_content", "content")
 """Names under which a mapping holds the text of one passage."""
 
+_GRADES = range(1, 6)
 MOST_PASSAGES = 10_000
 """Passages of one retrieval; an endless iterable would hold the caller for ever."""
 
@@ -46,15 +47,18 @@ def passages_of(value: object) -> list[Passage]:
 
 def _passages_in(items: Iterable[object]) -> list[Passage]:
     found: list[Passage] = []
-    left = iter(items)
-    for item in islice(left, MOST_PASSAGES):
-        if isinstance(item, list) and (inner := documents_in(item)):
-            found += [passage_of(one) for one in inner]
-        else:
-            found.append(passage_of(item))
-    if found and next(left, left) is not left:
-        cut = {**found[-1].metadata, CUT: f"the first {MOST_PASSAGES} passages only"}
-        found[-1] = replace(found[-1], metadata=cut)
+    try:
+        left = iter(items)
+        for item in islice(left, MOST_PASSAGES):
+            if isinstance(item, list) and (inner := documents_in(item)):
+                found += [passage_of(one) for one in inner]
+            else:
+                found.append(passage_of(item))
+        if found and next(left, left) is not left:
+            cut = {**found[-1].metadata, CUT: f"the first {MOST_PASSAGES} passages only"}
+            found[-1] = replace(found[-1], metadata=cut)
+    except Exception as error:  # noqa: BLE001 - what came before it broke off is kept
+        found.append(unreadable(items, error))
     return found
 
 
@@ -97,7 +101,33 @@ def passage_of(item: object) -> Passage:
     try:
         return _read(item)
     except Exception as error:  # noqa: BLE001 - an item of the user's may raise anything when it is read
+        return _readable_parts(item, error)
+
+
+def _readable_parts(item: object, error: BaseException) -> Passage:
+    """The passage made of those fields of an item that can be read; its metadata name the others."""
+    lost: list[str] = []
+
+    def take(*names: str) -> Any:
+        for name in names:
+            try:
+                value = item[name] if isinstance(item, Mapping) else getattr(item, name, None)
+            except KeyError:
+                continue
+            except Exception as error:  # noqa: BLE001 - as above
+                lost.append(f"{name}: {type(error).__name__}")
+                continue
+            if value is not None:
+                return value
+        return None
+
+    content, id, score, metadata = take(*_TEXTS), take("id"), take("score"), take("metadata")
+    if content is None:
         return unreadable(item, error)
+    found = passage(content, text_in(id), score, metadata)
+    return (
+        replace(found, metadata={**found.metadata, CUT: f"unreadable: {', '.join(lost)}"}) if lost else found
+    )
 
 
 def unreadable(item: object, error: BaseException) -> Passage:
@@ -107,9 +137,16 @@ def unreadable(item: object, error: BaseException) -> Passage:
 
 def _read(item: object) -> Passage:
     if isinstance(item, Passage):
-        if type(item.text) is type(item.id) is str and type(item.score) in (float, NoneType):
+        if (
+            type(item.text) is type(item.id) is str
+            and type(item.score) in (float, NoneType)
+            and (item.grade is None or item.grade in _GRADES)
+        ):
             return Passage(item.text, item.id, item.score, metadata_of(item.metadata), item.grade)
-        return replace(passage(item.text, item.id, item.score, item.metadata), grade=item.grade)
+        found = passage(item.text, item.id, item.score, item.metadata)
+        if item.grade is None or item.grade in _GRADES:
+            return replace(found, grade=item.grade)
+        return replace(found, metadata={**found.metadata, CUT: "grade: no whole number from 1 to 5"})
     if isinstance(item, Mapping):
         content = next((item[key] for key in _TEXTS if key in item), None)
         return passage(content, item.get("id"), item.get("score"), item.get("metadata"))
@@ -140,7 +177,7 @@ def passage(content: object, id: object, score: object, metadata: object) -> Pas
         if kind:
             copied[CONTENT_KIND] = kind
         content = text
-    return Passage(content, "" if id is None else str(id), score_of(score, copied), copied)
+    return Passage(content, "" if id is None else text_in(id), score_of(score, copied), copied)
 
 
 def score_of(score: object, metadata: Mapping[str, Any]) -> float | None:
@@ -173,6 +210,28 @@ def text_of(content: object) -> tuple[str, str]:
         return content, ""
     if content is None:
         return "", "none"
+    try:
+        return _text_and_kind(content)
+    except Exception as error:  # noqa: BLE001 - content of the user's may raise anything when it is read
+        return "", f"{type(content).__name__}, unreadable: {type(error).__name__}"
+
+
+def text_in(value: object) -> str:
+    """Returns a name or an id as a text; "" for one whose own text cannot be had."""
+    if type(value) is str:
+        return value
+    try:
+        return str.__str__(value) if isinstance(value, str) else str(value)
+    except Exception:  # noqa: BLE001 - as above
+        return ""
+
+
+def id_in(value: object) -> str:
+    """Returns an id as a text; a fresh one where none is given or its text cannot be had."""
+    return text_in(value) or new_id()
+
+
+def _text_and_kind(content: object) -> tuple[str, str]:
     if isinstance(content, (list, tuple)):
         texts, kinds = [], []
         for block in content:

@@ -72,6 +72,8 @@ class DistractorGuard:
             if not isinstance(count, int) or isinstance(count, bool) or count < least:
                 raise InvalidInput(name, count, f"a whole number, {least} or more")
         threshold_policy = UtilityThreshold(threshold)
+        if not isinstance(policies, list | tuple | None):
+            raise InvalidInput("policies", policies, "a list of policies, or None for the threshold alone")
         self.policies: tuple[Policy, ...] = (threshold_policy,) if policies is None else tuple(policies)
         for policy in self.policies:
             if not isinstance(policy, Policy):
@@ -368,7 +370,10 @@ def _passages(given: Sequence[Passage | str]) -> list[Passage]:
     allowed = "a list of Passage or texts"
     if isinstance(given, str | Passage) or not isinstance(given, Iterable):
         raise InvalidInput("passages", given, allowed)
-    passages = [passage if isinstance(passage, Passage) else Passage(passage) for passage in given]
+    try:
+        passages = [passage if isinstance(passage, Passage) else Passage(passage) for passage in given]
+    except Exception as error:
+        raise InvalidInput("passages", given, allowed) from error
     for passage in passages:
         if not isinstance(passage.text, str):
             raise InvalidInput("passages", passage.text, allowed)

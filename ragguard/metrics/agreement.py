@@ -66,6 +66,8 @@ def correlate(
     metric has that does not vary where the outcome does: 0 says that it predicts nothing there.
     """
     arrays.choice("kind", kind, KINDS)
+    if not isinstance(flat, int | float):
+        raise InvalidInput("flat", flat, "a number, or nan")
     xs, ys = _with_nan("metric", metric), _with_nan("outcome", outcome)
     arrays.same(metric=xs, outcome=ys)
     known = ~(np.isnan(xs) | np.isnan(ys))
@@ -96,6 +98,8 @@ def paired_bootstrap(
     `correlate`.
     """
     arrays.choice("kind", kind, KINDS)
+    if not isinstance(flat, int | float):
+        raise InvalidInput("flat", flat, "a number, or nan")
     first, second = _with_nan("a", a), _with_nan("b", b)
     arrays.same(a=first, b=second)
     known = ~(np.isnan(first) | np.isnan(second))
@@ -125,10 +129,7 @@ def paired_bootstrap(
 
 def _with_nan(argument: str, values: ArrayLike) -> Floats:
     """A list in which nan stands for what is undefined."""
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (ValueError, TypeError) as error:
-        raise InvalidInput(argument, values, "a list of numbers") from error
+    array = arrays.numbers(argument, values)
     if array.ndim != 1:
         raise InvalidInput(f"{argument}.shape", array.shape, "one list")
     missing = np.isnan(array)
@@ -138,10 +139,13 @@ def _with_nan(argument: str, values: ArrayLike) -> Floats:
 
 def _members(groups: ArrayLike, values: Floats) -> list[Integers]:
     """The entries of each group."""
-    labels = np.asarray(groups)
+    try:
+        labels = np.asarray(groups)
+        _, index = np.unique(labels, return_inverse=True)
+    except Exception as error:  # labels of the caller's, which may be neither comparable nor readable
+        raise InvalidInput("groups", groups, "one label an entry, all of one kind") from error
     if labels.shape != values.shape:
         raise InvalidInput("groups.shape", labels.shape, f"{values.shape}, one group an entry")
-    _, index = np.unique(labels, return_inverse=True)
     order = np.argsort(index, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(index[order])) + 1) if len(order) else []
 
@@ -212,7 +216,7 @@ def _over_groups(each: Floats, draws: int, seed: int) -> tuple[float, float, flo
 
 def _draws(n: int, draws: int, seed: int) -> Iterator[Integers]:
     """Which of n are drawn, a row a draw; as many rows at once as memory is spent on easily."""
-    random, left = np.random.default_rng(seed), arrays.count("draws", draws, 2)
+    random, left = np.random.default_rng(arrays.count("seed", seed, 0)), arrays.count("draws", draws, 2)
     while left:
         rows = min(left, 1 + 1_000_000 // max(n, 1))
         yield random.integers(n, size=(rows, n))

@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from ragguard.errors import InvalidInput
+from ragguard.metrics import arrays
 from ragguard.metrics.registry import Metric, declare
 
 SQUAD = "Rajpurkar et al. 2016 (SQuAD)"
@@ -70,6 +71,8 @@ def normalise(text: str, language: Language = ENGLISH) -> str:
     """
     if not isinstance(text, str):
         raise InvalidInput("text", text, "a string")
+    if not isinstance(language, Language):
+        raise InvalidInput("language", language, "a Language, such as ENGLISH")
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     if plain.isascii():
         words = plain.translate(_ASCII_PUNCTUATION).split()
@@ -197,7 +200,7 @@ def _best(
     language: Language,
     compare: Callable[[list[str], list[str]], float],
 ) -> float:
-    texts = [references] if isinstance(references, str) else list(references)
+    texts = [references] if isinstance(references, str) else arrays.items("references", references)
     for argument, text in [("answer", answer), *((f"references[{i}]", text) for i, text in enumerate(texts))]:
         if not isinstance(text, str):
             raise InvalidInput(argument, text, "a string")

@@ -7,7 +7,7 @@ cannot be right is an `InvalidInput` that names the argument. Nothing here knows
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 Integers = NDArray[np.intp]
 Entry = TypeVar("Entry", bound=np.generic)
+Item = TypeVar("Item")
 Value: TypeAlias = Any
 """A float for one list, an array of float64 for many: only the shape of the arguments knows which."""
 
@@ -47,7 +48,7 @@ class Aggregate(NamedTuple):
 
 def pad(lists: Sequence[ArrayLike], fill: float = 0.0) -> Padded:
     """One array and its mask from lists of different lengths (of numbers, or of rows of one width)."""
-    rows = [read(f"lists[{i}]", row) for i, row in enumerate(lists)]
+    rows = [read(f"lists[{i}]", row) for i, row in enumerate(items("lists", lists))]
     widths = {row.shape[1:] for row in rows if row.size}
     if len(widths) > 1:
         raise InvalidInput("lists", sorted(widths), "lists whose rows all have one shape")
@@ -62,8 +63,8 @@ def pad(lists: Sequence[ArrayLike], fill: float = 0.0) -> Padded:
 
 def aggregate(values: ArrayLike) -> Aggregate:
     """The mean of one metric over queries; those where it is undefined are left out and counted."""
-    found = np.asarray(values)
-    missing = np.isnan(found) if found.dtype.kind == "f" else np.zeros(found.shape, dtype=bool)
+    found = numbers("values", values)
+    missing = np.isnan(found)
     kept = read("values", found[~missing])
     n = kept.size
     mean = float(kept.mean()) if n else float("nan")
@@ -85,7 +86,7 @@ def read(
 
     Entries the mask leaves out are set to the allowed number nearest to 0, whatever they were.
     """
-    array = _regular(argument, values)
+    array = numbers(argument, values)
     if array.ndim < axes:
         kinds = {1: "a list of numbers, or many of them", 2: "a table (rows, columns), or many of them"}
         raise InvalidInput(argument, values, kinds[axes])
@@ -116,7 +117,7 @@ def boolean(argument: str, values: ArrayLike, shape: tuple[int, ...] | None = No
     """The argument as booleans, of that shape."""
     try:
         array = np.asarray(values)
-    except ValueError as error:
+    except Exception as error:  # an object in it may raise anything when NumPy looks at it
         raise InvalidInput(argument, values, "booleans in a regular array") from error
     if array.dtype != np.bool_ and array.size:
         raise InvalidInput(argument, values, "an array of booleans (True = a real entry)")
@@ -136,7 +137,7 @@ def count(argument: str, value: int, low: int = 1, high: int | None = None) -> i
     """One integer, such as a cutoff."""
     try:
         number = operator.index(value)
-    except TypeError:
+    except Exception:  # noqa: BLE001 - whatever its `__index__` raises, it is no integer
         number = low - 1
     if isinstance(value, bool) or number < low or (high is not None and number > high):
         allowed = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
@@ -146,9 +147,17 @@ def count(argument: str, value: int, low: int = 1, high: int | None = None) -> i
 
 def choice(argument: str, value: str, allowed: Sequence[str]) -> str:
     """One of a few words."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise InvalidInput(argument, value, " | ".join(map(repr, allowed)))
     return value
+
+
+def items(argument: str, values: Iterable[Item]) -> list[Item]:
+    """The items of a list, a tuple or another iterable."""
+    try:
+        return list(values)
+    except Exception as error:
+        raise InvalidInput(argument, values, "a list") from error
 
 
 def fit(**shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -231,10 +240,11 @@ def ranks(values: Floats) -> Floats:
     return result
 
 
-def _regular(argument: str, values: ArrayLike) -> Floats:
+def numbers(argument: str, values: ArrayLike) -> Floats:
+    """The argument as float64 in a regular array, nan and infinity included."""
     try:
         array = np.asarray(values)
-    except (ValueError, TypeError) as error:
+    except Exception as error:  # an object in it may raise anything when NumPy looks at it
         raise InvalidInput(
             argument, values, "numbers in a regular array; `pad` makes one of lists of different lengths"
         ) from error

@@ -26,8 +26,9 @@ def sample_weights(logprobs: Sequence[ArrayLike], scheme: str = "mean") -> Float
     "mean" takes the tokens' mean (the published implementation), "sum" their sum (eq. 7), "count" none.
     """
     arrays.choice("scheme", scheme, ("mean", "sum", "count"))
-    totals = np.empty(len(logprobs))
-    for i, tokens in enumerate(logprobs):
+    answers = arrays.items("logprobs", logprobs)
+    totals = np.empty(len(answers))
+    for i, tokens in enumerate(answers):
         read = arrays.read(f"logprobs[{i}]", tokens, high=0)
         if read.ndim != 1 or not read.size:
             raise InvalidInput(f"logprobs[{i}]", tokens, "one log-probability a token, at least one")
@@ -294,7 +295,7 @@ def seper_stderr(
     sizes = size.reshape(rows)
     counted = (np.ones((rows, references), dtype=bool) if real is None else real).reshape(rows, references)
     # One row of numbers a sample: a shorter list uses the first rows, so padding changes no draw.
-    uniform = np.random.default_rng(seed).random((n, draws))
+    uniform = np.random.default_rng(arrays.count("seed", seed, 0)).random((n, draws))
     errors = np.empty(rows)
     for some in arrays.blocks(rows, n * draws):
         one = flat[some], table[some], sizes[some], counted[some], answers

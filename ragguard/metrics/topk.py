@@ -124,10 +124,12 @@ def best_alpha(measure: Callable[[float], ArrayLike], outcomes: ArrayLike) -> Be
 
     `measure` takes α and gives one value a query; queries where it is nan are left out.
     """
+    if not callable(measure):
+        raise InvalidInput("measure", measure, "a function of α")
     known = arrays.read("outcomes", outcomes)
     best = BestAlpha(float("nan"), float("nan"))
     for alpha in np.linspace(0, 1, 101):
-        values = np.asarray(measure(float(alpha)), dtype=np.float64)
+        values = arrays.numbers("measure", measure(float(alpha)))
         arrays.same(outcomes=known, measure=values)
         there = ~np.isnan(values)
         correlation = _spearman(arrays.read("measure", values[there]), known[there])

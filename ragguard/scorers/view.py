@@ -10,9 +10,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ragguard.arguments import whole_number
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.prompts import PromptSet
-from ragguard.errors import InvalidInput
 from ragguard.metrics.answers import ENGLISH, Language
 from ragguard.probes.tokens import count_tokens
 from ragguard.records import Passage, RetrievalStep, Run
@@ -34,8 +34,7 @@ class Caps:
 
     def __post_init__(self) -> None:
         for name in ("passages", "sub_questions", "steps", "prompt_tokens"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(f"Caps.{name}", getattr(self, name), "1 or more")
+            whole_number(f"Caps.{name}", getattr(self, name), 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import NoneType
 from typing import Any, Final, TypeAlias, TypeVar, get_args
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
-from ragguard.records import RetrievalStep, Run, Status, SubStep
+from ragguard.capture.snapshot import passage_of, passages_of, score_of, text_in
+from ragguard.records import Decision, Dropped, GuardStatus, Passage, RetrievalStep, Run, Status, SubStep
 
 Record = TypeVar("Record", Run, RetrievalStep, SubStep, RunEnded)
 Convert: TypeAlias = Callable[[Any], Any]
@@ -20,7 +22,8 @@ Convert: TypeAlias = Callable[[Any], Any]
 UNREADABLE: Final = "ragguard.fields"
 """Metadata key that names the fields whose values could not be kept."""
 _LARGEST = 2**63 - 1
-_STATUS = frozenset(get_args(Status))
+_STATUS, _GUARD_STATUS = frozenset(get_args(Status)), frozenset(get_args(GuardStatus))
+_NUMBER = (float, int, NoneType)
 
 
 def storable_event(event: Event) -> Event:
@@ -49,10 +52,13 @@ def _step(step: RetrievalStep) -> RetrievalStep:
 
 
 def _amended(event: StepAmended) -> StepAmended:
-    if type(event.run_id) is str and type(event.step_id) is str:
+    decision = event.decision
+    if type(event.run_id) is str and type(event.step_id) is str and _fits(decision):
         return event
+    if not _fits(decision):
+        decision = _decision(decision) if isinstance(decision, Decision) else None
     return StepAmended(
-        f"{event.run_id}", f"{event.step_id}", event.passages, event.decision, event.metadata, event.index
+        f"{event.run_id}", f"{event.step_id}", event.passages, decision, event.metadata, event.index
     )
 
 
@@ -77,10 +83,64 @@ def _status(value: Any) -> str:
     return str(value)
 
 
-_DEFAULTS: Mapping[Convert, Any] = {_integer: 0, _text: "", _status: "error"}
+def _decision(value: Any) -> Decision:
+    if not isinstance(value, Decision):
+        raise TypeError
+    dropped = value.dropped if isinstance(value.dropped, list | tuple) else ()
+    return Decision(
+        passages_of(value.kept),
+        [_dropped(one) for one in dropped if isinstance(one, Dropped)],
+        value.status if isinstance(value.status, str) and value.status in _GUARD_STATUS else "error",
+        score_of(value.elapsed_ms, {}) or 0.0,
+        text_in(value.reason),
+        text_in(value.engine),
+        value.started_ns if _is_whole(value.started_ns) else 0,
+    )
+
+
+def _dropped(one: Dropped) -> Dropped:
+    return Dropped(
+        passage_of(one.passage),
+        one.position if _is_whole(one.position) else 0,
+        text_in(one.reason),
+        score_of(one.utility, {}),
+        score_of(one.p_abstain, {}),
+        score_of(one.p_relevant, {}),
+    )
+
+
+def _fits(decision: Decision | None) -> bool:
+    """True for no decision, and for one whose fields have their types, as a guard makes them."""
+    if decision is None:
+        return True
+    return (
+        type(decision) is Decision
+        and type(decision.kept) is list
+        and type(decision.dropped) is list
+        and all(type(one) is Passage and type(one.text) is type(one.id) is str for one in decision.kept)
+        and all(
+            type(one) is Dropped
+            and type(one.passage) is Passage
+            and type(one.passage.text) is type(one.passage.id) is type(one.reason) is str
+            and _is_whole(one.position)
+            and all(type(number) in _NUMBER for number in (one.utility, one.p_abstain, one.p_relevant))
+            for one in decision.dropped
+        )
+        and all(type(text) is str for text in (decision.status, decision.reason, decision.engine))
+        and decision.status in _GUARD_STATUS
+        and type(decision.elapsed_ms) in _NUMBER
+        and _is_whole(decision.started_ns)
+    )
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int and -_LARGEST <= value <= _LARGEST
+
+
+_DEFAULTS: Mapping[Convert, Any] = {_integer: 0, _text: "", _status: "error", _decision: None}
 _STEP: Mapping[str, Convert] = {
     "id": _text, "run_id": _text, "index": _integer, "turn": _integer, "query": _text, "started_ns": _integer,
-    "ended_ns": _integer, "status": _status, "tool": _text, "error": _text,
+    "ended_ns": _integer, "status": _status, "tool": _text, "error": _text, "decision": _decision,
 }  # fmt: skip
 _SUB_STEP: Mapping[str, Convert] = {
     "query": _text, "name": _text, "started_ns": _integer, "ended_ns": _integer, "status": _status,
@@ -106,6 +166,9 @@ def _fitted(record: Record, fields: Mapping[str, Convert]) -> Record:
                 continue
         elif convert is _integer:
             if kind is int and -_LARGEST <= value <= _LARGEST:
+                continue
+        elif convert is _decision:
+            if _fits(value):
                 continue
         elif kind is str and value in _STATUS:
             continue

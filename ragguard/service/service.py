@@ -22,7 +22,7 @@ from ragguard.scorers.plan import Plan
 from ragguard.secrets import logger
 from ragguard.service import exits
 from ragguard.service.backlog import Backlog
-from ragguard.service.checked import checked, seconds
+from ragguard.service.checked import seconds
 from ragguard.service.delivery import Delivery
 from ragguard.service.failures import FailureTally
 from ragguard.service.intake import Intake
@@ -35,6 +35,7 @@ from ragguard.service.stream import bounded
 from ragguard.service.worker import Worker
 from ragguard.sinks.base import ScoredRun, Sink
 from ragguard.store.ledger import Left
+from ragguard.store.runcheck import checked_run
 from ragguard.store.store import Store
 
 _log = logger("ragguard")
@@ -176,10 +177,9 @@ class Service:
             try:
                 return await self.score(run)
             except RagguardError as error:
+                named = run if isinstance(run, Run) else Run()
                 return ScoredRun(
-                    run,
-                    [],
-                    [Failure("run", type(error).__name__, str(error), run_id=run.id)],
+                    named, [], [Failure("run", type(error).__name__, str(error), run_id=named.id)]
                 )
 
         async for scored in bounded(runs, one, concurrency):
@@ -190,7 +190,7 @@ class Service:
         return run_id if self._redactor is None else self._redactor.id(run_id)
 
     def _redacted(self, run: Run) -> Run:
-        run = checked(run)
+        run = checked_run(run)
         return run if self._redactor is None else self._redactor.run(run)
 
     # What was done

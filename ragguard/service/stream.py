@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, 
 from contextlib import aclosing
 from typing import TypeVar
 
+from ragguard.errors import InvalidInput
+
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -39,5 +41,9 @@ async def _each(items: Iterable[S] | AsyncIterable[S]) -> AsyncGenerator[S, None
         async for item in items:
             yield item
     else:
-        for item in items:
+        try:
+            source = iter(items)
+        except Exception as error:
+            raise InvalidInput("runs", items, "runs that can be iterated") from error
+        for item in source:
             yield item

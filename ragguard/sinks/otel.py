@@ -62,6 +62,13 @@ class OtelSink:
     ) -> None:
         if max_documents < 0 or max_text < 64:
             raise InvalidInput("max_documents, max_text", (max_documents, max_text), "at least 0 and 64")
+        for name, provider, verb in (
+            ("tracer_provider", tracer_provider, "get_tracer"),
+            ("meter_provider", meter_provider, "get_meter"),
+            ("logger_provider", logger_provider, "get_logger"),
+        ):
+            if provider is not None and not callable(getattr(provider, verb, None)):
+                raise InvalidInput(name, provider, f"a provider of OpenTelemetry, with `{verb}`")
         self._given = (tracer_provider, meter_provider, logger_provider)
         private = otlp is not None and tracer_provider is None and not configured()
         self._private = (otlp, project, spans_only) if otlp is not None and private else None

@@ -21,6 +21,7 @@ from ragguard.capture.faults import describe
 from ragguard.errors import RunFormatError, StoreError
 from ragguard.records import Run
 from ragguard.store.rows import dump
+from ragguard.store.runcheck import checked_run
 from ragguard.store.runformat import Wrong, data_of_run, run_of_data
 
 LONGEST_LINE = 64 * 2**20
@@ -131,7 +132,7 @@ def write_runs(runs: Iterable[Run], path: str | Path) -> int:
     count = 0
     with text_file(path) as file:
         for run in runs:
-            file.write(dump(data_of_run(run)) + "\n")
+            file.write(dump(data_of_run(checked_run(run))) + "\n")
             count += 1
     return count
 

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
+from ragguard.arguments import file_path
 from ragguard.capture.events import Event
 from ragguard.capture.faults import describe
 from ragguard.errors import Closed, InvalidInput, StoreError
@@ -83,7 +84,7 @@ class Store:
         """What this process has counted; `counters()` has the sums of all."""
         self._begin()
         self._db = Database(
-            None if path is None else Path(path),
+            None if path is None else file_path("store", path),
             full=durability == "full",
             read_only=read_only,
             opened=lambda db: owners.renew(db, self._process),

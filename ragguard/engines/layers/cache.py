@@ -13,13 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic
 
+from ragguard.arguments import file_path, whole_number
 from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.engines.deadline import until
 from ragguard.engines.layers.disk_cache import DiskCache
 from ragguard.engines.layers.kept import Kept
 from ragguard.engines.requests.base import KeptValue, Keyed, R, Request
 from ragguard.engines.requests.verbs import Layer, put
-from ragguard.errors import Closed, InvalidInput
+from ragguard.errors import Closed
 from ragguard.records import Usage
 
 
@@ -38,10 +39,9 @@ class Cache(Layer):
         max_stored: int = 2_000_000,
     ) -> None:
         for name, value in (("max_items", max_items), ("max_stored", max_stored)):
-            if value < 1:
-                raise InvalidInput(name, value, "1 or more")
+            whole_number(name, value, 1)
         super().__init__(engine)
-        self._disk = None if path is None else DiskCache(Path(path), max_stored)
+        self._disk = None if path is None else DiskCache(file_path("cache", path), max_stored)
         self._max_items = max_items
         self._kept: dict[type[KeptValue], Kept[Any]] = {}
         self._closed = False

@@ -1,0 +1,29 @@
+"""Checks of arguments that several constructors share: a wrong type is refused by name, before it is compared."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ragguard.errors import InvalidInput
+
+
+def whole_number(argument: str, value: object, least: int) -> int:
+    """Returns an integer of at least `least`; a bool is none."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InvalidInput(argument, value, f"a whole number, {least} or more")
+    return value
+
+
+def number_between(argument: str, value: object, low: float, high: float, allowed: str) -> float:
+    """Returns a number from `low` to `high`; a bool and a NaN are none."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
+        raise InvalidInput(argument, value, allowed)
+    return value
+
+
+def file_path(argument: str, value: object) -> Path:
+    """Returns the path of a file that is given as a text or a path."""
+    if not isinstance(value, str | os.PathLike) or "\0" in (text := os.fspath(value)) or not text:
+        raise InvalidInput(argument, value, "the path of a file")
+    return Path(text)

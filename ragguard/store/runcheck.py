@@ -1,0 +1,170 @@
+"""Checks a run that was made by hand, field by field, before it is scored, stored or written to a file.
+
+The records are plain data and take anything. A wrong field is named here with its place and what is
+allowed, where the run is handed over, instead of failing later in a store, a sink or a report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, get_args
+
+from ragguard.errors import InvalidInput
+from ragguard.records import (
+    Decision,
+    Dropped,
+    GuardStatus,
+    Passage,
+    RetrievalStep,
+    Run,
+    Status,
+    SubStep,
+    TraceContext,
+)
+
+Check: TypeAlias = Callable[[Any, str], None]
+"""A value and its place; raises InvalidInput where the value cannot stand there."""
+_LARGEST = 2**63 - 1
+
+
+def checked_run(run: Run) -> Run:
+    """Returns the run itself; raises InvalidInput for the first field that cannot be right."""
+    if not isinstance(run, Run):
+        raise InvalidInput("run", run, "a Run, or what `rg.run(...)` gives")
+    _fields(run, "run", _RUN)
+    return run
+
+
+def checked_passages(argument: str, passages: object) -> None:
+    """Raises InvalidInput for the first of several passages that cannot be right."""
+    _list_of(_passage)(passages, argument)
+
+
+def _fields(record: object, where: str, checks: Mapping[str, Check]) -> None:
+    for name, check in checks.items():
+        check(getattr(record, name), f"{where}.{name}")
+
+
+def _text(value: Any, where: str) -> None:
+    if not isinstance(value, str):
+        raise InvalidInput(where, value, "a text; '' where there is none")
+
+
+def _maybe_text(value: Any, where: str) -> None:
+    if value is not None and not isinstance(value, str):
+        raise InvalidInput(where, value, "a text, or None")
+
+
+def _id(value: Any, where: str) -> None:
+    if not isinstance(value, str | int) or isinstance(value, bool):
+        raise InvalidInput(where, value, "a text, or a whole number")
+
+
+def _whole(value: Any, where: str) -> None:
+    if not isinstance(value, int) or not -_LARGEST <= value <= _LARGEST:
+        raise InvalidInput(where, value, "a whole number of at most 64 bits")
+
+
+def _number(value: Any, where: str) -> None:
+    if not isinstance(value, int | float):
+        raise InvalidInput(where, value, "a number")
+
+
+def _maybe_number(value: Any, where: str) -> None:
+    if value is not None:
+        _number(value, where)
+
+
+def _grade(value: Any, where: str) -> None:
+    if value is not None and (not isinstance(value, int) or not 1 <= value <= 5):
+        raise InvalidInput(where, value, "a whole number from 1 to 5, or None")
+
+
+def _mapping(value: Any, where: str) -> None:
+    if not isinstance(value, Mapping):
+        raise InvalidInput(where, value, "a mapping")
+
+
+def _one_of(allowed: object) -> Check:
+    names = get_args(allowed)
+
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, str) or value not in names:
+            raise InvalidInput(where, value, ", ".join(names))
+
+    return check
+
+
+def _list_of(check: Check) -> Check:
+    def check_all(value: Any, where: str) -> None:
+        if not isinstance(value, list | tuple):
+            raise InvalidInput(where, value, "a list")
+        for at, item in enumerate(value):
+            check(item, f"{where}[{at}]")
+
+    return check_all
+
+
+def _maybe(check: Check) -> Check:
+    return lambda value, where: None if value is None else check(value, where)
+
+
+def _record(kind: type, checks: Mapping[str, Check]) -> Check:
+    def check(value: Any, where: str) -> None:
+        if not isinstance(value, kind):
+            raise InvalidInput(where, value, f"a {kind.__name__}")
+        _fields(value, where, checks)
+
+    return check
+
+
+def _hexadecimal(value: Any, where: str) -> None:
+    try:
+        int(value, 16)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(where, value, "hexadecimal digits") from error
+
+
+def _flag(value: Any, where: str) -> None:
+    if not isinstance(value, bool):
+        raise InvalidInput(where, value, "True or False")
+
+
+_passage = _record(
+    Passage, {"text": _text, "id": _id, "score": _maybe_number, "metadata": _mapping, "grade": _grade}
+)
+_PASSAGES = _list_of(_passage)
+_SPAN: Mapping[str, Check] = {"started_ns": _whole, "ended_ns": _whole, "status": _one_of(Status)}
+_TRACE = _maybe(
+    _record(
+        TraceContext, {"trace_id": _hexadecimal, "span_id": _hexadecimal, "sampled": _flag, "foreign": _flag}
+    )
+)
+_SUB_STEP = _record(SubStep, {"query": _text, "passages": _PASSAGES, "name": _text, **_SPAN})
+_DROPPED = _record(
+    Dropped,
+    {
+        "passage": _passage, "position": _whole, "reason": _text, "utility": _maybe_number,
+        "p_abstain": _maybe_number, "p_relevant": _maybe_number,
+    },
+)  # fmt: skip
+_DECISION = _record(
+    Decision,
+    {
+        "kept": _PASSAGES, "dropped": _list_of(_DROPPED), "status": _one_of(GuardStatus), "elapsed_ms": _number,
+        "reason": _text, "engine": _text, "started_ns": _whole,
+    },
+)  # fmt: skip
+_STEP = _record(
+    RetrievalStep,
+    {
+        "id": _id, "run_id": _id, "index": _whole, "turn": _whole, "query": _text, "passages": _PASSAGES,
+        "candidates": _PASSAGES, "tool": _text, "sub_steps": _list_of(_SUB_STEP), "error": _text,
+        "decision": _maybe(_DECISION), "trace": _TRACE, "metadata": _mapping, **_SPAN,
+    },
+)  # fmt: skip
+_RUN: Mapping[str, Check] = {
+    "id": _id, "question": _text, "references": _maybe(_list_of(_text)), "answer": _maybe_text,
+    "steps": _list_of(_STEP), "metadata": _mapping, "sub_questions": _maybe(_list_of(_text)),
+    "pool": _maybe(_PASSAGES), "name": _text, "trace": _TRACE, **_SPAN,
+}  # fmt: skip
