@@ -7,13 +7,13 @@ Writing is through the queue, as capture does it, until everything is committed;
 
 from __future__ import annotations
 
-import os
 import random
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ from ragguard.store.store import Store
 TARGET = 5_000
 """Steps a second."""
 ROUNDS = 5
+COMPARISONS = 9
+"""Rounds of the comparison with SQLite."""
 # Name → passages a step, characters a passage, how many different passages the corpus has (None: all are new).
 LOADS: dict[str, tuple[int, int, int | None]] = {
     "5 passages of 500 characters, all new": (5, 500, None),
@@ -95,40 +97,74 @@ def pace(load: tuple[int, int, int | None], steps: int) -> dict[str, Any]:
     }
 
 
-def least(load: tuple[int, int, int | None], steps: int) -> dict[str, int]:
-    """Steps a second of nothing but the texts: by SQLite, in batches like the store's, and as one plain file.
+def against_sqlite(load: tuple[int, int, int | None], steps: int) -> dict[str, Any]:
+    """The same texts through the store and into tables with nothing else, in turns; medians of CPU time and of time.
 
-    SQLite once into a bare table, and once under a digest, as it must be where each text is kept once.
+    Without the queue: what the writer's thread does. The bare tables are written in the same batches, in pages of
+    8,192 bytes, and the one under digests in the store's pages as well.
     """
-    batches = [
-        [passage.text for event in events(BATCH, *load, seed) if isinstance(event, StepEnded)
-         for passage in event.step.passages]
-        for seed in range(steps // BATCH)
-    ]  # fmt: skip
-    found = {}
-    for name, columns in (("bare table", "text"), ("under digests", "digest BLOB PRIMARY KEY, text")):
-        with tempfile.TemporaryDirectory() as folder:
-            db = schema.connect(str(Path(folder) / "s.db"))
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute(f"CREATE TABLE texts ({columns})")
-            began = time.perf_counter()
-            for batch in batches:
-                db.execute("BEGIN IMMEDIATE")
-                if columns == "text":
-                    db.executemany("INSERT INTO texts VALUES (?)", [(text,) for text in batch])
-                else:
-                    rows = sorted((sha256(text.encode()).digest()[:DIGEST_BYTES], text) for text in batch)
-                    db.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?)", rows)
-                db.execute("COMMIT")
-            found[name] = round(steps / (time.perf_counter() - began))
-            db.close()
-    with tempfile.TemporaryFile(buffering=0) as file:
-        began = time.perf_counter()
-        for batch in batches:
-            file.write("".join(batch).encode())
-        os.fsync(file.fileno())
-        found["plain file"] = round(steps / (time.perf_counter() - began))
-    return found
+    found: dict[str, list[tuple[float, float]]] = {}
+    for seed in range(COMPARISONS):
+        stream = events(steps, *load, seed)
+        batches = [stream[start : start + BATCH] for start in range(0, len(stream), BATCH)]
+        for name, write in (
+            ("store", into_store),
+            ("under digests", partial(into_table, digests=True)),
+            ("under digests, the store's pages", partial(into_table, digests=True, page=schema.PAGE_BYTES)),
+            ("bare table", into_table),
+        ):
+            with tempfile.TemporaryDirectory() as folder:
+                found.setdefault(name, []).append(write(Path(folder) / "s.db", batches))
+    rates = {
+        name: {
+            "steps_per_second": round(steps / statistics.median(wall for wall, _ in times)),
+            "steps_per_cpu_second": round(steps / statistics.median(cpu for _, cpu in times)),
+        }
+        for name, times in found.items()
+    }
+    ratios = {
+        name: {kind: round(rates["store"][kind] / rate, 2) for kind, rate in rates[name].items()}
+        for name in rates
+        if name != "store"
+    }
+    return {"rates": rates, "store_in_proportion_to": ratios}
+
+
+def into_store(path: Path, batches: list[list[Event]]) -> tuple[float, float]:
+    """Seconds, and seconds of the processor, that the store takes."""
+    store = Store(path)
+    store.housekeep()
+    began = time.perf_counter(), time.process_time()
+    for batch in batches:
+        store.record(batch)
+    taken = time.perf_counter() - began[0], time.process_time() - began[1]
+    store.close()
+    return taken
+
+
+def into_table(
+    path: Path, batches: list[list[Event]], *, digests: bool = False, page: int = 8192
+) -> tuple[float, float]:
+    """Seconds, and seconds of the processor, that SQLite takes for the texts alone."""
+    db = schema.connect(str(path))
+    db.execute(f"PRAGMA page_size = {page}")
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute(f"CREATE TABLE texts ({'digest BLOB PRIMARY KEY, text' if digests else 'text'})")
+    began = time.perf_counter(), time.process_time()
+    for batch in batches:
+        texts = [
+            passage.text for event in batch if isinstance(event, StepEnded) for passage in event.step.passages
+        ]
+        db.execute("BEGIN IMMEDIATE")
+        if digests:
+            rows = sorted((sha256(text.encode()).digest()[:DIGEST_BYTES], text) for text in texts)
+            db.executemany("INSERT OR IGNORE INTO texts VALUES (?, ?)", rows)
+        else:
+            db.executemany("INSERT INTO texts VALUES (?)", [(text,) for text in texts])
+        db.execute("COMMIT")
+    taken = time.perf_counter() - began[0], time.process_time() - began[1]
+    db.close()
+    return taken
 
 
 def full(steps: int) -> dict[str, Any]:
@@ -193,7 +229,7 @@ def main() -> None:
     written = {name: pace(load, 4_000 if load[0] == 5 else 1_600) for name, load in LOADS.items()}
     for name, load in LOADS.items():
         if load[2] is None:
-            written[name]["least"] = least(load, BATCH * (8 if load[0] == 20 else 20))
+            written[name]["against_sqlite"] = against_sqlite(load, 1_600 if load[0] == 20 else 5_000)
     figures = {
         "target_steps_per_second": TARGET,
         "writing": written,
@@ -204,7 +240,7 @@ def main() -> None:
     for name, one in written.items():
         print(
             f"{one['steps_per_second']:>8,} steps/s  {one['bytes_per_step']:>7,} bytes  {name}",
-            one.get("least", ""),
+            one.get("against_sqlite", {}).get("store_in_proportion_to", ""),
         )
     print(figures["full_durability"], figures["reading"], path, sep="\n")
 

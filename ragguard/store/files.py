@@ -144,7 +144,7 @@ def has_our_mark(path: Path) -> bool:
     """Whether the first page is a store's, whatever is wrong in it. SQLite has no connection that could say so."""
     try:
         with open(path, "rb") as file:
-            page = file.read(8192)
+            page = file.read(2**16)
     except OSError:
         return False
     return page[68:72] == schema.APPLICATION_ID.to_bytes(4, "big") or b"CREATE TABLE passage_uses" in page

@@ -133,6 +133,8 @@ MIGRATIONS: Mapping[int, Sequence[str]] = {
 """Version → the statements that make the next one of it. The file of each past version is in tests/store/data."""
 
 
+PAGE_BYTES = 16_384
+"""Of a new file: large, since most of what is written are texts of one to four kilobytes."""
 PATIENCE = 10.0
 """For so many seconds another process may hold the file."""
 
@@ -141,7 +143,7 @@ def connect(path: str, *, full: bool = False, patience: float = PATIENCE) -> sql
     """A connection with our settings; `full` waits for the disk at every commit."""
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     try:
-        connection.execute("PRAGMA page_size = 8192")
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         # A batch of large steps in memory until its commit, and the upper floors of the indexes from one to the next.
         connection.execute("PRAGMA cache_size = -16384")
         connection.execute("PRAGMA secure_delete = ON")  # what is deleted is gone from the file as well

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
@@ -16,7 +17,6 @@ from ragguard.errors import InvalidInput
 from ragguard.records import RetrievalStep, Run
 from ragguard.runtime.clock import now_ns
 from ragguard.store.breath import Breath
-from ragguard.store.reading import chunks
 from ragguard.store.rows import (
     Data,
     Shelf,
@@ -49,7 +49,8 @@ class Writing:
         self.unplaced: list[StepAmended] = []
         """Amendments to steps that are not there."""
         self._texts: dict[str, str] = {}
-        self._uses: Counter[bytes] = Counter()
+        self._uses: Counter[str] = Counter()
+        """Digest, in hexadecimal digits → by how many rows more it is needed."""
 
     def event(self, event: Event) -> None:
         """Writes one event."""
@@ -103,24 +104,27 @@ class Writing:
         return True
 
     def finish(self) -> None:
-        """Writes texts and their counts; texts that nobody needs any more go."""
+        """Writes the texts that are new, and how often each is needed; deletes those that nobody needs any more."""
         # In the order of the digests: what comes one after the other stands side by side in the index.
         needed = sorted(digest for digest, count in self._uses.items() if count > 0)
         breath = Breath()
-        there = set()
-        for row in chunks(self._db, "SELECT digest FROM passages WHERE digest IN ({})", needed):
-            there.add(row[0])
+        for start in range(0, len(needed), _AT_ONCE):
+            for digest in self._insert_texts(needed[start : start + _AT_ONCE]):
+                self._uses[digest] -= 1  # its being there stands for the first use
             breath.take()
-        new = [digest for digest in needed if digest not in there]
-        for start in range(0, len(new), _AT_ONCE):
-            self._db.executemany(
-                "INSERT INTO passages (digest, text) VALUES (?, ?)",
-                [(digest, self._texts[digest.hex()]) for digest in new[start : start + _AT_ONCE]],
-            )
-            breath.take()
-        for digest in new:
-            self._uses[digest] -= 1  # its being there stands for the first use
-        release(self._db, self._uses)
+        release(self._db, Counter({bytes.fromhex(digest): n for digest, n in self._uses.items() if n}))
+
+    def _insert_texts(self, digests: Sequence[str]) -> Iterable[str]:
+        """Writes the texts that are not there; returns their digests."""
+        last = self._db.execute("SELECT coalesce(max(rowid), 0) FROM passages").fetchone()[0]
+        inserted = self._db.executemany(
+            "INSERT OR IGNORE INTO passages (digest, text) VALUES (?, ?)",
+            [(bytes.fromhex(digest), self._texts[digest]) for digest in digests],
+        )
+        if inserted.rowcount == len(digests):
+            return digests
+        new = self._db.execute("SELECT digest FROM passages WHERE rowid > ?", (last,))
+        return [row[0].hex() for row in new]
 
     # Events
 
@@ -294,10 +298,10 @@ class Writing:
 
     def _need(self, shelf: Shelf) -> None:
         self._texts.update(shelf.texts)
-        self._uses.update(bytes.fromhex(item[0]) for item in shelf.items[shelf.old :])
+        self._uses.update([item[0] for item in shelf.items[shelf.old :]])
 
     def _forget(self, body: str) -> None:
-        self._uses.subtract(digests_in(json.loads(body)))
+        self._uses.subtract([digest.hex() for digest in digests_in(json.loads(body))])
 
 
 def make_due(connection: sqlite3.Connection, run: int, owner: str, now: int) -> None:

@@ -10,6 +10,7 @@ from support.runs import a_run, as_events, scores_of
 from support.stored import captured, closed_after, settle
 
 from ragguard.errors import StoreError
+from ragguard.store.schema import PAGE_BYTES
 from ragguard.store.store import Store
 
 
@@ -127,7 +128,9 @@ def filled(path):
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("at", [0, 16, 100, 8192 - 64, 8192, 8192 + 8, 3 * 8192, 4 * 8192])
+@pytest.mark.parametrize(
+    "at", [0, 16, 100, PAGE_BYTES - 64, PAGE_BYTES, PAGE_BYTES + 8, 3 * PAGE_BYTES, 4 * PAGE_BYTES]
+)
 def test_a_damaged_store_is_moved_aside_and_what_comes_is_kept(path, at, caplog):
     filled(path)
     flip(path, at)
@@ -157,7 +160,7 @@ def test_damage_that_is_met_while_running_loses_nothing_that_is_under_way(path, 
     with closed_after(path) as db:
         root = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'leases'").fetchone()[0]
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    flip(path, (root - 1) * 8192)
+    flip(path, (root - 1) * PAGE_BYTES)
     again = Store(path)
     captured(again, a_run("new"))
     again.housekeep()
