@@ -37,6 +37,7 @@ from ragguard.engines.entailment.connect import connect_entailer
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import Closed, InvalidInput
 from ragguard.records import Failure, Passage, Run, Score
+from ragguard.runtime.event_loop import running_loop
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.scorer import Scorer
@@ -44,7 +45,7 @@ from ragguard.scorers.view import Caps
 from ragguard.service.queue import QueueBounds
 from ragguard.service.redaction import Redact, Redactor
 from ragguard.service.report import Captured, Report
-from ragguard.service.scoring import References
+from ragguard.service.scoring import References, reference_table
 from ragguard.service.service import Service, Settings
 from ragguard.sinks.base import ScoredRun, Sink, SpanSink
 from ragguard.store.bounds import Bound
@@ -83,7 +84,7 @@ class RagGuard:
         score_rate: float = 1.0,
         judge: str | Engine | None = None,
         prompts: str | Path | PromptSet | None = None,
-        references: References | None = None,
+        references: References | Mapping[str, str | Sequence[str]] | None = None,
         durability: Durability = "fast",
         redact: Redact | None = None,
         budget: Account | Limits | None = None,
@@ -129,6 +130,8 @@ class RagGuard:
         for sink in sinks:
             if not isinstance(sink, Sink):
                 raise InvalidInput("sinks", sink, "something with `async def submit(scored)` and `aclose()`")
+        if isinstance(references, Mapping):
+            references = reference_table(references)
         for name, function in (("references", references), ("redact", redact)):
             if function is not None and not callable(function):
                 raise InvalidInput(name, function, "a function of one text")
@@ -266,6 +269,7 @@ class RagGuard:
 
     async def aflush(self, timeout: float = 10.0) -> Report:  # noqa: ASYNC109 - the same as flush
         """As `flush`, without holding up the event loop."""
+        running_loop("aflush()")
         return await asyncio.to_thread(self.flush, timeout)
 
     def close(self, timeout: float = 10.0) -> Report:
@@ -274,6 +278,7 @@ class RagGuard:
 
     async def aclose(self, timeout: float = 10.0) -> Report:  # noqa: ASYNC109 - the same as close
         """As `close`, without holding up the event loop."""
+        running_loop("aclose()")
         return await asyncio.to_thread(self.close, timeout)
 
     def __enter__(self) -> RagGuard:

@@ -21,6 +21,7 @@
     ├── StoreError                       the store cannot be opened, read or written
     │   └── SchemaMismatch               made by another version
     ├── CalibrationError                 too few examples, or a calibration made with another engine
+    ├── WrongEventLoop (RuntimeError)    awaited on a loop that is not asyncio's, such as trio's
     └── Closed                           used after close()
 
 A message says what was tried, what happened, and what to do about it. Foreign exceptions are
@@ -145,6 +146,10 @@ class SchemaMismatch(StoreError):
 
 class CalibrationError(RagguardError):
     """A calibration that cannot be made or must not be used."""
+
+
+class WrongEventLoop(RagguardError, RuntimeError):
+    """An async call was awaited on an event loop that is not asyncio's."""
 
 
 class Closed(RagguardError):

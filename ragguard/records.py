@@ -40,6 +40,15 @@ class Passage:
     """A given relevance grade, 1..5; scorers ask a judge where it is missing."""
 
 
+def _several(given: Any, kind: type = str) -> Any:
+    """The values of a field; one value in place of a list is a list of one."""
+    return [given] if isinstance(given, kind) else given
+
+
+def _passages(given: Any) -> Any:
+    return _several(Passage(given) if isinstance(given, str) else given, Passage)
+
+
 @dataclass(slots=True)
 class Dropped:
     """A passage the guard took out, with its reason and its numbers."""
@@ -116,6 +125,10 @@ class RetrievalStep:
     trace: TraceContext | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """One passage, or its text, is a list of one: a text is a sequence, too, and would be taken apart."""
+        self.passages, self.candidates = _passages(self.passages), _passages(self.candidates)
+
 
 @dataclass(slots=True)
 class Run:
@@ -136,6 +149,11 @@ class Run:
     started_ns: int = field(default_factory=time.time_ns)
     ended_ns: int = 0
     trace: TraceContext | None = None
+
+    def __post_init__(self) -> None:
+        """One reference, sub-question, passage or step is a list of one: a text would be taken apart into letters."""
+        self.references, self.sub_questions = _several(self.references), _several(self.sub_questions)
+        self.pool, self.steps = _passages(self.pool), _several(self.steps, RetrievalStep)
 
 
 @dataclass(frozen=True, slots=True)

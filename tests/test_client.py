@@ -477,3 +477,18 @@ def test_an_entailer_may_be_an_address(make):
     scores = asyncio.run(rg.score(a_run()))
     assert not scores
     assert any("127.0.0.1:9" in failure.message for failure in scores.failures)
+
+
+async def test_references_may_be_a_table(make):
+    rg = make(references={"Who founded  the firm?": "Ada Berg", "else": ["x", "y"]}, scorers=())
+    captured = capture(rg, "who founded the firm?")
+    capture(rg, "something else")
+    await rg.score(captured)
+    assert rg.runs()[0].references == ["Ada Berg"]
+    assert rg.runs()[1].references is None
+
+
+@pytest.mark.parametrize("table", [{"who?": 3}, {3: "x"}])
+def test_a_table_of_references_is_checked_at_once(make, table):
+    with pytest.raises(InvalidInput, match="references"):
+        make(references=table)

@@ -21,8 +21,9 @@ from ragguard.capture.faults import Faults, describe, never_raises
 from ragguard.capture.identity import RunIdentity
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import id_in, metadata_of, passages_of, text_in, text_of
-from ragguard.errors import Closed, InvalidInput
+from ragguard.errors import Closed, InvalidInput, WrongEventLoop
 from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, new_id
+from ragguard.runtime.event_loop import running_loop
 
 
 class RunHandle:
@@ -196,8 +197,16 @@ class RunHandle:
             await self._acknowledged()
 
     async def _acknowledged(self) -> None:
-        if self._acknowledging is not None and self.sampled:
+        if self._acknowledging is not None and self.sampled and self._on_asyncio():
             await self._acknowledging.written()
+
+    def _on_asyncio(self) -> bool:
+        """True where the caller can wait for an acknowledgement. On trio's loop nothing does, and nothing raises."""
+        try:
+            running_loop("async with rg.run(...)")
+        except WrongEventLoop:
+            return False
+        return True
 
     async def aretrieved(self, query: str, passages: object, **more: Any) -> str:
         """Records one retrieval as `retrieved` does, and with `durability="full"` returns once it is on the disk.

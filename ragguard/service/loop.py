@@ -15,7 +15,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from ragguard.errors import InvalidInput
+from ragguard.errors import InvalidInput, WrongEventLoop
+from ragguard.runtime.event_loop import running_loop
 from ragguard.runtime.threads import DaemonThreads
 from ragguard.secrets import logger
 
@@ -61,7 +62,11 @@ class BackgroundLoop:
 
     async def within(self, work: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result, awaited on another loop; cancelling the caller cancels the work."""
-        here = asyncio.get_running_loop()
+        try:
+            here = running_loop("an async call of ragguard")
+        except WrongEventLoop:
+            work.close()
+            raise
         if here is self._loop:
             return await work
         done = asyncio.Event()

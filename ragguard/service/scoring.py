@@ -12,7 +12,7 @@ import inspect
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ragguard.capture.faults import describe
 from ragguard.capture.handle import references_of
-from ragguard.errors import RagguardError
+from ragguard.errors import InvalidInput, RagguardError
 from ragguard.records import Failure, Run, Score
 from ragguard.runtime.clock import now_ns
 from ragguard.scorers.pipeline import Identity
@@ -274,6 +274,18 @@ class Scoring:
 
     async def _done(self, work: Callable[[], T]) -> T:
         return await asyncio.wrap_future(self._do(work))
+
+
+def reference_table(table: Mapping[str, str | Sequence[str]]) -> References:
+    """A function that looks questions up in a table, whatever their spaces and capitals."""
+    known = {_spelled(question): references_of(answers) for question, answers in table.items()}
+    return lambda question: known.get(_spelled(question))
+
+
+def _spelled(question: object) -> str:
+    if not isinstance(question, str):
+        raise InvalidInput("references", question, "a question that is a text, for each key")
+    return " ".join(question.split()).casefold()
 
 
 def _mark(identity: Identity | None) -> str:

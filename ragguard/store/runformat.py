@@ -234,7 +234,7 @@ _STEP: Mapping[str, Check] = {
 }  # fmt: skip
 _RUN: Mapping[str, Check] = {
     "format": lambda value, where: value, "id": _id, "question": _text, "references": _texts,
-    "answer": _text, "steps": _list_of(_step), "metadata": _object, "sub_questions": _list_of(_text),
+    "answer": _text, "steps": _list_of(_step), "metadata": _object, "sub_questions": _texts,
     "pool": _PASSAGES, "name": _text, "trace": _TRACE, **_SPAN,
 }  # fmt: skip
 

@@ -25,6 +25,7 @@ from ragguard.engines.base import (
 from ragguard.engines.requests.base import R, Request
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
+from ragguard.runtime.event_loop import running_loop
 
 
 class Verbs(ABC):
@@ -42,6 +43,7 @@ class Verbs(ABC):
         priority: int = 0,
     ) -> Samples:
         """Draws `n` answers to each prompt."""
+        running_loop("engine.sample()")
         check_sampling(n, max_tokens, temperature)
         asked = tuple(as_prompts(prompts))
         return await self.send(DrawRequest(asked, n, max_tokens, temperature, seed, deadline, priority))
@@ -55,6 +57,7 @@ class Verbs(ABC):
         priority: int = 0,
     ) -> LabelProbs:
         """Gives the probability of each label as what follows each prompt."""
+        running_loop("engine.label_probs()")
         names = as_labels(labels)
         check_mode(mode)
         return await self.send(LabelRequest(tuple(as_prompts(prompts)), names, mode, deadline, priority))
