@@ -16,6 +16,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
+from ragguard.runtime.terminal_text import harmless
+
 HIDDEN = "…"
 """Stands in place of a secret."""
 
@@ -113,19 +115,19 @@ def logger(name: str) -> logging.Logger:
 
 
 class _Cleaning(logging.Filter):
-    """Removes secrets from a log record."""
+    """Removes secrets from a log record, and what would be a command to a terminal."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         try:
             message = record.getMessage()
         except Exception:  # noqa: BLE001 - a wrong format string is the handler's to report
             return True
-        clean = without_secrets(message)
+        clean = harmless(without_secrets(message))
         if clean != message:
             record.msg, record.args = clean, ()
         if record.exc_info and record.exc_info[1] is not None:
             trace = "".join(traceback.format_exception(record.exc_info[1])).rstrip("\n")
-            if (clean := without_secrets(trace)) != trace:
+            if (clean := harmless(without_secrets(trace))) != trace:
                 record.exc_info, record.exc_text = None, clean
         return True
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import os
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, ParamSpec
 
 import typer
 import typer.core
 import typer.main
 
 from ragguard._version import __version__
+from ragguard.cli.terminal import say
+
+OWN_FAULT = "this is a fault of ragguard's own"
 
 # Command → (module, one line of help). Kept here so that `ragguard --help` imports no engine.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -31,6 +37,45 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+P = ParamSpec("P")
+
+
+def ends_in_a_sentence(command: str, run: Callable[P, None]) -> Callable[P, None]:
+    """Makes a command end in one sentence and exit code 2 where it would end in a traceback.
+
+    Signals, exit codes of its own and wrong options go their way. With RAGGUARD_TRACEBACK=1 a fault that is
+    ragguard's own is shown with its traceback.
+    """
+
+    @functools.wraps(run)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        from ragguard.errors import RagguardError
+
+        try:
+            run(*args, **kwargs)
+        except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
+            raise
+        except RagguardError as error:
+            say(f"ragguard {command}: {error}", error=True)
+        except (OSError, UnicodeError, MemoryError) as error:
+            say(
+                f"ragguard {command}: {type(error).__name__}: {error}; check the files and the disk",
+                error=True,
+            )
+        except Exception as error:
+            if os.environ.get("RAGGUARD_TRACEBACK"):
+                raise
+            say(
+                f"ragguard {command}: {OWN_FAULT} ({type(error).__name__}: {error}); RAGGUARD_TRACEBACK=1 shows where",
+                error=True,
+            )
+        else:
+            return
+        raise typer.Exit(2)
+
+    return guarded
+
+
 class LazyGroup(typer.core.TyperGroup):
     """A group whose commands are imported when they are called."""
 
@@ -44,7 +89,9 @@ class LazyGroup(typer.core.TyperGroup):
             return None
         module, summary = COMMANDS[cmd_name]
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(name=cmd_name, short_help=summary)(import_module(module).run)
+        single.command(name=cmd_name, short_help=summary)(
+            ends_in_a_sentence(cmd_name, import_module(module).run)
+        )
         return typer.main.get_command(single)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

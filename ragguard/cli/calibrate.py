@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragguard.cli.source import RunSource
+from ragguard.cli.terminal import say
 
 if TYPE_CHECKING:
     from ragguard.guard import DistractorGuard
@@ -60,14 +61,14 @@ def run(
         found = asyncio.run(_calibrate(guard, told.examples(source.runs()), max_gold_loss, confidence))
         found.save(out)
     except (RagguardError, OSError) as error:
-        console.print(f"ragguard calibrate: {error}")
+        say(f"ragguard calibrate: {error}", error=True)
         if told.unlabelled and not told.used:
             console.print(
                 "no retrieval says which of its candidates are gold: give its passages a grade of 1 to 5, or "
                 '"gold": true or false in their metadata'
             )
         raise typer.Exit(2) from error
-    typer.echo(_sentence(found, told, out))
+    say(_sentence(found, told, out))
     if source.rejected:
         console.print(f"{source.rejected} lines were rejected, see above")
         raise typer.Exit(1)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragguard.cli.terminal import say
+
 if TYPE_CHECKING:
     from ragguard.report.comparison import Change, Comparison, Move
 
@@ -33,24 +35,19 @@ def run(
 
     Exit code 0: nothing failed. 1: a --fail-if condition holds. 2: they cannot be compared.
     """
-    from ragguard.errors import RagguardError
     from ragguard.report.comparison import Condition, compare
     from ragguard.report.pairs import questions_of
     from ragguard.store.scorefile import read_means
 
-    try:
-        conditions = [Condition.parse(text) for text in fail_if or ()]
-        found = compare(questions_of(read_means(before)), questions_of(read_means(after)), draws, seed)
-        broken = [condition for condition in conditions if condition.holds(found)]
-    except RagguardError as error:
-        typer.echo(f"ragguard compare: {error}", err=True)
-        raise typer.Exit(2) from error
+    conditions = [Condition.parse(text) for text in fail_if or ()]
+    found = compare(questions_of(read_means(before)), questions_of(read_means(after)), draws, seed)
+    broken = [condition for condition in conditions if condition.holds(found)]
     if as_json:
         typer.echo(json.dumps(found.as_dict() | {"failed": [str(item) for item in broken]}, indent=2))
     else:
         _show(found)
         for condition in broken:
-            typer.echo(f"FAILED: {condition}")
+            say(f"FAILED: {condition}")
     if broken:
         raise typer.Exit(1)
 

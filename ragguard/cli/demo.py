@@ -43,8 +43,6 @@ def run(
     from rich.console import Console
     from rich.markup import escape
 
-    from ragguard.errors import RagguardError
-
     console = Console(highlight=False)
     began = time.perf_counter()
     attached = {title: module for title, package in FRAMEWORKS.items() if (module := _module(package))}
@@ -52,11 +50,7 @@ def run(
         console.print(f"{title} is not installed here; pip install 'ragguard\\[demo]' shows it too.")
     if not attached:
         raise typer.Exit(2)
-    try:
-        _make_room(out)
-    except RagguardError as error:
-        typer.echo(f"ragguard demo: {error}", err=True)
-        raise typer.Exit(2) from error
+    _make_room(out)
     done = _demonstrate(attached, out, seed, console)
     command = escape(_typed())
     console.print(

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragguard.cli.terminal import say
+
 if TYPE_CHECKING:
     from ragguard.engines.base import Engine, Prompt
 
@@ -61,16 +63,19 @@ def run(
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for one answer.")] = 120.0,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Ask an engine what it is and time it. Exit code 1 if it cannot be reached or cannot judge by label."""
-    from ragguard.errors import RagguardError
+    """Ask an engine what it is and time it.
+
+    Exit code 0: well. 1: it cannot be reached, or cannot judge by label. 2: no such engine.
+    """
+    from ragguard.errors import EngineError
     from ragguard.secrets import without_secrets
 
     try:
         found = asyncio.run(_examine(engine, model, timeout))
-    except RagguardError as error:
-        typer.echo(f"{without_secrets(engine)}: not well\n{type(error).__name__}: {error}", err=True)
+    except EngineError as error:
+        say(f"{without_secrets(engine)}: not well\n{type(error).__name__}: {error}", error=True)
         raise typer.Exit(1) from error
-    typer.echo(json.dumps(_as_dict(found), indent=2, ensure_ascii=False) if as_json else _told(found))
+    say(json.dumps(_as_dict(found), indent=2, ensure_ascii=False) if as_json else _told(found))
     if not found.fit:
         raise typer.Exit(1)
 

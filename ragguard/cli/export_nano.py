@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from ragguard.cli.terminal import say
+
 
 def run(
     directory: Annotated[Path, typer.Argument(help="Where to write it; made if it is missing.")],
@@ -16,17 +18,17 @@ def run(
     from ragguard.engines.nano.checkpoint import write_checkpoint
 
     if directory.exists() and not directory.is_dir():
-        typer.echo(f"{directory} is a file: give a directory", err=True)
+        say(f"{directory} is a file: give a directory", error=True)
         raise typer.Exit(2)
     if directory.is_dir() and any(directory.iterdir()) and not force:
-        typer.echo(f"{directory} is not empty: give another directory, or --force", err=True)
+        say(f"{directory} is not empty: give another directory, or --force", error=True)
         raise typer.Exit(2)
     try:
         written = write_checkpoint(directory)
     except OSError as error:
         reason = error.strerror or error
-        typer.echo(f"nano could not be written to {directory} ({reason}): give another directory", err=True)
+        say(f"nano could not be written to {directory} ({reason}): give another directory", error=True)
         raise typer.Exit(2) from error
     for path in written:
-        typer.echo(f"{path.stat().st_size:>10,}  {path}")
-    typer.echo(f"serve it: vllm serve {directory} --max-model-len 1024")
+        say(f"{path.stat().st_size:>10,}  {path}")
+    say(f"serve it: vllm serve {directory} --max-model-len 1024")

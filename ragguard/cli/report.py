@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragguard.cli.terminal import say
+
 if TYPE_CHECKING:
     from ragguard.store.overview import Overview
     from ragguard.store.store import Store
@@ -30,31 +32,27 @@ def run(
     """
     import gc
 
-    from ragguard.errors import InvalidInput, RagguardError
+    from ragguard.errors import InvalidInput
     from ragguard.report.digest import MISLEADS
     from ragguard.report.html import write_html
     from ragguard.store.store import Store
 
+    if sort not in ORDERS:
+        raise InvalidInput("--sort", sort, ", ".join(ORDERS))
+    if html is not None and run_id:
+        raise InvalidInput("--run", run_id, "one of --run and --html: the page shows every run")
+    store = Store(database, read_only=True)
     try:
-        if sort not in ORDERS:
-            raise InvalidInput("--sort", sort, ", ".join(ORDERS))
-        if html is not None and run_id:
-            raise InvalidInput("--run", run_id, "one of --run and --html: the page shows every run")
-        store = Store(database, read_only=True)
-        try:
-            if html is not None:
-                gc.disable()  # a million small records that hold no cycles, in a process that ends with them
-                count = write_html(store.overviews(MISLEADS), html, f"ragguard: {database.name}")
-                typer.echo(f"{_runs(count)} written to {html}; open it in a browser")
-            elif run_id:
-                _show_run(store, run_id)
-            else:
-                _show_runs(store.overviews(MISLEADS, texts=False), sort, most)
-        finally:
-            store.close()
-    except RagguardError as error:
-        typer.echo(f"ragguard report: {error}", err=True)
-        raise typer.Exit(2) from error
+        if html is not None:
+            gc.disable()  # a million small records that hold no cycles, in a process that ends with them
+            count = write_html(store.overviews(MISLEADS), html, f"ragguard: {database.name}")
+            say(f"{_runs(count)} written to {html}; open it in a browser")
+        elif run_id:
+            _show_run(store, run_id)
+        else:
+            _show_runs(store.overviews(MISLEADS, texts=False), sort, most)
+    finally:
+        store.close()
 
 
 def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragguard.cli.source import RunSource, read_references
+from ragguard.cli.terminal import say
 from ragguard.errors import StoreError
 from ragguard.records import Usage
 
@@ -76,7 +77,6 @@ def run(
     """
     from rich.console import Console
 
-    from ragguard.errors import RagguardError
     from ragguard.store.scorefile import check_score_file
 
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
@@ -95,9 +95,6 @@ def run(
             else:
                 tally = asyncio.run(_score(source, engine, store, options, out))
                 said = tally.sentence(store)
-    except RagguardError as error:
-        console.print(f"ragguard score: {error}")
-        raise typer.Exit(2) from error
     except KeyboardInterrupt:
         console.print(f"stopped; what is in {store} stays, and the same command goes on from there")
         raise typer.Exit(130) from None
@@ -105,7 +102,7 @@ def run(
         said += (
             f"\n{source.rejected} lines were rejected, see above; mend them and run the same command again"
         )
-    console.print(said)
+    say(said, error=True)
     if source.rejected or (not dry_run and tally.incomplete):
         raise typer.Exit(1)
 

@@ -45,7 +45,7 @@ class RunSource:
 
     def _reject(self, name: str, problem: RunFormatError) -> None:
         self.rejected += 1
-        from ragguard.report.text import harmless
+        from ragguard.runtime.terminal_text import harmless
 
         self._console.print(harmless(f"{name}: {problem}"))
 
@@ -114,7 +114,7 @@ def read_references(path: Path) -> dict[str, list[str]]:
         try:
             data = json.loads(line)
             found[str(data.get("id") or data["question"])] = references_of(data["references"]) or []
-        except (ValueError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             allowed = f'{{"question": "...", "references": ["..."]}}; {error!r}'
             raise InvalidInput(f"{path}, line {number}", line[:60], allowed) from error
     return found

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ragguard.runtime.terminal_text import harmless
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -29,6 +31,13 @@ class Column:
     """What a narrow terminal leaves out first: the highest; 0 always stays."""
     least: int | None = None
     """Of a column that may wrap: the width that it must have."""
+
+
+def say(text: str, *, error: bool = False) -> None:
+    """Prints a text of which any part may come from outside."""
+    import typer
+
+    typer.echo(harmless(text), err=error)
 
 
 def speak_any_encoding() -> None:

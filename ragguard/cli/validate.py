@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragguard.cli.terminal import say
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -58,22 +60,14 @@ def run(
     """
     from rich.console import Console
 
-    from ragguard.errors import RagguardError
-
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
-    try:
-        with console.status("") as status:
+    with console.status("") as status:
 
-            def tell(what: str, done: int, of: int, /) -> None:
-                status.update(f"{what}: {done:,} of {of:,}")
+        def tell(what: str, done: int, of: int, /) -> None:
+            status.update(f"{what}: {done:,} of {of:,}")
 
-            chosen = [name.strip() for name in (scorers or "").split(",") if name.strip()]
-            tables = asyncio.run(
-                _data(data, format, k, engine, judge, chosen, erag, metric, seed, tell, console)
-            )
-    except RagguardError as error:
-        console.print(f"ragguard validate: {error}")
-        raise typer.Exit(2) from error
+        chosen = [name.strip() for name in (scorers or "").split(",") if name.strip()]
+        tables = asyncio.run(_data(data, format, k, engine, judge, chosen, erag, metric, seed, tell, console))
     _show(tables)
     try:
         if markdown is not None:
@@ -112,8 +106,9 @@ async def _data(
         )
         failed = [failure for one in scored for failure in one.failures]
         if failed:
-            console.print(
-                f"{len(failed)} scores are missing, of them: {failed[0].scorer}: {failed[0].message}"
+            say(
+                f"{len(failed)} scores are missing, of them: {failed[0].scorer}: {failed[0].message}",
+                error=True,
             )
         if erag:
             scored = await _with_erag(scored, reader, tell)

@@ -13,7 +13,8 @@ from ragguard.capture.disagreement import disagreements
 from ragguard.records import Failure, RetrievalStep, Run, Score
 from ragguard.report.digest import MISLEADS, best
 from ragguard.report.hop_lines import Hop, Hops, Row, colour_of
-from ragguard.report.text import harmless, line_of
+from ragguard.report.text import line_of
+from ragguard.runtime.terminal_text import harmless
 
 R = TypeVar("R", Score, Failure)
 

@@ -1,24 +1,14 @@
-"""Texts from outside on their way to a terminal: nothing in them is a command to it."""
+"""Texts from outside as lines and as markup for Rich."""
 
 from __future__ import annotations
 
 from rich.markup import escape
 
+from ragguard.runtime.terminal_text import harmless
+
 LONGEST = 200
+"""Characters of a question that is shown in one line."""
 _LINE = 2000
-_CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
-_DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
-"""What turns the order of letters about, so that a line reads as what it is not."""
-_HARMLESS = dict.fromkeys((*_CONTROLS, *_DIRECTIONS), "�") | {
-    ord("\r"): " ",
-    ord("\t"): " ",
-    ord("\n"): "\n",
-}
-
-
-def harmless(text: str) -> str:
-    """The text with a mark in the place of every character that moves the cursor, clears the screen or worse."""
-    return text.translate(_HARMLESS)
 
 
 def line_of(text: str) -> str:
@@ -33,5 +23,5 @@ def question_line(question: str) -> str:
 
 
 def as_markup(text: str) -> str:
-    """The same where Rich reads markup: its brackets are letters, too."""
+    """Returns the text, harmless, for Rich to read as markup: its brackets stay brackets."""
     return escape(harmless(text))

@@ -26,6 +26,9 @@ from ragguard.store.runformat import Wrong, data_of_run, run_of_data
 
 LONGEST_LINE = 64 * 2**20
 """Bytes of one line."""
+MOST_VALUES = 4_000_000
+"""Brackets and commas of one line: sixty megabytes of `[],` become 1.5 GB of lists."""
+_PIECE = 2**20
 
 
 class Line(NamedTuple):
@@ -42,8 +45,8 @@ def read_lines(source: str | Path | IO[bytes]) -> Iterator[Line]:
         with opened(source) as (file, _):
             yield from read_lines(file)
         return
-    for number, raw in enumerate(_raw_lines(source), 1):
-        if len(raw) > LONGEST_LINE:
+    for number, (raw, size) in enumerate(raw_lines(source, LONGEST_LINE), 1):
+        if size > LONGEST_LINE:
             problem = RunFormatError(number, "length", f"over {LONGEST_LINE} bytes", "shorter lines")
             yield Line(number, None, problem)
         elif raw.strip():
@@ -73,6 +76,8 @@ def _json(raw: bytes | str) -> Any:
         text = raw.decode("utf-8-sig") if isinstance(raw, bytes) else raw
     except UnicodeDecodeError as error:
         raise Wrong("text", raw[:40], f"UTF-8; {error.reason} at byte {error.start}") from error
+    if (values := text.count("[") + text.count("{") + text.count(",")) > MOST_VALUES:
+        raise Wrong("JSON", f"{values:,} brackets and commas", f"at most {MOST_VALUES:,} in a line")
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError as error:
@@ -85,12 +90,17 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON's")
 
 
-def _raw_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Lines, of which those that are too long are only begun."""
-    while raw := file.readline(LONGEST_LINE + 1):
-        yield raw
-        while len(raw) > LONGEST_LINE and not raw.endswith(b"\n"):
-            raw = file.readline(LONGEST_LINE + 1)
+def raw_lines(file: IO[bytes], longest: int) -> Iterator[tuple[bytes, int]]:
+    """Lines with their lengths, read in pieces; of a line over `longest` bytes only the length is kept."""
+    while piece := file.readline(_PIECE):
+        pieces, size = [piece], len(piece)
+        while not piece.endswith(b"\n") and (piece := file.readline(_PIECE)):
+            size += len(piece)
+            if size <= longest:
+                pieces.append(piece)
+            else:
+                pieces.clear()
+        yield b"".join(pieces), size
 
 
 def check_run_file(path: str | Path) -> None:
@@ -99,7 +109,7 @@ def check_run_file(path: str | Path) -> None:
         return
     try:
         found = os.stat(path)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
     if stat.S_ISDIR(found.st_mode):
         raise _unreadable(path, IsADirectoryError("it is a folder"))

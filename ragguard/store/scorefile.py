@@ -120,7 +120,7 @@ def _record(line: str, number: int, path: str | Path) -> tuple[str, str, Score |
             return data["run_id"], question, Failure(**data)
         data["usage"] = Usage(**data["usage"])
         return data["run_id"], question, Score(**data)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InvalidInput(
             f"{path}, line {number}", line[:60], f"a line of a score file; {error!r}"
         ) from error

@@ -109,10 +109,27 @@ def test_a_model_that_is_not_there_is_not_well():
     assert "it has: one, two" in result.stderr
 
 
-def test_an_unknown_scheme_is_not_well():
+def test_an_unknown_scheme_is_a_wrong_option():
     result = doctor("nonsense")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "nano, http" in result.stderr
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_model_name_is_no_command_to_the_terminal(more):
+    with serving(FakeModel(models=("fa\x1b[2J\x9b31m\u202eke",))) as url:
+        result = doctor(url, *more)
+    assert result.exit_code == 0, result.output
+    assert not set(result.output) & set("\x1b\x9b\u202e")
+    assert "ke" in result.stdout
+
+
+def test_nor_is_the_text_of_an_error():
+    with serving(FakeModel(models=("one\x1b]0;owned\x07",))) as url:
+        result = doctor(url, "--model", "three")
+    assert result.exit_code == 1
+    assert "owned" in result.stderr
+    assert not set(result.output) & set("\x1b\x07")
 
 
 def test_nano_is_well(caplog, monkeypatch):

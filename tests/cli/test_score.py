@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from ragguard.cli.app import app
 from ragguard.engines.base import EngineInfo
-from ragguard.errors import EngineUnreachable
+from ragguard.errors import EngineRejected, EngineUnreachable
 from ragguard.store import schema
 from ragguard.store.runfile import write_runs
 from ragguard.store.store import Store
@@ -326,3 +326,14 @@ def test_a_store_that_cannot_be_written_is_no_success(engine, monkeypatch, when)
     assert done.exit_code == 2, done.output
     assert "ragguard.db cannot be written" in done.output
     assert "name another --store" in done.output
+
+
+def test_what_an_engine_says_is_no_command_to_the_terminal(engine, caplog):
+    def refuse(*args, **more):
+        raise EngineRejected("HTTP 400: \x1b[2J\x1b]0;owned\x07 \x9b31m")
+
+    engine.label_probs = refuse
+    done = score(runs_file(), *UTILITY)
+    assert done.exit_code == 1
+    assert "owned" in done.output
+    assert not set(done.output + caplog.text) & set("\x1b\x07\x9b")

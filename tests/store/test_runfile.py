@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -111,6 +112,27 @@ def test_a_line_that_is_too_long_is_skipped_without_being_held(monkeypatch):
     found = [(one.number, one.run is not None) for one in read_lines(file)]
     assert found == [(1, True), (2, False), (4, True)]
     assert "over 200 bytes" in str(next(read_lines(io.BytesIO(b"y" * 401))).problem)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_of_a_line_that_is_too_long_nothing_is_held(tmp_path, monkeypatch, packed):
+    monkeypatch.setattr(runfile, "LONGEST_LINE", 2**20)
+    path = tmp_path / ("runs.jsonl.gz" if packed else "runs.jsonl")
+    with runfile.text_file(path) as file:
+        for _ in range(40):
+            file.write(" " * 2**20)
+        file.write("\n" + json.dumps(LEAST))
+    tracemalloc.start()
+    assert [one.run is not None for one in read_lines(path)] == [False, True]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * 2**20
+
+
+def test_a_line_of_more_values_than_memory_has_room_for_is_refused_before_it_is_parsed(monkeypatch):
+    monkeypatch.setattr(runfile.json, "loads", lambda *args, **more: pytest.fail("it was parsed"))
+    text = '{"question": "q", "steps": [' + "[]," * 2_100_000 + "[]]}"
+    assert "brackets and commas" in str(next(read_lines(io.BytesIO(text.encode()))).problem)
 
 
 def test_good_lines_are_read_around_bad_ones(tmp_path):

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 from ragguard.capture.faults import describe
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.records import Passage
+from ragguard.store.runfile import opened, raw_lines
 
 LARGEST = 512 * 2**20
-"""Bytes of a JSON file that is one value and has to be read as a whole."""
+"""Bytes of a line, and of a JSON file that is one value and has to be read as a whole; those of the unpacked text."""
 
 
 class Fields:
@@ -92,29 +91,38 @@ def json_objects(path: Path) -> Iterator[Fields]:
     if not begins_with(path, "["):
         yield from json_lines(path)
         return
-    if path.stat().st_size > LARGEST:
-        raise InvalidInput(
-            str(path),
-            f"{path.stat().st_size:,} bytes",
-            f"at most {LARGEST:,} as one JSON list; write JSON lines",
-        )
-    data = _parsed("".join(line for _, line in lines_of(path)), str(path))
+    lines: list[str] = []
+    left = LARGEST  # of what is unpacked, where the file is packed
+    for _, line in lines_of(path):
+        left -= len(line)
+        if left < 0:
+            raise _too_large(path)
+        lines.append(line)
+    data = _parsed("".join(lines), str(path))
     for place, one in enumerate(data, 1):
         yield Fields(one, f"{path}, entry {place}")
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     """The lines that are not blank, each with its number; a name that ends in `.gz` is unpacked."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rt", encoding="utf-8-sig") as file:
-            for number, line in enumerate(cast(IO[str], file), 1):
-                if line.strip():
-                    yield number, line
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise StoreError(
-            f"{path} could not be read ({describe(error)}); check the path and the file"
-        ) from error
+    with opened(path) as (file, _):
+        for number, (raw, size) in enumerate(raw_lines(file, LARGEST), 1):
+            if size > LARGEST:
+                raise _too_large(path)
+            try:
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise StoreError(
+                    f"{path} could not be read (line {number}: {describe(error)}); it must be UTF-8"
+                ) from error
+            if line.strip():
+                yield number, line
+
+
+def _too_large(path: Path) -> InvalidInput:
+    return InvalidInput(
+        str(path), f"over {LARGEST:,} bytes", "less in one line or one JSON list; write JSON lines"
+    )
 
 
 def begins_with(path: Path, text: str) -> bool:
