@@ -26,6 +26,7 @@ from ragguard.service.fields import storable_event
 from ragguard.service.queue import EventQueue, QueueBounds
 from ragguard.service.redaction import Redactor
 from ragguard.service.sizes import size_of
+from ragguard.store.breath import Breath
 from ragguard.store.store import Store
 
 T = TypeVar("T")
@@ -391,8 +392,9 @@ class Intake:
 
     def _prepared(self, events: list[Event]) -> list[Event]:
         """The events as they may be written; one that cannot be read or redacted is left out and counted."""
-        kept = []
+        kept, breath = [], Breath()
         for event in events:
+            breath.take()
             try:
                 if isinstance(event, RunEnded) and self._lost_of:
                     event = self._marked(event)

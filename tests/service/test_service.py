@@ -1,6 +1,7 @@
 """The service: everything captured is scored once, whatever the engine, the disk, a sink or a user's function does."""
 
 import asyncio
+import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -720,3 +721,21 @@ def test_flush_says_that_the_file_is_gone(make, tmp_path, fate, caplog):
     capture(service, a_run("after"))
     service.flush(10)
     assert [run.id for run in Store(tmp_path / "s.db", read_only=True).runs()] == ["after"]
+
+
+def test_flush_close_and_readers_come_back_while_the_disk_stands_still(make, tmp_path):
+    """Another process holds the lock until they have."""
+    service = make()
+    capture(service, a_run("before"))
+    assert service.flush(10)
+    lock = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
+    lock.execute("BEGIN EXCLUSIVE")
+    capture(service, a_run("meanwhile"))
+    assert not service.flush(0.2)
+    service.settle(0.2)
+    assert len(service.store.scores("before")) == 3
+    assert not service.store.degraded, "the writer still waits for the lock"
+    assert not service.close(0.2)
+    lock.execute("COMMIT")
+    lock.close()
+    eventually(lambda: Store(tmp_path / "s.db", read_only=True).run("meanwhile"))
