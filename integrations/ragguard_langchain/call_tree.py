@@ -310,6 +310,9 @@ class CallTree:
         if scope.tool is not None and scope.tool.id:
             about["tool_call_id"] = scope.tool.id
         step_id = place.run_id if whole else str(place.id)
+        trace = span_of(place.id, retrieval=bool(name))
+        if trace is None and not name and scope.tool is not None:
+            trace = scope.tool.trace
         turn = None
         if not place.step_id:
             turn = place.clock.tick()
@@ -317,7 +320,7 @@ class CallTree:
         self.recorder.step_started(
             step_id, place.run_id, query, within=place.step_id, perhaps_within=around.step_id if around else "",
             tool=place.tool, name=name, turn=turn, order=place.clock.order, metadata=about, started_ns=started_ns,
-            trace=span_of(place.id, retrieval=bool(name)) or (run.trace if whole else "here"),
+            trace=trace or (run.trace if whole else "here"),
         )  # fmt: skip
         place.outer_step, place.step_id, place.is_step = place.step_id, step_id, True
         place.query, place.around, place.began_in = query, around, place.began_in or here()
@@ -337,12 +340,14 @@ class CallTree:
             trace=trace,
         )
 
-    def end_text_step(self, place: Place[Scope], text: object, splitter: Unpack) -> None:
+    def end_text_step(
+        self, place: Place[Scope], text: object, splitter: Unpack, trace: TraceContext | None = None
+    ) -> None:
         """Closes the step that a tool's call is, with the text that it gave, or what holds it."""
         candidates, decision = self._judged(place, None)
         self._remember(place, None, candidates, decision)
         self.recorder.step_ended(
-            place.step_id, text, unpack=splitter, candidates=candidates, decision=decision
+            place.step_id, text, unpack=splitter, candidates=candidates, decision=decision, trace=trace
         )
 
     def decided(self, place: Place[Scope], report: VerdictReport) -> None:

@@ -236,6 +236,7 @@ class RagGuardCallback(BaseCallbackHandler):
                 return
             scope = place.notes
             call = ToolCall(name, query, tool_call_id or "", time.time_ns(), scope.tool, metadata)
+            call.trace = span_of(run_id)
             self._outputs.began(name)
             place.tool, place.notes = name, Scope(scope.run, scope.graph_node, call)
             if name in self._options.tools:

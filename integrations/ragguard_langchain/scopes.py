@@ -71,6 +71,8 @@ class ToolCall:
     started_ns: int
     outer: ToolCall | None = None
     metadata: Mapping[str, Any] | None = None
+    trace: TraceContext | None = None
+    """The span that another instrumentation has made of it."""
     found: list[tuple[str, Taken | None]] = field(default_factory=list)
     """The steps made in this call, with what they gave; None for a text that is taken apart elsewhere."""
     inner: bool = False

@@ -1,6 +1,6 @@
 """The spans that other instrumentations make of LangChain's calls: scores belong on them, and no second ones are made.
 
-OpenInference and OpenLLMetry keep theirs by the call's id, and neither is to be relied on for the
+OpenInference, OpenLLMetry and Langfuse keep theirs by the call's id, and none is to be relied on for the
 context, so they are asked for. Depending on who was attached first, a call's span is there at our
 start hook, at our end hook, or at both.
 """
@@ -8,6 +8,7 @@ start hook, at our end hook, or at both.
 from __future__ import annotations
 
 import sys
+import weakref
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -19,6 +20,9 @@ from ragguard.records import TraceContext
 
 _OPENINFERENCE = "openinference.instrumentation.langchain"
 _OPENLLMETRY = "opentelemetry.instrumentation.langchain"
+_LANGFUSE = "langfuse.langchain"
+_FRAMES_TO_DISPATCH = 12
+"""LangChain's function that calls the handlers of an event is fewer frames away from any of our hooks."""
 
 
 def span_of(call: UUID, *, retrieval: bool = False) -> TraceContext | None:
@@ -32,6 +36,8 @@ def span_of(call: UUID, *, retrieval: bool = False) -> TraceContext | None:
         span = made.get_span(call)
     if span is None and _OPENLLMETRY in modules:
         span = _openllmetry(call)
+    if span is None and _LANGFUSE in modules:
+        span = _langfuse(call)
     if span is None:
         return None
     context = context_of(span)
@@ -57,4 +63,26 @@ def _openllmetry(call: UUID) -> Any:
         if kept is not None:
             return kept.span
         wrapped = getattr(wrapped, "__wrapped__", None)
+    return None
+
+
+_langfuse_handlers: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _langfuse(call: UUID) -> Any:
+    """Its handlers are given to each call, as ours are: those of the event at hand are beside our own."""
+    frame = sys._getframe(1).f_back
+    for _ in range(_FRAMES_TO_DISPATCH):
+        if frame is None:
+            break
+        if frame.f_code.co_name in ("handle_event", "ahandle_event"):
+            for handler in frame.f_locals.get("handlers") or ():
+                if type(handler).__module__.startswith("langfuse."):
+                    _langfuse_handlers.add(handler)
+            break
+        frame = frame.f_back
+    for handler in list(_langfuse_handlers):
+        kept = getattr(handler, "_runs", {}).get(call)
+        if kept is not None:
+            return getattr(kept, "_otel_span", None)
     return None

@@ -24,6 +24,7 @@ from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.messages import Taken, block_texts, snapshot, tool_message, tool_text, unpacked
 from ragguard_langchain.places import Place
 from ragguard_langchain.scopes import Scope, ToolCall
+from ragguard_langchain.spans import span_of
 
 _PRINTED = ("[Document(", "[(Document(", "Document(", "{'documents': [Document(", "{'docs': [Document(")
 """How the text begins that LangChain makes of documents which a tool returns as its content."""
@@ -79,18 +80,18 @@ class ToolOutputs:
 
     def _end_declared(self, place: Place[Scope], call: ToolCall, output: object) -> None:
         """Closes the step of a declared tool: with documents where it gives them, else with what is to be split."""
-        documents = _documents(output)
+        documents, trace = _documents(output), span_of(place.id) or call.trace
         if documents is not None:
             taken: Taken | None = snapshot(documents)
             assert taken is not None
-            self._tree.end_step(place, taken)
+            self._tree.end_step(place, taken, trace)
         else:
             taken, result = None, _result(output)
             if result.error:
                 self._recorder.step_failed(place.step_id, result.text)
             else:
                 splitter = self._tools[call.name]
-                self._tree.end_text_step(place, result, partial(_split, splitter))
+                self._tree.end_text_step(place, result, partial(_split, splitter), trace)
         call.add(place.step_id, taken)
 
     def _find(self, place: Place[Scope], call: ToolCall, output: object) -> None:

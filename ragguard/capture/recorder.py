@@ -498,7 +498,8 @@ class Recorder:
             with self._lock:
                 run.emitting += 1
             self._emit(run, StepAmended(run.id, step_id, index=index))
-        if run.sampled and not run.index and status == "ok":
+        continues = run.identity is not None and run.identity.continues
+        if run.sampled and not run.index and status == "ok" and not continues:
             self.without_steps(run.id)
         else:
             self.calls.forget(run.id)

@@ -66,6 +66,15 @@ async def test_an_interrupted_run_goes_on_when_it_is_resumed(captured, rg, mode)
     assert run.metadata["thread_id"] == "t1"
 
 
+def test_a_resumed_run_says_nothing_of_the_tool_that_waited(captured, config, caplog):
+    built = interruptible(call("search", query="hop"), call("ask_human", query="?"), ANSWER)
+    built.invoke(asked(), on_thread(config))
+    built.invoke(Command(resume="yes"), on_thread(config))
+    assert captured.run.answer == ANSWER
+    assert "answer_content" not in captured.run.metadata
+    assert "without a retrieval" not in caplog.text
+
+
 def test_an_interrupted_run_on_whose_thread_something_else_is_asked_ends_as_interrupted(captured, config):
     built = interruptible(call("search", query="hop"), call("ask_human", query="which?"), ANSWER)
     built.invoke(asked(), on_thread(config))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from langchain_core.tools import tool
 from openinference.instrumentation.langchain import LangChainInstrumentor
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from support.langchain_agents import PARALLEL, QUESTION, agent, asked
-from support.langchain_parts import Shelf
+from support.langchain_agents import ANSWER, PARALLEL, QUESTION, agent, asked
+from support.langchain_parts import Shelf, call, documents
 
-from ragguard_langchain import instrument, uninstrument
+from ragguard.capture.splitters import paragraphs
+from ragguard_langchain import RagGuardCallback, instrument, uninstrument
 
 
 @pytest.fixture
@@ -65,6 +67,26 @@ async def test_so_does_a_bare_retrieval(exported, captured, how, mode):
     (span_id,) = spans_of(exported, "RETRIEVER")
     (step,) = captured.run.steps
     assert (step.trace.span_id, step.trace.foreign) == (span_id, True)
+
+
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+async def test_a_tool_that_gives_documents_stands_under_its_own_span(exported, captured, rg, mode, declared):
+    @tool(response_format="content_and_artifact")
+    def search(query: str) -> tuple[str, list]:
+        """Searches without a retriever."""
+        found = documents("found", 1, query)
+        return found[0].page_content, found
+
+    handler = RagGuardCallback(rg, tools={"search": paragraphs} if declared else None)
+    built = agent(call("search", query="hop"), ANSWER, tools=[search])
+    if mode == "invoke":
+        built.invoke(asked(), {"callbacks": [handler]})
+    else:
+        await built.ainvoke(asked(), {"callbacks": [handler]})
+    (span_id,) = spans_of(exported, "TOOL")
+    (step,) = captured.run.steps
+    assert (step.trace.span_id, step.trace.foreign) == (span_id, False)
 
 
 def test_once_it_is_gone_nothing_is_asked_of_it(exported, captured, config, capsys):

@@ -24,6 +24,7 @@ FOREIGN = CachedVenv(
         "opentelemetry-instrumentation-llamaindex==0.62.4",
         "llama-index-llms-openai",  # which OpenLLMetry imports, whatever model is used
         "llama-index-observability-otel==0.7.0",
+        "langfuse>=5,<6",
         "openinference-instrumentation-langchain>=0.1.60",
         "openinference-instrumentation-llama-index>=4.3",
         "langchain>=1.4,<2",

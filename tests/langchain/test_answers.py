@@ -1,0 +1,212 @@
+"""Where the question and the answer of a pipeline are, and what else a call says of its run."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TypedDict
+
+import pytest
+from langchain.agents import create_agent
+from langchain_classic.chains import create_history_aware_retriever, create_retrieval_chain
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from pydantic import BaseModel
+from support.langchain_agents import ANSWER, QUESTION, agent, asked, search_tool
+from support.langchain_parts import Shelf, call, documents, says
+
+from ragguard import RagGuard
+from ragguard.capture.handle import RunHandle
+from ragguard.errors import InvalidInput
+from ragguard_langchain import RagGuardCallback, instrument
+from ragguard_langchain.messages import answer_of
+
+
+class Reply(BaseModel):
+    answer: str
+    sources: list[str] = []
+
+
+class Verdict(BaseModel):
+    founder: str
+    year: int
+
+
+@dataclass
+class Outcome:
+    final_text: str
+    pages: int = 3
+
+
+def test_a_structured_response_is_the_answer(captured, config):
+    reply = call("Reply", answer=ANSWER, sources=["a"])
+    built = create_agent(
+        says(call("search", query="hop"), reply), [search_tool()], response_format=Reply,
+        checkpointer=InMemorySaver(),
+    )  # fmt: skip
+    built.invoke(asked(), {**config, "configurable": {"thread_id": "t1"}})
+    run = captured.run
+    assert (run.status, run.answer, run.metadata["answer_content"]) == ("ok", ANSWER, "structured")
+
+
+@pytest.mark.parametrize(
+    ("outputs", "inputs", "answer"),
+    [
+        (
+            {"structured_response": Verdict(founder="Ada", year=1922)},
+            None,
+            '{"founder": "Ada", "year": 1922}',
+        ),
+        ({"structured_response": {"answer": ANSWER}}, None, ANSWER),
+        ({"topic": "Oslo", "report": ANSWER}, {"topic": "Oslo"}, ANSWER),
+        ({"question": QUESTION, "draft": "a", "final_version": ANSWER}, {"question": QUESTION}, ANSWER),
+        ({"question": QUESTION, "said": AIMessage(ANSWER)}, {"question": QUESTION}, ANSWER),
+        ({"messages": [], "summary": ANSWER}, None, ANSWER),
+        (Outcome(ANSWER), None, ANSWER),
+        ({"draft": "a", "notes": "b"}, None, None),
+    ],
+)
+def test_the_answer_is_found_in_states_of_any_shape(outputs, inputs, answer):
+    assert answer_of(outputs, inputs).text == answer
+
+
+def test_several_texts_are_named_where_none_is_the_answer():
+    assert answer_of({"notes": "b", "draft": "a"}).kind == "several texts: draft, notes"
+
+
+class State(TypedDict, total=False):
+    topic: str
+    draft: str
+    verdict: str
+    found: list
+
+
+def graph():
+    built = StateGraph(State)
+    built.add_node(
+        "look", lambda state: {"found": Shelf().invoke("hop"), "draft": "not yet", "verdict": ANSWER}
+    )
+    return built.add_edge(START, "look").compile()
+
+
+@pytest.mark.parametrize("by", ["key", "function"])
+def test_the_application_says_where_they_are(captured, rg, by):
+    options = {"question": "topic", "answer": "verdict"}
+    if by == "function":
+        options = {"question": lambda given: given["topic"], "answer": lambda gives: gives["verdict"]}
+    graph().invoke({"topic": QUESTION, "draft": "?"}, {"callbacks": [RagGuardCallback(rg, **options)]})
+    assert (captured.run.question, captured.run.answer) == (QUESTION, ANSWER)
+
+
+def test_a_key_that_is_not_there_is_warned_about(captured, rg, caplog):
+    with caplog.at_level(logging.WARNING):
+        config = {"callbacks": [RagGuardCallback(rg, answer="verdikt")]}
+        graph().invoke({"topic": QUESTION}, config)
+    assert "answer='verdikt' is not in what the pipeline was given or gives" in caplog.text
+    assert "did you mean 'verdict'?" in caplog.text
+
+
+def chain(answer=ANSWER):
+    prompt = ChatPromptTemplate.from_template("{context}\n\n{question}")
+    return {"context": Shelf(), "question": RunnablePassthrough()} | prompt | says(answer) | StrOutputParser()
+
+
+def test_a_stream_that_is_read_after_its_run_belongs_to_it(captured, recorder, config):
+    with RunHandle(recorder, QUESTION) as run:
+        stream = chain().stream(QUESTION, config)
+        next(stream)
+    assert captured.run.status == "open"
+    list(stream)
+    assert (captured.run.id, captured.run.status, captured.run.answer) == (run.id, "ok", ANSWER)
+    assert len(captured.run.steps) == 1
+
+
+def test_of_several_calls_in_a_run_the_last_ones_answer_counts_and_that_is_said(
+    captured, recorder, config, caplog
+):
+    with caplog.at_level(logging.WARNING), RunHandle(recorder, QUESTION):
+        chain("first").invoke("one", config)
+        chain("second").invoke("two", config)
+    assert (captured.run.answer, captured.run.metadata["answers"]) == ("second", 2)
+    assert "got more than one answer" in caplog.text
+
+
+HISTORY = [HumanMessage("Which firm is based in Oslo?"), AIMessage("Fjord")]
+
+
+@pytest.mark.parametrize("history", [HISTORY, []])
+def test_a_follow_up_is_asked_about_as_its_standalone_question(captured, config, history):
+    prompt = ChatPromptTemplate.from_messages([("placeholder", "{chat_history}"), ("human", "{input}")])
+    retriever = create_history_aware_retriever(says("Who founded Fjord?"), Shelf(), prompt)
+    built = create_retrieval_chain(retriever, RunnableLambda(lambda given: ANSWER))
+    built.invoke({"input": "And who founded it?", "chat_history": history}, config)
+    run = captured.run
+    assert run.question == ("Who founded Fjord?" if history else "And who founded it?")
+    assert run.metadata.get("original_question") == ("And who founded it?" if history else None)
+
+
+def test_the_queries_of_an_agents_tools_are_no_standalone_questions(captured, config):
+    agent(call("search", query="hop"), ANSWER).invoke(
+        {"messages": [*HISTORY, HumanMessage("And who founded it?")]}, config
+    )
+    assert captured.run.question == "And who founded it?"
+
+
+def test_a_mapped_chain_is_a_run_an_input(captured, config):
+    chain().map().invoke([f"question {n}" for n in range(100)], config)
+    assert sorted(run.question for run in captured.runs) == sorted(f"question {n}" for n in range(100))
+    assert {(run.answer, len(run.steps)) for run in captured.runs} == {(ANSWER, 1)}
+
+
+def test_inside_a_run_it_is_a_part_of_that(captured, recorder, config):
+    with RunHandle(recorder, QUESTION):
+        chain().map().invoke(["one", "two"], config)
+    assert len(captured.run.steps) == 2
+
+
+def test_names_stand_on_every_step(captured, config):
+    @tool(response_format="content_and_artifact")
+    def search(query: str) -> tuple[str, list]:
+        """Searches."""
+        found = documents("found", 1, query)
+        return found[0].page_content, found
+
+    built = create_agent(
+        says([call("search", query="a"), call("find", query="b")], ANSWER), [search, search_tool(name="find")],
+        name="researcher",
+    )  # fmt: skip
+    built.invoke(asked(), config)
+    for step in captured.run.steps:
+        assert (step.metadata["agent"], step.metadata["langgraph_node"]) == ("researcher", "tools")
+        assert step.tool in ("search", "find")
+        assert step.metadata["tool_call_id"]
+
+
+def test_a_key_that_nothing_reads_is_warned_about(captured, config, caplog):
+    with caplog.at_level(logging.WARNING):
+        Shelf().invoke(QUESTION, {**config, "metadata": {"ragguard_reference": "Ada"}})
+        assert captured.run.steps  # read on the intake's side
+    assert "'ragguard_reference' is not a key that ragguard reads" in caplog.text
+    assert "did you mean 'ragguard_references'?" in caplog.text
+
+
+@pytest.mark.parametrize("make", [RagGuardCallback, instrument])
+@pytest.mark.parametrize("given", [RagGuard, "nano", None])
+def test_what_is_no_ragguard_is_refused(make, given):
+    with pytest.raises(InvalidInput, match="a RagGuard, such as"):
+        make(given)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"tools": "search"}, {"tools": ["search"]}, {"tools": {"search": "---"}}, {"question": 3}, {"answer": ""},
+     {"text_of": "title"}],
+)  # fmt: skip
+def test_options_that_cannot_be_right_are_refused(rg, options):
+    with pytest.raises(InvalidInput, match=next(iter(options))):
+        RagGuardCallback(rg, **options)
