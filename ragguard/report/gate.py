@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 def ragguard_gate() -> Gate:
     """Compares two stores or score files and fails the test where a condition holds."""
     # Only here: pytest loads this file for every suite of an environment that ragguard is installed in.
+    from ragguard.errors import InvalidInput
     from ragguard.report.comparison import Condition, compare
     from ragguard.report.pairs import questions_of
     from ragguard.store.scorefile import read_means
 
     def gate(before: str | Path, after: str | Path, fail_if: str | Sequence[str] = ()) -> Comparison:
         wanted = [fail_if] if isinstance(fail_if, str) else fail_if
+        if not isinstance(wanted, list | tuple):
+            raise InvalidInput("fail_if", fail_if, "a condition such as 'udcg < -0.02', or a list of them")
         conditions = [Condition.parse(text) for text in wanted]
         found = compare(questions_of(read_means(before)), questions_of(read_means(after)))
         broken = [condition for condition in conditions if condition.holds(found)]

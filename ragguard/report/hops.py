@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from ragguard.capture.disagreement import disagreements
+from ragguard.errors import InvalidInput
 from ragguard.records import Failure, RetrievalStep, Run, Score
 from ragguard.report.digest import MISLEADS, best
 from ragguard.report.hop_lines import Hop, Hops, Row, colour_of
@@ -19,6 +20,7 @@ from ragguard.runtime.terminal_text import harmless
 R = TypeVar("R", Score, Failure)
 
 
+@runtime_checkable
 class Shown(Protocol):
     """What `print_hops` reads from: a RagGuard."""
 
@@ -29,6 +31,8 @@ class Shown(Protocol):
 
 def print_hops(rg: Shown, console: Console | None = None) -> None:
     """Prints every run of `rg` with its hops; call it after `flush`."""
+    if not isinstance(rg, Shown):
+        raise InvalidInput("rg", rg, "a RagGuard")
     out = console or Console(highlight=False)
     for run in rg.runs():
         out.print(hop_table(run, rg.scores(run.id), rg.failures(run.id)))
@@ -36,6 +40,8 @@ def print_hops(rg: Shown, console: Console | None = None) -> None:
 
 def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = ()) -> RenderableType:
     """One run: its question and answer, one block a hop; and why a number is missing, where one is."""
+    if not isinstance(run, Run):
+        raise InvalidInput("run", run, "a Run")
     total, correct = best(scores, "delta_seper_total"), best(scores, "answer_correct")
     asked = harmless(run.question).strip() or "(no question)"
     head = Text.assemble(("\n" + asked, "bold"), f"\nanswer: {harmless(run.answer or '–')}")

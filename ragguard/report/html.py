@@ -31,6 +31,10 @@ _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 
 def write_html(runs: Iterable[Overview], path: str | Path, title: str = "ragguard") -> int:
     """Writes the page and says how many runs it holds; the file appears only when it is complete."""
+    if not isinstance(path, str | Path):
+        raise InvalidInput("path", path, "the path of a file to write")
+    if not isinstance(runs, Iterable):
+        raise InvalidInput("runs", runs, "what `Store.overviews(MISLEADS)` yields")
     target = Path(path)
     try:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as folder:
@@ -65,6 +69,8 @@ def _write(runs: Iterable[Overview], page: IO[str], title: str) -> int:
     said: list[str] = []
     texts = Texts()
     for run in runs:
+        if not isinstance(run, Overview):
+            raise InvalidInput("runs", run, "what `Store.overviews(MISLEADS)` yields")
         lines.append(summary(run))
         block.append(detail(run, texts))
         said.append(scores_json(run))

@@ -55,6 +55,8 @@ class Report:
     """The latest failure that is tried again."""
     nothing_because: str = ""
     """What was seen in place of retrievals, and what to do, where no retrieval was captured."""
+    files_lost: int = 0
+    """How often the store's file was found damaged, moved or deleted while it was in use."""
     unguarded: Mapping[str, int] = field(default_factory=dict)
     """Retrievals that a guard let through unjudged, by cause, since the process began: of the guards that share an
     engine with this RagGuard or were captured by it. `guard.health()` has the reasons in full."""
@@ -67,7 +69,7 @@ class Report:
         return f"{self._verdict()}{': ' if parts else ''}{parts} ({self.seconds:.1f} s)"
 
     def _verdict(self) -> str:
-        if self.lost or self.degraded:
+        if self.lost or self.degraded or self.files_lost:
             return "not everything is stored"
         if self.pending or (not self.complete and not self.undelivered):
             return "not everything is scored"
@@ -96,6 +98,8 @@ class Report:
             yield f"{self.dropped:,} let go unscored, as more waited than queue_size allows without a store"
         if self.lost:
             yield f"{self.lost:,} events or runs lost"
+        if self.files_lost:
+            yield "the store's file was damaged, moved or deleted, and a new one was begun"
         if self.degraded:
             yield "memory stands in for the disk that failed"
         yield from map(str, self.undelivered)

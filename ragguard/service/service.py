@@ -259,6 +259,7 @@ class Service:
             open=left.open,
             dropped=counts["runs_dropped"],
             lost=lost,
+            files_lost=counts["files_lost"],
             degraded=self.store.degraded,
             seconds=time.monotonic() - began,
             retrying=left.retrying,

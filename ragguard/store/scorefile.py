@@ -77,6 +77,8 @@ def read_scored(path: str | Path) -> Iterator[ScoredRun]:
 
 def read_means(path: str | Path) -> Iterator[RunMeans]:
     """The same, each as one number a metric: much quicker out of a store."""
+    if not isinstance(path, str | Path):
+        raise InvalidInput("path", path, "the path of a store or of a score file")
     if not is_store(path):
         yield from map(means_of, read_scored(path))
         return

@@ -14,6 +14,17 @@ SUITE = """
 def test_holds(ragguard_gate):
     assert ragguard_gate("a.jsonl", "b.jsonl", fail_if="udcg < -0.5").paired == 20
 
+def test_odd_arguments(ragguard_gate):
+    import pytest
+    from ragguard.errors import InvalidInput
+
+    for words in ((3, "b.jsonl"), ("a.jsonl", None)):
+        with pytest.raises(InvalidInput):
+            ragguard_gate(*words)
+    for odd in (7, None, {"udcg": 0}, [3]):
+        with pytest.raises(InvalidInput):
+            ragguard_gate("a.jsonl", "b.jsonl", fail_if=odd)
+
 def test_fails(ragguard_gate):
     ragguard_gate("a.jsonl", "b.jsonl", fail_if=["udcg < -0.05"])
 """
@@ -35,7 +46,7 @@ def test_the_gate_passes_and_fails(tmp_path):
         capture_output=True, text=True, cwd=tmp_path, check=False,
         env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )  # fmt: skip
-    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 2 passed" in done.stdout, done.stdout + done.stderr
     assert "difference -0.100 (-0.100 … -0.100) over 20 questions" in done.stdout
     assert "udcg < -0.05 holds" in done.stdout
 

@@ -1,10 +1,12 @@
 """The table of hops: everything that was asked for is on it."""
 
+import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from ragguard.errors import InvalidInput
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score
-from ragguard.report.hops import hop_table
+from ragguard.report.hops import hop_table, print_hops
 
 
 def shown(run, scores, failures=()):
@@ -112,3 +114,11 @@ def test_wide_letters_and_long_verdicts_keep_the_columns():
     assert max(cell_len(line) for line in text.splitlines()) <= 160
     assert "…" in text
     assert "same firm" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "call", [lambda: print_hops(None), lambda: print_hops("nano"), lambda: hop_table(None, [])]
+)
+def test_odd_arguments_are_refused(call):
+    with pytest.raises(InvalidInput, match=r"RagGuard|a Run"):
+        call()

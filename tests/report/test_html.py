@@ -166,3 +166,10 @@ def test_a_fault_in_the_middle_leaves_the_old_page(tmp_path):
 def test_a_folder_that_is_not_there_is_one_clear_error(tmp_path):
     with pytest.raises(StoreError, match="could not be written"):
         write_html(overviews([scored()]), tmp_path / "nowhere" / "report.html")
+
+
+@pytest.mark.parametrize(("runs", "path"), [(None, "page.html"), ([1], "page.html"), ([], 7), (7, None)])
+def test_odd_arguments_are_refused(tmp_path, monkeypatch, runs, path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match=r"runs|path"):
+        write_html(runs, path)

@@ -6,12 +6,14 @@ import logging
 import threading
 
 import pytest
+from support.otlp_receiver import otlp_receiver
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import Passage, RagGuard
 from ragguard.errors import EngineRejected, EngineUnreachable
 from ragguard.service.delivery import Undelivered
 from ragguard.service.report import Report
+from ragguard.sinks.phoenix import PhoenixSink
 
 
 @pytest.fixture
@@ -54,6 +56,8 @@ def rejecting(label_probs):
         (Report(False, captured=1, scored=1, undelivered=(Undelivered("scored runs to PhoenixSink", 1, "down"),)),
          "not everything was delivered: 1 scored; 1 scored runs to PhoenixSink not delivered (down)"),
         (Report(False, captured=1, scored=1, lost=2), "not everything is stored: 1 scored; 2 events or runs lost"),
+        (Report(False, captured=1, scored=1, files_lost=1),
+         "not everything is stored: 1 scored; the store's file was damaged, moved or deleted, and a new one was begun"),
         (Report(False, captured=1, scored=1, degraded=True),
          "not everything is stored: 1 scored; memory stands in for the disk that failed"),
         (Report(True, captured=9, scored=2, dropped=7),
@@ -188,3 +192,32 @@ def test_scores_failures_and_delete_take_the_run_itself(make):
         rg.scores(7)
     assert rg.delete(run)
     assert not rg.delete(handle)
+
+
+def test_a_phoenix_that_is_down_is_in_the_sentence_for_annotations_and_spans(make):
+    rg = make(sinks=[PhoenixSink("http://127.0.0.1:9", attempts=1)])
+    capture(rg, 2)
+    report = rg.flush(10)
+    assert not report
+    assert report.scored == 2
+    assert str(report).startswith(
+        "not everything was delivered: 2 scored; 2 scored runs to PhoenixSink not delivered"
+    )
+    assert "Is Phoenix running there?" in str(report)
+    assert "spans to http://127.0.0.1:9 not delivered" in str(report)
+    assert "spans to http://127.0.0.1:9 not delivered" in str(rg.close(5))
+
+
+def test_spans_that_a_full_batch_processor_drops_are_counted(make, monkeypatch):
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "2")
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "2")
+    with otlp_receiver() as collector:
+        rg = make(otlp=collector.url)
+        with rg.run("who?") as run:
+            for hop in range(30):
+                run.retrieved(f"hop {hop}", [Passage(f"Nordvik is firm {hop}")])
+        report = rg.flush(20)
+        arrived = len(collector.spans)
+    undelivered = sum(one.count for one in report.undelivered)
+    assert undelivered + arrived == 2 + 2 * 30
+    assert bool(report) is (undelivered == 0)
