@@ -60,7 +60,7 @@ def test_a_stream_that_is_read_after_its_run_was_left(recorder, captured, read):
     assert len(run.steps) == 1
 
 
-def test_a_chats_stream_that_is_read_after_its_run_was_left(recorder, captured):
+async def test_a_chats_stream_that_is_read_after_its_run_was_left(recorder, captured):
     chat = ContextChatEngine.from_defaults(
         retriever=Shelf(), llm=Says(), memory=ChatMemoryBuffer.from_defaults()
     )
@@ -219,7 +219,7 @@ async def test_evaluators_make_no_runs(recorder, captured, kind, mode):
     assert len(captured.runs) == 1
 
 
-def test_evaluators_inside_a_run_are_no_steps_of_it(recorder, captured):
+async def test_evaluators_inside_a_run_are_no_steps_of_it(recorder, captured):
     with RunHandle(recorder, QUESTION):
         response = engine().query(QUESTION)
         FaithfulnessEvaluator(llm=Says(text="yes")).evaluate_response(QUESTION, response)
@@ -250,14 +250,14 @@ class Refuses(BaseEvaluator):
 
 
 @pytest.mark.parametrize("judge", [Refuses, lambda: FaithfulnessEvaluator(llm=Says(text="no"))])
-def test_a_retry_is_a_second_step_and_its_evaluator_none(recorder, captured, judge, settings):
+async def test_a_retry_is_a_second_step_and_its_evaluator_none(recorder, captured, judge, settings):
     RetryQueryEngine(engine(), judge(), max_retries=1).query(QUESTION)
     run = captured.run
     assert (run.name, run.answer) == ("RetryQueryEngine", "Ada Berg")
     assert [(one.turn, one.metadata["retriever"]) for one in run.steps] == [(0, "Shelf"), (1, "Shelf")]
 
 
-def test_an_answer_from_the_sources_again_is_no_second_retrieval(recorder, captured, settings):
+async def test_an_answer_from_the_sources_again_is_no_second_retrieval(recorder, captured, settings):
     RetrySourceQueryEngine(engine(), Refuses(), llm=Says(), max_retries=1).query(QUESTION)
     assert [one.metadata["retriever"] for one in captured.run.steps] == ["Shelf"]
 
