@@ -40,7 +40,8 @@ class Nano(CustomLLM):
         return CompletionResponse(text=samples[0][0].text)
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
-        yield self.complete(prompt)
+        text = self.complete(prompt).text
+        yield CompletionResponse(text=text, delta=text)
 
 
 rg = RagGuard(engine=NANO, store=None, references={case.question: case.references for case in CASES}.get)

@@ -110,6 +110,8 @@ class Call:
     """Of a router: the names of its tools, by the identity of their engines."""
     retrieves = False
     """Whether anything was retrieved in it."""
+    calls_tools = False
+    """Of a workflow: whether a tool was called in it."""
     splitter: Splitter | None = None
     """Of a declared tool: what takes its output apart."""
     starting = 0

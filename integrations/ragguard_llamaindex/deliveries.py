@@ -130,6 +130,7 @@ class Deliveries:
             documents is None or isinstance(output, RESPONSES) or not self._empty(call, tool, output)
         ):
             self._recorder.seen(call.run.run_id, TOOL, call.tool)
+            _note_tool(call)
             return
         self._retrieving.add(call.tool)
         self._open(call)
@@ -183,6 +184,11 @@ class Deliveries:
             self._recorder.step_failed(call.step_id, found.text)
         else:
             self._recorder.step_ended(call.step_id, found, unpack=partial(_split, call.splitter))
+
+
+def _note_tool(call: Call | None) -> None:
+    while call is not None:
+        call.calls_tools, call = call.kind is Kind.WORKFLOW, call.parent
 
 
 def retrieves(call: Call | None) -> None:

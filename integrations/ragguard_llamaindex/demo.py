@@ -41,7 +41,8 @@ class HoppingLLM(CustomLLM, FunctionCallingLLM):
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
         """The same, in one piece."""
-        yield self.complete(prompt)
+        text = self.complete(prompt).text
+        yield CompletionResponse(text=text, delta=text)
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """The next search, or the answer."""

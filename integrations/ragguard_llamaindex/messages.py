@@ -52,7 +52,8 @@ def question_of(arguments: Mapping[str, Any]) -> str:
     for name in _ASKED:
         if name in arguments:
             return query_text(arguments[name])
-    return ""
+    # A class of the user's own may call it anything.
+    return next((text for value in arguments.values() if (text := query_text(value))), "")
 
 
 def question_of_event(event: object) -> str:

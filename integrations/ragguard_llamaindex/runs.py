@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import StopEvent
@@ -76,8 +77,7 @@ class RunWriter:
             said = output if isinstance(output, RESPONSES) else None
         if not call.run.begun:
             call.run.over = True
-            if call.kind is not Kind.TOOL:
-                self.recorder.without_steps(call.run.run_id)
+            self._without_steps(call)
         elif isinstance(said, (StreamingResponse, AsyncStreamingResponse)) and said.response_txt is None:
             self.hold(call)
             watch(said, self._end_of(call))
@@ -87,6 +87,15 @@ class RunWriter:
             weakref.finalize(said, self._abandoned, call).atexit = False
         else:
             self.end(call, said)
+
+    def _without_steps(self, call: Call) -> None:
+        """Says why nothing was captured; not of agents that needed no tool, and chats that retrieve nothing."""
+        run_id = call.run.run_id
+        if call.kind in (Kind.ENGINE, Kind.FANOUT) and call.name != SimpleChatEngine.__name__:
+            self.recorder.seen(run_id, "engine", call.name)
+            self.recorder.without_steps(run_id)
+        elif call.kind is Kind.WORKFLOW and (not call.agent or call.calls_tools):
+            self.recorder.without_steps(run_id)
 
     def hear(self, around: Call, response: object) -> None:
         """Listens to a chat's answer that is about to be written in the background, maybe before the chat returns."""

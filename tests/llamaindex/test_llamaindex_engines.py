@@ -410,3 +410,28 @@ def test_the_same_nodes_in_two_steps_belong_to_both(recorder, captured):
         Shelf().retrieve("b")
         get_response_synthesizer(llm=Says()).synthesize(QUESTION, nodes("shelf", 1, "a"))
     assert [ids(step.passages) for step in captured.run.steps] == [["shelf-0"], ["shelf-0"]]
+
+
+@pytest.mark.parametrize("asked", [QUESTION, QueryBundle(QUESTION)], ids=["text", "bundle"])
+def test_a_retriever_that_names_its_query_as_it_likes(recorder, captured, asked):
+    class Own(Shelf):
+        def retrieve(self, q):
+            return nodes("own", 1)
+
+    Own().retrieve(asked)
+    with RunHandle(recorder, "the question"):
+        Own().retrieve(asked)
+    assert [run.steps[0].query for run in captured.runs] == [QUESTION, QUESTION]
+
+
+def test_an_engine_that_retrieves_nothing_is_said(recorder, captured, caplog):
+    class Sql(CustomQueryEngine):
+        def custom_query(self, query_str):
+            return Response("42 rows")
+
+    SimpleChatEngine.from_defaults(llm=Says(), memory=ChatMemoryBuffer.from_defaults()).chat("hello")
+    assert caplog.records == []
+    Sql().query(QUESTION)
+    assert captured.events == []
+    (record,) = caplog.records
+    assert "'Sql'" in record.getMessage()
