@@ -68,7 +68,7 @@ def instrument(
     """Captures every LlamaIndex pipeline of this process that retrieves, from now on.
 
     `tools` names tools that retrieve and return text or JSON, each with a splitter that takes their output apart
-    (`ragguard.capture.splitters` has the usual ones). Retrievers inside tools, and tools that return nodes or
+    (`ragguard.splitters` has the usual ones). Retrievers inside tools, and tools that return nodes or
     documents, need no declaration.
 
     `question` and `answer` say where a pipeline of your own has them: a key of its start event and of its result
