@@ -61,7 +61,7 @@ PASSAGES: dict[str, Callable[[Annotated], Floats]] = {
     "eRAG": lambda one: one.erag,
 }
 CLASSICAL = {
-    "NDCG": "ndcg", "MRR": "reciprocal_rank", "MAP": "average_precision", "PREC": "precision", "HITS": "hits",
+    "NDCG": "ndcg_at_k", "MRR": "reciprocal_rank", "MAP": "average_precision", "PREC": "precision", "HITS": "hits",
     "RECALL": "recall",
 }  # fmt: skip
 METRICS = (
@@ -161,7 +161,7 @@ def measured(drawn: Sample) -> Values:
     return {
         **{name: classical[metric] for name, metric in CLASSICAL.items()},
         "eRAG": erag.mean(axis=-1),
-        "eRAG, NDCG": rank_measures(erag, drawn.ideal(lambda one: one.erag))["ndcg"],
+        "eRAG, NDCG": rank_measures(erag, drawn.ideal(lambda one: one.erag))["ndcg_at_k"],
         "ANSWER_PROB": drawn.of(lambda one: one.p_answer).mean(axis=-1),
         "UDCG": _udcg(drawn, lambda one: one.utility),
         **{name: _udcg(drawn, lambda one: one.utility, gamma) for name, gamma in GAMMAS.items()},

@@ -6,6 +6,7 @@ The source is Ju et al., "Controlled Retrieval-augmented Context Evaluation for 
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 import numpy as np
@@ -323,10 +324,53 @@ def _greedy_gain(pool: Booleans, keep: float, depth: int | None) -> Value:
     if not pool.size:
         return arrays.plain(best.reshape(queries))
     discounts = arrays.discounts(passages if depth is None else min(depth, passages))
+    if n == 1:
+        return arrays.plain(np.full(queries, _greedy_one(flat[0], keep, discounts)))
     width = TABLE + passages * (2 + max(0, questions - BITS))
     for rows in arrays.blocks(n, width, CACHED):
         best[rows] = _greedy_block(flat[rows], keep, discounts)
     return arrays.plain(best.reshape(queries))
+
+
+def _greedy_one(answers: Booleans, keep: float, discounts: Floats) -> float:
+    """The search for one query. What a passage adds only falls, so a heap of what each added when it was last looked
+    at gives the best with few looks; passages that answer the same set wait in one entry, the first of them in front.
+    """
+    of_passage: dict[int, list[int]] = {}
+    passages_with, questions_of = answers.nonzero()
+    for at, question in zip(passages_with.tolist(), questions_of.tolist(), strict=True):
+        of_passage.setdefault(at, []).append(question)
+    waiting: dict[tuple[int, ...], list[int]] = {}
+    for at in reversed(of_passage):
+        waiting.setdefault(tuple(of_passage[at]), []).append(at)
+    worth = [1.0] * answers.shape[1]
+    heap = [
+        (-float(len(questions)), passages.pop(), questions, passages)
+        for questions, passages in waiting.items()
+    ]
+    heapify(heap)
+    total = 0.0
+    for discount in discounts.tolist():
+        while heap:
+            seen, at, questions, passages = heap[0]
+            adds = 0.0
+            for question in questions:
+                adds += worth[question]
+            if adds == -seen:
+                break
+            heapreplace(heap, (-adds, at, questions, passages))
+        else:
+            break
+        if not adds:
+            break
+        total += discount * adds
+        for question in questions:
+            worth[question] *= keep
+        if passages:
+            heapreplace(heap, (seen, passages.pop(), questions, passages))
+        else:
+            heappop(heap)
+    return total
 
 
 def _greedy_block(answers: Booleans, keep: float, discounts: Floats) -> Floats:

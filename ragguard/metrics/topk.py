@@ -101,7 +101,7 @@ def f_e(n_p: ArrayLike, k: ArrayLike, n_p_2k: ArrayLike, alpha: float = 0.5) -> 
     known = _at_least("n_p_2k", n_p_2k, relevant)
     if np.any(known > 2 * size):
         raise InvalidInput("n_p_2k", n_p_2k, f"at most 2k = {2 * size}")
-    return _f(relevant, size, known, alpha)
+    return arrays.plain(np.where((known == 0) & (size > 0), 0.0, _f(relevant, size, known, alpha)))
 
 
 declare(
@@ -120,18 +120,21 @@ declare(
 
 
 def best_alpha(measure: Callable[[float], ArrayLike], outcomes: ArrayLike) -> BestAlpha:
-    """The α of 101 from 0 to 1 whose measure has the highest Spearman correlation with the outcomes.
+    """Returns the α of 101 from 0 to 1 whose measure has the highest Spearman correlation with the outcomes.
 
-    `measure` takes α and gives one value a query; queries where it is nan are left out.
+    `measure` takes α and gives one value a query. Queries where it is nan for any α are left out for every α: values
+    of α are compared on one set of queries.
     """
     if not callable(measure):
         raise InvalidInput("measure", measure, "a function of α")
     known = arrays.read("outcomes", outcomes)
     best = BestAlpha(float("nan"), float("nan"))
-    for alpha in np.linspace(0, 1, 101):
-        values = arrays.numbers("measure", measure(float(alpha)))
+    grid = np.linspace(0, 1, 101)
+    table = [arrays.numbers("measure", measure(float(alpha))) for alpha in grid]
+    for values in table:
         arrays.same(outcomes=known, measure=values)
-        there = ~np.isnan(values)
+    there = ~np.isnan(table).any(axis=0)
+    for alpha, values in zip(grid, table, strict=True):
         correlation = _spearman(arrays.read("measure", values[there]), known[there])
         # Equal but for rounding is equal: the first such α stands.
         if correlation > best.correlation + arrays.EXCESS or (

@@ -63,14 +63,17 @@ def run_of(context: Context) -> Run:
 
 
 def rank_measures(relevance: ArrayLike, ideal: ArrayLike | None = None) -> dict[str, Floats]:
-    """nDCG, MAP, MRR, precision, recall and hit by the metrics' names, of one list or of many of one length.
+    """Returns nDCG, MAP, MRR, precision, recall and hit by their names, of one list or of many of one length.
+
+    nDCG is cut at the list's own length K (`ndcg_at_k`): against all that is relevant it would be a recall wherever
+    lists of one question differ in length.
 
     Where nothing relevant was found they are 0, as trec_eval has it: such contexts are compared with the others of
     their question. Without `ideal`, the best order is that of the list itself, and there is no recall.
     """
     total = None if ideal is None else (np.asarray(ideal) > 0).sum(axis=-1)
     values = {
-        "ndcg": ndcg(relevance, ideal=ideal),
+        "ndcg_at_k": ndcg(relevance, np.shape(relevance)[-1] or None, ideal=ideal),
         "average_precision": average_precision(relevance, total=total),
         "reciprocal_rank": reciprocal_rank(relevance),
         "precision": precision(relevance),

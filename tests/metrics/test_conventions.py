@@ -201,7 +201,6 @@ UNDEFINED = {
     "nothing retrieved: t": lambda: m.t(0, 0),
     "nothing retrieved: t_u": lambda: m.t_u(0, 0),
     "nothing relevant: f": lambda: m.f(0, 5, 0),
-    "nothing relevant: f_e at α = 0": lambda: m.f_e(0, 5, 0, alpha=0),
     "no answers: hard": lambda: m.seper_hard([], [], np.zeros((0, 1), dtype=bool)),
     "no answers: soft": lambda: m.seper_soft([], np.zeros((0, 1))),
     "no references: hard": lambda: m.seper_hard([1.0], [0], np.zeros((1, 0), dtype=bool)),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ragguard import metrics as m
+from ragguard.errors import InvalidInput
 
 UNIT = st.floats(0, 1)
 UTILITIES = arrays(float, st.integers(1, 10), elements=st.floats(-1, 1))
@@ -160,3 +161,12 @@ def test_a_missing_package_is_named_with_how_to_install_it(monkeypatch, module, 
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=r"pip install 'ragguard\[analysis\]'"):
         call()
+
+
+@pytest.mark.parametrize("call", [m.utility, m.utility_parts])
+def test_lists_of_one_call_have_one_length(call):
+    with pytest.raises(InvalidInput, match="one length"):
+        call([1, 0], [0.5])
+    with pytest.raises(InvalidInput, match="one length"):
+        call([1], [0.5, 0.1])
+    assert np.shape(m.utility(1, [0.5, 0.1])) == (2,)

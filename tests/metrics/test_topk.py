@@ -105,3 +105,21 @@ def test_best_alpha_of_outcomes_that_do_not_vary_is_nan():
 def test_best_alpha_names_a_measure_that_does_not_fit():
     with pytest.raises(ValueError, match=r"measure.*\(2,\)"):
         m.best_alpha(lambda alpha: m.t([1, 2], 5, alpha), [1, 2, 3])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+def test_f_e_is_0_where_the_top_2k_hold_nothing_relevant(alpha):
+    assert m.f_e(0, 5, 0, alpha) == 0
+    assert m.f_e([0, 3], 5, [0, 4], alpha)[0] == 0
+
+
+def test_best_alpha_compares_every_alpha_on_the_same_queries():
+    """F is undefined at α = 0 alone where nothing is relevant and nothing retrieved: such queries must not help it."""
+    measure = {0.0: [1.0, 2.0, 3.0, np.nan, np.nan], 1.0: [1.0, 3.0, 2.0, 5.0, 4.0]}
+
+    def at(alpha):
+        return np.array(measure[0.0] if alpha == 0 else measure[1.0])
+
+    best = m.best_alpha(at, [1, 3, 2, 9, 8])
+    assert best.alpha == pytest.approx(0.01)
+    assert best.correlation == pytest.approx(1.0)

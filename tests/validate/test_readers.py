@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 
+import numpy as np
 import pytest
 
 from ragguard import RagGuard, world
@@ -226,10 +227,25 @@ def test_a_crux_folder(tmp_path):
         float(coverage([[5, 0, 0], [0, 0, 0]], 3, [True, True, False]))
     )
     assert found.given["coverage"] == 0.5
-    assert 0 < found.given["alpha_ndcg"] < 1
+    # The best context of two passages answers a and b in turn; this one answers a alone.
+    assert found.given["alpha_ndcg"] == pytest.approx(1 / (1 + 1 / np.log2(3)))
     lines(tmp_path / "ratings.jsonl", {"id": "t", "docid": "d1", "rating": [5, 0]})
     with pytest.raises(InvalidInput, match=r"line 1, rating: .*3 numbers"):
         read_dataset(tmp_path)
+
+
+def test_a_context_that_covers_all_is_ideal_however_often_each_fact_is_stated(tmp_path):
+    lines(tmp_path / "topics.jsonl", {"id": "t", "topic": "Report", "subtopics": ["a", "b", "c"]})
+    rated = [
+        {"id": "t", "docid": f"d{fact}{copy}", "rating": [5 * (fact == at) for at in range(3)]}
+        for copy in range(5) for fact in range(3)
+    ]  # fmt: skip
+    lines(tmp_path / "ratings.jsonl", *rated)
+    (tmp_path / "one.run").write_text(
+        "".join(f"t Q0 d{fact}0 {fact + 1} {3 - fact} x\n" for fact in range(3))
+    )
+    (found,) = read_dataset(tmp_path)
+    assert found.given["alpha_ndcg"] == pytest.approx(1.0)
 
 
 def test_a_crux_folder_as_its_scripts_write_it(tmp_path):

@@ -10,7 +10,7 @@ from ragguard.errors import InvalidInput
 from ragguard.metrics import udcg
 from ragguard.records import Passage
 from ragguard.validate.contexts import Context
-from ragguard.validate.scoring import rank_values, run_of, score_contexts
+from ragguard.validate.scoring import rank_measures, rank_values, run_of, score_contexts
 
 
 def judged(*relevance, ideal=None):
@@ -25,14 +25,14 @@ def test_rank_values_by_hand():
     found = 1 / math.log2(3) + 1 / math.log2(5)
     best = 1 + 1 / math.log2(3) + 1 / math.log2(4)
     assert values == pytest.approx({
-        "ndcg": found / best, "average_precision": (1 / 2 + 2 / 4) / 3, "reciprocal_rank": 0.5,
+        "ndcg_at_k": found / best, "average_precision": (1 / 2 + 2 / 4) / 3, "reciprocal_rank": 0.5,
         "precision": 0.4, "hits": 1.0, "recall": 2 / 3,
     })  # fmt: skip
 
 
 def test_without_the_ideal_a_context_is_its_own_and_has_no_recall():
     values = rank_values(judged(0, 1))
-    assert values["ndcg"] == pytest.approx(1 / math.log2(3))
+    assert values["ndcg_at_k"] == pytest.approx(1 / math.log2(3))
     assert values["average_precision"] == 0.5
     assert "recall" not in values
 
@@ -75,7 +75,7 @@ async def test_scores_of_the_pipeline_come_with_the_rank_measures():
         assert len(utilities) == 4
         assert one.values["udcg"] == pytest.approx(float(udcg(utilities)))
         assert one.values["udcg"] == one.values["udcg_context"]
-        assert one.values["ndcg"] == 1.0
+        assert one.values["ndcg_at_k"] == 1.0
         assert "utility" not in one.values
         assert not one.failures
 
@@ -94,3 +94,9 @@ async def test_without_scorers_no_engine_is_needed_and_with_them_one_is():
     assert found.values["precision"] == 0.5
     with pytest.raises(InvalidInput):
         await score_contexts([judged(1, 0)], None)
+
+
+def test_ndcg_is_cut_at_the_length_of_the_list():
+    ideal = [1.0] * 8
+    for k in (1, 2, 4, 8):
+        assert rank_measures([1.0] * k, ideal)["ndcg_at_k"] == pytest.approx(1.0)

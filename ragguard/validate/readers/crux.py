@@ -71,7 +71,10 @@ def read_ratings(files: Sequence[Path], questions: dict[str, Question]) -> Ratin
 
 
 def measures(context: Context, rated: dict[str, tuple[float, ...]]) -> dict[str, float]:
-    """Of the sub-questions that some rated passage answers, how many the context does, and how early."""
+    """Tells how many of the sub-questions that some rated passage answers the context answers, and how early.
+
+    The ideal of the α-nDCG is the best context of the same length from all rated passages.
+    """
     asked = len(context.sub_questions)
     if not rated or not asked or not context.passages:
         return {}
@@ -83,5 +86,5 @@ def measures(context: Context, rated: dict[str, tuple[float, ...]]) -> dict[str,
         return {}
     return {
         "coverage": float(coverage(ratings, ENOUGH, answerable)),
-        "alpha_ndcg": float(alpha_ndcg(ratings, ENOUGH, ideal=whole)),
+        "alpha_ndcg": float(alpha_ndcg(ratings, ENOUGH, ideal=whole, k=len(ratings))),
     }
