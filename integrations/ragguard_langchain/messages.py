@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from ragguard.capture.snapshot import passage, passage_of, passages_of, text_of
@@ -167,17 +166,6 @@ def snapshot(documents: object) -> Taken:
 def unpacked(taken: Taken) -> list[Passage]:
     """The passages of a snapshot; runs on the scorer's side."""
     return [one if isinstance(one, Passage) else passage(one[0], one[1], None, one[2]) for one in taken]
-
-
-def documents_of(output: object) -> list[Any] | None:
-    """The documents that a tool gave beside its text, or instead of one; None when there are none."""
-    message = tool_message(output)
-    found = getattr(message, "artifact", None) if message is not None else output
-    if isinstance(found, Document):
-        return [found]
-    if isinstance(found, (list, tuple)) and found and all(isinstance(one, Document) for one in found):
-        return list(found)
-    return None
 
 
 def tool_text(output: object) -> tuple[str, bool]:

@@ -16,6 +16,7 @@ from langgraph.types import Command
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.faults import describe
+from ragguard.capture.shapes import HOLDERS, documents_in, scored
 from ragguard.capture.snapshot import passages_of
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
@@ -25,7 +26,7 @@ from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.excerpt import without
 from ragguard_langchain.filter import apruned, pruned
 from ragguard_langchain.inner_retrievals import InnerRetrievals, inner_retrievals
-from ragguard_langchain.messages import documents_of, tool_message, tool_query, tool_text
+from ragguard_langchain.messages import tool_message, tool_query, tool_text
 from ragguard_langchain.verdicts import VerdictReport, report
 from ragguard_langchain.views import TextOf, checked_text_of
 
@@ -118,7 +119,7 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
             ):  # a command without a message moves on, and gives the model nothing
                 self._not_understood(name, f"it gave {type(result).__name__}, not one message")
             return None
-        documents = documents_of(result)
+        documents = _documents_in(message.artifact)
         if documents:
             return _FoundInTool(documents, in_artifact=True)
         text, failed = tool_text(result)
@@ -160,19 +161,40 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         if len(kept) == len(found.documents) or message is None:
             return result
         gone = {drop.position for drop in verdict.decision.dropped}
+        stays = [rank not in gone for rank in range(1, len(found.documents) + 1)]
         content = without(
             message.content,
             [one.page_content for one in found.documents],
-            [rank not in gone for rank in range(1, len(found.documents) + 1)],
+            stays,
             self._render,
         )
-        artifact = kept if found.in_artifact else message.artifact
+        artifact = _thinned(message.artifact, stays) if found.in_artifact else message.artifact
         fewer = message.model_copy(update={"content": content, "artifact": artifact})
         if isinstance(result, Command):
             update: dict[str, Any] = dict(result.update or {})
             update["messages"] = [fewer if one is message else one for one in update["messages"]]
             return replace(result, update=update)
         return fewer
+
+
+def _documents_in(artifact: object) -> list[Document] | None:
+    """Returns the documents of an artifact, without the scores beside them; None where it holds anything else."""
+    found = documents_in(artifact)
+    if found is None:
+        return None
+    documents = [one if (pair := scored(one)) is None else pair.item for one in found]
+    return documents if all(isinstance(one, Document) for one in documents) else None
+
+
+def _thinned(artifact: Any, stays: Sequence[bool]) -> Any:
+    """Returns an artifact without the documents that do not stay; as it is where they do not stand in one list."""
+    if isinstance(artifact, (list, tuple)) and len(artifact) == len(stays):
+        return [one for one, stay in zip(artifact, stays, strict=True) if stay]
+    if isinstance(artifact, Mapping):
+        for name in HOLDERS:
+            if documents_in(artifact.get(name)) is not None:
+                return {**artifact, name: _thinned(artifact[name], stays)}
+    return artifact
 
 
 def _stands_in(text: str, document: Document) -> bool:

@@ -21,7 +21,7 @@ from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import LOST
 from ragguard.records import CONTENT_KIND, Passage
 from ragguard_langchain import RagGuardCallback
-from ragguard_langchain.messages import answer_of, documents_of, question_of, tool_query
+from ragguard_langchain.messages import answer_of, question_of, tool_query
 
 
 class Gives(BaseRetriever):
@@ -224,11 +224,6 @@ def test_an_answer_that_is_an_image_is_said_to_be_one(captured, config):
         QUESTION, config
     )
     assert (captured.run.answer, captured.run.metadata["answer_content"]) == (None, "image")
-
-
-@pytest.mark.parametrize("output", [None, "text", [], [1], {"a": 1}, 12, object()])
-def test_what_holds_no_documents_gives_none(output):
-    assert documents_of(output) is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from langchain_core.tools import create_retriever_tool, tool
 from langgraph.types import Command
 from support.guards import guarding
 from support.langchain_agents import ANSWER, agent, asked
-from support.langchain_parts import Shelf, call
+from support.langchain_parts import Shelf, call, documents
 
 from ragguard.capture.splitters import paragraphs
 from ragguard.errors import InvalidInput
@@ -177,3 +177,48 @@ async def test_the_artifact_of_one_document(captured, config):
 
     (message,) = await results([search], config=config)
     assert message.content == "shelf 1 about x"
+
+
+def bare(artifact):
+    """The ids that an artifact holds, in its own form."""
+    if isinstance(artifact, dict):
+        return {name: bare(value) for name, value in artifact.items()}
+    if isinstance(artifact, Document):
+        return artifact.id
+    return [bare(one) for one in artifact] if isinstance(artifact, (list, tuple)) else artifact
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        (lambda found: [(one, 0.5) for one in found], [["shelf-0", 0.5], ["shelf-2", 0.5]]),
+        (lambda found: {"documents": found, "took": 3}, {"documents": ["shelf-0", "shelf-2"], "took": 3}),
+        (lambda found: tuple(found), ["shelf-0", "shelf-2"]),
+    ],
+    ids=["pairs", "mapping", "tuple"],
+)
+async def test_artifacts_in_every_form_that_capture_recognises(captured, config, mode, form, expected):
+    @tool(response_format="content_and_artifact")
+    def search(query: str) -> tuple[str, object]:
+        """Searches."""
+        found = documents("shelf", 4, query)
+        return "\n\n".join(one.page_content for one in found), form(found)
+
+    (message,) = await results([search], mode=mode, config=config)
+    assert message.content == "shelf 0 about x\n\nshelf 2 about x"
+    assert bare(message.artifact) == expected
+    (step,) = captured.run.steps
+    assert [drop.passage.id for drop in step.decision.dropped] == ["shelf-1", "shelf-3"]
+
+
+async def test_an_artifact_that_found_nothing_is_understood(caplog):
+    @tool(response_format="content_and_artifact")
+    def search(query: str) -> tuple[str, list[Document]]:
+        """Finds nothing."""
+        return "Nothing was found.", []
+
+    guard = guarding()
+    await results([search], guard=guard)
+    assert not_understood(caplog) == []
+    assert guard.health().not_understood == {}
