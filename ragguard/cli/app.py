@@ -80,11 +80,11 @@ class LazyGroup(typer.core.TyperGroup):
     """A group whose commands are imported when they are called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names, in the order of the table."""
+        """Returns the names of the commands in the order of `COMMANDS`."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name, from its module's function `run`."""
+        """Imports the command's module and makes a command of its function `run`."""
         if cmd_name not in COMMANDS:
             return None
         module, summary = COMMANDS[cmd_name]
@@ -95,7 +95,7 @@ class LazyGroup(typer.core.TyperGroup):
         return typer.main.get_command(single)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The help's list, from the table alone."""
+        """Writes the list of commands from `COMMANDS`, without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 

@@ -1,4 +1,4 @@
-"""`ragguard calibrate RUNS.jsonl`: the guard's threshold, chosen so that gold passages stay."""
+"""`ragguard calibrate RUNS.jsonl`: chooses the guard's threshold so that it keeps gold passages."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def run(
 
 
 class _Told:
-    """How many retrievals there were, and how many of them teach something."""
+    """Counts the retrievals that have labels, from which the threshold is learnt, and those that have none."""
 
     def __init__(self) -> None:
         self.used = self.unlabelled = 0
 
     def examples(self, runs: Iterable[Run]) -> Iterable[Example]:
-        """Those of each run, as it is read."""
+        """Yields the labelled retrievals of each run while the runs are read."""
         from ragguard.guard.calibration import examples_of
 
         for run in runs:

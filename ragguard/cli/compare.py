@@ -1,4 +1,4 @@
-"""`ragguard compare A B`: did it get better? Two stores or score files, paired by question."""
+"""`ragguard compare A B`: compares two stores or score files, paired by question."""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 FRAMEWORKS = {"LangGraph": "ragguard_langchain", "LlamaIndex": "ragguard_llamaindex"}
 QUESTIONS = 5
-"""Of each framework's agent."""
+"""How many questions the agent of each framework answers."""
 K = 5
 THRESHOLD = -0.1
-"""Of the guard: what distracts nano lies nearer to zero than the default, which is meant for larger models."""
+"""The guard's threshold here. Passages that mislead nano have utilities nearer to zero than the default threshold."""
 TIMED, TURN = 600, 10
 
 
@@ -68,7 +68,7 @@ def run(
 
 
 def _make_room(out: Path) -> None:
-    """An empty place for the results; what an earlier demonstration left there goes, and nothing else."""
+    """Makes the folder for the results, and removes what an earlier demonstration wrote there, and nothing else."""
     from ragguard.errors import InvalidInput, StoreError
 
     left = [out / name for name in ("ragguard.db", "ragguard.db-wal", "ragguard.db-shm", "spans.jsonl")]
@@ -87,7 +87,7 @@ def _make_room(out: Path) -> None:
 
 
 def _typed() -> str:
-    """How the command is called from here: `make demo` leaves it in an environment that no shell knows yet."""
+    """Returns the command as the user has to type it; after `make demo` it is in no directory of the PATH."""
     called = Path(sys.argv[0])
     if called.name != "ragguard" or shutil.which("ragguard") is not None:
         return "ragguard"
@@ -117,7 +117,7 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
     added = {title: _added(module, search(cases[0].question)) for title, module in attached.items()}
 
     def read(question: str, texts: Sequence[str]) -> str:
-        """The small model answers from what was found."""
+        """Returns nano's answer from the passages that were found."""
         prompt = "\n".join([*(f"- {text}" for text in texts), f"Question: {question}", "Answer:"])
         return asyncio.run(engine.sample([prompt], n=1, max_tokens=8, temperature=0))[0][0].text
 
@@ -167,7 +167,7 @@ def _hard(count: int, seed: int) -> tuple[list[Case], Callable[[str], list[Passa
     search = world.Retriever(corpus, K, seed=seed)
 
     def near_misses(case: Case) -> int:
-        """How many the reader meets; −1 where a hop's answer is not found."""
+        """Returns how many near misses the reader sees; −1 where the answer of a hop is not retrieved."""
         count = 0
         for gold, query in zip(case.gold, case.sub_questions, strict=True):
             found = search(query)
@@ -204,7 +204,7 @@ def _added(module: ModuleType, passages: Sequence[Passage]) -> float:
 
 
 def _show(runs: Sequence[Run], scores: Mapping[str, Sequence[Score]], title: str, console: Console) -> None:
-    """One line of what all runs came to, and one run in full."""
+    """Prints one line about all runs, and one run with its hops."""
     from ragguard.metrics import exact_match
     from ragguard.report.hops import hop_table
 
@@ -227,7 +227,7 @@ def _show(runs: Sequence[Run], scores: Mapping[str, Sequence[Score]], title: str
 def _tell(
     runs: Sequence[Run], scores: dict[str, list[Score]], added: dict[str, float], console: Console
 ) -> None:
-    """What it cost."""
+    """Prints what capture, guard and scoring cost."""
     usage = [score.usage for said in scores.values() for score in said]
     guarded = [step.decision.elapsed_ms for item in runs for step in item.steps if step.decision]
     tokens = sum(item.prompt_tokens + item.output_tokens for item in usage)

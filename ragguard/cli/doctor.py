@@ -1,4 +1,4 @@
-"""`ragguard doctor`: what an engine is, how exact and how fast, and what to change to get more of it."""
+"""`ragguard doctor`: examines an engine: what it is, how exact and how fast, and what to change on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MANY, _ROUNDS, _SAMPLES = 64, 5, 10
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What was found."""
+    """The result of an examination."""
 
     model: str
     kind: str
@@ -32,26 +32,26 @@ class Examination:
     """How labels are answered: first_token, sequence or sampled."""
     exact: bool
     label_mass: float
-    """What the labels of a relevance question have together: the model's willingness to answer by letter."""
+    """The probability that the labels of a relevance question have together; low where a model chats instead."""
     mass_is_bound: bool
     sample_logprobs: bool
     capabilities: tuple[str, ...]
     one_ms: float
-    """Round trip of one prompt, the median of five."""
+    """Milliseconds for one prompt, the median of five calls."""
     many_ms: float
-    """Of 64 prompts in one call, the median of five."""
+    """Milliseconds for 64 prompts in one call, the median of five calls."""
     samples_ms: float
-    """Of ten samples of one prompt."""
+    """Milliseconds for ten samples of one prompt."""
     notes: tuple[str, ...]
 
     @property
     def fit(self) -> bool:
-        """Whether judgements by label can be had of it."""
+        """True where the engine can judge by label."""
         return self.label_mass >= 0.5
 
     @property
     def per_second(self) -> float:
-        """Prompts in a second when they come together."""
+        """Prompts per second when 64 of them are sent in one call."""
         return _MANY / self.many_ms * 1000
 
 

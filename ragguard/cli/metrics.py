@@ -33,7 +33,7 @@ def run(
 
 
 def _show(rows: list[dict[str, str]]) -> None:
-    """Three columns, so that a narrow terminal holds them."""
+    """Prints the metrics in three columns, which fit into a narrow terminal."""
     from rich import box
     from rich.markup import escape
     from rich.table import Table

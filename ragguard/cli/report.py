@@ -1,4 +1,4 @@
-"""`ragguard report DB`: what was captured and what was said of it, in the terminal or as one page."""
+"""`ragguard report DB`: shows runs and their scores, in the terminal or as one HTML page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ragguard score RUNS.jsonl`: scores run files of any size into a store, and goes on where it was stopped."""
+"""`ragguard score RUNS.jsonl`: scores run files of any size into a store; resumes where it was stopped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ragguard.store.store import Store
 
 GIVE_UP_AFTER = 24
-"""So many runs in a row without an answer, and the engine is taken for dead."""
+"""After so many runs in a row without an answer of the engine, the command stops."""
 _REASONS_SHOWN = 10
 CLOSE_SECONDS = 5.0
 
@@ -109,23 +109,23 @@ def run(
 
 @dataclass
 class _Tally:
-    """What came of it."""
+    """Counts what became of the runs."""
 
     done: int = 0
     known: int = 0
     usage: Usage = field(default_factory=Usage)
     reasons: Counter[str] = field(default_factory=Counter)
     unanswered: int = 0
-    """In a row."""
+    """Runs in a row for which the engine gave no answer."""
     gave_up: bool = False
 
     @property
     def incomplete(self) -> bool:
-        """Whether something was not said."""
+        """True where scores are missing or the command stopped early."""
         return bool(self.reasons) or self.gave_up
 
     def count(self, scored: ScoredRun) -> None:
-        """One run more."""
+        """Counts one scored run."""
         refused = any(failure.scorer == "run" for failure in scored.failures)
         self.done += not refused
         self.known += not refused and not scored.started_ns
@@ -137,7 +137,7 @@ class _Tally:
         self.unanswered = 0 if answered else self.unanswered + 1
 
     def sentence(self, store: str) -> str:
-        """What came of it, for people."""
+        """Returns the counts as a text for the user."""
         lines = [
             f"{self.done:,} runs are in {store}, {self.known:,} of them were scored before; asked now: "
             f"{self.usage.requests:,} requests, {self.usage.prompt_tokens:,} tokens read, "
@@ -183,7 +183,7 @@ async def _score(
 
 
 def _must_be_written(store: Store) -> None:
-    """An application goes on in memory when its disk fails; a command whose result is a file does not."""
+    """Raises where the store could not be written: the file is the result of this command."""
     if store.degraded:
         raise StoreError(
             f"{store.path} cannot be written, see above; what was scored before is in it: free the disk or name "
@@ -220,7 +220,7 @@ def _plan_sentence(plan: Plan, price: tuple[float, float] | None) -> str:
 
 @contextmanager
 def _progress(console: Console, quiet: bool, source: RunSource) -> Iterator[None]:
-    """A bar over the bytes of the files."""
+    """Shows a progress bar over the bytes of the files."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("scoring"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())

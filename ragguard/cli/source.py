@@ -1,4 +1,4 @@
-"""The runs that a command is given: run files and stores, read one run at a time."""
+"""Reads the runs of run files and stores that a command is given, one run at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class RunSource:
-    """The runs of some files; a line that holds none is told and counted."""
+    """The runs of some files. A line that cannot be read is reported and counted."""
 
     def __init__(self, files: Sequence[str], console: Console, references: Mapping[str, list[str]]) -> None:
         from ragguard.store.runfile import check_run_file
@@ -32,10 +32,10 @@ class RunSource:
         self.rejected = 0
         self.size = sum(os.path.getsize(file) for file in files if os.path.isfile(file))
         self.position: Callable[[int], object] = lambda _: None
-        """Told how far reading has come."""
+        """Called with the number of bytes that have been read."""
 
     def runs(self) -> Iterator[Run]:
-        """One after another, from one file after another."""
+        """Yields the runs of all files in order."""
         before = 0
         for name in self._files:
             for run, position in _runs_of(name, self._reject):
@@ -55,7 +55,7 @@ class RunSource:
 
 
 def _runs_of(name: str, reject: Callable[[str, RunFormatError], None]) -> Iterator[tuple[Run, int]]:
-    """The runs of one file, each with how many bytes of the file are read."""
+    """Yields the runs of one file, each with the number of bytes read so far."""
     from ragguard.store.files import is_store
     from ragguard.store.runfile import opened, read_lines
     from ragguard.store.store import Store
@@ -76,7 +76,7 @@ def _runs_of(name: str, reject: Callable[[str, RunFormatError], None]) -> Iterat
 
 
 def _interruptible(lines: Iterator[T]) -> Iterator[T]:
-    """The same, where an interrupt ends the waiting for a line.
+    """Yields the same lines; an interrupt ends the wait for the next one.
 
     asyncio takes the first interrupt for itself, to cancel what runs; of that somebody who waits for a terminal
     to say something would hear nothing.
@@ -99,7 +99,7 @@ def _interruptible(lines: Iterator[T]) -> Iterator[T]:
 
 
 def read_references(path: Path) -> dict[str, list[str]]:
-    """Question or id → right answers."""
+    """Returns the right answers by question or run id, from a file of JSON lines."""
     from ragguard.capture.handle import references_of
     from ragguard.errors import InvalidInput, StoreError
 

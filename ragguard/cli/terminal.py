@@ -1,4 +1,4 @@
-"""What the commands print on: narrow terminals, pipes, and terminals that do not speak UTF-8."""
+"""Prints texts and tables on narrow terminals, into pipes, and on terminals without UTF-8."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 UNTOLD = 120
-"""The width where no terminal tells one, as in a CI log."""
+"""The width where no terminal tells its own, as in a CI log."""
 _ASCII = {"Δ": "d", "±": "~", "█": "#", "│": "|", "…": ".", "–": "-", "−": "-", "→": ">", "µ": "u", "×": "x"}
 
 
@@ -28,20 +28,20 @@ class Column:
     cells: Sequence[str]
     right: bool = False
     spare: int = 0
-    """What a narrow terminal leaves out first: the highest; 0 always stays."""
+    """A narrow terminal leaves out the columns with the highest number first; 0 always stays."""
     least: int | None = None
-    """Of a column that may wrap: the width that it must have."""
+    """The least width of a column that may wrap; None for a column that may not."""
 
 
 def say(text: str, *, error: bool = False) -> None:
-    """Prints a text of which any part may come from outside."""
+    """Prints a text without control characters, as any part of it may come from outside."""
     import typer
 
     typer.echo(harmless(text), err=error)
 
 
 def speak_any_encoding() -> None:
-    """Characters that the terminal has not are replaced: a table with `?` in it is better than none."""
+    """Replaces characters that the terminal's encoding lacks, so that a table is printed with `?` and does not fail."""
     codecs.register_error("ragguard.nearest", _nearest)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -49,7 +49,7 @@ def speak_any_encoding() -> None:
 
 
 def screen() -> Console:
-    """The console of a command that prints tables."""
+    """Returns the console for tables."""
     from rich.console import Console
 
     told = "COLUMNS" in os.environ or any(map(os.isatty, range(3)))
@@ -57,7 +57,7 @@ def screen() -> Console:
 
 
 def show_table(console: Console, title: str, columns: Sequence[Column]) -> None:
-    """Prints what fits beside each other, and says what does not."""
+    """Prints the columns that fit into the terminal, and names those that do not."""
     from rich import box
     from rich.table import Table
 
@@ -77,7 +77,7 @@ def show_table(console: Console, title: str, columns: Sequence[Column]) -> None:
 
 
 def fitting(columns: Sequence[Column], width: int) -> tuple[list[Column], bool]:
-    """Those that stay where not all fit, the most dispensable going first; and whether these fit."""
+    """Returns the columns to show, without the most dispensable ones where not all fit, and whether these fit."""
     from rich.text import Text
 
     def needed(column: Column) -> int:

@@ -1,4 +1,4 @@
-"""`ragguard validate`: does a metric predict the answer, on one's own data?"""
+"""`ragguard validate`: measures which metric predicts the quality of the answers, on the user's own data."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def _data(
 async def _with_outcomes(
     contexts: Sequence[Context], reader: Engine, judge: Engine, tell: Progress
 ) -> list[Context]:
-    """Contexts with references and texts, but without an outcome, are answered and graded."""
+    """Has contexts without an outcome answered and graded, where they have references and texts."""
     from ragguard.validate.answering import grader, with_answers, with_outcomes
 
     open_ = [
@@ -137,7 +137,7 @@ async def _with_outcomes(
 
 
 async def _with_erag(scored: Sequence[Scored], reader: Engine, tell: Progress) -> list[Scored]:
-    """With the rank measures of what the reader made of each passage alone."""
+    """Adds the rank measures of what the reader answered from each passage alone (eRAG)."""
     from dataclasses import replace
 
     from ragguard.validate.erag import with_downstream_relevance
@@ -189,7 +189,7 @@ def _show(tables: Sequence[Table]) -> None:
 
 
 def _blocks(table: Table, width: int) -> list[list[int]]:
-    """The columns that fit beside each other, each time after the first one."""
+    """Splits a table into tables that fit the width; each repeats the first column."""
     needed = [
         max(
             max((len(table.shown(row[place])) for row in table.rows), default=0),

@@ -22,12 +22,12 @@ _CONDITION = re.compile(r"^\s*([\w.]+)\s*(<=|>=|<|>)\s*([-+]?(?:\d+\.?\d*|\.\d+)
 _OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 SIGNIFICANT = 0.05
 TOLERANCE = 1e-6
-"""Smaller differences, beside 1 or beside the values, are those of floating point and of batches."""
+"""Differences up to this, absolute or relative to the values, are rounding and count as none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One metric, over the questions that both sides have."""
+    """The change of one metric over the questions that both sides have."""
 
     metric: str
     level: str
@@ -67,7 +67,7 @@ class MovedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a comparison found."""
+    """The result of comparing two sets of runs."""
 
     changes: list[Change]
     moved: list[MovedQuestion]
@@ -85,10 +85,10 @@ class Comparison:
     failures_after: int
     """Scores that could not be given."""
     judged_otherwise: dict[str, list[str]]
-    """Metrics that the sides did not have scored by the same engine, prompts and settings: by what, of either side."""
+    """Metrics whose scores differ in engine, prompts or settings between the sides, with what made them."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, which has no word for an endless effect: that is None."""
+        """Returns plain data for JSON, with None for an infinite effect, which JSON cannot hold."""
         data = asdict(self)
         for change in data["changes"]:
             change["effect"] = change["effect"] if math.isfinite(change["effect"]) else None
@@ -172,7 +172,7 @@ def _most_moved(
 
 
 def _gap(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """After − before; 0 where that is within numerical tolerance."""
+    """Returns after − before, and 0 where the difference is within numerical tolerance."""
     gap: np.ndarray[Any, Any] = b - a
     gap[np.abs(gap) <= TOLERANCE * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))] = 0.0
     return gap
@@ -202,7 +202,7 @@ def _change(
 
 
 def _corrected(changes: Sequence[Change]) -> list[Change]:
-    """Holm's step-down correction, then the verdicts."""
+    """Applies Holm's step-down correction to the p values, then decides the verdicts."""
     order = sorted(range(len(changes)), key=lambda index: changes[index].p)
     corrected, highest = [0.0] * len(changes), 0.0
     for rank, index in enumerate(order):
@@ -240,7 +240,7 @@ class Condition:
         return cls(match[1], match[2], float(match[3]))
 
     def holds(self, comparison: Comparison) -> bool:
-        """Whether the metric's difference is so; an error where the metric was not compared."""
+        """Returns whether the metric's difference satisfies the bound; raises where the metric was not compared."""
         compared = {change.metric: change for change in comparison.changes}
         if self.metric not in compared:
             lacking = (

@@ -12,7 +12,7 @@ from ragguard.store.overview import SCALE, Overview, StepLine
 
 Data = dict[str, Any]
 MISLEADS = -0.2
-"""A passage with a utility under this is told to mislead; the guard's own default."""
+"""A passage whose utility is lower than this is said to mislead. The guard's default threshold is the same."""
 
 
 class Texts:
@@ -22,16 +22,16 @@ class Texts:
         self._numbers: dict[str, int] = {}
 
     def number(self, text: str) -> int:
-        """The text's number."""
+        """Returns the number of the text, a new one where the text is new."""
         return self._numbers.setdefault(text, len(self._numbers))
 
     def listed(self) -> list[str]:
-        """All texts, by number."""
+        """Returns all texts in the order of their numbers."""
         return list(self._numbers)
 
 
 def summary(overview: Overview) -> Data:
-    """The line of a run in the list: what it is sorted, filtered and searched by."""
+    """Returns what the list of runs shows of a run and sorts, filters and searches by."""
     run, told = overview.row, overview.told
     said = told.noted()
     total, correct = best(said, "delta_seper_total"), best(said, "answer_correct")
@@ -57,7 +57,7 @@ def summary(overview: Overview) -> Data:
 
 
 def detail(overview: Overview, texts: Texts) -> Data:
-    """What of a run is shown once it is opened, but for the scores."""
+    """Returns what the page shows of an opened run, except its scores."""
     run, usage, differ = overview.row, overview.told.usage, _differences(overview)
     return {
         "id": run["id"],
@@ -89,7 +89,7 @@ def detail(overview: Overview, texts: Texts) -> Data:
 
 
 def scores_json(overview: Overview) -> str:
-    """The run's scores as JSON: of passages, of steps, of the run; see `Told` for their columns."""
+    """Returns the run's scores as JSON: those of passages, of steps and of the run. `Told` has the columns."""
     told = overview.told
     return f"[{told.of_passages},{told.of_steps},{told.of_run}]"
 
@@ -135,7 +135,7 @@ def _step(step: StepLine, texts: Texts, began_ns: int, differ: Mapping[int, str]
 
 
 class Said(Protocol):
-    """What `best` looks at: a score, or what an overview keeps of one."""
+    """A score, or what an overview keeps of one, as `best` reads it."""
 
     @property
     def name(self) -> str: ...
@@ -149,6 +149,6 @@ S = TypeVar("S", bound=Said)
 
 
 def best(scores: Iterable[S], name: str, stage: str = "passages") -> S | None:
-    """The score of that name: against gold rather than against the answer."""
+    """Returns the score of that name; one against gold is preferred to one against the answer."""
     found = [score for score in scores if score.name == name and score.stage == stage]
     return min(found, key=lambda score: score.reference_source != "gold", default=None)

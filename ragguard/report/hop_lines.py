@@ -1,4 +1,4 @@
-"""Hops as lines of a terminal, each a small table of passages.
+"""Prints hops as lines of a terminal, each with a small table of its passages.
 
 A run may have ten thousand hops, and a table of Rich's takes milliseconds: these lines take microseconds.
 """
@@ -53,7 +53,7 @@ class Hop:
 
 
 class Hops:
-    """Hops one under the other, as Rich prints them."""
+    """A renderable for Rich that prints hops one below the other."""
 
     def __init__(self, hops: Sequence[Hop]) -> None:
         self._hops = hops
@@ -69,12 +69,12 @@ class Hops:
 
 
 def colour_of(value: float) -> str:
-    """The colour of a utility, or of a number like one."""
+    """Returns the colour of a utility: red for harm, green for help, grey for neither."""
     return "red" if value < MISLEADS else "green" if value > -MISLEADS else "bright_black"
 
 
 def _line(console: Console, parts: list[Segment], width: int) -> Iterator[Segment]:
-    """A line of the title; Rich breaks it where it is too long."""
+    """Yields one line of a hop's title; a line that is wider than the terminal is wrapped by Rich."""
     if any("\n" in part.text for part in parts) or sum(cell_len(part.text) for part in parts) > width:
         text = Text.assemble(*((part.text, part.style or "") for part in parts))
         yield from console.render(text, console.options.update(width=width))
@@ -110,7 +110,7 @@ def _table(rows: Sequence[Row], width: int) -> Iterator[Segment]:
 
 
 def _fit(text: str, width: int) -> str:
-    """The text in exactly so many cells; what is cut off is marked."""
+    """Returns the text padded or cut to `width` cells; a cut text ends in "…"."""
     if text.isascii():
         return text.ljust(width) if len(text) <= width else text[: width - 1] + "…"
     if cell_len(text) <= width:

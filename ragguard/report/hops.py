@@ -1,4 +1,4 @@
-"""The hops of a run as a table for the terminal: what was asked, what came, what it did."""
+"""The hops of a run for the terminal: each query, its passages, and what each passage did for the model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ R = TypeVar("R", Score, Failure)
 
 @runtime_checkable
 class Shown(Protocol):
-    """What `print_hops` reads from: a RagGuard."""
+    """A source of runs, scores and failures for `print_hops`, such as a RagGuard."""
 
     def runs(self) -> Iterable[Run]: ...
     def scores(self, run_id: str) -> Sequence[Score]: ...
@@ -39,7 +39,7 @@ def print_hops(rg: Shown, console: Console | None = None) -> None:
 
 
 def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = ()) -> RenderableType:
-    """One run: its question and answer, one block a hop; and why a number is missing, where one is."""
+    """Returns one run for Rich to print: question, answer, one block for each hop, and why scores are missing."""
     if not isinstance(run, Run):
         raise InvalidInput("run", run, "a Run")
     total, correct = best(scores, "delta_seper_total"), best(scores, "answer_correct")
@@ -58,7 +58,7 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
 
 
 def _by_step(results: Sequence[R]) -> defaultdict[str, list[R]]:
-    """The scores or failures of each step, by its id."""
+    """Groups scores or failures by the id of their step."""
     found: defaultdict[str, list[R]] = defaultdict(list)
     for one in results:
         found[one.step_id].append(one)
@@ -66,7 +66,7 @@ def _by_step(results: Sequence[R]) -> defaultdict[str, list[R]]:
 
 
 def _reasons(failures: Sequence[Failure]) -> list[str]:
-    """Why there is no score, each reason once."""
+    """Returns why scores are missing, each reason once."""
     return list(dict.fromkeys(f"not scored: {harmless(' '.join(one.message.split()))}" for one in failures))
 
 
@@ -105,7 +105,7 @@ def _differences(step: RetrievalStep, scores: Sequence[Score]) -> list[str]:
 
 
 def _verdict(utility: float | None, dropped: str | None) -> tuple[str, str]:
-    """What a passage did, and its colour."""
+    """Returns in words what became of a passage, and the colour of these words."""
     if dropped is not None:
         return f"dropped: {harmless(dropped.removeprefix('utility '))}", "yellow"  # the bar tells the rest
     if utility is None:

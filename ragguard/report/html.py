@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: no network, no framework, no server.
+"""Writes the report as one self-contained HTML page: no network, no framework, no server.
 
 Runs come out of a store (`Store.overviews(MISLEADS)`). They are written as they come, in blocks that
 the page reads only when one of their runs is opened, so that ten thousand runs are written in bounded
@@ -24,13 +24,13 @@ from ragguard.report.digest import MISLEADS, Texts, detail, scores_json, summary
 from ragguard.store.overview import SCALE, Overview
 
 BLOCK = 50
-"""Runs a block of data."""
+"""How many runs one block of data holds."""
 _PAGE = files("ragguard.report") / "page"
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def write_html(runs: Iterable[Overview], path: str | Path, title: str = "ragguard") -> int:
-    """Writes the page and says how many runs it holds; the file appears only when it is complete."""
+    """Writes the page and returns how many runs it holds; the file appears only when it is complete."""
     if not isinstance(path, str | Path):
         raise InvalidInput("path", path, "the path of a file to write")
     if not isinstance(runs, Iterable):
@@ -92,7 +92,7 @@ def _write(runs: Iterable[Overview], page: IO[str], title: str) -> int:
 
 
 def _block(page: IO[str], number: int, runs: list[dict[str, Any]], said: list[str], texts: Texts) -> None:
-    """Some runs; what was said of them is JSON already."""
+    """Writes one block of runs; `said` holds their scores, which are JSON already."""
     head = _json({"runs": runs, "texts": texts.listed()})
     _data(page, f"block-{number}", f'{head[:-1]},"said":[{",".join(said)}]}}')
 

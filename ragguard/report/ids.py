@@ -1,4 +1,4 @@
-"""Run ids as people read and type them: the shortest part that tells them apart, and the run that a part means."""
+"""Shortens run ids to the part that tells them apart, and finds the run that such a part belongs to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def short_ids(ids: Iterable[str]) -> Mapping[str, str]:
 
 
 def run_of_part(part: str, ids: Sequence[str]) -> str:
-    """Returns the id that is meant: the equal one, else the only one with that part, at an end before anywhere."""
+    """Returns the id that equals `part`, else the only one with it at an end, else the only one that has it."""
     meant: list[str] = []
     if part:
         for fits in (part.__eq__, _begins_or_ends(part), _holds(part)):

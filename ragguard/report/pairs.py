@@ -1,4 +1,4 @@
-"""Scored runs as one number a question and metric, so that two sets of runs can be paired."""
+"""Reduces scored runs to one number for each question and metric, so that two sets of runs can be paired."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Questions:
     asked: dict[str, str] = field(default_factory=dict)
     """Normalised question → as it was asked."""
     origins: dict[Series, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Series → by what it was scored."""
+    """Series → the engines, prompts and settings that scored it."""
     passages: float = 0.0
-    """Passages a step, on average: UDCG shifts with it."""
+    """Passages per step, on average; UDCG depends on this number."""
     failures: int = 0
 
 
 def questions_of(runs: Iterable[RunMeans]) -> Questions:
-    """Reads scored runs once."""
+    """Returns the means of each question over its runs; iterates over `runs` once."""
     found = Questions()
     gathered: dict[Series, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     steps = passages = 0

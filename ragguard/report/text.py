@@ -1,4 +1,4 @@
-"""Texts from outside as lines and as markup for Rich."""
+"""Makes single lines, and markup for Rich, of texts that come from outside."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _LINE = 2000
 
 
 def line_of(text: str) -> str:
-    """The text in one line, harmless; cut where it is longer than any terminal is wide."""
+    """Returns the text in one line without control characters, cut after 2,000 characters."""
     return harmless(" ".join(text[:_LINE].split()))
 
 
 def question_line(question: str) -> str:
-    """A question in one line of at most 200 characters; says so where there is none."""
+    """Returns a question in one line of at most 200 characters, "(no question)" for an empty one."""
     line = " ".join(question.split())
     return (line if len(line) <= LONGEST else line[: LONGEST - 1] + "…") or "(no question)"
 

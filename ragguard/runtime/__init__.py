@@ -1,1 +1,1 @@
-"""What every floor may use: one of each, and none of it knows what it is used for."""
+"""Parts that the whole package uses and that know nothing of it: notices, threads, the clock, event loops."""

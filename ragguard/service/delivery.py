@@ -1,4 +1,4 @@
-"""Scored runs to the sinks: one at a time each, and one that fails or hangs never stops the others."""
+"""Delivers scored runs to the sinks, to each one run at a time; a sink that fails or hangs never stops the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CAUSE_CHARACTERS = 200
 
 
 _OURS = (KeyboardInterrupt, SystemExit, GeneratorExit)
-"""What ends more than a sink's turn."""
+"""Errors that end the process or the generator, and are not the sink's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Undelivered:
 
 
 class Delivery:
-    """The sinks, the turn of each, and what did not reach them."""
+    """Sends scored runs to the sinks and counts what did not reach them."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Delivery:
             self._faults.note(f"flushing the sink {type(sink).__name__}", error)
 
     async def aclose(self, seconds: float) -> None:
-        """Lets the sinks send what they still hold."""
+        """Closes the sinks; each sends what it still holds, within `seconds`."""
         await asyncio.gather(*(self._guarded(sink, sink.aclose, seconds) for sink in self._sinks))
 
     async def _guarded(

@@ -10,7 +10,7 @@ from ragguard.service.delivery import Undelivered
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What the report tells of capture."""
+    """The figures of capture that the report contains."""
 
     unsampled: int = 0
     """Runs that were not captured, as `sample_rate` wants it."""
@@ -35,7 +35,7 @@ class Report:
     open: int = 0
     """Runs that have not ended: they are scored when they do."""
     dropped: int = 0
-    """Runs that were let go unscored, for want of a store and of room."""
+    """Runs that were dropped unscored, as too many waited in memory and there is no store."""
     lost: int = 0
     """Events that never reached the store, and whole runs that were in memory when it had no more room."""
     degraded: bool = False
