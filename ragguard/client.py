@@ -245,6 +245,7 @@ class RagGuard:
     def delete(self, run: str | UUID | Run | RunHandle) -> bool:
         """Removes a run, its scores and its texts for good; False where it is not there."""
         self._service.settle()
+        self.recorder.release(_id_of(run))
         return self._service.store.delete(self._service.stored_id(_id_of(run)))
 
     @property

@@ -312,6 +312,26 @@ def test_the_current_run_says_its_id_too(make):
         assert ragguard.current_run().id not in ("", "x")
 
 
+def test_an_id_is_free_again_once_its_run_is_deleted(make):
+    rg = make()
+    capture(rg, "one", "1", id="x")
+    rg.flush(10)
+    assert rg.delete("x")
+    capture(rg, "two", "2", id="x")
+    assert told(rg) == {"x": whole("two", "2")}
+
+
+def test_what_is_not_recorded_takes_no_id(make, caplog):
+    rg = make()
+    with ragguard.paused():
+        capture(rg, "one", "1", id="x")
+    capture(rg, "two", "2", id="x")
+    unsampled = make(store=None, sample_rate=0.0)
+    assert {capture(unsampled, question, id="y").id for question in ("one", "two")} == {"y"}
+    assert told(rg) == {"x": whole("two", "2")}
+    assert "run id" not in caplog.text
+
+
 def test_deleting_a_run_forgets_what_it_waited_for(make, tmp_path):
     rg = make()
     rg.recorder.run_started("x", "one")

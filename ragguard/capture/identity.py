@@ -53,6 +53,10 @@ class GivenIds:
     def __contains__(self, run_id: str) -> bool:
         return run_id in self._ids
 
+    def discard(self, run_id: str) -> None:
+        """Forgets an id."""
+        self._ids.pop(run_id, None)
+
     def add(self, run_id: str) -> None:
         """Remembers an id; the oldest goes when there are too many."""
         self._ids[run_id] = None

@@ -115,6 +115,8 @@ class Recorder:
         Where this process has used it already, the run gets one of its own, with a warning; of other processes and
         earlier ones the store's writer knows. A run that `resumes` continues the one that has the id.
         """
+        if is_paused() or not self.samples(run_id):
+            return RunIdentity(run_id, resumes)
         with self._lock:
             taken = run_id in self._given or run_id in self._runs
             self._given.add(run_id)
@@ -123,6 +125,11 @@ class Recorder:
         fresh = new_id()
         NOTICES.warn("run id used twice", renamed(run_id, fresh), pause=1.0)
         return RunIdentity(fresh)
+
+    def release(self, run_id: str) -> None:
+        """Lets an id be given again, since its run was deleted."""
+        with self._lock:
+            self._given.discard(run_id)
 
     def join(
         self, run_id: str, collect: list[StepEnded | StepAmended]

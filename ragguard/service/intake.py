@@ -88,7 +88,10 @@ def _each(event: Event | WholeRun) -> tuple[Event, ...]:
 
 
 def _may_drop(item: _Item) -> bool:
-    """A run's end is small and closes what is stored already; jobs and awaited events have somebody who waits."""
+    """A run's end is small and closes what is stored already; jobs and awaited events have somebody who waits. A start
+    that says which run it is keeps the events behind it from going into another run of that id."""
+    if type(item) is RunStarted:
+        return item.identity is None
     return item is not None and not isinstance(item, (RunEnded, _Job, _Awaited))
 
 
