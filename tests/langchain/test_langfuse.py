@@ -24,8 +24,11 @@ async def test_steps_stand_on_langfuses_retrieval_spans(captured, rg, target, mo
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     # Nothing listens at that address; the spans go to the exporter above.
-    langfuse.Langfuse(public_key="p", secret_key="s", host="http://127.0.0.1:9", tracer_provider=provider)
-    callbacks = [CallbackHandler(), RagGuardCallback(rg)]
+    key = f"{target} {mode} {ours_first}"  # there is one client a key
+    client = langfuse.Langfuse(
+        public_key=key, secret_key="s", host="http://127.0.0.1:9", timeout=1, tracer_provider=provider
+    )
+    callbacks = [CallbackHandler(public_key=key), RagGuardCallback(rg)]
     config = {"callbacks": callbacks[::-1] if ours_first else callbacks}
     app, given = (agent(*SEQUENTIAL), asked()) if target == "agent" else (Shelf(), "hop")
     if mode == "invoke":
@@ -36,6 +39,7 @@ async def test_steps_stand_on_langfuses_retrieval_spans(captured, rg, target, mo
         f"{span.context.span_id:016x}": span.attributes.get("langfuse.observation.type")
         for span in exporter.get_finished_spans()
     }
+    assert client is not None
     assert captured.run.steps
     for step in captured.run.steps:
         assert (kinds[step.trace.span_id], step.trace.foreign) == ("retriever", True)
