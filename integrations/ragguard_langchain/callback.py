@@ -46,7 +46,7 @@ class RagGuardCallback(BaseCallbackHandler):
     """Captures the calls it is given to: `invoke(…, {"callbacks": [RagGuardCallback(rg)]})`.
 
     `tools` names tools that retrieve and return text or JSON, each with a splitter that takes it
-    apart (`ragguard.capture.splitters` has the usual ones). Tools that give documents, and
+    apart (`ragguard.splitters` has the usual ones). Tools that give documents, and
     retrievers inside tools, need no declaration. `text_of` gives the text of a document as the
     model reads it. `question` and `answer` say where those are, for pipelines where they are not
     found by themselves: a key of what the outermost call is given and gives, or a function of it,

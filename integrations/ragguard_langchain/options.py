@@ -79,7 +79,7 @@ def _tools(given: object) -> dict[str, Splitter]:
             raise InvalidInput(
                 f"tools[{name!r}]",
                 splitter,
-                "a function from a text to passages, such as ragguard.capture.splitters.paragraphs or "
+                "a function from a text to passages, such as ragguard.splitters.paragraphs or "
                 "separated_by('---')",
             )
     return dict(given)
