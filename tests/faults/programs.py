@@ -1,0 +1,275 @@
+"""Short programs that capture and score runs while the n-th call goes wrong, for every n.
+
+    programs.py PROGRAM KIND TIMES DURABILITY FOLDER
+
+After each: what was captured is stored, or counted as lost, and the counts agree with what is there. Prints JSON: at
+how many points it went wrong, and what was not right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import sqlite3
+import sys
+import threading
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from support.runs import a_run, as_events, scores_of
+from support.scripted_pipeline import ScriptedPipeline
+from support.stored import settle
+
+from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
+from ragguard.records import Run
+from ragguard.service.scoring import Retry
+from ragguard.service.service import Service, Settings
+from ragguard.store import schema
+from ragguard.store.store import Store
+from tests.faults.injection import FOR_EVER, MARK, Injection
+
+INJECTION = Injection()
+RUNS = [a_run(f"r{number}", steps=1, passages=2) for number in range(4)]
+
+
+def words(event: Event) -> str:
+    """One captured event, by what it says."""
+    match event:
+        case RunStarted():
+            return f"{event.run.id} began"
+        case StepEnded():
+            return f"{event.step.run_id} {event.step.id}"
+        case RunEnded():
+            return f"{event.run_id} ended"
+    raise AssertionError(event)
+
+
+def words_in(path: Path) -> set[str]:
+    """The events that a store has, in whole runs that are as they were captured."""
+    found: set[str] = set()
+    if not path.exists():
+        return found
+    store = Store(path)
+    whole = {run.id: run for run in RUNS}
+    for run in store.runs():
+        if run.question:
+            found.add(f"{run.id} began")
+        if run.status == "ok":
+            found.add(f"{run.id} ended")
+        steps = {step.id: step for step in whole[run.id].steps}
+        found |= {f"{run.id} {step.id}" for step in run.steps if step == steps[step.id]}
+    store.close()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    return found
+
+
+def record(store: Store, events: list[Event]) -> None:
+    """As the writer's thread does it."""
+    try:
+        store.record(events)
+    except Exception:  # noqa: BLE001 - not even memory took them
+        store.count("events_lost", len(events))
+
+
+def judged(path: Path, kind: str, captured: set[str], scored: set[str], lost: int) -> str:
+    """What is wrong with a store after its program has ended; "" where all is well.
+
+    What a failed sync has left on the disk may be there or not, so it may be counted as lost and yet be there.
+    """
+    there = words_in(path)
+    if len(captured - there) > lost:
+        return f"{sorted(captured - there)} are neither stored nor counted; counted: {lost}"
+    if there - captured:
+        return f"{sorted(there - captured)} were never captured"
+    if lost > len(captured - there) and kind != "sync":
+        return f"{lost} were counted as lost; missing: {sorted(captured - there)}"
+    if path.exists():
+        store = Store(path)
+        store.housekeep()
+        waiting = {claim.run.id for claim in store.claim(99)}
+        for id in scored:
+            if f"{id} ended" in there and not store.scores(id) and id not in waiting:
+                return f"{id} was scored; now its scores are not there, and nobody will score it"
+        store.close()
+    return ""
+
+
+def at_store(path: Path, kind: str, n: int, times: int, durability: str) -> tuple[bool, str]:
+    """The store alone: three runs while calls go wrong, one after. Returns whether the n-th call was reached."""
+    store = Store(path, durability=durability)  # type: ignore[arg-type]
+    captured: set[str] = set()
+    scored: set[str] = set()
+
+    def capture(run: Run) -> None:
+        for events in (as_events(run)[:-1], as_events(run)[-1:]):
+            record(store, events)
+            captured.update(map(words, events))
+        with suppress(Exception):
+            settle(store, run, scores_of(run))
+            scored.add(run.id)
+
+    with INJECTION.armed(kind, n, times):
+        for run in RUNS[:3]:
+            capture(run)
+        with suppress(Exception):
+            store.housekeep()
+        reached = INJECTION.count(kind) >= n
+    with suppress(Exception):
+        store.housekeep()
+    capture(RUNS[3])
+    store.close()
+    lost = sum(store.counts[name] for name in ("events_lost", "events_refused"))
+    return reached, judged(path, kind, captured, scored, lost)
+
+
+def at_close(path: Path, kind: str, n: int, times: int, durability: str) -> tuple[bool, str]:
+    """A store that is in memory when calls go wrong: while it copies back, and at its end."""
+    store = Store(path, durability=durability)  # type: ignore[arg-type]
+    captured: set[str] = set()
+    record(store, as_events(RUNS[0])[:-1])
+    captured.update(map(words, as_events(RUNS[0])[:-1]))
+    with INJECTION.armed("write", 1, FOR_EVER):
+        for run in RUNS[1:]:
+            record(store, as_events(run))
+            captured.update(map(words, as_events(run)))
+            with suppress(Exception):
+                settle(store, run, scores_of(run))
+        record(store, as_events(RUNS[0])[-1:])
+        captured.add(words(as_events(RUNS[0])[-1]))
+        assert store.degraded
+    with INJECTION.armed(kind, n, times):
+        with suppress(Exception):
+            store.housekeep()
+        store.close()
+        reached = INJECTION.count(kind) >= n
+    lost = sum(store.counts[name] for name in ("events_lost", "events_refused"))
+    return reached, judged(path, kind, captured, {run.id for run in RUNS[1:]}, lost)
+
+
+def killed(path: Path, kind: str, n: int, times: int, durability: str) -> tuple[bool, str]:
+    """A process that is killed at the n-th call: what it acknowledged, to memory or back from it, is on the disk."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        store = Store(path, durability=durability)  # type: ignore[arg-type]
+        with INJECTION.armed(kind, n, times, "kill"):
+            record(store, as_events(RUNS[0]))
+            os.write(write_end, b"0")
+        with INJECTION.armed("write", 1, FOR_EVER):
+            record(store, as_events(RUNS[1]))
+        with INJECTION.armed(kind, n, times, "kill"):
+            store.housekeep()
+            if not store.degraded:
+                os.write(write_end, b"1")
+            record(store, as_events(RUNS[2]))
+            os.write(write_end, b"2")
+            store.close()
+        os._exit(0)
+    os.close(write_end)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with open(read_end, "rb") as pipe:
+        acknowledged = pipe.read()
+    missing = {words(event) for number in acknowledged for event in as_events(RUNS[number - 48])} - words_in(
+        path
+    )
+    return code != 0, f"{sorted(missing)} were acknowledged" if missing else ""
+
+
+def at_service(path: Path, kind: str, n: int, times: int, durability: str) -> tuple[bool, str]:
+    """All of it: captured by hooks, written and scored in threads; what `close` reports agrees with what is there."""
+    pipeline = ScriptedPipeline()
+    service = Service(
+        Store(path, durability=durability),  # type: ignore[arg-type]
+        lambda: pipeline,
+        settings=Settings(full=durability == "full", retry=Retry(3, 0.01, 0.02), tick_seconds=0.01),
+    )
+    captured: set[str] = set()
+    with INJECTION.armed(kind, n, times):
+        for run in RUNS[:3]:
+            for event in as_events(run):
+                service.intake(event)
+                captured.add(words(event))
+        service.flush(0.3)
+        reached = INJECTION.count(kind) >= n
+    for event in as_events(RUNS[3]):
+        service.intake(event)
+        captured.add(words(event))
+    report = service.flush(10)
+    last = service.close(5)
+    problem = judged(path, kind, captured, set(), last.lost)
+    if not problem and not last.lost:
+        store = Store(path, read_only=True)
+        unscored = [run.id for run in store.runs() if not store.scores(run.id)]
+        store.close()
+        if unscored and (report or last):
+            problem = f"the report says {last}; without scores: {unscored}"
+    if not problem and last.captured != len(RUNS):
+        problem = f"{last.captured} runs were counted as captured"
+    return reached, problem
+
+
+def hangs(path: Path, kind: str, n: int, times: int, durability: str) -> tuple[bool, str]:
+    """A disk that hangs while hooks capture: they return, and when it goes on, everything is stored."""
+    pipeline = ScriptedPipeline()
+    service = Service(Store(path), lambda: pipeline, settings=Settings(tick_seconds=0.05))
+    captured: set[str] = set()
+    with INJECTION.armed(kind, n, times, "hang"):
+        for run in RUNS[:2]:
+            for event in as_events(run):
+                service.intake(event)
+                captured.add(words(event))
+        done = threading.Thread(target=service.flush, args=(1.0,))
+        done.start()
+        while done.is_alive() and not INJECTION.hangs:
+            time.sleep(0.001)
+        reached = INJECTION.hangs
+        for run in RUNS[2:]:
+            for event in as_events(run):
+                service.intake(event)
+                captured.add(words(event))
+        INJECTION.release()
+        done.join()
+    report = service.flush(10)
+    last = service.close(5)
+    problem = judged(path, kind, captured, set(), last.lost)
+    if not problem and not (report and last):
+        problem = f"not everything is said to be stored: {last}"
+    return reached, problem
+
+
+PROGRAMS = {one.__name__: one for one in (at_store, at_close, killed, at_service, hangs)}
+
+
+def main(program: str, kind: str, times: int, durability: str, folder: Path, stride: int) -> None:
+    """Runs the program for every n until it ends before its n-th call."""
+    logging.getLogger("ragguard").setLevel(logging.CRITICAL + 1)
+    schema.PATIENCE = 0.5
+    if kind == "memory" and not INJECTION.sees_sqlite:
+        print(json.dumps({"points": 0, "problems": [], "unseen": True}))
+        return
+    problems, n, points = [], 1, 0
+    while True:
+        place = folder / f"{MARK}-{n}"
+        place.mkdir()
+        reached, problem = PROGRAMS[program](place / "s.db", kind, n, times, durability)
+        shutil.rmtree(place)
+        if problem:
+            problems.append(f"at {kind} {n}: {problem}")
+        if not reached or len(problems) > 5:
+            break
+        n, points = n + stride, points + 1
+    print(json.dumps({"points": points, "problems": problems}))
+
+
+if __name__ == "__main__":
+    name, what, how_often, durable, where, step = sys.argv[1:]
+    asyncio.set_event_loop_policy(None)
+    main(name, what, int(how_often), durable, Path(where), int(step))

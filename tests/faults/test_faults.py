@@ -1,0 +1,60 @@
+"""The n-th write, sync, read, rename or allocation fails, hangs or kills: captured = stored + counted as lost."""
+
+import json
+
+import pytest
+
+from tests.faults import injection
+
+pytestmark = pytest.mark.skipif(not injection.can_inject(), reason="no gcc that builds the library of faults")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    return injection.build(tmp_path_factory.mktemp("shim"))
+
+
+@pytest.fixture
+def points(library, tmp_path):
+    """Runs a program for every n (or every `stride`-th); how many points it had, where nothing was wrong."""
+
+    def run(program, kind, times=1, durability="full", stride=1):
+        done = injection.run(library, program, kind, times, durability, tmp_path, stride)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert not found["problems"]
+        if found.get("unseen"):
+            pytest.skip("SQLite is no library of its own here")
+        return found["points"]
+
+    return run
+
+
+@pytest.mark.parametrize("times", [1, injection.FOR_EVER], ids=["once", "from then on"])
+@pytest.mark.parametrize(
+    ("kind", "least", "stride"),
+    [("write", 50, 1), ("sync", 8, 1), ("read", 3, 1), ("name", 1, 1), ("memory", 20, 53)],
+)
+def test_the_nth_call_fails_and_nothing_is_lost_uncounted(points, kind, least, stride, times):
+    assert points("at_store", kind, times, stride=stride) >= least
+
+
+@pytest.mark.parametrize("times", [1, injection.FOR_EVER], ids=["once", "from then on"])
+@pytest.mark.parametrize(("kind", "least", "stride"), [("write", 20, 1), ("sync", 1, 1), ("read", 1, 5)])
+def test_the_way_back_from_memory_fails_at_the_nth_call_and_is_gone_again(points, kind, least, stride, times):
+    assert points("at_close", kind, times, stride=stride) >= least
+
+
+@pytest.mark.parametrize("durability", ["fast", "full"])
+def test_a_process_that_is_killed_at_the_nth_write_has_on_the_disk_what_it_acknowledged(points, durability):
+    assert points("killed", "write", durability=durability, stride=1 if durability == "full" else 3) >= 20
+
+
+@pytest.mark.parametrize(("kind", "stride"), [("write", 7), ("sync", 1)])
+def test_a_disk_that_hangs_at_the_nth_call_holds_no_hook_and_loses_nothing(points, kind, stride):
+    assert points("hangs", kind, stride=stride) >= 2
+
+
+@pytest.mark.parametrize("durability", ["fast", "full"])
+def test_the_report_agrees_with_what_is_stored_whatever_write_fails(points, durability):
+    assert points("at_service", "write", injection.FOR_EVER, durability, stride=11) >= 5
