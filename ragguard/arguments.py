@@ -24,6 +24,11 @@ def number_between(argument: str, value: object, low: float, high: float, allowe
 
 def file_path(argument: str, value: object) -> Path:
     """Returns the path of a file that is given as a text or a path."""
-    if not isinstance(value, str | os.PathLike) or "\0" in (text := os.fspath(value)) or not text:
+    try:
+        text = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
+        path = Path(text) if text and "\0" not in text else None
+    except Exception as error:
+        raise InvalidInput(argument, value, "the path of a file") from error
+    if path is None:
         raise InvalidInput(argument, value, "the path of a file")
-    return Path(text)
+    return path

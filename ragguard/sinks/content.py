@@ -32,7 +32,7 @@ class Content:
             mode = {"TRUE": "SPAN_AND_EVENT", "1": "SPAN_AND_EVENT"}.get(mode, mode)
             mode = mode if mode in MODES else "NO_CONTENT"
         else:
-            mode = wanted.upper()
+            mode = wanted.upper() if isinstance(wanted, str) else ""
             if mode not in MODES:
                 raise InvalidInput(
                     "capture_content", wanted, f"True, False, None or one of {', '.join(MODES)}"

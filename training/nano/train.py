@@ -115,7 +115,7 @@ def main() -> None:
     adam = torch.optim.Adam(others, lr=args.adam, betas=(0.9, 0.95), eps=1e-10)
     saved, step, spent = args.out / "checkpoint.pt", 0, 0.0
     if saved.exists():
-        state = torch.load(saved)
+        state = torch.load(saved, weights_only=True)
         head.load_state_dict(state["model"])
         muon.load_state_dict(state["muon"])
         adam.load_state_dict(state["adam"])

@@ -20,7 +20,7 @@ from training.nano.network import Shape
 
 def export_weights(checkpoint: Path, to: Path) -> int:
     """Writes the file and says how many parameters it holds."""
-    state = torch.load(checkpoint)
+    state = torch.load(checkpoint, weights_only=True)
     model, shape = state["model"], Shape(**state["shape"])
     arrays: dict[str, NDArray[np.generic]] = {
         "config": np.frombuffer(json.dumps(asdict(shape)).encode(), np.uint8),
