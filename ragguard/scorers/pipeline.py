@@ -17,6 +17,7 @@ from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
 from ragguard.metrics.answers import ENGLISH, Language
 from ragguard.probes.tokens import prompt_tokens
+from ragguard.recordcheck import checked_result
 from ragguard.records import Failure, Result, Run, Score
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import Asker, Respondent
@@ -222,8 +223,7 @@ class ScoringPipeline:
         results: list[Result] = []
         for scorer, outcome in zip(scorers, outcomes, strict=True):
             if not isinstance(outcome, BaseException):
-                ours = isinstance(scorer, OURS)
-                results += outcome if ours else [_complete(result, scorer, view) for result in outcome]
+                results += outcome if isinstance(scorer, OURS) else _completed(outcome, scorer, view)
                 continue
             if not isinstance(outcome, Exception):
                 raise outcome
@@ -247,6 +247,20 @@ def _failure(scorer: Scorer, run: Run, error: Exception) -> Failure:
         will_retry=worth_repeating(error),
         run_id=run.id,
     )
+
+
+def _completed(outcome: Sequence[Result], scorer: Scorer, view: View) -> list[Result]:
+    """What a user's scorer gave, completed; a result that is none of ours becomes a failure of that scorer."""
+    results: list[Result] = []
+    try:
+        for result in outcome:
+            try:
+                results.append(_complete(checked_result(result), scorer, view))
+            except InvalidInput as error:
+                results.append(_failure(scorer, view.run, error))
+    except Exception as error:  # noqa: BLE001 - what a user's scorer gave may be no list
+        results.append(_failure(scorer, view.run, error))
+    return results
 
 
 def _complete(result: Result, scorer: Scorer, view: View) -> Result:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ragguard.capture.faults import Faults, describe
 from ragguard.errors import RagguardError
+from ragguard.recordcheck import checked_run
 from ragguard.records import Failure, Run
 from ragguard.runtime.clock import now_ns
 from ragguard.scorers.plan import Plan
@@ -35,7 +36,6 @@ from ragguard.service.stream import bounded
 from ragguard.service.worker import Worker
 from ragguard.sinks.base import ScoredRun, Sink
 from ragguard.store.ledger import Left
-from ragguard.store.runcheck import checked_run
 from ragguard.store.store import Store
 
 _log = logger("ragguard")

@@ -19,9 +19,9 @@ from typing import IO, Any, NamedTuple, cast
 
 from ragguard.capture.faults import describe
 from ragguard.errors import RunFormatError, StoreError
+from ragguard.recordcheck import checked_run
 from ragguard.records import Run
 from ragguard.store.rows import dump
-from ragguard.store.runcheck import checked_run
 from ragguard.store.runformat import Wrong, data_of_run, run_of_data
 
 LONGEST_LINE = 64 * 2**20

@@ -1,7 +1,7 @@
-"""Checks a run that was made by hand, field by field, before it is scored, stored or written to a file.
+"""Checks records that were made by hand, field by field, before they are scored, stored or written to a file.
 
-The records are plain data and take anything. A wrong field is named here with its place and what is
-allowed, where the run is handed over, instead of failing later in a store, a sink or a report.
+The records are plain data and take anything. A wrong field is named here with its place and what is allowed,
+where the record is handed over, instead of failing later in a store, a sink or a report.
 """
 
 from __future__ import annotations
@@ -13,13 +13,20 @@ from ragguard.errors import InvalidInput
 from ragguard.records import (
     Decision,
     Dropped,
+    Failure,
     GuardStatus,
+    Level,
     Passage,
+    ReferenceSource,
+    Result,
     RetrievalStep,
     Run,
+    Score,
+    Stage,
     Status,
     SubStep,
     TraceContext,
+    Usage,
 )
 
 Check: TypeAlias = Callable[[Any, str], None]
@@ -35,9 +42,15 @@ def checked_run(run: Run) -> Run:
     return run
 
 
-def checked_passages(argument: str, passages: object) -> None:
-    """Raises InvalidInput for the first of several passages that cannot be right."""
-    _list_of(_passage)(passages, argument)
+def checked_result(result: Result) -> Result:
+    """Returns a score or a failure that a user's scorer gave; raises InvalidInput for the first wrong field."""
+    if isinstance(result, Score):
+        _fields(result, "score", _SCORE)
+    elif isinstance(result, Failure):
+        _fields(result, "failure", _FAILURE)
+    else:
+        raise InvalidInput("result", result, "a Score or a Failure")
+    return result
 
 
 def _fields(record: object, where: str, checks: Mapping[str, Check]) -> None:
@@ -66,8 +79,8 @@ def _whole(value: Any, where: str) -> None:
 
 
 def _number(value: Any, where: str) -> None:
-    if not isinstance(value, int | float):
-        raise InvalidInput(where, value, "a number")
+    if not isinstance(value, int | float) or (isinstance(value, int) and value.bit_length() > 1023):
+        raise InvalidInput(where, value, "a number that a float can hold")
 
 
 def _maybe_number(value: Any, where: str) -> None:
@@ -163,6 +176,17 @@ _STEP = _record(
         "decision": _maybe(_DECISION), "trace": _TRACE, "metadata": _mapping, **_SPAN,
     },
 )  # fmt: skip
+_SCORE: Mapping[str, Check] = {
+    "name": _text, "value": _number, "level": _one_of(Level), "run_id": _id, "step_id": _id, "passage_id": _id,
+    "position": _maybe(_whole), "stderr": _maybe_number, "label": _text, "explanation": _text,
+    "reference_source": _one_of(ReferenceSource), "engine": _text, "prompts": _text, "usage": _record(Usage, {}),
+    "scorer": _text, "version": _text, "references_hash": _text, "sub_question": _maybe(_whole),
+    "expectation": _maybe_number, "metadata": _mapping, "stage": _one_of(Stage),
+}  # fmt: skip
+_FAILURE: Mapping[str, Check] = {
+    "scorer": _text, "error": _text, "message": _text, "will_retry": _flag, "run_id": _id, "step_id": _id,
+    "attempts": _whole, "occurred_ns": _whole,
+}  # fmt: skip
 _RUN: Mapping[str, Check] = {
     "id": _id, "question": _text, "references": _maybe(_list_of(_text)), "answer": _maybe_text,
     "steps": _list_of(_STEP), "metadata": _mapping, "sub_questions": _maybe(_list_of(_text)),
