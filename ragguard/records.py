@@ -20,6 +20,8 @@ GuardStatus = Literal["pruned", "kept_all", "timeout", "error"]
 
 CONTENT_KIND = "ragguard.content"
 """Metadata key of a passage without text: what it is instead, such as `image`. Such a passage is not judged."""
+SPLIT_ERROR = "ragguard.split_error"
+"""Metadata key of a step whose splitter failed: the error. Its one passage is then the whole text."""
 
 
 def new_id() -> str:

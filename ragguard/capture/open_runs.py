@@ -15,7 +15,8 @@ from ragguard.capture.faults import describe
 from ragguard.capture.identity import RunIdentity
 from ragguard.capture.snapshot import passages_of
 from ragguard.capture.turns import TurnKey, Turns
-from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, SubStep, TraceContext
+from ragguard.records import SPLIT_ERROR, Decision, Passage, RetrievalStep, Run, Status, SubStep, TraceContext
+from ragguard.runtime.notices import NOTICES
 
 Unpack: TypeAlias = Callable[[Any], Iterable[str | Passage]]
 """Makes passages of what a hook took; runs when the step is first read, on the intake's side."""
@@ -24,8 +25,6 @@ Order: TypeAlias = tuple[tuple[int, str], ...]
 About: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 """Metadata, or what gives it when it is first read."""
 
-UNPACK_ERROR = "ragguard.split_error"
-"""Metadata key of a step whose unpacking failed; its one passage is then the whole text."""
 ENDED_KEPT = 1024
 """How many ended steps of an open run are remembered, so that they can be amended."""
 
@@ -64,7 +63,7 @@ class Retrieval:
 
     def as_step(self) -> RetrievalStep:
         """The record of a retrieval that has ended; what was retrieved is what the model got, until amended."""
-        passages, metadata = unpacked(self.found, self.unpack, self.metadata or {})
+        passages, metadata = unpacked(self.found, self.unpack, self.metadata or {}, self.tool or self.name)
         parts = sorted(self.parts or (), key=lambda part: part.started_ns)
         return RetrievalStep(
             self.id, self.run.id, self.index, self.turn, self.query, passages,
@@ -271,7 +270,7 @@ def begun(
 
 
 def unpacked(
-    found: Any, unpack: Unpack | None, metadata: Mapping[str, Any]
+    found: Any, unpack: Unpack | None, metadata: Mapping[str, Any], name: str = ""
 ) -> tuple[list[Passage], Mapping[str, Any]]:
     """The passages in what a hook took, and the step's metadata, which says so where that failed."""
     if unpack is None:
@@ -279,4 +278,10 @@ def unpacked(
     try:
         return passages_of(list(unpack(found))), metadata
     except Exception as error:  # noqa: BLE001 - a splitter is the user's code
-        return passages_of(found), {**metadata, UNPACK_ERROR: describe(error)}
+        why = describe(error)
+        NOTICES.warn(
+            f"splitter of {name}",
+            f"what {name!r} returned could not be taken apart, so it counts as one passage: {why}. Declare another "
+            "splitter for it in tools={...}",
+        )
+        return passages_of(found), {**metadata, SPLIT_ERROR: why}

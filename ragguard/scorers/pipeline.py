@@ -18,7 +18,7 @@ from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownNam
 from ragguard.metrics.answers import ENGLISH, Language
 from ragguard.probes.tokens import prompt_tokens
 from ragguard.recordcheck import checked_result
-from ragguard.records import Failure, Result, Run, Score
+from ragguard.records import SPLIT_ERROR, Failure, Result, Run, Score
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import Asker, Respondent
 from ragguard.scorers.belief import Belief
@@ -123,6 +123,7 @@ class ScoringPipeline:
                 able.append(scorer)
             else:
                 failures.append(_failure(scorer, run, fault))
+        failures += _not_split(run)
         if not able:
             return failures
         self._warn_of_language(run)
@@ -237,6 +238,22 @@ def _latin(text: str) -> bool:
     """Whether most letters of a text are Latin ones."""
     letters = [char for char in text[:1000] if char.isalpha()]
     return 2 * sum(char < "\u0250" for char in letters) >= len(letters)
+
+
+def _not_split(run: Run) -> list[Failure]:
+    """A failure for each step whose splitter failed: what is said of its passages is about the whole text."""
+    return [
+        Failure(
+            "capture",
+            "SplitterFailed",
+            f"what {step.tool or 'the tool'!r} returned could not be taken apart and is judged as one passage: "
+            f"{step.metadata[SPLIT_ERROR]}",
+            run_id=run.id,
+            step_id=step.id,
+        )
+        for step in run.steps
+        if SPLIT_ERROR in step.metadata
+    ]
 
 
 def _failure(scorer: Scorer, run: Run, error: Exception) -> Failure:

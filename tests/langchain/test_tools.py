@@ -88,7 +88,7 @@ def test_an_undeclared_one_is_none(captured, rg):
     assert captured.events == []
 
 
-def test_a_splitter_of_ones_own_runs_later_and_may_fail(captured, rg):
+def test_a_splitter_of_ones_own_runs_later_and_may_fail(captured, rg, caplog):
     calls = []
 
     def split(text):
@@ -100,6 +100,7 @@ def test_a_splitter_of_ones_own_runs_later_and_may_fail(captured, rg):
     step = only_step(captured)
     assert len(calls) == 1
     assert (len(step.passages), step.metadata["ragguard.split_error"]) == (1, "ValueError: odd text")
+    assert "what 'as_text' returned could not be taken apart" in caplog.text
 
 
 def test_documents_as_an_artifact_are_a_step(captured, rg):

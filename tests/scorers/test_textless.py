@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragguard.records import CONTENT_KIND, Failure, Passage, RetrievalStep
+from ragguard.records import CONTENT_KIND, SPLIT_ERROR, Failure, Passage, RetrievalStep
 from ragguard.scorers.pipeline import ScoringPipeline
 from tests.support.reader import FIRM, FIRM_QUERY, NEAR, QUESTION, reader, run
 
@@ -56,3 +56,15 @@ async def test_an_answer_that_an_image_may_have_told_is_not_unsupported():
 
     assert await label([NEAR]) == ["correct, unsupported"]
     assert await label([NEAR, IMAGE]) == ["correct"]
+
+
+async def test_a_step_whose_splitter_failed_says_so_as_a_failure():
+    hop = step(FIRM_QUERY, [FIRM])
+    hop.tool, hop.metadata = "web", {SPLIT_ERROR: "ValueError: odd text"}
+    scores, failures = await scored(run(hop), ["utility"])
+    assert scores
+    assert [(f.scorer, f.error, f.step_id, f.will_retry) for f in failures] == [
+        ("capture", "SplitterFailed", hop.id, False)
+    ]
+    assert "'web'" in failures[0].message
+    assert "odd text" in failures[0].message
