@@ -38,8 +38,8 @@ def warnings(caplog):
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 async def test_an_unreachable_engine_is_said_at_once_with_its_cause(nowhere, caplog, mode):
-    watching = DistractorGuard(nowhere, budget_ms=150)
-    for _ in range(3):
+    watching = DistractorGuard(nowhere, budget_ms=2000)
+    for _ in range(2):
         decision = watching.prune("q", PASSAGES) if mode == "sync" else await watching.aprune("q", PASSAGES)
         assert decision.status == "error"
         assert "connection refused" in decision.reason
@@ -48,9 +48,9 @@ async def test_an_unreachable_engine_is_said_at_once_with_its_cause(nowhere, cap
     (said,) = warnings(caplog)
     assert "connection refused" in said
     found = watching.health()
-    assert (found.decisions, found.statuses, found.causes) == (3, {"error": 3}, {"unreachable": 3})
+    assert (found.decisions, found.statuses, found.causes) == (2, {"error": 2}, {"unreachable": 2})
     assert "connection refused" in found.reasons["unreachable"]
-    assert "unreachable: 3" in str(found)
+    assert "unreachable: 2" in str(found)
     assert not found.ok
 
 

@@ -164,9 +164,10 @@ class Coalesce(Layer):
         try:
             await self._send_together(callers)
         finally:
-            for caller in callers:
-                # Only a cancelled task (the loop is being torn down) leaves someone without an answer.
-                caller.answer.cancel()
+            while callers:
+                # Only a cancelled task (the loop is being torn down) leaves someone without an answer. The list is
+                # emptied: an error's frames hold this frame, which must not hold the futures that hold the error.
+                callers.pop().answer.cancel()
             batch.task = None
 
     async def _send_together(self, callers: list[_Caller[Any]]) -> None:
@@ -174,12 +175,12 @@ class Coalesce(Layer):
         whole = first.joined(others)
         reply = await self._reply_or_error(whole)
         if isinstance(reply, Exception):
-            if others and _may_be_one_prompt(reply):
+            apart = bool(others) and _may_be_one_prompt(reply)
+            if not apart:
+                _fail(callers, reply)
+            del reply  # its frames hold this frame: a reference cycle
+            if apart:
                 await self._send_apart(callers)
-                return
-            for caller in callers:
-                if not caller.answer.done():
-                    caller.answer.set_exception(reply)
             return
         groups = {request.group(any_labels=False) for request in (first, *others)}
         if len(groups) > 1 and not whole.is_independent(reply):
@@ -200,7 +201,12 @@ class Coalesce(Layer):
             return error
 
     async def _send_apart(self, callers: list[_Caller[Any]]) -> None:
-        await asyncio.gather(*(self._send_together([caller]) for caller in callers))
+        alone = [[caller] for caller in callers]
+        try:
+            await asyncio.gather(*map(self._send_together, alone))
+        finally:
+            for one in alone:
+                one.clear()
 
     def _refuse(self, batch: _Batch) -> None:
         for caller in batch.callers:
@@ -208,6 +214,13 @@ class Coalesce(Layer):
                 caller.answer.set_exception(Closed("the engine was closed before this call was sent"))
         batch.callers = []
         self._close_batch(batch)
+
+
+def _fail(callers: list[_Caller[Any]], error: Exception) -> None:
+    """Gives the error to each caller that still waits."""
+    for caller in callers:
+        if not caller.answer.done():
+            caller.answer.set_exception(error)
 
 
 def _may_be_one_prompt(error: Exception) -> bool:
