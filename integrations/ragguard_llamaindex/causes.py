@@ -25,6 +25,8 @@ class Emissions:
         self._times: dict[int, tuple[Event, int, int]] = {}
         """By an event's identity: the event itself, the time, and its number among those of its step."""
         self._running: dict[Call, Any] = {}
+        self._model_done: int | None = None
+        """Of an agent: when its model last had its say. The tool calls that it asked for follow that."""
         self._waiting: dict[str, int] = {}
         """Of steps that took an event and did nothing yet, since they collect several: the latest time."""
         self.known = True
@@ -41,6 +43,8 @@ class Emissions:
                 ranks.append(found[1])
         if name in self._waiting:
             times.append(self._waiting[name])
+        if name == "call_tool" and not times and self._model_done is not None:
+            times.append(self._model_done)
         self._running[call] = sends
         return (max(times) if times else None), (min(ranks) if ranks else None)
 
@@ -52,6 +56,8 @@ class Emissions:
             self._times[id(event)] = (event, call.clock.now, number)
         while len(self._times) > _KEPT:
             del self._times[next(iter(self._times))]
+        if name == "run_agent_step":
+            self._model_done = call.clock.now
         if not sent and not call.retrieves:
             self._waiting[name] = max(self._waiting.get(name, 0), call.clock.now)
         else:

@@ -146,17 +146,19 @@ async def test_an_answer_in_pieces(recorder, captured, gives, answer):
     assert captured.run.answer == answer
 
 
+class Verdict(StopEvent):
+    verdict: str
+    ground: str
+
+
+class Judge(Workflow):
+    @step
+    async def judge(self, ev: StartEvent) -> Verdict:
+        await Shelf().aretrieve(ev.question)
+        return Verdict(verdict="guilty", ground="seen there")
+
+
 async def test_a_stop_event_of_two_texts(recorder, captured):
-    class Verdict(StopEvent):
-        verdict: str
-        ground: str
-
-    class Judge(Workflow):
-        @step
-        async def judge(self, ev: StartEvent) -> Verdict:
-            await Shelf().aretrieve(ev.question)
-            return Verdict(verdict="guilty", ground="seen there")
-
     await Judge().run(question=QUESTION)
     assert json.loads(captured.run.answer) == {"verdict": "guilty", "ground": "seen there"}
 
