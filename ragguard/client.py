@@ -16,6 +16,7 @@ import asyncio
 import math
 import re
 import sys
+import time
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -26,7 +27,7 @@ from uuid import UUID
 
 from ragguard.arguments import whole_number
 from ragguard.capture.calls import what_to_do
-from ragguard.capture.faults import Faults
+from ragguard.capture.faults import Faults, describe
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.engines.account import Account, Limits
@@ -34,6 +35,7 @@ from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.entailment.base import Entailer
 from ragguard.engines.entailment.connect import connect_entailer
+from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import Closed, InvalidInput
 from ragguard.records import Failure, Passage, Run, Score
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
 
 _BLOCK = re.compile(r"block(?:\((\d+(?:\.\d+)?)\))?")
 _BLOCK_SECONDS = 1.0
+_RECENT_SECONDS = 30.0
 _EVENTS_A_RUN = 64
 
 
@@ -262,7 +265,7 @@ class RagGuard:
     # The end
 
     def flush(self, timeout: float = 10.0) -> Report:
-        """Waits until everything captured so far is scored and stored, or has failed for good; says so.
+        """Waits until all that was captured is scored, stored and delivered, or has failed for good; says so.
 
         Runs that are still open are counted and not awaited.
         """
@@ -313,7 +316,13 @@ class RagGuard:
 
     def _captured(self) -> Captured:
         counts, calls = self.recorder.counts, self.recorder.calls.total
-        return Captured(counts.unsampled, "" if counts.unsampled else what_to_do(calls))
+        recent = time.monotonic() - _RECENT_SECONDS
+        failed = [error for engine in self._engines if (error := failure_since(engine, recent))]
+        return Captured(
+            counts.unsampled,
+            describe(failed[0]) if failed else "",
+            "" if counts.unsampled else what_to_do(calls),
+        )
 
     async def _release(self) -> None:
         """Closes the engines that were made here; the user's own are the user's to close."""

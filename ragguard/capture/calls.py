@@ -42,7 +42,7 @@ class CallsSeen:
         for kind, names in sorted(kinds.items(), key=lambda item: item[0] != TOOL):
             more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
             parts.append(f"{kind}: {', '.join(names[:_NAMES_SHOWN])}{more}")
-        return "; ".join(parts) or "no calls"
+        return "; ".join(parts) or "none"
 
     def way_out(self) -> str:
         """What to declare, so that a retrieval among these calls, or beside them, is captured."""
@@ -58,7 +58,7 @@ class CallsSeen:
 
 def what_to_do(calls: CallsSeen) -> str:
     """The calls in one sentence, and what to do where one of them retrieves."""
-    return f"seen: {calls}. What to do: {calls.way_out()}"
+    return f"calls that were seen in place of retrievals: {calls}. What to do: {calls.way_out()}"
 
 
 class CallLog:
@@ -90,7 +90,7 @@ class CallLog:
         NOTICES.once(
             "a run without a retrieval",
             lambda: (
-                f"the run {run_id!r} ended without a retrieval, so there is nothing to score. In it were "
+                f"the run {run_id!r} ended without a retrieval, so there is nothing to score; "
                 f"{what_to_do(calls)}. (Logged once a process)"
             ),
         )

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from ragguard.service.delivery import Undelivered
 
+_UNSCORED = "not everything is scored"
+
 
 @dataclass(frozen=True, slots=True)
 class Captured:
@@ -14,6 +16,8 @@ class Captured:
 
     unsampled: int = 0
     """Runs that were not captured, as `sample_rate` wants it."""
+    engine: str = ""
+    """What a call to an engine failed of in the last half minute, where it is being repeated."""
     calls: str = ""
     """The calls that were no retrievals, and what to do where one of them is."""
 
@@ -51,6 +55,8 @@ class Report:
     """What did not reach its sink."""
     cause_failed: str = ""
     """The latest failure that is not tried again."""
+    cause_pending: str = ""
+    """What a call to an engine failed of that is being repeated."""
     cause_retrying: str = ""
     """The latest failure that is tried again."""
     nothing_because: str = ""
@@ -72,7 +78,7 @@ class Report:
         if self.lost or self.degraded or self.files_lost:
             return "not everything is stored"
         if self.pending or (not self.complete and not self.undelivered):
-            return "not everything is scored"
+            return _UNSCORED
         if self.undelivered:
             return "not everything was delivered"
         if self.failed or self.dropped:
@@ -89,7 +95,7 @@ class Report:
         if self.failed:
             yield f"{self.failed:,} failed for good{_because(self.cause_failed)}"
         if self.pending:
-            yield f"{self.pending:,} pending"
+            yield f"{self.pending:,} pending{'' if self.retrying else _because(self.cause_pending)}"
         if self.retrying:
             yield f"{self.retrying:,} of them failed for now and tried again{_because(self.cause_retrying)}"
         if self.open:
@@ -107,6 +113,8 @@ class Report:
             yield f"{self.unsampled:,} not captured, as sample_rate wants it"
         if not self.complete and not self.captured and not self.open and not self.lost:
             yield "what was captured waits for the store"
+        elif self._verdict() == _UNSCORED and not self.pending:
+            yield "how much is left was not known in time"
         if self.unguarded:
             causes = ", ".join(f"{cause} {number:,}" for cause, number in self.unguarded.items())
             yield f"{sum(self.unguarded.values()):,} retrievals went past a guard unjudged ({causes})"

@@ -267,6 +267,7 @@ class Service:
             unsampled=capture.unsampled,
             undelivered=undelivered,
             cause_failed=self._tally.for_good,
+            cause_pending=capture.engine,
             cause_retrying=self._tally.for_now,
             nothing_because="" if counts["steps_captured"] or lost else capture.calls,
         )
