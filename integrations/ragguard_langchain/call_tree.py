@@ -50,6 +50,8 @@ from ragguard_langchain.verdicts import EndedRetrieval, VerdictReport, concerned
 
 GONE_SECONDS = 1.0
 """How long a task must have been over before what it left open counts as cancelled."""
+REMEMBERED_THREADS = 1024
+"""How many threads are remembered that were interrupted before their first retrieval."""
 REMEMBERED = 64
 """How many of a run's latest retrievals a guard may still speak of."""
 _SAID = frozenset(KEYS)
@@ -76,6 +78,8 @@ class CallTree:
         self.lone: dict[UUID | None, LoneRetrieval] = {}
         self._found: dict[str, list[EndedRetrieval]] = {}
         """The latest retrievals of the runs that trees have joined."""
+        self._interrupted: dict[str, RunNotes] = {}
+        """By thread, what calls were asked that were interrupted before they retrieved anything, and so are no run."""
         self._clocks: dict[str, Clock] = {}
         """The clocks of those runs."""
         self._answers: Counter[str] = Counter()
@@ -436,6 +440,10 @@ class CallTree:
                     left.step_id, status="interrupted" if run.interrupted else "cancelled"
                 )
         if not run.opened:
+            if run.owner and run.thread and (run.interrupted or answer.calls_tools):
+                self._interrupted[run.thread] = run
+                if len(self._interrupted) > REMEMBERED_THREADS:
+                    self._interrupted.pop(next(iter(self._interrupted)), None)
             if status == "ok" and root.sampled and not run.interrupted:
                 self.recorder.without_steps(root.run_id)
             return
@@ -499,6 +507,9 @@ class CallTree:
 
     def _identity(self, run: RunNotes, id: UUID, *, resumes: bool) -> RunIdentity | None:
         """What a tree's run is to be, where that is more than a run of its own: it has a name, or continues one."""
+        before = self._interrupted.pop(run.thread, None) if run.thread else None
+        if before is not None and resumes:
+            run.question, run.metadata = run.question or before.question, {**before.metadata, **run.metadata}
         named, thread = run.metadata.get(RUN_ID), run.thread if resumes else ""
         if named:
             identity = self.recorder.claim(str(named), resumes=resumes)
@@ -557,6 +568,7 @@ class CallTree:
         self.lone.clear()
         self._found.clear()
         self._clocks.clear()
+        self._interrupted.clear()
         self._answers.clear()
 
 

@@ -75,3 +75,10 @@ def test_many_names_are_cut_with_their_number():
     for number in range(20):
         calls.add("tool", f"t{number}")
     assert str(calls).endswith("and 12 more")
+
+
+def test_a_part_that_continues_a_run_need_not_retrieve(caplog):
+    recorder = Recorder(Captured())
+    recorder.run_started("r", identity=recorder.claim("r", resumes=True))
+    recorder.run_ended("r", "Ada Berg")
+    assert "without a retrieval" not in caplog.text

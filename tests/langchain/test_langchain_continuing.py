@@ -173,6 +173,26 @@ def test_a_run_that_is_renamed_keeps_the_calls_inside_of_it(tmp_path):
     rg.close()
 
 
+def test_a_graph_that_asks_before_it_retrieves_keeps_its_question(rg):
+    from langchain.agents import create_agent
+    from langgraph.checkpoint.memory import InMemorySaver
+    from support.langchain_agents import SEQUENTIAL, asked, search_tool
+    from support.langchain_parts import says
+
+    agent = create_agent(
+        says(*SEQUENTIAL), [search_tool()], checkpointer=InMemorySaver(), interrupt_before=["tools"]
+    )
+    config = {"callbacks": [RagGuardCallback(rg)], "configurable": {"thread_id": "t"}}
+    agent.invoke(asked(), {**config, "metadata": {"tenant": "a"}})
+    for _ in range(2):
+        agent.invoke(None, config)
+    rg.flush(10)
+    (run,) = rg.runs()
+    assert (run.question, run.status, len(run.steps)) == (QUESTION, "ok", 2)
+    assert run.metadata["tenant"] == "a"
+    rg.close()
+
+
 def test_a_resumed_part_without_a_retrieval_gives_its_answer_to_the_run(rg):
     """And one that continues nothing, and retrieves nothing, is no run."""
     from langgraph.checkpoint.memory import InMemorySaver
