@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from sys import getsizeof
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
@@ -55,16 +54,19 @@ class _Walk:
 
     def size(self, value: object) -> int:
         self._left -= 1
-        if isinstance(value, (str, bytes, bytearray)):
+        kind = type(value)
+        if kind is str:
             return getsizeof(value)
-        if self._left <= 0 or value is None or isinstance(value, (int, float)):
+        if self._left <= 0 or value is None or kind is float or kind is int:
             return _OBJECT
+        if isinstance(value, Passage):
+            return _OBJECT + getsizeof(value.text) + (self.size(value.metadata) if value.metadata else 0)
+        if kind is dict:
+            return _OBJECT + self._several(list(value.values()))  # type: ignore[attr-defined]
         if isinstance(value, (list, tuple, set, frozenset)):
             return _OBJECT + self._several(value)
-        if isinstance(value, Passage):
-            return _OBJECT + getsizeof(value.text) + self.size(value.metadata)
-        if isinstance(value, Mapping):
-            return _OBJECT + self._several(list(value.values())) if type(value) is dict else _OBJECT
+        if isinstance(value, (str, bytes, bytearray)):
+            return getsizeof(value)
         held = getattr(value, "__dict__", None)
         if type(held) is dict:
             return _OBJECT + self._several(list(held.values()))

@@ -13,13 +13,15 @@ from dataclasses import replace
 from ragguard.capture.events import RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.identity import RunIdentity
 from ragguard.records import Run
+from ragguard.store.breath import Breath
 from ragguard.store.counting import add_to_counters, counters_of
 from ragguard.store.ledger import insert_failures, insert_scores
 from ragguard.store.reading import chunks, failures_of_settings, place_of, runs_at, scores_at
 from ragguard.store.segments import RESUMES, UNANNOUNCED
 from ragguard.store.writing import Writing
 
-CHUNK = 100
+CHUNK = 10
+"""Runs that are read at once. An event loop waits for Python's lock while a chunk's records are built."""
 
 
 def copy_unfinished(disk: sqlite3.Connection, memory: sqlite3.Connection, owner: str) -> set[str]:
@@ -114,7 +116,9 @@ def _in_chunks(
         return ""
 
     failed: list[str] = []
+    breath = Breath()
     for start in range(0, len(places), CHUNK):
+        breath.take()
         chunk = places[start : start + CHUNK]
         if tried(chunk):
             failed += filter(None, (tried([place]) for place in chunk))
@@ -135,10 +139,14 @@ def _copy_whole(
             target, "SELECT id, revision FROM runs WHERE id IN ({})", [run.id for run in runs.values()]
         )
     }
-    writing = Writing(target, owner)
-    changed = {place: writing.run(run) for place, run in runs.items()}
+    writing, breath = Writing(target, owner), Breath()
+    changed = {}
+    for place, run in runs.items():
+        changed[place] = writing.run(run)
+        breath.take()
     writing.finish()
     for place, run in runs.items():
+        breath.take()
         if changed[place] or run.id not in keep_scores:
             there = place_of(target, run.id)
             for table in ("scores", "failures", "scorings"):

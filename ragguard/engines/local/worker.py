@@ -10,10 +10,11 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeAlias, TypeVar
 
 from ragguard.engines.deadline import until
-from ragguard.errors import Closed
+from ragguard.errors import Closed, EngineUnreachable
 
 T = TypeVar("T")
 
@@ -47,7 +48,10 @@ class Worker:
             still_wanted()
             return job(still_wanted)
 
-        future = self._thread.submit(run)
+        try:
+            future = self._thread.submit(run)
+        except RuntimeError as error:  # main() has returned, while other threads still serve
+            raise EngineUnreachable(f"{self._what} cannot compute any more: the process is ending") from error
         try:
             async with until(deadline, self._what):
                 return await asyncio.wrap_future(future)
@@ -58,5 +62,6 @@ class Worker:
         """Does one last job after those under way, and lets the thread go."""
         if not self._closed:
             self._closed = True
-            await asyncio.wrap_future(self._thread.submit(last))
+            with suppress(RuntimeError):  # the process is ending, and the model's memory goes with it
+                await asyncio.wrap_future(self._thread.submit(last))
             self._thread.shutdown(wait=False)
