@@ -17,14 +17,12 @@ from fastapi import FastAPI, Request
 from ragguard import RagGuard, print_hops, world
 
 SEARCH = world.retriever(k=3, noise=0.2)
-rg = RagGuard(
-    engine="nano", store=None, score_rate=0.25
-)  # all runs are captured, a quarter of them is scored
+rg = RagGuard(engine="nano", store=None, score_rate=0.25)  # all runs are captured, a quarter is scored
 
 
 @asynccontextmanager
 async def life(app: FastAPI) -> AsyncIterator[None]:
-    """The index is there before the first question; what is captured is scored before the service goes."""
+    """The index is there before the first question; the scores that are due are made before the service goes."""
     SEARCH("warm up")
     yield
     await rg.aclose(timeout=300)
@@ -35,8 +33,7 @@ app = FastAPI(lifespan=life)
 
 @app.get("/ask")
 async def ask(question: str, request: Request) -> dict[str, str]:
-    """Retrieves, and answers with the best passage. The client's own id is kept with the run and is not its id: two
-    clients, or one that tries again, may send the same."""
+    """Retrieves and answers. The client's id is kept with the run and is not its id: two requests may send the same."""
     asked = {"request_id": request.headers.get("x-request-id", "")}
     async with rg.run(question, name="/ask", metadata=asked) as run:
         await asyncio.sleep(0.02)  # as long as a search over the network takes
