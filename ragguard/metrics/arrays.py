@@ -139,7 +139,8 @@ def count(argument: str, value: int, low: int = 1, high: int | None = None) -> i
         number = operator.index(value)
     except Exception:  # noqa: BLE001 - whatever its `__index__` raises, it is no integer
         number = low - 1
-    if isinstance(value, bool) or number < low or (high is not None and number > high):
+    too_large = number.bit_length() > 1023 if high is None else number > high
+    if isinstance(value, bool) or number < low or too_large:
         allowed = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
         raise InvalidInput(argument, value, allowed)
     return number

@@ -287,7 +287,8 @@ class Values:
                 Unfriendly, a_cycle, a_circle, Lazy, Growing, Document, lambda: Text("a"), lambda: object(),
                 lambda: Colour.RED, lambda: Point(1, a_cycle()), lambda: ValueError("x"), lambda: int, lambda: print,
                 lambda: b"\xff\x00", lambda: Path("/nowhere/at/all"), lambda: datetime(2024, 1, 1, tzinfo=UTC),
-                lambda: timedelta(seconds=-1), lambda: range(3), lambda: memoryview(b"a"), lambda: lambda *_: 1 / 0,
+                lambda: timedelta(seconds=-1), lambda: range(3), lambda: memoryview(b"a"),
+                lambda: lambda *_: int("no number"),
                 lambda: {"a": {"b": {"c": a_circle()}}}, lambda: Ellipsis, lambda: NotImplemented,
             )
         )()  # fmt: skip
