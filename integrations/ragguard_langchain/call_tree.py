@@ -29,9 +29,10 @@ from ragguard.errors import InvalidInput
 from ragguard.records import Decision, Passage, Status, TraceContext
 from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.clock import Clock
+from ragguard_langchain.formatting import as_formatted, given_documents, is_plain
 from ragguard_langchain.graphs import node_clock, rank_of_call
 from ragguard_langchain.lone import LIMIT, LoneRetrieval
-from ragguard_langchain.messages import NOTHING, Answer, Taken
+from ragguard_langchain.messages import NOTHING, Answer, Taken, unpacked
 from ragguard_langchain.options import (
     KEYS,
     NAME,
@@ -353,6 +354,24 @@ class CallTree:
         self.recorder.step_ended(
             place.step_id, text, unpack=splitter, candidates=candidates, decision=decision, trace=trace
         )
+
+    def formatted(self, place: Place[Scope], text: str) -> None:
+        """Documents were made into one text, for a model to read: of each retrieval that is what the model got.
+
+        Where the application says by `text_of` what a model reads, that holds.
+        """
+        documents, run = given_documents(place.inputs), place.notes.run
+        if not documents or not place.sampled or run.options.text_of is not None or is_plain(text, documents):
+            return
+        given = [(one.id or "", one.page_content) for one in documents]
+        texts = {content for _, content in given}
+        for found in run.found:
+            if found.taken and found.decision is None:
+                passages = unpacked(found.taken)
+                if any(passage.text in texts for passage in passages):
+                    self.recorder.step_amended(
+                        found.step_id, place.run_id, partial(as_formatted, text, given, passages)
+                    )
 
     def decided(self, place: Place[Scope], report: VerdictReport) -> None:
         """A guard decided, in that call: about the retrieval around it, else about those that have ended; what

@@ -21,6 +21,7 @@ from ragguard.capture.faults import FAULTS
 from ragguard.capture.splitters import Splitter
 from ragguard.records import Status, TraceContext
 from ragguard_langchain.call_tree import CallTree
+from ragguard_langchain.formatting import formats_documents
 from ragguard_langchain.messages import (
     NOTHING,
     Answer,
@@ -112,8 +113,9 @@ class RagGuardCallback(BaseCallbackHandler):
                 )  # fmt: skip
             else:
                 place = tree.child(parent, run_id, metadata, tags)
-                if place.notes is not parent.notes:
+                if place.notes is not parent.notes or formats_documents(name):
                     place.inputs = inputs
+                    place.formats = formats_documents(name)
         except FAULTS as error:
             self._recorder.faults.note("on_chain_start", error)
 
@@ -121,6 +123,8 @@ class RagGuardCallback(BaseCallbackHandler):
         """A chain ends; only now is an input known that was streamed in."""
         try:
             place = self._pop(run_id)
+            if place is not None and place.formats and isinstance(outputs, str):
+                self._tree.formatted(place, outputs)
             if place is not None and place.root is None:
                 run = place.notes.run
                 run.inputs = run.inputs if inputs is None else inputs

@@ -57,6 +57,18 @@ def without(content: Any, passages: Sequence[str], stays: Sequence[bool], render
     return [{"type": "text", "text": left}, *others]
 
 
+def framed(text: str, passages: Sequence[str]) -> list[str] | None:
+    """Returns the passages as they stand in a text that was made of them in order, each with its title or number.
+
+    Returns None where one is missing or where their frames cannot be told apart.
+    """
+    places = _places(text, passages)
+    if places and len(passages) == 1:
+        return [text]
+    bounds = None if not places else _bounds(text, places)
+    return None if bounds is None else [text[begin:end] for begin, end in bounds]
+
+
 def _block_text(block: object) -> str | None:
     """Returns the text of one block of a message's content; None for a block of another kind."""
     if isinstance(block, str):
@@ -107,6 +119,19 @@ def _places(text: str, passages: Sequence[str]) -> list[tuple[int, int]] | None:
 
 def _cut(text: str, places: Sequence[tuple[int, int]], stays: Sequence[bool]) -> str | None:
     """Returns the text without the passages at these places that do not stay; None where no separator is found."""
+    bounds = _bounds(text, places)
+    if bounds is None:
+        return None
+    left = ""
+    for number in (number for number, stay in enumerate(stays) if stay):
+        begin, end = bounds[number]
+        led = text[bounds[number - 1][1] : begin] if left else ""
+        left += led + text[begin:end]
+    return text[: bounds[0][0]] + left + text[bounds[-1][1] :] if left else ""
+
+
+def _bounds(text: str, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
+    """Returns where each passage begins and ends together with its frame; None where no separator is found."""
     gaps = [text[before[1] : behind[0]] for before, behind in pairwise(places)]
     head, tail = text[: places[0][0]], text[places[-1][1] :]
     for between, before, behind in _FRAMES:
@@ -122,13 +147,9 @@ def _cut(text: str, places: Sequence[tuple[int, int]], stays: Sequence[bool]) ->
             return None
         # One separator, such as a comma or a rule; or one passage only.
         borders, begin, end = [(0, len(gap)) for gap in gaps], len(head), 0
-    bounds = [
+    gone = [
         (place[1] + border[0], place[1] + border[1]) for place, border in zip(places, borders, strict=False)
     ]
-    starts = [begin, *(behind for _, behind in bounds)]
-    ends = [*(before for before, _ in bounds), places[-1][1] + end]
-    left = ""
-    for number in (number for number, stay in enumerate(stays) if stay):
-        led = text[ends[number - 1] : starts[number]] if left else ""
-        left += led + text[starts[number] : ends[number]]
-    return text[:begin] + left + text[ends[-1] :] if left else ""
+    starts = [begin, *(behind for _, behind in gone)]
+    ends = [*(before for before, _ in gone), places[-1][1] + end]
+    return list(zip(starts, ends, strict=True))

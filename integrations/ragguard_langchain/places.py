@@ -25,7 +25,9 @@ class Place(Generic[N]):
     """None for the first call of the tree, which is its own root."""
     sampled = True
     inputs: object = None
-    """Of a graph's node: what it was given."""
+    """Of a graph's node, and of a call that makes one text of documents: what it was given."""
+    formats = False
+    """True for a call that makes one text of documents."""
     step_id = ""
     """The retrieval that this call is, or is a part of."""
     outer_step = ""

@@ -1,0 +1,59 @@
+"""What a stuff chain makes of documents by its document prompt: the text that the model reads.
+
+LangChain's own chains format documents in a call named `format_docs`, and so do most chains by hand. Other calls that
+are given documents and give a text may hold a model, so they say nothing of what was read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.documents import Document
+
+from ragguard.capture.events import Delivered
+from ragguard.records import Passage
+from ragguard_langchain.excerpt import framed
+
+_FORMATS = re.compile(r"(?:format|join|combine|render)_?\w*(?:doc|context|passage|source)", re.IGNORECASE)
+
+
+def formats_documents(name: str | None) -> bool:
+    """True for the name of a call that makes one text of documents."""
+    return bool(name) and _FORMATS.match(str(name)) is not None
+
+
+def given_documents(inputs: object) -> list[Document]:
+    """The documents that such a call is given: a list, or a mapping that holds one."""
+    if isinstance(inputs, Mapping):
+        inputs = next((value for value in inputs.values() if _are_documents(value)), None)
+    return list(inputs) if isinstance(inputs, (list, tuple)) and _are_documents(inputs) else []
+
+
+def is_plain(text: str, documents: Sequence[Document]) -> bool:
+    """True where the text is the bare texts of the documents, joined."""
+    texts = [one.page_content for one in documents]
+    return any(text == separator.join(texts) for separator in ("\n\n", "\n"))
+
+
+def as_formatted(text: str, documents: Sequence[tuple[str, str]], found: Sequence[Passage]) -> Delivered:
+    """What the model got of one retrieval: those of its passages that are in the text, with what frames them there."""
+    there = [document for document in documents if document[1] in text]
+    pieces = framed(text, [content for _, content in there])
+    if pieces is None:
+        return None, {}
+    frames = dict(zip(there, pieces, strict=True))
+    got = [
+        replace(passage, text=frames[passage.id, passage.text].strip())
+        for passage in found
+        if (passage.id, passage.text) in frames
+    ]
+    return (got or None), {}
+
+
+def _are_documents(value: Any) -> bool:
+    return (
+        isinstance(value, (list, tuple)) and bool(value) and all(isinstance(one, Document) for one in value)
+    )
