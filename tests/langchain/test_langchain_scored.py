@@ -174,7 +174,7 @@ async def test_no_hook_calls_a_function_of_the_users(tmp_path, mode):
         return function
 
     with RagGuard(
-        engine=ScriptedEngine(), scorers=(), store=tmp_path / "runs.db",
+        engine=ScriptedEngine(), scorers=("utility",), store=tmp_path / "runs.db",
         references=seen("references", lambda question: ["Ada Berg"]), redact=seen("redact", lambda text: text),
     ) as rg:  # fmt: skip
         callback = RagGuardCallback(rg, tools={"wiki": seen("splitter", paragraphs)})
