@@ -41,7 +41,7 @@ class RagguardError(Exception):
 
 
 class InvalidInput(RagguardError, ValueError):
-    """An argument that cannot be right."""
+    """An argument is wrong; the message names it, shows its value and says what is allowed."""
 
     def __init__(self, argument: str, value: object, allowed: str) -> None:
         self.argument, self.value, self.allowed = argument, value, allowed
@@ -49,7 +49,7 @@ class InvalidInput(RagguardError, ValueError):
 
 
 class UnknownName(InvalidInput):
-    """A name that is not in the list of names."""
+    """A name is not one of the known names."""
 
 
 class RunFormatError(InvalidInput):
@@ -73,7 +73,7 @@ class EngineError(RagguardError):
 
     retryable = False
     repeated = False
-    """Whether it was asked again already, as often as may help for now."""
+    """True where the request was retried already, as often as the retry layer allows."""
 
 
 class EngineUnreachable(EngineError):
@@ -83,7 +83,7 @@ class EngineUnreachable(EngineError):
 
 
 class EngineOverloaded(EngineError):
-    """The server is there, but busy or failing for the moment."""
+    """The server answers, but is busy or fails for the moment (429 or 5xx)."""
 
     retryable = True
 
@@ -97,7 +97,7 @@ class EngineTimeout(EngineError):
 
 
 class EngineRejected(EngineError):
-    """The server understood and refused: repeating will not help."""
+    """The server refused the request; the same request would be refused again."""
 
 
 class PromptTooLong(EngineError):
@@ -125,7 +125,7 @@ class ScoringError(RagguardError):
 
 
 class LowLabelMass(ScoringError):
-    """The judge puts most of its probability on something that is no label."""
+    """The judge puts most of its probability on texts that are no label."""
 
 
 class NoText(ScoringError):
@@ -133,7 +133,7 @@ class NoText(ScoringError):
 
 
 class CapExceeded(ScoringError):
-    """A cap on cost was reached: what lies over it was not judged."""
+    """A cap on cost was reached; passages, steps or prompts beyond it were not judged."""
 
 
 class StoreError(RagguardError):

@@ -1,6 +1,6 @@
-"""The nouns: what was retrieved, what was said of it, what could not be said.
+"""The records: passages, steps, runs, guards' decisions, scores and failures.
 
-Plain data that every floor shares. Nothing here computes, reads or writes anything,
+Plain data that every part of the package shares. Nothing here computes, reads or writes anything,
 and nothing here may import another part of the package.
 """
 
@@ -53,7 +53,7 @@ def _passages(given: Any) -> Any:
 
 @dataclass(slots=True)
 class Dropped:
-    """A passage the guard took out, with its reason and its numbers."""
+    """A passage that a guard dropped, with the reason and the numbers behind it."""
 
     passage: Passage
     position: int
@@ -66,7 +66,7 @@ class Dropped:
 
 @dataclass(slots=True)
 class Decision:
-    """What the guard did with one list of passages, in the order they came."""
+    """What a guard did with one list of passages, in their order."""
 
     kept: list[Passage]
     dropped: list[Dropped] = field(default_factory=list)
@@ -160,7 +160,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an answer cost. Adds up."""
+    """What an answer cost. Usages can be added."""
 
     requests: int = 0
     prompts: int = 0
@@ -183,7 +183,7 @@ class Usage:
 
 @dataclass(slots=True)
 class Score:
-    """A named number about a passage, a step or a run. Never NaN: what cannot be said is not a score."""
+    """A named number about a passage, a step or a run. Never NaN: an undefined value is no score."""
 
     name: str
     value: float
@@ -216,7 +216,7 @@ class Score:
 
     @property
     def key(self) -> tuple[str | int, ...]:
-        """What makes this score one and the same: stored once, whoever computes it again."""
+        """Identifies the score: the store keeps one score of each key."""
         return (
             self.run_id, self.step_id, self.name, self.stage, self.position or 0,
             -1 if self.sub_question is None else self.sub_question,
@@ -226,7 +226,7 @@ class Score:
 
 @dataclass(slots=True)
 class Failure:
-    """A score that could not be given, and why: data, like a score."""
+    """A score that could not be computed, and why. It is stored and sent like a score."""
 
     scorer: str
     error: str

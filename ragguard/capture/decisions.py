@@ -1,7 +1,7 @@
-"""What guards decided, told of the retrieval it is about: dropped passages by their rank among its candidates.
+"""Relates guards' decisions to the retrieval they are about: dropped passages get their rank among its candidates.
 
-Between a retrieval and its guard other postprocessors may have reordered, cut or rewritten what was
-retrieved; and a step may meet several guards, its own and those of the retrievers it is made of.
+Between a retrieval and its guard other postprocessors may have reordered, cut or rewritten the passages.
+A step may have several guards: its own, and those of the retrievers that it consists of.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from ragguard.engines.base import Engine
 
 _TELLING: tuple[GuardStatus, ...] = ("error", "timeout", "pruned", "kept_all")
-"""Of several guards the status that is told: the first of these."""
+"""The status of several guards together is the first of these that one of them has."""
 
 
 @dataclass(slots=True, eq=False)
 class Verdict:
-    """A guard's decision, with everything it was given, in order."""
+    """A guard's decision, and the passages that the guard judged, in order."""
 
     decision: Decision
     judged: list[Passage]
@@ -32,9 +32,9 @@ class Verdict:
 
 
 def about(verdict: Verdict, candidates: Sequence[Passage], *, alone: bool = True) -> Decision:
-    """The decision as one about those candidates.
+    """Returns the decision as one about the given candidates.
 
-    What the guard saw of other retrievals is left out; with `alone` there is no other, and what
+    Passages of other retrievals are left out. With `alone` there is no other retrieval, and a passage that
     came in after the retrieval has the position 0.
     """
     ranks = _ranks(verdict.judged, candidates)
@@ -59,7 +59,7 @@ def about(verdict: Verdict, candidates: Sequence[Passage], *, alone: bool = True
 
 
 def merged(first: Decision | None, second: Decision) -> Decision:
-    """Two guards that followed each other, as one decision about the same candidates."""
+    """Returns the decisions of two guards, one after the other, as one decision about the same candidates."""
     if first is None:
         return second
     reasons = dict.fromkeys(reason for reason in (first.reason, second.reason) if reason)
@@ -97,7 +97,10 @@ def joined(verdicts: Sequence[Verdict], found: Sequence[Passage]) -> tuple[list[
 
 
 def _ranks(judged: Sequence[Passage], candidates: Sequence[Passage]) -> list[int]:
-    """Of each judged passage its 1-based rank among the candidates, each given once; 0 where it is none of them."""
+    """Returns the 1-based rank of each judged passage among the candidates; 0 for one that is not among them.
+
+    Each rank is given once.
+    """
     free: dict[tuple[str, str], list[int]] = {}
     by_id: dict[str, list[int]] = {}
     by_text: dict[str, list[int]] = {}

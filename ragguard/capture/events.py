@@ -1,7 +1,7 @@
-"""What capture hands on: four events, each a finished piece of data, in the order they happened.
+"""The four events of capture, in the order in which they happen.
 
-Hooks make them, an intake takes them (a queue, a store's writer, a list in a test). Nobody
-changes an event after it was handed on.
+A hook makes an event and gives it to an intake: a queue, a store's writer, a list in a test. An event does
+not change after that.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RunStarted:
 
 
 class StepEnded:
-    """A retrieval ended, well or badly."""
+    """Reports that a retrieval ended, with passages or with an error."""
 
     __slots__ = ("_packed", "run_id")
 
@@ -127,7 +127,7 @@ class StepAmended:
 
 @dataclass(slots=True)
 class RunEnded:
-    """A run ended. What is None or empty leaves what the start said."""
+    """Reports that a run ended. A field that is None or empty leaves what `RunStarted` said."""
 
     run_id: str
     status: Status = "ok"

@@ -27,7 +27,7 @@ MOST_PASSAGES = 10_000
 
 
 def passages_of(value: object) -> list[Passage]:
-    """The passages in what somebody gave.
+    """Returns the passages in a value.
 
     That is None, one text, passage, document or node, a (document, score) pair, several of these, or a mapping or a
     response that holds several (`{"documents": [...]}`).
@@ -97,7 +97,7 @@ def _column(values: list[Any] | None, of_queries: bool) -> list[Any]:
 
 
 def passage_of(item: object) -> Passage:
-    """One passage, from a Passage, a text, a mapping, or an object with a text."""
+    """Returns one passage, made of a Passage, a text, a mapping, or an object with a text."""
     try:
         return _read(item)
     except Exception as error:  # noqa: BLE001 - an item of the user's may raise anything when it is read
@@ -131,7 +131,7 @@ def _readable_parts(item: object, error: BaseException) -> Passage:
 
 
 def unreadable(item: object, error: BaseException) -> Passage:
-    """What stands for an item that raises when it is read."""
+    """Returns an empty passage that stands for an item which raised when it was read; its metadata name the error."""
     return Passage("", metadata={CONTENT_KIND: f"{type(item).__name__}, unreadable: {type(error).__name__}"})
 
 
@@ -170,7 +170,7 @@ def _read(item: object) -> Passage:
 
 
 def passage(content: object, id: object, score: object, metadata: object) -> Passage:
-    """A passage from parts of any type."""
+    """Returns a passage made of a text, an id, a score and metadata of any type."""
     copied = metadata_of(metadata)
     if not isinstance(content, str):
         text, kind = text_of(content)
@@ -181,7 +181,7 @@ def passage(content: object, id: object, score: object, metadata: object) -> Pas
 
 
 def score_of(score: object, metadata: Mapping[str, Any]) -> float | None:
-    """The retriever's score, from the item itself or from where retrievers usually put it."""
+    """Returns the retriever's score: the given one, else the one in the metadata, else None."""
     if score is None and metadata:
         score = metadata.get("relevance_score")
         if score is None:
@@ -197,7 +197,7 @@ def score_of(score: object, metadata: Mapping[str, Any]) -> float | None:
 
 
 def metadata_of(metadata: object) -> dict[str, Any]:
-    """A copy one level deep; what cannot be copied leaves a word about why."""
+    """Returns a copy of a mapping, one level deep; for one that cannot be copied, a mapping that says why."""
     if metadata is None:
         return {}
     try:
@@ -207,7 +207,7 @@ def metadata_of(metadata: object) -> dict[str, Any]:
 
 
 def text_of(content: object) -> tuple[str, str]:
-    """The text in some content, and what else it is (an image, bytes, a number): '' where it is all text."""
+    """Returns the text in a message's content, and the kind of what is no text in it (image, bytes), or ""."""
     if isinstance(content, str):
         return content, ""
     if content is None:

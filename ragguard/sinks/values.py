@@ -1,6 +1,6 @@
-"""What may stand on a span: scalars, flat lists of one type, text of bounded length. The rest is left out, counted.
+"""Attribute values of spans: scalars, flat lists of one type, texts of bounded length. Others are left out and counted.
 
-Exporters fail late and as a whole batch on a value they cannot encode, so nothing doubtful gets that far.
+An exporter that cannot encode one value drops its whole batch, so a value is checked here.
 """
 
 from __future__ import annotations
@@ -98,6 +98,6 @@ def _as_plain(value: Any) -> Any:
 
 
 def as_list(values: Sequence[float | None]) -> list[float] | None:
-    """The values, where every one is there."""
+    """Returns the values as a list; None where one of them is missing."""
     kept = [value for value in values if value is not None]
     return kept if len(kept) == len(values) else None
