@@ -125,12 +125,16 @@ class OtelSink:
 
     async def flush(self) -> None:
         """Sends what a private exporter holds; an application's own providers are left to it."""
-        if self._exporting is not None:
+        if self._exporting is not None and self._exporting.is_here():
             await in_daemon_thread(self._exporting.flush)
 
     def undelivered(self) -> Mapping[str, int]:
         """What a private exporter could not deliver, by kind and address; of an application's own nothing is known."""
-        return self._not_delivered if self._exporting is None else self._exporting.undelivered()
+        if self._exporting is None:
+            return self._not_delivered
+        return (
+            self._exporting.undelivered() if self._exporting.is_here() else {}
+        )  # a fork's parent tells of its own
 
     async def aclose(self) -> None:
         """Sends what a private exporter still holds; an application's own providers are left to it."""

@@ -179,6 +179,17 @@ async def test_what_a_dead_collector_did_not_get_is_counted():
     await sink.aclose()
 
 
+async def test_a_forked_child_does_not_tell_of_what_its_parent_could_not_deliver():
+    sink = OtelSink(otlp="http://127.0.0.1:9")
+    await sink.submit(two_hops())
+    await sink.flush()
+    assert sink.undelivered() == {"spans to http://127.0.0.1:9": 7}
+    in_child(lambda: sink.undelivered() == {})
+    with pytest.raises(ExportError):
+        await sink.aclose()
+    assert sink.undelivered() == {"spans to http://127.0.0.1:9": 7}
+
+
 @pytest.mark.parametrize("collector_is", ["gone", "silent"])
 def test_close_keeps_its_time_whatever_the_collector_does(collector_is, caplog):
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
