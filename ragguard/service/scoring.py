@@ -1,4 +1,4 @@
-"""One run from the store through the scorers and back: references, scores, failures, sinks.
+"""Scores one run at a time from the store and writes back: references, scores, failures, and delivery to sinks.
 
 Failures are data: whatever goes wrong with an engine, a scorer or a user's function ends as a record,
 with another attempt where that may help.
@@ -36,52 +36,52 @@ from ragguard.store.store import Claim, Store
 T = TypeVar("T")
 Found: TypeAlias = str | Sequence[str] | None
 References: TypeAlias = Callable[[str], Found | Awaitable[Found]]
-"""A question → the answers known to be right."""
+"""Returns the answers to a question that are known to be right."""
 
 _log = logger("ragguard")
 
 
 class Pipeline(Protocol):
-    """What scores a run; `scorers.pipeline.ScoringPipeline` does."""
+    """Scores a run, as `scorers.pipeline.ScoringPipeline` does."""
 
     async def score(self, run: Run, *, priority: int = 10) -> Sequence[Score | Failure]:
-        """Everything that can be said of a run, and what cannot."""
+        """Returns all scores of a run, and a failure for each that could not be computed."""
         ...
 
     async def plan(self, run: Run) -> Plan:
-        """What scoring it would ask."""
+        """Returns what scoring the run would ask the engines."""
         ...
 
     async def identity(self) -> Identity:
-        """Equal for settings that give equal scores; raises where the engine cannot be reached."""
+        """Returns what is equal for settings that give equal scores; raises where an engine cannot be reached."""
         ...
 
 
 class Do(Protocol):
-    """Has something done by the store's writer."""
+    """Has a function called on the store's writer thread."""
 
     def __call__(self, work: Callable[[], T], /, *, hurry: bool = True) -> Future[T]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """When what failed for the moment is tried again: after `first` seconds, then twice as long each time."""
+    """The schedule of repeated attempts: after `first` seconds, then after twice as long each time."""
 
     attempts: int = 20
     first: float = 1.0
     longest: float = 900.0
 
     def after(self, attempts: int) -> float | None:
-        """Seconds to wait after so many attempts; None when it was the last."""
+        """Returns the seconds to wait after so many attempts; None after the last one."""
         return None if attempts >= self.attempts else self.wait(attempts)
 
     def wait(self, failures: int) -> float:
-        """Seconds to wait after so many failures in a row."""
+        """Returns the seconds to wait after so many failures in a row."""
         return min(self.longest, self.first * 2.0 ** min(failures - 1, 60)) * random.uniform(0.75, 1.25)
 
 
 class Scoring:
-    """Scores runs, any number at once."""
+    """Scores runs, any number concurrently, each of them in one place at a time."""
 
     def __init__(
         self,
@@ -106,13 +106,13 @@ class Scoring:
         self.begin()
 
     def begin(self) -> None:
-        """Nothing under way: at first, and in a forked child."""
+        """Starts with nothing in progress: at first, and in a forked child."""
         self._busy: dict[str, asyncio.Event] = {}
 
     async def work(self, claim: Claim, priority: int) -> bool:
-        """Does what is due for a claimed run and releases it; False where the engine did not answer at all."""
+        """Scores or delivers a claimed run, whichever is due, and releases it; False where no engine answered."""
         if (busy := self._busy.get(claim.run.id)) is not None:
-            await busy.wait()  # somebody asked for it just before; what is left over is claimed again
+            await busy.wait()  # a caller has just asked for the same run; what is still due is claimed again
             return True
         with self._under_way(claim.run.id):
             if claim.due.score and not claim.due.attempts and not self.chooses(claim.run.id):
@@ -144,10 +144,10 @@ class Scoring:
             await self._deliver(ScoredRun(claim.run, [], []))
 
     async def score(self, run: Run, priority: int) -> ScoredRun:
-        """Scores a run at once, unless the same settings have said all they can; gives what is known of it."""
+        """Scores a run now, unless it is scored with the same settings already; returns all that is known of it."""
         while (busy := self._busy.get(run.id)) is not None:
             await busy.wait()
-        # From here on it is ours: who asks for the same run meanwhile waits, and finds it said.
+        # From here on a caller that asks for the same run waits, and then finds its scores in the store.
         with self._under_way(run.id):
             identity = await self._identity()
             mark = _mark(identity)
@@ -164,12 +164,12 @@ class Scoring:
         return await self._done(lambda: self._store.run(run_id()))
 
     async def sketch(self, run: Run, priority: int) -> ScoredRun:
-        """Scores a run that has not ended, for the caller's eyes alone: nothing is stored."""
+        """Scores a run that has not ended, without storing anything."""
         scores, failures = await self._ask(run, priority)
         return ScoredRun(run, scores, failures)
 
     async def plan(self, run: Run) -> Plan:
-        """What scoring the run would ask."""
+        """Returns what scoring the run would ask the engines."""
         return await self._pipeline().plan(run)
 
     async def _score(
@@ -203,7 +203,7 @@ class Scoring:
         return ScoredRun(run, scores, failures, started, ended), answered
 
     def _settle(self, outcome: Outcome) -> list[Score]:
-        """On the writer's thread, where `flush` looks as well: it never sees a run settled that is not counted."""
+        """Stores and counts an outcome, on the writer's thread, so that `flush` sees both or neither."""
         new = self._store.settle(outcome)
         if outcome.retry_ns is None:
             said = "runs_scored" if outcome.scores else "runs_unscored"
@@ -236,10 +236,10 @@ class Scoring:
         return scores, failures
 
     async def _identity(self) -> Identity | None:
-        """The settings; None where the engine cannot say what it is."""
+        """Returns the identity of the settings; None where an engine cannot be reached."""
         try:
             return await self._pipeline().identity()
-        except Exception as error:  # noqa: BLE001 - scoring will say what is wrong, as data
+        except Exception as error:  # noqa: BLE001 - scoring records the same error as a failure
             _log.debug("no identity yet: %s", describe(error))
             return None
 
@@ -255,7 +255,7 @@ class Scoring:
             self._settled()
 
     async def _find_references(self, run: Run) -> tuple[list[str] | None, list[Failure]]:
-        """What the user's function knows to be right, where the run does not say it itself."""
+        """Asks the user's `references` function about a run that has no references of its own."""
         if self._references is None or run.references or not run.question:
             return None, []
         try:
@@ -289,19 +289,19 @@ def _spelled(question: object) -> str:
 
 
 def _mark(identity: Identity | None) -> str:
-    """The settings in one word; empty where they are not known."""
+    """Returns a digest of the settings; '' where they are not known."""
     return "" if identity is None else hashlib.sha256(repr(identity).encode("utf-8")).hexdigest()[:16]
 
 
 def _latest(scores: Sequence[Score], identity: Identity) -> list[Score]:
-    """What these settings said, of each thing what they said last (with the references that are known now)."""
+    """Returns the latest score of each kind that these settings gave: with the references that are known now."""
     ours = {(one.scorer, one.version) for one in identity.scorers}
     latest = {score.key[:-1]: score for score in scores if (score.scorer, score.version) in ours}
     return list(latest.values())
 
 
 async def _call(function: Callable[[str], Any], question: str) -> Found:
-    """A user's function, sync or async; a sync one in a thread, since it may look something up."""
+    """Calls a user's function, a synchronous one in a thread, since it may block."""
     if inspect.iscoroutinefunction(function):
         found: Found = await function(question)
         return found

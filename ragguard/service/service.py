@@ -1,4 +1,4 @@
-"""Everything behind one RagGuard, put together: intake, store, worker, sinks; their start and their end.
+"""The service behind one RagGuard: starts and ends its intake, store, worker and sinks.
 
 Starts nothing until it is needed, keeps working in a forked child, and ends with the process.
 """
@@ -41,15 +41,15 @@ from ragguard.store.store import Store
 _log = logger("ragguard")
 
 SCORER = BackgroundLoop("ragguard-scorer")
-"""One scorer's thread a process, whatever the number of RagGuards."""
+"""The event loop on which all RagGuards of a process score."""
 DIRECT_PRIORITY = 5
-"""Somebody waits for it: before what only the background wants, after every guard."""
+"""The priority of scoring that a caller waits for: above background scoring, below every guard."""
 _GRACE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a service works, beside whom it asks."""
+    """The numbers and switches of a service."""
 
     full: bool = False
     bounds: QueueBounds = QueueBounds()  # noqa: RUF009 - frozen
@@ -69,7 +69,7 @@ class Settings:
 
 
 class Service:
-    """Takes events, scores what ended, and says what was done."""
+    """Takes events, has ended runs scored, and reports what was done."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Service:
         self.faults.renew()
 
     def pipeline(self) -> Pipeline:
-        """What scores; made when it is first needed."""
+        """Returns the scoring pipeline, made on the first call."""
         with self._making:
             if self._pipeline is None:
                 self._pipeline = self._make_pipeline()
@@ -149,7 +149,7 @@ class Service:
         return await SCORER.within(self._scoring.score(self._redacted(run), DIRECT_PRIORITY))
 
     async def score_captured(self, run_id: Callable[[], str], otherwise: Callable[[], Run]) -> ScoredRun:
-        """Scores a run that was captured; one that was not (it was not sampled) as it is given."""
+        """Scores a captured run as it is stored, or as `otherwise` gives it where the store does not have it."""
         self.intake.start()
 
         async def find() -> ScoredRun:
@@ -161,17 +161,17 @@ class Service:
         return await SCORER.within(find())
 
     async def sketch(self, run: Run) -> ScoredRun:
-        """What can be said of a run that has not ended; not stored."""
+        """Scores a run that has not ended, without storing anything."""
         return await SCORER.within(self._scoring.sketch(self._redacted(run), DIRECT_PRIORITY))
 
     async def plan(self, run: Run) -> Plan:
-        """What scoring the run would ask; nothing is asked."""
+        """Returns what scoring the run would ask, without asking."""
         return await SCORER.within(self._scoring.plan(self._redacted(run)))
 
     async def score_all(
         self, runs: Iterable[Run] | AsyncIterable[Run], concurrency: int
     ) -> AsyncGenerator[ScoredRun, None]:
-        """Scores runs as they come, so many at once, and yields each when it is done."""
+        """Scores runs, at most `concurrency` at once, and yields each as soon as it is done."""
 
         async def one(run: Run) -> ScoredRun:
             try:
@@ -196,7 +196,7 @@ class Service:
     # What was done
 
     def settle(self, timeout: float = 1.0) -> None:
-        """Waits until what was captured so far is in the store, so that who reads sees it."""
+        """Waits until what was captured so far is in the store, so that a reader sees it."""
         if self.intake.depth and not self._is_own_thread():
             with suppress(TimeoutError, RagguardError):
                 self.intake.do(lambda: None).result(timeout)
@@ -273,7 +273,7 @@ class Service:
         )
 
     def close(self, timeout: float) -> Report:
-        """Does what can be done in that time, leaves the rest in the store, and ends. Safe to call twice."""
+        """Flushes within `timeout`, then ends; what is not scored stays in the store. Safe to call twice."""
         began, timeout = time.monotonic(), seconds("timeout", timeout)
         if not self._ending.acquire(timeout=timeout + _GRACE):  # another thread closes it, and has more time
             return self._report(False, began)
@@ -291,7 +291,7 @@ class Service:
         return report
 
     def _end(self, deadline: float) -> bool:
-        """Lets everything go; True where what is left was counted once nothing more could come of it."""
+        """Ends scoring, sinks, engines and the store; False where the writer did not end in time."""
         if SCORER.started:
             self._end_scoring(max(_GRACE, deadline - time.monotonic()))
         if not self.intake.close(max(_GRACE, deadline - time.monotonic()), self._close_store):
@@ -311,13 +311,13 @@ class Service:
             ending.result(timeout)
         except TimeoutError:
             ending.cancel()
-        except Exception as error:  # noqa: BLE001 - an engine or a sink that cannot end is no reason not to
+        except Exception as error:  # noqa: BLE001 - an engine or a sink that cannot end must not stop the rest
             self.faults.note("closing", error)
 
     def _close_store(self) -> None:
-        """On the writer's thread, as its last act: a disk that hangs holds up that thread alone."""
+        """Counts what is left and closes the store; runs on the writer's thread, since a disk may hang."""
         if self.intake.started:
-            with suppress(RagguardError):  # a disk that cannot be read; what was known before is told
+            with suppress(RagguardError):  # the disk cannot be read; the last known counts stand
                 self._left = self.store.left()
         self.store.close()
 
@@ -345,11 +345,11 @@ class Service:
             self._worker.start()
 
     def _ended(self) -> None:
-        """Runs became due; on the writer's thread."""
+        """Wakes the worker; the writer calls it after runs became due."""
         self._worker.wake()
 
     def _settled(self) -> None:
-        """A run is done with; on the scorer's thread."""
+        """Wakes callers that wait for progress; the scorer calls it after each run."""
         self._update_backlog()
         with self._progress:
             self._progress.notify_all()
@@ -359,7 +359,7 @@ class Service:
             self._backlog.update()
 
     def _tick(self) -> None:
-        """Now and then; on the writer's thread."""
+        """Sweeps and keeps house; the writer calls it every `tick_seconds`."""
         self._sweep()
         ttl = self._settings.run_ttl
         self.store.housekeep(run_ttl=ttl if ttl < math.inf else None, retention=self._settings.retention)

@@ -1,4 +1,4 @@
-"""Many things done a few at a time, as they come: memory for a few, whatever the number."""
+"""Works on a stream of items, a few at a time, so that memory does not grow with their number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 async def bounded(
     items: Iterable[S] | AsyncIterable[S], work: Callable[[S], Awaitable[T]], at_once: int
 ) -> AsyncGenerator[T, None]:
-    """Results in the order in which they are done; the next item is taken when there is room for it."""
+    """Yields results as they come; takes the next item when fewer than `at_once` are in progress."""
     under_way: set[asyncio.Future[T]] = set()
     async with aclosing(_each(items)) as source:
         try:

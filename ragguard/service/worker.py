@@ -1,4 +1,4 @@
-"""Takes what is due, a few runs at a time, and has it scored, for as long as it is wanted.
+"""Claims runs that are due, a few at a time, and has them scored.
 
 While the engine does not answer at all, it is asked about one run at a time, ever more rarely; all
 others keep their place in the store and lose no attempt.
@@ -23,7 +23,7 @@ _LONGEST_SLEEP = 60.0
 
 
 class Worker:
-    """The scorer's main task, on the process's background loop."""
+    """The task on the background loop that claims runs and has them scored."""
 
     def __init__(
         self, loop: BackgroundLoop, store: Store, do: Do, scoring: Scoring, faults: Faults, *,
@@ -34,7 +34,7 @@ class Worker:
         self.begin()
 
     def begin(self) -> None:
-        """Nothing under way: at first, and in a forked child."""
+        """Starts with nothing in progress: at first, and in a forked child."""
         self._main: Future[None] | None = None
         self._waker: Callable[[], object] = lambda: None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -42,16 +42,16 @@ class Worker:
         self._failed_at = self._pause_until = 0.0
 
     def start(self) -> None:
-        """Begins to work."""
+        """Starts the task, once."""
         if self._main is None:
             self._main = self._loop.submit(self._run())
 
     def wake(self) -> None:
-        """Something may be due; from any thread."""
+        """Has the task look for work; may be called from any thread."""
         self._waker()
 
     async def stop(self) -> None:
-        """Gives back what is under way; it stays in the store."""
+        """Cancels the task and the scoring in progress; the runs stay due in the store."""
         main, self._main = self._main, None
         if main is not None:
             main.cancel()
@@ -80,14 +80,14 @@ class Worker:
                 continue
 
     async def _take(self) -> float:
-        """Begins what is due and fits in; says how long nothing else will be."""
+        """Starts scoring what is due, up to the limit; returns for how many seconds nothing else will be due."""
         pause = self._pause_until - time.monotonic()
         if pause > 0:
             return pause
         room = (1 if self._failed_in_a_row else self._concurrency) - len(self._tasks)
         if room <= 0:
-            return _LONGEST_SLEEP  # whoever is done wakes us
-        # Whoever looks for work, time and again, does not hurry the writer: hooks would feel its small batches.
+            return _LONGEST_SLEEP  # a task that ends wakes this one
+        # Looking for work does not hurry the writer: it would commit small batches, and hooks would feel them.
         claims, next_ns = await asyncio.wrap_future(self._do(lambda: self._look(room), hurry=False))
         for claim in claims:
             task = asyncio.get_running_loop().create_task(self._work(claim))
@@ -100,7 +100,7 @@ class Worker:
         return min(_LONGEST_SLEEP, max(0.01, (next_ns - now_ns()) / 1e9))
 
     def _look(self, room: int) -> tuple[list[Claim], int | None]:
-        """What is due; where nothing is, when something will be."""
+        """Claims runs that are due; where none is, returns when the next one will be."""
         claims = self._store.claim(room)
         return claims, None if claims else self._store.left().next_ns
 
@@ -108,7 +108,7 @@ class Worker:
         answered = True
         try:
             answered = await self._scoring.work(claim, BACKGROUND_PRIORITY)
-        except (Exception, asyncio.CancelledError) as error:  # told, and tried again after a pause
+        except (Exception, asyncio.CancelledError) as error:  # logged; the run is tried again after a pause
             if is_cancelled(error):
                 raise
             self._faults.note("scoring", error)
