@@ -69,7 +69,7 @@ test-floors: .venv/.dev
 
 test-foreign: .venv/.dev
 	$(BIN)/python tests/support/foreign_env.py
-	$(CACHE)/venv-foreign/bin/python -m pytest tests/langchain/test_langchain_telemetry.py tests/llamaindex/test_llamaindex_telemetry.py
+	$(CACHE)/venv-foreign/bin/python -m pytest tests/langchain/test_langchain_telemetry.py tests/llamaindex/test_llamaindex_telemetry.py tests/langchain/test_langfuse.py tests/llamaindex/test_llamaindex_langfuse.py
 
 test-phoenix: .venv/.dev
 	-$(BIN)/python tests/support/phoenix_env.py

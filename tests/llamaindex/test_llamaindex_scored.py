@@ -151,7 +151,7 @@ async def test_no_hook_calls_a_function_of_the_users(tmp_path):
         return function
 
     rg = RagGuard(
-        engine=ScriptedEngine(), scorers=(), store=tmp_path / "runs.db",
+        engine=ScriptedEngine(), scorers=("utility",), store=tmp_path / "runs.db",
         references=seen("references", lambda question: ["Ada Berg"]), redact=seen("redact", lambda text: text),
     )  # fmt: skip
     instrument(rg)
