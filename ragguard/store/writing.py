@@ -215,7 +215,8 @@ class Writing:
             self._body("steps", step[0]), event.passages, event.decision, event.metadata
         )
         self._need(shelf)
-        index = step[1] if event.index is None else event.index
+        before = 0 if segment is None else segment.index
+        index = step[1] if event.index is None else event.index + before
         self._db.execute("UPDATE steps SET body = ?, idx = ? WHERE seq = ?", (body, index, step[0]))
         if seq not in self._open:
             self._changed(seq)
