@@ -5,12 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
+_PREFIX = "ragguard_"
+
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
     """The warning about a `ragguard_...` key of metadata, or a tag, that nothing reads."""
     names = sorted(known)
-    close = difflib.get_close_matches(key, names, 1)
-    meant = f"; did you mean {close[0]!r}?" if close else "."
+    endings = {name.removeprefix(_PREFIX): name for name in names}  # all are alike by their beginning
+    close = difflib.get_close_matches(key.removeprefix(_PREFIX), list(endings), 1)
+    meant = f"; did you mean {endings[close[0]]!r}?" if close else "."
     return f"{key!r} is not a key that ragguard reads, so it is ignored{meant} Known keys: {', '.join(names)}"
 
 

@@ -9,6 +9,7 @@ def test_an_unknown_key_names_the_one_that_was_meant():
     sentence = unknown_key("ragguard_qestion", ["ragguard_question", "ragguard_run_id"])
     assert "'ragguard_qestion'" in sentence
     assert "did you mean 'ragguard_question'?" in sentence
+    assert "did you mean" not in unknown_key("ragguard_qestion", ["ragguard_resume", "ragguard_run_id"])
 
 
 def test_a_declared_tool_that_was_never_called_is_told_beside_those_that_were():
