@@ -112,7 +112,7 @@ class Database:
                 return False
         return not busy
 
-    def recover(self, patience: float = schema.PATIENCE) -> bool:
+    def recover(self, patience: float | None = None) -> bool:
         """Copies what memory holds to the file, if that can be written again, and goes on there; True where it did."""
         with self.lock:
             if not self._copy_back(patience):
@@ -175,7 +175,7 @@ class Database:
             self._db = self._open(None if self.degraded else self.path)
         return self._db
 
-    def _open(self, path: Path | None, patience: float = schema.PATIENCE) -> sqlite3.Connection:
+    def _open(self, path: Path | None, patience: float | None = None) -> sqlite3.Connection:
         if self._read_only and path is not None:
             db = files.open_to_read(path)
             db.row_factory = sqlite3.Row
@@ -272,7 +272,7 @@ class Database:
         self._go_to_new_file()
 
     def _go_to_new_file(self) -> None:
-        if not self._copy_back(schema.PATIENCE):
+        if not self._copy_back():
             _log.error(
                 "%s cannot be made again: going on IN MEMORY; it is tried every few seconds", self.name
             )
@@ -291,7 +291,7 @@ class Database:
             elif disk is not None:
                 keep_for_ever(disk)
 
-    def _copy_back(self, patience: float, *, may_move: bool = True) -> bool:
+    def _copy_back(self, patience: float | None = None, *, may_move: bool = True) -> bool:
         if not self.degraded or self._db is None or self.path is None:
             return False
         memory = self._db

@@ -139,9 +139,10 @@ PATIENCE = 10.0
 """For so many seconds another process may hold the file."""
 
 
-def connect(path: str, *, full: bool = False, patience: float = PATIENCE) -> sqlite3.Connection:
+def connect(path: str, *, full: bool = False, patience: float | None = None) -> sqlite3.Connection:
     """A connection with our settings; `full` waits for the disk at every commit."""
-    connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+    timeout = PATIENCE if patience is None else patience
+    connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
     try:
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         # A batch of large steps in memory until its commit, and the upper floors of the indexes from one to the next.

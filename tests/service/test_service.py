@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -739,3 +740,31 @@ def test_flush_close_and_readers_come_back_while_the_disk_stands_still(make, tmp
     lock.execute("COMMIT")
     lock.close()
     eventually(lambda: Store(tmp_path / "s.db", read_only=True).run("meanwhile"))
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_lock_that_another_program_holds_loses_nothing(make, tmp_path, monkeypatch, full):
+    monkeypatch.setattr("ragguard.store.schema.PATIENCE", 0.05)
+    settings = Settings(full=full, retry=QUICK, tick_seconds=0.3, run_ttl=3e9)  # the runs began in 1970
+    service = make(settings=settings)
+    capture(service, a_run("before"))
+    assert service.flush(10)
+    for turn in range(2):
+        with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            capture(service, *(a_run(f"r{turn}-{number}") for number in range(6)))
+            report = service.flush(30)
+            assert report.degraded
+            assert not report
+            assert (report.pending, report.lost) == (0, 0)
+        eventually(lambda: not service.store.degraded)
+    report = service.flush(30)
+    assert report
+    assert report.scored == report.captured == 13
+    assert service.store.counts["recovered"] == 2
+    assert service.close(5)
+    store = Store(tmp_path / "s.db", read_only=True)
+    assert {one.run.id: len(one.scores) for one in store.scored_runs()} == dict.fromkeys(
+        ["before", *(f"r{turn}-{number}" for turn in range(2) for number in range(6))], 3
+    )
+    store.close()
