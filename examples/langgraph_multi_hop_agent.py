@@ -1,7 +1,6 @@
 """A LangGraph agent that hops twice, watched: which hop paid, and which passage misled it?
 
-    pip install 'ragguard[langchain-agents]'
-    python examples/langgraph_multi_hop_agent.py
+    pip install 'ragguard[langchain-agents]' && python examples/langgraph_multi_hop_agent.py
 
 Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.
 """
@@ -12,8 +11,8 @@ from typing import Any
 from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool
 
 from ragguard import RagGuard, connect, print_hops, world
@@ -40,20 +39,23 @@ class Nano(BaseChatModel):
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         found = [str(message.content) for message in messages if isinstance(message, ToolMessage)]
         if hops := CASE.sub_questions[len(found) :]:
-            search = ToolCall(name="search", args={"query": hops[0]}, id=f"hop {len(found)}")
-            message = AIMessage("", tool_calls=[search])
+            message = AIMessage("", tool_calls=[ToolCall(name="search", args={"query": hops[0]}, id=hops[0])])
         else:
             prompt = "\n".join([*found, f"Question: {CASE.question}", "Answer:"])
             samples = asyncio.run(NANO.sample([prompt], n=1, max_tokens=8, temperature=0))
             message = AIMessage(samples[0][0].text)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
+    def _stream(self, *args: Any, **kwargs: Any) -> Any:
+        message = self._generate(*args).generations[0].message
+        for letter in message.content or [""]:
+            yield ChatGenerationChunk(message=AIMessageChunk(letter, tool_calls=message.tool_calls))
 
-rg = RagGuard(engine=NANO, store=None)
-instrument(rg)
-with rg.run(CASE.question, references=CASE.references):
-    done = create_agent(Nano(), [search]).invoke({"messages": [("user", CASE.question)]})
-print(CASE.question, "→", done["messages"][-1].content)
-rg.flush(timeout=300)
-print_hops(rg)
-rg.close()
+
+with RagGuard(engine=NANO, store=None) as rg:
+    instrument(rg)
+    with rg.run(CASE.question, references=CASE.references):
+        done = create_agent(Nano(), [search]).invoke({"messages": [("user", CASE.question)]})
+    print(CASE.question, "→", done["messages"][-1].content)
+    rg.flush(timeout=300)
+    print_hops(rg)
