@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import threading
@@ -79,6 +80,14 @@ def leaks(text):
     return sorted(head for head in heads if head in text)
 
 
+async def sampled(url, prompt):
+    engine = connect(url)
+    try:
+        await engine.sample([prompt])
+    finally:
+        await engine.aclose()
+
+
 def a_run(number):
     passages = [Passage("Nordvik is based in Oslo.", "p1")]
     return Run(
@@ -101,6 +110,7 @@ def test_no_output_holds_a_secret(tmp_path, monkeypatch, caplog, how):
             monkeypatch.delenv("RAGGUARD_API_KEY", raising=False)
             url = url.replace("://", f"://{quote(USER, safe='')}:{quote(PASSWORD, safe='')}@")
         outputs = outputs_of(url, tmp_path, spans)
+    gc.collect()  # the guards' connections, whose loops have ended, are this test's and nobody else's
     assert echo.asked > 3 * len(FORMS)
     outputs["log"] = caplog.text
     for file in (file for file in tmp_path.iterdir() if file.stat().st_size):
@@ -130,13 +140,15 @@ def outputs_of(url, folder, spans):
         "records": repr([(run, rg.failures(run.id)) for run in runs]),
         "reprs": f"{rg.engine!r} {rg!r} {phoenix!r} {vars(rg.engine)!r}",
     }
-    guards = [DistractorGuard(connect(url), budget_ms=5000) for _ in range(len(FORMS))]
+    guards = [DistractorGuard(connect(url), budget_ms=5000) for _ in FORMS]
     decisions = [guard.prune("firm", ["one passage", "another"]) for guard in guards]
     outputs["decisions"] = repr(decisions)
+    for guard in guards:
+        asyncio.run(guard.engine.aclose())
     errors = []
     for number in range(3 * len(FORMS)):
         try:
-            asyncio.run(connect(url).sample([f"question {number}"]))
+            asyncio.run(sampled(url, f"question {number}"))
         except Exception as error:  # noqa: BLE001 - whatever comes is looked at
             errors.append(error)
     seen = []
