@@ -273,7 +273,8 @@ class Intake:
             self._backlog.leave(sum(isinstance(one, _ENDING) for one in dropped))
         self._lose(
             dropped,
-            f"more waits for the disk than {self._bounds.items:,} events or {self._bounds.bytes:,} bytes",
+            f"more waits for the disk than {self._bounds.items:,} events or {self._bounds.bytes:,} bytes; look at the "
+            "disk, raise queue_bytes= or queue_size=, or slow threads down with on_overflow='block(SECONDS)'",
         )
 
     def _put_and_wait(self, event: Event | WholeRun) -> None:
