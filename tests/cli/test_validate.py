@@ -39,7 +39,7 @@ def test_contexts_are_answered_graded_and_compared(contexts, tmp_path):
     assert done.exit_code == 0, done.output
     first, second = json.loads(out.read_text())
     rows = {row[0]: row for row in first["rows"]}
-    assert {"udcg", "ndcg", "precision", "eRAG, ndcg"} <= rows.keys()
+    assert {"udcg", "ndcg_at_k", "precision", "eRAG, ndcg_at_k"} <= rows.keys()
     assert rows["udcg"][1] > 0.3
     assert second["columns"][0] == "than"
     assert "| udcg |" in page.read_text()

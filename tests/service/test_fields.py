@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.runs import a_run, a_step, as_events
 
@@ -139,6 +139,7 @@ VALUES = st.sampled_from(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # a busy machine draws slowly
 @given(
     st.dictionaries(
         st.sampled_from(["index", "turn", "query", "started_ns", "status", "tool", "error"]), VALUES
