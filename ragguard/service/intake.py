@@ -26,8 +26,8 @@ from ragguard.service.fields import storable_event
 from ragguard.service.queue import EventQueue, QueueBounds
 from ragguard.service.redaction import Redactor
 from ragguard.service.sizes import size_of
-from ragguard.store.breath import Breath
 from ragguard.store.store import Store
+from ragguard.store.time_slice import TimeSlice
 
 T = TypeVar("T")
 
@@ -396,9 +396,9 @@ class Intake:
 
     def _prepared(self, events: list[Event]) -> list[Event]:
         """The events as they may be written; one that cannot be read or redacted is left out and counted."""
-        kept, breath = [], Breath()
+        kept, time_slice = [], TimeSlice()
         for event in events:
-            breath.take()
+            time_slice.rest_if_used()
             try:
                 if isinstance(event, RunEnded) and self._lost_of:
                     event = self._marked(event)

@@ -24,7 +24,6 @@ from ragguard.secrets import logger
 from ragguard.sinks.base import ScoredRun
 from ragguard.store import bounds, ledger, owners, reading, removal
 from ragguard.store.bounds import Bound
-from ragguard.store.breath import Breath
 from ragguard.store.counting import Counting, counters_of
 from ragguard.store.database import Database
 from ragguard.store.failover import Failover
@@ -33,6 +32,7 @@ from ragguard.store.means import RunMeans, means_at
 from ragguard.store.overview import Overview, overviews_at
 from ragguard.store.rows import storable
 from ragguard.store.segments import Segments
+from ragguard.store.time_slice import TimeSlice
 from ragguard.store.unreadable import FAULTS, LeftOut, read_each
 from ragguard.store.writing import Writing, make_due
 
@@ -145,10 +145,10 @@ class Store:
     def _record(self, events: Sequence[Event]) -> None:
         def write(db: sqlite3.Connection) -> Writing:
             self._segments.in_memory = self.degraded
-            writing, breath = Writing(db, self._process.owner, self._segments), Breath()
+            writing, time_slice = Writing(db, self._process.owner, self._segments), TimeSlice()
             for event in events:
                 writing.event(event)
-                breath.take()
+                time_slice.rest_if_used()
             writing.finish()
             if not self._scored:
                 ledger.keep_all_unscored(db, self._process.owner)

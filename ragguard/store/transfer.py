@@ -13,11 +13,11 @@ from dataclasses import replace
 from ragguard.capture.events import RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.identity import RunIdentity
 from ragguard.records import Run
-from ragguard.store.breath import Breath
 from ragguard.store.counting import add_to_counters, counters_of
 from ragguard.store.ledger import insert_failures, insert_scores
 from ragguard.store.reading import chunks, failures_of_settings, place_of, runs_at, scores_at
 from ragguard.store.segments import RESUMES, UNANNOUNCED
+from ragguard.store.time_slice import TimeSlice
 from ragguard.store.writing import Writing
 
 CHUNK = 10
@@ -116,9 +116,9 @@ def _in_chunks(
         return ""
 
     failed: list[str] = []
-    breath = Breath()
+    time_slice = TimeSlice()
     for start in range(0, len(places), CHUNK):
-        breath.take()
+        time_slice.rest_if_used()
         chunk = places[start : start + CHUNK]
         if tried(chunk):
             failed += filter(None, (tried([place]) for place in chunk))
@@ -139,14 +139,14 @@ def _copy_whole(
             target, "SELECT id, revision FROM runs WHERE id IN ({})", [run.id for run in runs.values()]
         )
     }
-    writing, breath = Writing(target, owner), Breath()
+    writing, time_slice = Writing(target, owner), TimeSlice()
     changed = {}
     for place, run in runs.items():
         changed[place] = writing.run(run)
-        breath.take()
+        time_slice.rest_if_used()
     writing.finish()
     for place, run in runs.items():
-        breath.take()
+        time_slice.rest_if_used()
         if changed[place] or run.id not in keep_scores:
             there = place_of(target, run.id)
             for table in ("scores", "failures", "scorings"):

@@ -16,7 +16,6 @@ from ragguard.capture.plain import plain_metadata
 from ragguard.errors import InvalidInput
 from ragguard.records import RetrievalStep, Run
 from ragguard.runtime.clock import now_ns
-from ragguard.store.breath import Breath
 from ragguard.store.rows import (
     Data,
     Shelf,
@@ -29,9 +28,10 @@ from ragguard.store.rows import (
     trace_body,
 )
 from ragguard.store.segments import PART, UNANNOUNCED, Segments, wait
+from ragguard.store.time_slice import TimeSlice
 
 _AT_ONCE = 100
-"""Texts between two breaths."""
+"""Texts that are written between two rests."""
 
 
 class Writing:
@@ -107,11 +107,11 @@ class Writing:
         """Writes the texts that are new, and how often each is needed; deletes those that nobody needs any more."""
         # In the order of the digests: what comes one after the other stands side by side in the index.
         needed = sorted(digest for digest, count in self._uses.items() if count > 0)
-        breath = Breath()
+        time_slice = TimeSlice()
         for start in range(0, len(needed), _AT_ONCE):
             for digest in self._insert_texts(needed[start : start + _AT_ONCE]):
                 self._uses[digest] -= 1  # its being there stands for the first use
-            breath.take()
+            time_slice.rest_if_used()
         release(self._db, Counter({bytes.fromhex(digest): n for digest, n in self._uses.items() if n}))
 
     def _insert_texts(self, digests: Sequence[str]) -> Iterable[str]:
@@ -315,14 +315,14 @@ def make_due(connection: sqlite3.Connection, run: int, owner: str, now: int) -> 
 def release(connection: sqlite3.Connection, uses: Counter[bytes]) -> None:
     """Changes how often texts are needed beyond once; those with no use left are deleted."""
     changes = sorted((digest, count) for digest, count in uses.items() if count)
-    breath = Breath()
+    time_slice = TimeSlice()
     for start in range(0, len(changes), _AT_ONCE):
         connection.executemany(
             "INSERT INTO passage_uses (digest, uses) VALUES (?, ?) "
             "ON CONFLICT (digest) DO UPDATE SET uses = uses + excluded.uses",
             changes[start : start + _AT_ONCE],
         )
-        breath.take()
+        time_slice.rest_if_used()
     fewer = [(digest,) for digest, count in uses.items() if count < 0]
     connection.executemany(
         "DELETE FROM passages WHERE digest = ? AND "
