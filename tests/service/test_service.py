@@ -464,8 +464,10 @@ def test_without_a_store_a_runs_end_may_wait_for_room(make):
 
 def test_whoever_waits_for_room_loses_nothing_however_quick_the_scorer_is(make):
     service = make(
-        path=None, bound=Bound(2, "newest"), settings=Settings(retry=QUICK, queue_size=2, block=60.0)
-    )
+        path=None, bound=Bound(2, "newest"),
+        # These runs began long ago: without an end to their time a tick would abandon the one that is open.
+        settings=Settings(retry=QUICK, queue_size=2, block=60.0, run_ttl=float("inf")),
+    )  # fmt: skip
     for number in range(300):
         capture(service, a_run(f"r{number}", steps=1))
     report = service.flush(30)
