@@ -124,7 +124,7 @@ class RagGuardCallback(BaseCallbackHandler):
         try:
             place = self._pop(run_id)
             if place is not None and place.formats and isinstance(outputs, str):
-                self._tree.formatted(place, outputs)
+                self._tree.steps.formatted(place, outputs)
             if place is not None and place.root is None:
                 run = place.notes.run
                 run.inputs = run.inputs if inputs is None else inputs
@@ -173,7 +173,7 @@ class RagGuardCallback(BaseCallbackHandler):
                 )
                 place.task = current_task()
             if place.sampled:
-                tree.begin_step(place, query, name or "", metadata, around)
+                tree.steps.begin(place, query, name or "", metadata, around)
             else:
                 tree.pass_over(place)
         except FAULTS as error:
@@ -193,7 +193,7 @@ class RagGuardCallback(BaseCallbackHandler):
                 taken = snapshot(documents)
                 if place.notes.tool is not None:
                     place.notes.tool.add(place.step_id, taken)
-                self._tree.end_step(place, taken, span_of(run_id, retrieval=True))
+                self._tree.steps.end(place, taken, span_of(run_id, retrieval=True))
             if place.root is None:
                 self._tree.end_root(place)
         except FAULTS as error:
@@ -244,7 +244,7 @@ class RagGuardCallback(BaseCallbackHandler):
             self._outputs.began(name)
             place.tool, place.notes = name, Scope(scope.run, scope.graph_node, call)
             if name in self._options.tools:
-                tree.begin_step(place, query, "", metadata)
+                tree.steps.begin(place, query, "", metadata)
         except FAULTS as error:
             self._recorder.faults.note("on_tool_start", error)
 
@@ -289,9 +289,9 @@ class RagGuardCallback(BaseCallbackHandler):
             self._recorder.guard_engines.add(report.verdict.engine)
             place = self._tree.place(run_id)
             if place is None:
-                self._tree.decided_outside(report)
+                self._tree.steps.decided_outside(report)
             elif place.sampled:
-                self._tree.decided(place, report)
+                self._tree.steps.decided(place, report)
         except FAULTS as error:
             self._recorder.faults.note("guard_decided", error)
 

@@ -65,7 +65,7 @@ def _call(
 
     return CurrentCall(
         tree.recorder, place.run_id, place.tool, None if within else turn, within, about,
-        partial(tree.retrieves, place), found,
+        partial(tree.runs.retrieves, place), found,
     )  # fmt: skip
 
 

@@ -84,14 +84,14 @@ class ToolOutputs:
         if documents is not None:
             taken: Taken | None = snapshot(documents)
             assert taken is not None
-            self._tree.end_step(place, taken, trace)
+            self._tree.steps.end(place, taken, trace)
         else:
             taken, result = None, _result(output)
             if result.error:
                 self._recorder.step_failed(place.step_id, result.text)
             else:
                 splitter = self._tools[call.name]
-                self._tree.end_text_step(place, result, partial(_split, splitter), trace)
+                self._tree.steps.end_text(place, result, partial(_split, splitter), trace)
         call.add(place.step_id, taken)
 
     def _find(self, place: Place[Scope], call: ToolCall, output: object) -> None:
@@ -107,13 +107,13 @@ class ToolOutputs:
         if documents is not None:
             taken = snapshot(documents)
             self._begin(place, call)
-            self._tree.end_step(place, taken)
+            self._tree.steps.end(place, taken)
             call.add(place.step_id, taken)
             if tool_message(output) is not None:
                 self._share(place, [(place.step_id, taken)], text)
         elif text.startswith(_PRINTED) or (known and text == "[]"):
             self._begin(place, call)
-            self._tree.end_text_step(place, text, printed_documents)
+            self._tree.steps.end_text(place, text, printed_documents)
             call.add(place.step_id, None)
         else:
             self._recorder.seen(place.run_id, TOOL, call.name)
@@ -150,7 +150,7 @@ class ToolOutputs:
             self._recorder.step_amended(step_id, place.run_id, partial(share.of, number))
 
     def _begin(self, place: Place[Scope], call: ToolCall) -> None:
-        self._tree.begin_step(place, call.query, "", call.metadata, started_ns=call.started_ns)
+        self._tree.steps.begin(place, call.query, "", call.metadata, started_ns=call.started_ns)
 
 
 _MOST_NAMES = 1024

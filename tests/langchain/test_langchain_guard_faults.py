@@ -82,7 +82,7 @@ async def test_cancelled_hops_in_an_open_run_leave_nothing_behind(captured, reco
         await GuardedRetriever(Shelf(), guarding()).ainvoke("y", config)
         recorder.sweep()
     assert [step.status for step in captured.run.steps if step.query == "y"] == ["ok"]
-    assert CallTree.of(recorder)._found == {}
+    assert CallTree.of(recorder).runs.found == {}
 
 
 @MODES

@@ -1,0 +1,200 @@
+"""The runs of LangChain's call trees: which run a tree joins, continues or begins, and how that run ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from ragguard.capture.context import current_run, is_paused
+from ragguard.capture.faults import describe
+from ragguard.capture.handle import references_of
+from ragguard.capture.identity import Otherwise, RunIdentity
+from ragguard.capture.recorder import Recorder
+from ragguard.errors import InvalidInput
+from ragguard.records import Status
+from ragguard.runtime.notices import NOTICES
+from ragguard_langchain.clock import Clock
+from ragguard_langchain.messages import NOTHING, Answer
+from ragguard_langchain.options import NAME, REFERENCES, RESUME, RUN_ID, warn_of_unknown
+from ragguard_langchain.places import Place
+from ragguard_langchain.scopes import RunNotes, Scope
+from ragguard_langchain.spans import span_of
+from ragguard_langchain.stack import Where, batch_around
+from ragguard_langchain.verdicts import EndedRetrieval
+
+REMEMBERED_THREADS = 1024
+"""How many threads are remembered that were interrupted before their first retrieval."""
+THREAD = "thread_id"
+"""LangGraph's metadata key of what is resumed after an interrupt."""
+_NOT_KEPT = ("ragguard_", "ls_", "langgraph_", "__")
+
+
+class TreeRuns:
+    """Joins, opens and ends the runs that call trees are, and keeps what the trees of one run share."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.found: dict[str, list[EndedRetrieval]] = {}
+        """The latest retrievals of the runs that trees have joined."""
+        self._interrupted: dict[str, RunNotes] = {}
+        """By thread, what calls were asked that were interrupted before they retrieved anything, and so are no run."""
+        self._clocks: dict[str, Clock] = {}
+        """The clocks of the runs that trees have joined."""
+        self._answers: Counter[str] = Counter()
+        """How many answers the runs were given that trees have joined."""
+
+    def joined(self, run: RunNotes, resumes: bool) -> tuple[str, bool]:
+        """The open run that a tree is a part of, and whether it is sampled; '' for none."""
+        handle = current_run(self.recorder)
+        if handle is not None:
+            run.owner, run.opened, run.found = False, True, self.found.setdefault(handle.key, [])
+            return handle.key, handle.sampled
+        named = run.metadata.get(RUN_ID)
+        resumes = resumes or bool(run.metadata.get(RESUME))
+        if named and self.recorder.knows(str(named)) and (resumes or self.recorder.is_handles(str(named))):
+            run.owner, run.opened, run.found = False, True, self.found.setdefault(str(named), [])
+            return str(named), self.recorder.samples(str(named))
+        if thread := run.metadata.get(THREAD):
+            run.thread = f"langgraph:{thread}"
+        return "", True
+
+    def identity(self, run: RunNotes, id: UUID, *, resumes: bool) -> RunIdentity | None:
+        """What a tree's run is to be, where that is more than a run of its own: it has a name, or continues one."""
+        before = self._interrupted.pop(run.thread, None) if run.thread else None
+        if before is not None and resumes:
+            run.question, run.metadata = run.question or before.question, {**before.metadata, **run.metadata}
+        named, thread = run.metadata.get(RUN_ID), run.thread if resumes else ""
+        if named:
+            identity = self.recorder.claim(str(named), resumes=resumes)
+            identity.thread = thread
+        elif thread:
+            otherwise: Otherwise = "begin with a step" if self.recorder.samples_all else "drop"
+            identity = RunIdentity(str(id), thread=thread, otherwise=otherwise)
+        else:
+            return None
+        run.resumed = identity.continues
+        return identity
+
+    def clock_of(self, id: UUID, run_id: str, run: RunNotes, call_id: str, where: Where | None) -> Clock:
+        """The clock of a tree's first call; behind what the run had before, where it has had something."""
+        if run.owner:
+            return Clock(self.recorder.next_turn(run_id) if run.resumed else 0)
+        around = self.clock(run_id)
+        parallel = ("calls", around.messages) if call_id else batch_around()
+        return around.inside(id, parallel=parallel, where=where)
+
+    def clock(self, run_id: str) -> Clock:
+        """The clock of a run that trees join."""
+        clock = self._clocks.setdefault(run_id, Clock())
+        clock.reach(self.recorder.next_turn(run_id))
+        return clock
+
+    def open(self, root: Place[Scope]) -> None:
+        """Begins the run of a tree."""
+        run = root.notes.run
+        run.opened = True
+        references = None
+        if REFERENCES in run.metadata:
+            try:
+                references = references_of(run.metadata[REFERENCES])
+            except InvalidInput as error:
+                self.recorder.faults.note(f"metadata[{REFERENCES!r}]", error)
+        self.recorder.run_started(
+            root.run_id, run.question, name=str(run.metadata.get(NAME) or run.name), references=references,
+            metadata=kept_metadata(run.metadata), started_ns=root.started_ns, trace=span_of(root.id) or run.trace,
+            identity=run.identity,
+        )  # fmt: skip
+
+    def retrieves(self, place: Place[Scope], query: str) -> None:
+        """Begins the run of a call with its first retrieval."""
+        run = place.notes.run
+        if is_paused():
+            return
+        if not run.opened:
+            self.open(place.root or place)
+        if not run.first_query:
+            run.first_query = query
+
+    def end(
+        self,
+        root: Place[Scope],
+        answer: Answer = NOTHING,
+        question: str = "",
+        status: Status = "ok",
+        error: BaseException | None = None,
+    ) -> None:
+        """Ends the run of a tree that has ended, unless that is somebody else's to end or waits to be resumed."""
+        run = root.notes.run
+        if not run.opened:
+            if run.owner and run.thread and (run.interrupted or answer.calls_tools):
+                self._interrupted[run.thread] = run
+                if len(self._interrupted) > REMEMBERED_THREADS:
+                    self._interrupted.pop(next(iter(self._interrupted)), None)
+            if status == "ok" and root.sampled and not run.interrupted:
+                self.recorder.without_steps(root.run_id)
+            return
+        about: dict[str, Any] = {}
+        question = question or run.question
+        if run.standalone and run.standalone != question and run.follows_up():
+            about["original_question"], question = question, run.standalone
+        if not question:
+            question = run.first_query
+            if question and run.owner:
+                about["question_source"] = "query"
+        if answer.kind:
+            about["answer_content"] = answer.kind
+        if not run.owner:
+            self._note(root, question, answer, about)
+            return
+        if run.thread and (run.interrupted or answer.calls_tools) and status in ("ok", "interrupted"):
+            about.pop("answer_content", None)  # of the call of the tool that waits
+            self.recorder.run_ended(
+                root.run_id, None, "interrupted", question=question, metadata=about, trace=span_of(root.id),
+                waits_for=run.thread,
+            )  # fmt: skip
+            return
+        if error is not None and status == "error":
+            about["error"] = describe(error)
+        if run.interrupted and status == "ok":
+            status = "interrupted"
+        self.recorder.run_ended(
+            root.run_id, answer.text, status, question=question, metadata=about, trace=span_of(root.id)
+        )
+
+    def _note(self, root: Place[Scope], question: str, answer: Answer, about: dict[str, Any]) -> None:
+        """Keeps what a tree says of a run that somebody else ends; of several answers the last one counts."""
+        if answer.text:
+            self._answers[root.run_id] += 1
+            if (count := self._answers[root.run_id]) > 1:
+                about["answers"] = count
+                NOTICES.once(
+                    "several answers in a run",
+                    f"run {root.run_id!r} got more than one answer inside `with rg.run(...)`; the last one counts. "
+                    "Call run.answered(...) to name the answer. (Logged once a process)",
+                )
+        self.recorder.run_noted(root.run_id, question, answer.text, about)
+        if root.notes.run.holds:
+            self.recorder.run_released(root.run_id)
+
+    def closed(self, run_id: str) -> None:
+        """Lets go of what the trees of a run share."""
+        self.found.pop(run_id, None)
+        self._clocks.pop(run_id, None)
+        self._answers.pop(run_id, None)
+
+    def forget(self) -> None:
+        """Lets go of everything."""
+        self.found.clear()
+        self._clocks.clear()
+        self._interrupted.clear()
+        self._answers.clear()
+
+
+def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run's record keeps of its call's metadata."""
+    warn_of_unknown(metadata)
+    kept = {key: value for key, value in metadata.items() if not key.startswith(_NOT_KEPT)}
+    kept["framework"] = "langchain"
+    return kept

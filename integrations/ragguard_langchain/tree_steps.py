@@ -1,0 +1,195 @@
+"""The steps in LangChain's call trees: how a retrieval begins and ends, and what a model got of it in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from ragguard.capture.context import current_run
+from ragguard.capture.decisions import joined
+from ragguard.capture.open_runs import Unpack
+from ragguard.capture.recorder import Recorder
+from ragguard.records import Decision, Passage, TraceContext
+from ragguard_langchain.formatting import as_formatted, given_documents, is_plain
+from ragguard_langchain.lone import LoneRetrieval
+from ragguard_langchain.messages import Taken, unpacked
+from ragguard_langchain.places import Place
+from ragguard_langchain.scopes import RunNotes, Scope, ToolCall
+from ragguard_langchain.spans import span_of
+from ragguard_langchain.stack import here
+from ragguard_langchain.tree_runs import TreeRuns
+from ragguard_langchain.verdicts import EndedRetrieval, VerdictReport, concerned
+
+REMEMBERED = 64
+"""How many of a run's latest retrievals a guard may still speak of."""
+
+innermost: ContextVar[Place[Scope] | LoneRetrieval | None] = ContextVar(
+    "ragguard_langchain_retrieval", default=None
+)
+"""The retrieval that began last in this context: some wrappers call their inner retriever without telling
+LangChain that it is inside. Never reset, since the end is reported in another context; good only while open."""
+
+
+class TreeSteps:
+    """Opens and closes the steps that calls are, and amends those that a guard or a prompt changed afterwards."""
+
+    def __init__(self, recorder: Recorder, runs: TreeRuns) -> None:
+        self.recorder, self._runs = recorder, runs
+
+    def begin(
+        self,
+        place: Place[Scope],
+        query: str,
+        name: str,
+        metadata: Mapping[str, Any] | None,
+        around: Place[Scope] | None = None,
+        *,
+        started_ns: int = 0,
+    ) -> None:
+        """Opens the step that a call is; a part where it is inside another one. A tool call has no `name` here."""
+        scope = place.notes
+        run = scope.run
+        whole = place.root is None and run.owner and not run.opened
+        self._runs.retrieves(place, query)
+        about: dict[str, Any] = {"retriever": name} if name else {}
+        if metadata:
+            if "langgraph_node" in metadata:
+                about["langgraph_node"] = metadata["langgraph_node"]
+            if "lc_agent_name" in metadata:
+                about["agent"] = metadata["lc_agent_name"]
+        if scope.tool is not None and scope.tool.id:
+            about["tool_call_id"] = scope.tool.id
+        step_id = place.run_id if whole else str(place.id)
+        trace = span_of(place.id, retrieval=bool(name))
+        if trace is None and not name and scope.tool is not None:
+            trace = scope.tool.trace
+        turn = None
+        if not place.step_id:
+            turn = place.clock.tick()
+            run.asked(query, turn, in_tool=scope.tool is not None)
+        self.recorder.step_started(
+            step_id, place.run_id, query, within=place.step_id, perhaps_within=around.step_id if around else "",
+            tool=place.tool, name=name, turn=turn, order=place.clock.order, metadata=about, started_ns=started_ns,
+            trace=trace or (run.trace if whole else "here"),
+        )  # fmt: skip
+        place.outer_step, place.step_id, place.is_step = place.step_id, step_id, True
+        place.query, place.around, place.began_in = query, around, place.began_in or here()
+        innermost.set(place)
+
+    def end(self, place: Place[Scope], taken: Taken, trace: TraceContext | None = None) -> None:
+        """Closes the step that a call is, with the documents that it gave."""
+        candidates, decision = self._judged(place, taken)
+        if (place.root is not None or not place.notes.run.owner) and not place.outer_step:
+            self._remember(place, taken, candidates, decision)
+        self.recorder.step_ended(
+            place.step_id,
+            taken,
+            unpack=place.notes.run.options.unpack,
+            candidates=candidates,
+            decision=decision,
+            trace=trace,
+        )
+
+    def end_text(
+        self, place: Place[Scope], text: object, splitter: Unpack, trace: TraceContext | None = None
+    ) -> None:
+        """Closes the step that a tool's call is, with the text that it gave, or what holds it."""
+        candidates, decision = self._judged(place, None)
+        self._remember(place, None, candidates, decision)
+        self.recorder.step_ended(
+            place.step_id, text, unpack=splitter, candidates=candidates, decision=decision, trace=trace
+        )
+
+    def formatted(self, place: Place[Scope], text: str) -> None:
+        """Documents were made into one text, for a model to read: of each retrieval that is what the model got.
+
+        Where the application says by `text_of` what a model reads, that holds.
+        """
+        documents, run = given_documents(place.inputs), place.notes.run
+        if not documents or not place.sampled or run.options.text_of is not None or is_plain(text, documents):
+            return
+        given = [(one.id or "", one.page_content) for one in documents]
+        texts = {content for _, content in given}
+        for found in run.found:
+            if found.taken and found.decision is None:
+                passages = unpacked(found.taken)
+                if any(passage.text in texts for passage in passages):
+                    self.recorder.step_amended(
+                        found.step_id, place.run_id, partial(as_formatted, text, given, passages)
+                    )
+
+    def decided(self, place: Place[Scope], report: VerdictReport) -> None:
+        """A guard decided, in that call: about the retrieval around it, else about those that have ended; what
+        nobody saw retrieved was retrieved by other means, and is a step now."""
+        if report.was_recorded_by(self) or not report.verdict.judged:
+            return
+        run = place.notes.run
+        if place.step_id:
+            run.verdicts.setdefault(place.step_id, []).append(report.verdict)
+            return
+        about = concerned(run.found, report)
+        for found in about:
+            decision = found.decided(report, alone=len(about) == 1)
+            self.recorder.step_amended(found.step_id, place.run_id, decision.kept, decision)
+        if not about:
+            self._retrieved_by_other_means(place, report)
+
+    def decided_outside(self, report: VerdictReport) -> None:
+        """A guard decided, in no call at all: in code of the user's own, inside the run around it."""
+        handle = current_run(self.recorder)
+        if handle is not None and handle.sampled:
+            run = RunNotes(
+                "", "", {}, owner=False, opened=True, found=self._runs.found.setdefault(handle.key, [])
+            )
+            self.decided(Place(uuid4(), handle.key, Scope(run), self._runs.clock(handle.key)), report)
+
+    def _retrieved_by_other_means(self, around: Place[Scope], report: VerdictReport) -> None:
+        scope, decision = around.notes, report.verdict.decision
+        call = scope.tool
+        if report.tool:
+            call = ToolCall(report.tool, report.query, report.call, report.started_ns)
+        id, clock = uuid4(), around.clock
+        if report.call:
+            clock = clock.inside(id, parallel=("calls", clock.messages))
+        place = Place(id, around.run_id, Scope(scope.run, scope.graph_node, call), clock)
+        place.root, place.tool = around.root or around, report.tool or around.tool
+        self.begin(place, report.query, "", None, started_ns=report.started_ns or decision.started_ns)
+        self._remember(place, None, report.verdict.judged, decision)
+        self.recorder.step_ended(
+            place.step_id, decision.kept, candidates=report.verdict.judged, decision=decision
+        )
+
+    def _remember(
+        self,
+        place: Place[Scope],
+        taken: Taken | None,
+        candidates: list[Passage] | None,
+        decision: Decision | None,
+    ) -> None:
+        """Keeps a retrieval for the guards that come behind it."""
+        scope, found = place.notes, place.notes.run.found
+        call = scope.tool.id if scope.tool is not None else ""
+        found.append(EndedRetrieval(place.step_id, place.query, call, taken, candidates, decision))
+        del found[:-REMEMBERED]
+
+    def _judged(
+        self, place: Place[Scope], taken: Taken | None
+    ) -> tuple[list[Passage] | None, Decision | None]:
+        """What a retrieval had before the guards inside it, and what those decided. A tool's string (None) is
+        taken apart later; until then it is what the guards let through."""
+        run = place.notes.run
+        verdicts = run.verdicts.pop(place.step_id, None) if run.verdicts else None
+        if not verdicts:
+            return None, None
+        if place.outer_step:
+            parts = [replace(verdict, part=True) for verdict in verdicts]
+            run.verdicts.setdefault(place.outer_step, []).extend(parts)
+        if taken is not None:
+            return joined(verdicts, run.options.unpack(taken))
+        if len(verdicts) == 1:
+            return verdicts[0].judged, verdicts[0].decision
+        return joined(verdicts, [passage for verdict in verdicts for passage in verdict.decision.kept])
