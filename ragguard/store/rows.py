@@ -12,6 +12,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ragguard.capture.events import RunEnded
 from ragguard.capture.plain import plain, plain_metadata
 from ragguard.records import (
     Decision,
@@ -94,6 +95,11 @@ def storable(value: object) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+def maybe(text: str | None) -> str | None:
+    """A text as a file can hold it, if there is one."""
+    return None if text is None else storable(text)
+
+
 def dump(value: object) -> str:
     """JSON of anything: what JSON does not know is written as its text, a NaN as null."""
     try:
@@ -109,6 +115,11 @@ _ENCODE = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 def run_body(run: Run, shelf: Shelf) -> str:
+    """What of a run has no column of its own, as JSON."""
+    return dump(run_data(run, shelf))
+
+
+def run_data(run: Run, shelf: Shelf) -> Data:
     """What of a run has no column of its own."""
     body: Data = {}
     if run.references is not None:
@@ -123,7 +134,30 @@ def run_body(run: Run, shelf: Shelf) -> str:
         body["trace"] = trace_body(run.trace)
     if shelf.items:
         body["items"] = shelf.items
-    return dump(body)
+    return body
+
+
+def add_end(body: Data, end: RunEnded, part: int = 0) -> Shelf | None:
+    """Adds what a run's end says to what has no column of its own; returns the passages of its pool, if it names one.
+
+    `part` is how many times the run was continued."""
+    if end.references is not None:
+        body["references"] = end.references
+    if end.sub_questions is not None:
+        body["sub_questions"] = end.sub_questions
+    if end.metadata:
+        known = body.get("metadata", {})
+        body["metadata"] = {**known, **plain_metadata(end.metadata)}
+        if part and "question_source" not in known:  # the question is that of the first part
+            body["metadata"].pop("question_source", None)
+    if end.trace is not None:
+        body["trace"] = trace_body(end.trace)
+    if end.pool is None:
+        return None
+    shelf = Shelf(body.get("items", ()))
+    body["pool"] = shelf.put_all(end.pool)
+    body["items"] = shelf.items
+    return shelf
 
 
 def run_of(row: Row, body: Data, texts: Texts) -> Run:
@@ -145,6 +179,14 @@ def run_of(row: Row, body: Data, texts: Texts) -> Run:
         row["ended_ns"],
         _trace_of(body.get("trace")),
     )
+
+
+def step_columns(step: RetrievalStep, shelf: Shelf) -> tuple[Any, ...]:
+    """A step's row, without its run."""
+    return (
+        storable(step.id), step.index, step.turn, storable(step.query), step.status,
+        storable(step.tool), step.started_ns, step.ended_ns, step_body(step, shelf),
+    )  # fmt: skip
 
 
 def step_body(step: RetrievalStep, shelf: Shelf) -> str:

@@ -145,12 +145,13 @@ class Store:
     def _record(self, events: Sequence[Event]) -> None:
         def write(db: sqlite3.Connection) -> Writing:
             self._segments.in_memory = self.degraded
-            writing, time_slice = Writing(db, self._process.owner, self._segments), TimeSlice()
+            writing = Writing(db, self._process.owner, self._segments, scored=self._scored)
+            time_slice = TimeSlice()
             for event in events:
                 writing.event(event)
                 time_slice.rest_if_used()
             writing.finish()
-            if not self._scored:
+            if writing.made_due and not self._scored:
                 ledger.keep_all_unscored(db, self._process.owner)
             return writing
 

@@ -9,23 +9,23 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
-from ragguard.capture.plain import plain_metadata
 from ragguard.errors import InvalidInput
 from ragguard.records import RetrievalStep, Run
 from ragguard.runtime.clock import now_ns
+from ragguard.store.new_runs import INSERT_STEP, NewRun, insert_new
 from ragguard.store.rows import (
     Data,
     Shelf,
+    add_end,
     amended_body,
     digests_in,
     dump,
+    maybe,
     run_body,
-    step_body,
+    step_columns,
     storable,
-    trace_body,
 )
 from ragguard.store.segments import PART, UNANNOUNCED, Segments, wait
 from ragguard.store.time_slice import TimeSlice
@@ -37,15 +37,27 @@ _AT_ONCE = 100
 class Writing:
     """One transaction's worth of captured data; `finish` writes the texts it needs."""
 
-    def __init__(self, connection: sqlite3.Connection, owner: str, segments: Segments | None = None) -> None:
-        """`segments` are those of the process, where events are written as they are captured."""
-        self._db = connection
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        owner: str,
+        segments: Segments | None = None,
+        *,
+        scored: bool = True,
+    ) -> None:
+        """`segments` are those of the process, where events are written as they are captured. With `scored=False`
+        nobody is to score the runs."""
+        self._db, self._scored = connection, scored
         self._segments = Segments() if segments is None else segments
         self._owner = owner
         self._now = now_ns()
         self._seqs: dict[str, int] = {}
         self._open: set[int] = set()
         """Runs of which it is known that they have not ended."""
+        self._new: dict[str, NewRun] = {}
+        """Runs that began in this transaction and are not in the tables yet, by id."""
+        self.made_due = False
+        """True where a run that was in the tables before is to be scored."""
         self.unplaced: list[StepAmended] = []
         """Amendments to steps that are not there."""
         self._texts: dict[str, str] = {}
@@ -58,6 +70,8 @@ class Writing:
             case StepEnded():
                 self._step_ended(event.step)
             case RunStarted():
+                if event.identity is not None:  # the run that it may continue is looked up in the tables
+                    self._insert_new()
                 self._started(self._segments.begin(self._db, self._owner, event))
             case RunEnded():
                 self._ended(event)
@@ -72,7 +86,7 @@ class Writing:
         shelf = Shelf()
         body = run_body(run, shelf)
         columns = (
-            storable(run.name), storable(run.question), _maybe(run.answer), run.status,
+            storable(run.name), storable(run.question), maybe(run.answer), run.status,
             run.started_ns, run.ended_ns, body,
         )  # fmt: skip
         found = self._db.execute(
@@ -104,7 +118,9 @@ class Writing:
         return True
 
     def finish(self) -> None:
-        """Writes the texts that are new, and how often each is needed; deletes those that nobody needs any more."""
+        """Writes the new runs, the texts that are new, and how often each is needed; deletes those that nobody needs
+        any more."""
+        self._insert_new()
         # In the order of the digests: what comes one after the other stands side by side in the index.
         needed = sorted(digest for digest, count in self._uses.items() if count > 0)
         time_slice = TimeSlice()
@@ -137,20 +153,24 @@ class Writing:
                 self._started(self._segments.own(segment.unwritten))
             else:
                 step = segment.placed(step)
+        if (new := self._new.get(step.run_id)) is not None:
+            if new.end is None:
+                new.steps.setdefault(step.id, step)
+                return
+            self._insert_new()
         seq = self._opened(step.run_id)
         if self._step(seq, step) and seq not in self._open:
             self._changed(seq)
 
     def _started(self, run: Run | None) -> None:
-        if run is None:
+        if run is None or run.id in self._new:
             return
         seq = self._seq(run.id)
+        if seq is None:
+            self._new[run.id] = NewRun(run)
+            return
         shelf = Shelf()
         body = run_body(run, shelf)
-        if seq is None:
-            self._insert(run, body, self._owner)
-            self._need(shelf)
-            return
         # A step that came before the start has opened the run.
         if UNANNOUNCED in self._body("runs", seq):
             self._db.execute(
@@ -163,27 +183,18 @@ class Writing:
         segment = self._segments.get(event.run_id)
         if segment is not None and (segment.dropped or segment.unwritten is not None):
             return
+        new = self._new.get(event.run_id)
+        if new is not None and new.end is None and segment is None and not event.waits_for:
+            new.end = event
+            return
+        self._insert_new()
         seq = self._opened(event.run_id if segment is None else segment.run_id)
         body = self._body("runs", seq)
         part = 0 if segment is None else segment.part
         if body.get(PART, 0) > part:  # another process, or another call, has continued it since
             return
         self._open.discard(seq)
-        if event.references is not None:
-            body["references"] = event.references
-        if event.sub_questions is not None:
-            body["sub_questions"] = event.sub_questions
-        if event.metadata:
-            known = body.get("metadata", {})
-            body["metadata"] = {**known, **plain_metadata(event.metadata)}
-            if part and "question_source" not in known:  # the question is that of the first part
-                body["metadata"].pop("question_source", None)
-        if event.trace is not None:
-            body["trace"] = trace_body(event.trace)
-        if event.pool is not None:
-            shelf = Shelf(body.get("items", ()))
-            body["pool"] = shelf.put_all(event.pool)
-            body["items"] = shelf.items
+        if (shelf := add_end(body, event, part)) is not None:
             self._need(shelf)
         if event.waits_for:
             wait(self._db, event.waits_for, event.run_id if segment is None else segment.run_id)
@@ -194,16 +205,18 @@ class Writing:
             "ended_ns = ?, body = ?, attempts = 0, "
             "revision = revision + (due_ns IS NOT NULL OR owner IS NULL) WHERE seq = ?",
             (
-                event.status, _maybe(event.answer), question, part > 0, question,
+                event.status, maybe(event.answer), question, part > 0, question,
                 event.ended_ns or self._now, dump(body), seq,
             ),
         )  # fmt: skip
+        self.made_due = True
         make_due(self._db, seq, self._owner, self._now)
 
     def _amended(self, event: StepAmended) -> None:
         segment = self._segments.get(event.run_id)
         if segment is not None and (segment.dropped or segment.unwritten is not None):
             return
+        self._insert_new()
         seq = self._opened(event.run_id if segment is None else segment.run_id)
         step = self._db.execute(
             "SELECT seq, idx FROM steps WHERE run = ? AND id = ?", (seq, storable(event.step_id))
@@ -252,7 +265,7 @@ class Writing:
             "INSERT INTO runs (id, name, question, answer, status, started_ns, ended_ns, body, owner) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                storable(run.id), storable(run.name), storable(run.question), _maybe(run.answer),
+                storable(run.id), storable(run.name), storable(run.question), maybe(run.answer),
                 "open" if owner else run.status, run.started_ns, run.ended_ns, body, owner,
             ),
         ).lastrowid  # fmt: skip
@@ -262,12 +275,25 @@ class Writing:
             self._open.add(seq)
         return seq
 
+    def _insert_new(self) -> None:
+        """Puts the new runs into the tables, in the order of their starts."""
+        if not self._new:
+            return
+        new, self._new = self._new, {}
+        inserted = insert_new(
+            self._db, new.values(), self._owner if self._scored else None, self._owner, self._now
+        )
+        for seq, (run_id, one) in zip(inserted.seqs, new.items(), strict=True):
+            self._seqs[run_id] = seq
+            if one.end is None:
+                self._open.add(seq)
+        for shelf in inserted.shelves:
+            self._need(shelf)
+
     def _step(self, run: int, step: RetrievalStep) -> bool:
         shelf = Shelf()
         added = self._db.execute(
-            "INSERT INTO steps (id, idx, turn, query, status, tool, started_ns, ended_ns, body, run) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run, id) DO NOTHING",
-            (*_step_columns(step, shelf), run),
+            f"{INSERT_STEP} ON CONFLICT (run, id) DO NOTHING", (*step_columns(step, shelf), run)
         )
         if added.rowcount:
             self._need(shelf)
@@ -280,7 +306,7 @@ class Writing:
             "WHERE run = ? ORDER BY idx, seq",
             (run,),
         ).fetchall()
-        if [tuple(row) for row in rows] == [_step_columns(step, Shelf()) for step in new.steps]:
+        if [tuple(row) for row in rows] == [step_columns(step, Shelf()) for step in new.steps]:
             return False
         for row in rows:
             self._forget(row[-1])
@@ -291,6 +317,7 @@ class Writing:
 
     def _changed(self, run: int) -> None:
         """What was said of an ended run is no longer all that can be said: it is due again."""
+        self.made_due = True
         self._db.execute(
             "UPDATE runs SET revision = revision + 1, attempts = 0, owner = ?, due_ns = ?, "
             "queued_ns = coalesce(queued_ns, ?) WHERE seq = ? AND status <> 'open'",
@@ -330,14 +357,3 @@ def release(connection: sqlite3.Connection, uses: Counter[bytes]) -> None:
         fewer,
     )
     connection.executemany("DELETE FROM passage_uses WHERE digest = ? AND uses <= 0", fewer)
-
-
-def _step_columns(step: RetrievalStep, shelf: Shelf) -> tuple[Any, ...]:
-    return (
-        storable(step.id), step.index, step.turn, storable(step.query), step.status,
-        storable(step.tool), step.started_ns, step.ended_ns, step_body(step, shelf),
-    )  # fmt: skip
-
-
-def _maybe(text: str | None) -> str | None:
-    return None if text is None else storable(text)

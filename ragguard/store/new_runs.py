@@ -1,0 +1,96 @@
+"""Runs that began in the transaction at hand. Most end in it, too: each is written once, as one row.
+
+Writing the start, the steps and the end one after the other takes several times as long: the end reads, changes and
+indexes the row again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from ragguard.capture.events import RunEnded
+from ragguard.records import RetrievalStep, Run
+from ragguard.store.rows import Shelf, add_end, dump, maybe, run_data, step_columns, storable
+from ragguard.store.time_slice import TimeSlice
+
+INSERT_STEP: Final = (
+    "INSERT INTO steps (id, idx, turn, query, status, tool, started_ns, ended_ns, body, run) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_INSERT_RUN = (
+    "INSERT INTO runs (seq, id, name, question, answer, status, started_ns, ended_ns, body, owner, due_ns, queued_ns) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+@dataclass(slots=True)
+class NewRun:
+    """A run that began in the transaction at hand, with what is known of it."""
+
+    run: Run
+    steps: dict[str, RetrievalStep] = field(default_factory=dict)
+    """By id: a step that is reported twice counts once."""
+    end: RunEnded | None = None
+
+
+class Inserted(NamedTuple):
+    """The rows that new runs have become."""
+
+    seqs: range
+    """One a run, in the order of the runs."""
+    shelves: list[Shelf]
+    """The passages that the rows need."""
+
+
+def insert_new(
+    db: sqlite3.Connection, new: Iterable[NewRun], scorer: str | None, owner: str, now: int
+) -> Inserted:
+    """Writes new runs and their steps. A run that is open is its `owner`'s; one that has ended is to be scored by
+    `scorer`, or by nobody."""
+    first = _next_seq(db)
+    runs: list[tuple[Any, ...]] = []
+    steps: list[tuple[Any, ...]] = []
+    shelves: list[Shelf] = []
+    time_slice = TimeSlice()
+    for seq, one in enumerate(new, first):
+        body, columns = _columns(one, shelves, now)
+        due = (owner, None, None) if one.end is None else (scorer, *((now, now) if scorer else (None, None)))
+        runs.append((seq, *columns, dump(body), *due))
+        for step in one.steps.values():
+            shelf = Shelf()
+            steps.append((*step_columns(step, shelf), seq))
+            shelves.append(shelf)
+            time_slice.rest_if_used()
+    db.executemany(_INSERT_RUN, runs)
+    db.executemany(INSERT_STEP, steps)
+    return Inserted(range(first, first + len(runs)), shelves)
+
+
+def _columns(new: NewRun, shelves: list[Shelf], now: int) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    """What of a run has no column of its own, and the columns from `id` to `ended_ns`."""
+    run, end, shelf = new.run, new.end, Shelf()
+    body = run_data(run, shelf)
+    if shelf.items:
+        shelves.append(shelf)
+    question, answer, status, ended_ns = storable(run.question), run.answer, "open", run.ended_ns
+    if end is not None:
+        if (pool := add_end(body, end)) is not None:
+            shelves.append(pool)
+        question = storable(end.question) or question
+        answer = answer if end.answer is None else end.answer
+        status, ended_ns = end.status, end.ended_ns or now
+    return body, (
+        storable(run.id), storable(run.name), question, maybe(answer), status, run.started_ns, ended_ns,
+    )  # fmt: skip
+
+
+def _next_seq(db: sqlite3.Connection) -> int:
+    """The `seq` that SQLite would give to the next run."""
+    last: int = db.execute(
+        "SELECT max(coalesce((SELECT max(seq) FROM runs), 0), "
+        "coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'runs'), 0))"
+    ).fetchone()[0]
+    return last + 1
