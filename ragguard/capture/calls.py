@@ -85,6 +85,12 @@ class CallLog:
         with self._lock:
             return self._of_run.pop(run_id, None) or CallsSeen()
 
+    def without_steps(self, run_id: str, *, captured: int) -> None:
+        """Warns that a run ended without a step, where a tool was called in it or none was ever `captured`."""
+        calls = self.forget(run_id)
+        if calls.tools() or not captured:  # else retrievals are captured, and this run needed none
+            self.warn(run_id, calls)
+
     def warn(self, run_id: str, calls: CallsSeen) -> None:
         """Warns, once a process, that nothing in a run was taken as a retrieval."""
         NOTICES.once(

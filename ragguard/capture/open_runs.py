@@ -1,10 +1,11 @@
 """The runs that have begun and not ended, within bounds: least recently touched first.
 
-Only the recorder changes them, under its lock.
+Only the recorder and its emitter change them, under the lock that is here.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -174,6 +175,20 @@ class OpenRun:
             ]
             one.turn = self.turns.next(turn, overlapping)
 
+    def note(
+        self,
+        question: str,
+        answer: str | None,
+        metadata: Mapping[str, Any] | None,
+        sub_questions: list[str] | None,
+    ) -> None:
+        """Keeps what a framework says of the run before its end."""
+        self.question = self.question or question
+        if not self.answered:
+            self.answer = self.answer if answer is None else answer
+        self.notes = {**self.notes, **(metadata or {})}
+        self.sub_questions = self.sub_questions or sub_questions
+
     def note_ended(self, one: Retrieval, event: StepEnded) -> None:
         """Remembers a step, so that it can be amended while the run is open."""
         self.ended[one.id] = (one.turn, one.order, one.index)
@@ -212,10 +227,14 @@ class OpenRun:
 
 
 class OpenRuns:
-    """Open runs by their ids."""
+    """Open runs and open retrievals by their ids."""
 
     def __init__(self, limit: int, ttl: float) -> None:
         self._limit, self._ttl = limit, ttl
+        self.lock = threading.RLock()
+        """Held around every change. Reentrant: a garbage collection may run a hook inside a hook."""
+        self.steps: dict[str, Retrieval] = {}
+        """The open retrievals of all runs."""
         self._runs: dict[str, OpenRun] = {}
 
     def __len__(self) -> int:

@@ -3,16 +3,12 @@
 It knows runs, steps and sub-steps by their ids, and no framework. Every verb may be called from
 any thread, twice, too late or for something unknown; none raises and none waits. What nobody
 ends is ended here: by its age, by the end of its task, or when too much is open.
-
-Events leave outside the lock, so that an intake which waits for a disk holds up its own caller
-only; a run's end is held back until the steps that are on their way have gone through.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import threading
 import time
 import weakref
 import zlib
@@ -25,6 +21,7 @@ from ragguard.arguments import number_between, whole_number
 from ragguard.capture.calls import CallLog
 from ragguard.capture.context import enclosing_step, is_paused
 from ragguard.capture.counts import Counts
+from ragguard.capture.emitter import Emitter
 from ragguard.capture.events import Delivery, Intake, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
 from ragguard.capture.followers import Follower
@@ -75,12 +72,19 @@ class Recorder:
         _recorders.add(self)
 
     def _forget(self) -> None:
-        """Starts with nothing open. The lock is reentrant: a garbage collection may run a hook inside a hook."""
-        self._lock = threading.RLock()
+        """Starts with nothing open."""
         self._runs = OpenRuns(self._max_open, self._ttl)
+        self._lock, self._steps = self._runs.lock, self._runs.steps
         self._given = GivenIds()
-        self._steps: dict[str, Retrieval] = {}
         self.calls = CallLog()
+        self._emitter = Emitter(
+            self._intake,
+            self._runs,
+            self.calls,
+            counts=self.counts,
+            faults=self.faults,
+            followers=self.followers,
+        )
         for follower in self.followers.values():
             follower.forget()
         self.faults.renew()
@@ -191,14 +195,14 @@ class Recorder:
             if trace == "here":
                 trace = trace_context()
             about = (references, sub_questions, pool, metadata, name, started_ns or time.time_ns(), trace)
-            self._emit(run, RunStarted(partial(begun, run_id, question, *about), identity, run_id))
+            self._emitter.emit(run, RunStarted(partial(begun, run_id, question, *about), identity, run_id))
             return True
         except FAULTS as error:
             self.faults.note("run_started", error)
             return False
         finally:
             for old in overdue:
-                self._close(old, "abandoned")
+                self._emitter.close(old, "abandoned")
 
     def run_made(
         self,
@@ -243,13 +247,8 @@ class Recorder:
         """Keeps what a framework said about a run that somebody else ends; that end may overrule it."""
         with self._lock:
             run = self._runs.get(run_id)
-            if run is None:
-                return
-            run.question = run.question or question
-            if not run.answered:
-                run.answer = run.answer if answer is None else answer
-            run.notes = {**run.notes, **(metadata or {})}
-            run.sub_questions = run.sub_questions or sub_questions
+            if run is not None:
+                run.note(question, answer, metadata, sub_questions)
 
     @never_raises
     def run_held(self, run_id: str) -> None:
@@ -316,7 +315,7 @@ class Recorder:
                 run_id, status, answer, question or run.question, references, sub_questions, pool, 0, metadata,
                 trace, waits_for,
             )  # fmt: skip
-            self._close(run, status, final)
+            self._emitter.close(run, status, final)
         except FAULTS as error:
             self.faults.note("run_ended", error)
 
@@ -393,7 +392,7 @@ class Recorder:
                 one.metadata = {**(one.metadata or {}), **metadata}
             one.candidates, one.decision = candidates, decision
             one.trace = trace or one.trace
-            self._finish(one, "ok", passages, unpack)
+            self._emitter.finish(one, "ok", passages, unpack)
         except FAULTS as error:
             self.faults.note("step_ended", error)
 
@@ -412,7 +411,7 @@ class Recorder:
             one.error = (
                 describe(error) if isinstance(error, BaseException) else without_secrets(text_in(error))
             )
-            self._finish(one, status)
+            self._emitter.finish(one, status)
 
     @never_raises
     def step_amended(
@@ -426,15 +425,7 @@ class Recorder:
 
         A function in place of the passages computes them when somebody reads the event.
         """
-        event = StepAmended(run_id, step_id, passages, decision)
-        with self._lock:
-            run = self._runs.get(run_id)
-            if run is None or step_id not in run.ended:
-                return
-            run.emitting += 1
-            if run.collected is not None:
-                run.collected.append(event)
-        self._emit(run, event)
+        self._emitter.amend(StepAmended(run_id, step_id, passages, decision))
 
     @never_raises
     def seen(self, run_id: str, kind: str, name: str) -> None:
@@ -447,9 +438,7 @@ class Recorder:
 
         The recorder does so for its own runs; an integration calls this for calls that never became a run.
         """
-        calls = self.calls.forget(run_id)
-        if calls.tools() or not self.counts.steps:  # else retrievals are captured, and this run needed none
-            self.calls.warn(run_id, calls)
+        self.calls.without_steps(run_id, captured=self.counts.steps)
 
     def next_turn(self, run_id: str) -> int:
         """The turn of a step that starts now, after all others of the run; 0 for an unknown run."""
@@ -462,78 +451,9 @@ class Recorder:
         with self._lock:
             overdue = self._runs.overdue(self._clock())
         for run in overdue:
-            self._close(run, "abandoned")
+            self._emitter.close(run, "abandoned")
         for follower in self.followers.values():
             follower.sweep(self._ttl)
-
-    def _finish(self, one: Retrieval, status: Status, found: Any = (), unpack: Unpack | None = None) -> None:
-        """Closes a retrieval: a step is handed on, with the parts that turn out to be steps of their own."""
-        run = one.run
-        with self._lock:
-            if self._steps.pop(one.id, None) is None:
-                return
-            run.steps.pop(one.id, None)
-            one.found, one.unpack, one.status, one.ended_ns = found, unpack, status, time.time_ns()
-            if one.outer is not None:
-                one.outer.parts = [*(one.outer.parts or ()), one]
-                return
-            alone = run.parted(one) if one.parts or run.steps else []
-            self.counts.steps += 1 + len(alone)
-            run.emitting += 1 + len(alone)
-            event = StepEnded(one.as_step, run.id)
-            run.note_ended(one, event)
-        self._emit(run, event)
-        for part in alone:
-            event = StepEnded(part.as_step, run.id)
-            run.note_ended(part, event)
-            self._emit(run, event)
-
-    def _close(self, run: OpenRun, status: Status, final: RunEnded | None = None) -> None:
-        """Closes a run, once; `final` is its last word, else what was noted of it."""
-        with self._lock:
-            if self._runs.pop(run.id) is None:
-                return
-            run.emitting += 1
-            if run.sampled and status == "abandoned":
-                self.counts.abandoned += 1
-        for follower in self.followers.values():
-            follower.run_closed(run.id)
-        if run.steps:
-            for one in run.left():
-                self._finish(one, "cancelled" if status in ("ok", "error") else status)
-        for step_id, index in run.misplaced() if run.index > 1 else ():
-            with self._lock:
-                run.emitting += 1
-            self._emit(run, StepAmended(run.id, step_id, index=index))
-        continues = run.identity is not None and run.identity.continues
-        if run.sampled and not run.index and status == "ok" and not continues:
-            self.without_steps(run.id)
-        else:
-            self.calls.forget(run.id)
-        if run.sampled:
-            final = final or RunEnded(run.id, status, run.answer, run.question, metadata=run.notes)
-            final.ended_ns = time.time_ns()
-            run.final = final
-        self._emitted(run)
-
-    def _emit(self, run: OpenRun, event: RunStarted | StepEnded | StepAmended) -> None:
-        try:
-            self._intake(event)
-        except FAULTS as error:
-            self.faults.note("intake", error)
-        self._emitted(run)
-
-    def _emitted(self, run: OpenRun) -> None:
-        """One event less on its way; the run's end goes after the last one."""
-        with self._lock:
-            run.emitting -= 1
-            if run.emitting or run.final is None:
-                return
-            final, run.final = run.final, None
-        try:
-            self._intake(final)
-        except FAULTS as error:
-            self.faults.note("intake", error)
 
 
 _recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()

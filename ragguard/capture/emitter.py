@@ -1,0 +1,118 @@
+"""Closes what has ended and hands its events to the intake, a run's end after all others of the run.
+
+Events leave outside the lock, so that an intake which waits for a disk holds up its own caller
+only; a run's end is held back until the steps that are on their way have gone through.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ragguard.capture.calls import CallLog
+from ragguard.capture.counts import Counts
+from ragguard.capture.events import Intake, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.faults import FAULTS, Faults
+from ragguard.capture.followers import Follower
+from ragguard.capture.open_runs import OpenRun, OpenRuns, Retrieval, Unpack
+from ragguard.records import Status
+
+
+class Emitter:
+    """Closes retrievals and runs, and makes events of them."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        runs: OpenRuns,
+        calls: CallLog,
+        *,
+        counts: Counts,
+        faults: Faults,
+        followers: Mapping[str, Follower],
+    ) -> None:
+        self._intake, self._runs, self._calls = intake, runs, calls
+        self._lock, self._steps = runs.lock, runs.steps
+        self._counts, self._faults, self._followers = counts, faults, followers
+
+    def finish(self, one: Retrieval, status: Status, found: Any = (), unpack: Unpack | None = None) -> None:
+        """Closes a retrieval: a step is handed on, with the parts that turn out to be steps of their own."""
+        run = one.run
+        with self._lock:
+            if self._steps.pop(one.id, None) is None:
+                return
+            run.steps.pop(one.id, None)
+            one.found, one.unpack, one.status, one.ended_ns = found, unpack, status, time.time_ns()
+            if one.outer is not None:
+                one.outer.parts = [*(one.outer.parts or ()), one]
+                return
+            alone = run.parted(one) if one.parts or run.steps else []
+            self._counts.steps += 1 + len(alone)
+            run.emitting += 1 + len(alone)
+            event = StepEnded(one.as_step, run.id)
+            run.note_ended(one, event)
+        self.emit(run, event)
+        for part in alone:
+            event = StepEnded(part.as_step, run.id)
+            run.note_ended(part, event)
+            self.emit(run, event)
+
+    def close(self, run: OpenRun, status: Status, final: RunEnded | None = None) -> None:
+        """Closes a run, once; `final` is its last word, else what was noted of it."""
+        with self._lock:
+            if self._runs.pop(run.id) is None:
+                return
+            run.emitting += 1
+            if run.sampled and status == "abandoned":
+                self._counts.abandoned += 1
+        for follower in self._followers.values():
+            follower.run_closed(run.id)
+        if run.steps:
+            for one in run.left():
+                self.finish(one, "cancelled" if status in ("ok", "error") else status)
+        for step_id, index in run.misplaced() if run.index > 1 else ():
+            with self._lock:
+                run.emitting += 1
+            self.emit(run, StepAmended(run.id, step_id, index=index))
+        continues = run.identity is not None and run.identity.continues
+        if run.sampled and not run.index and status == "ok" and not continues:
+            self._calls.without_steps(run.id, captured=self._counts.steps)
+        else:
+            self._calls.forget(run.id)
+        if run.sampled:
+            final = final or RunEnded(run.id, status, run.answer, run.question, metadata=run.notes)
+            final.ended_ns = time.time_ns()
+            run.final = final
+        self._emitted(run)
+
+    def amend(self, event: StepAmended) -> None:
+        """Hands on what the model really got of a step that has ended in an open run."""
+        with self._lock:
+            run = self._runs.get(event.run_id)
+            if run is None or event.step_id not in run.ended:
+                return
+            run.emitting += 1
+            if run.collected is not None:
+                run.collected.append(event)
+        self.emit(run, event)
+
+    def emit(self, run: OpenRun, event: RunStarted | StepEnded | StepAmended) -> None:
+        """Hands on one of the events that `run.emitting` counts."""
+        try:
+            self._intake(event)
+        except FAULTS as error:
+            self._faults.note("intake", error)
+        self._emitted(run)
+
+    def _emitted(self, run: OpenRun) -> None:
+        """One event less on its way; the run's end goes after the last one."""
+        with self._lock:
+            run.emitting -= 1
+            if run.emitting or run.final is None:
+                return
+            final, run.final = run.final, None
+        try:
+            self._intake(final)
+        except FAULTS as error:
+            self._faults.note("intake", error)
