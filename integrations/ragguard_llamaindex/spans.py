@@ -23,17 +23,14 @@ from llama_index_instrumentation.dispatcher import active_instrument_tags
 from ragguard.capture.context import current_handle, current_run, is_paused
 from ragguard.capture.decisions import Verdict, joined
 from ragguard.capture.faults import FAULTS, Faults, never_raises
-from ragguard.capture.handle import RunHandle, references_of
+from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
-from ragguard.capture.snapshot import text_of
 from ragguard.capture.trace import trace_context, tracing_suppressed
-from ragguard.errors import InvalidInput
 from ragguard_llamaindex.calls import (
     Call,
     Invocation,
     asked_in,
     describe_call,
-    given_in,
     hexadecimal,
     inner_call,
     nodes_in,
@@ -46,18 +43,10 @@ from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, kind_of
 from ragguard_llamaindex.messages import undressed
 from ragguard_llamaindex.nodes import are_nodes, ids_of, taken, unpacked
 from ragguard_llamaindex.options import (
-    ANSWER,
-    NAME,
-    QUESTION,
-    REFERENCES,
-    RESUME,
-    RUN_ID,
     CaptureOptions,
-    answer_from,
-    question_from,
-    warn_of_unknown,
 )
-from ragguard_llamaindex.runs import RunWriter, tags_of
+from ragguard_llamaindex.run_tags import read_question, read_tags
+from ragguard_llamaindex.runs import RunWriter
 from ragguard_llamaindex.shares import Given
 from ragguard_llamaindex.streams import status_of
 
@@ -234,8 +223,8 @@ class Spans:
             run = call.run
             run.bare, call.step_id = None, ""
             if tags:
-                self._read_tags(run, tags)
-            self._read_question(call, arguments, tags)
+                read_tags(run, tags, self.recorder)
+            read_question(call, arguments, tags, self.runs)
             if kind is Kind.RETRIEVER:
                 self._retrieving(call, call.name)
             else:
@@ -314,45 +303,6 @@ class Spans:
             call.holds = True
         else:
             self.runs.hold(call)
-
-    def _read_tags(self, run: Invocation, tags: Mapping[str, Any]) -> None:
-        run.said = True
-        run.name = str(tags.get(NAME) or run.name)
-        self._name(run, tags)
-        run.metadata = tags_of(tags)
-        warn_of_unknown(tags)
-        try:
-            run.references = references_of(tags.get(REFERENCES))
-            run.answer = answer_from(ANSWER, tags.get(ANSWER))
-        except InvalidInput as error:
-            self.faults.note("instrument_tags", error)
-
-    def _read_question(self, call: Call, arguments: Mapping[str, Any], tags: Mapping[str, Any]) -> None:
-        """The question where the application says that it is; else it stays as it was found."""
-        run, options = call.run, self.runs.options
-        run.answer = run.answer or options.answer
-        question = question_from(QUESTION, tags.get(QUESTION)) or options.question
-        if question is None:
-            return
-        try:
-            asked = text_of(question(given_in(call.kind, arguments)))[0]
-        except Exception as error:  # noqa: BLE001 - the function is the user's
-            self.faults.note("question", error)
-            return
-        if asked:
-            run.question = call.asked = call.meant = asked
-
-    def _name(self, run: Invocation, tags: Mapping[str, Any]) -> None:
-        """Takes the id that tags give to a run; a run of that id which is open is joined where they say so."""
-        named, resumes = tags.get(RUN_ID), bool(tags.get(RESUME))
-        if not named:
-            return
-        run.run_id = str(named)
-        if self.recorder.knows(run.run_id) and (resumes or self.recorder.is_handles(run.run_id)):
-            run.owned, run.begun = False, True
-            return
-        run.identity = self.recorder.claim(run.run_id, resumes=resumes)
-        run.run_id = run.identity.asked
 
     def _waits(self) -> None:
         """Notes that the run waits for a person: where it is cancelled now, that is an interruption."""

@@ -1,0 +1,67 @@
+"""What an application says of a run by LlamaIndex's instrument tags: its id, name, question, answer and references."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ragguard.capture.handle import references_of
+from ragguard.capture.recorder import Recorder
+from ragguard.capture.snapshot import text_of
+from ragguard.errors import InvalidInput
+from ragguard_llamaindex.calls import Call, Invocation, given_in
+from ragguard_llamaindex.options import (
+    ANSWER,
+    NAME,
+    QUESTION,
+    REFERENCES,
+    RESUME,
+    RUN_ID,
+    answer_from,
+    question_from,
+    warn_of_unknown,
+)
+from ragguard_llamaindex.runs import RunWriter, tags_of
+
+
+def read_tags(run: Invocation, tags: Mapping[str, Any], recorder: Recorder) -> None:
+    """Keeps what the tags say of a run that begins."""
+    run.said = True
+    run.name = str(tags.get(NAME) or run.name)
+    _name(run, tags, recorder)
+    run.metadata = tags_of(tags)
+    warn_of_unknown(tags)
+    try:
+        run.references = references_of(tags.get(REFERENCES))
+        run.answer = answer_from(ANSWER, tags.get(ANSWER))
+    except InvalidInput as error:
+        recorder.faults.note("instrument_tags", error)
+
+
+def read_question(call: Call, arguments: Mapping[str, Any], tags: Mapping[str, Any], runs: RunWriter) -> None:
+    """Keeps the question where the application says that it is; else it stays as it was found."""
+    run, options = call.run, runs.options
+    run.answer = run.answer or options.answer
+    question = question_from(QUESTION, tags.get(QUESTION)) or options.question
+    if question is None:
+        return
+    try:
+        asked = text_of(question(given_in(call.kind, arguments)))[0]
+    except Exception as error:  # noqa: BLE001 - the function is the user's
+        runs.recorder.faults.note("question", error)
+        return
+    if asked:
+        run.question = call.asked = call.meant = asked
+
+
+def _name(run: Invocation, tags: Mapping[str, Any], recorder: Recorder) -> None:
+    """Takes the id that tags give to a run; a run of that id which is open is joined where they say so."""
+    named, resumes = tags.get(RUN_ID), bool(tags.get(RESUME))
+    if not named:
+        return
+    run.run_id = str(named)
+    if recorder.knows(run.run_id) and (resumes or recorder.is_handles(run.run_id)):
+        run.owned, run.begun = False, True
+        return
+    run.identity = recorder.claim(run.run_id, resumes=resumes)
+    run.run_id = run.identity.asked
