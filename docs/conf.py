@@ -18,7 +18,7 @@ from ragguard import __version__  # noqa: E402
 project = "ragguard"
 author = "The ragguard authors"
 release = version = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 html_theme = "furo"
@@ -42,4 +42,4 @@ def _as_rst(app: Any, what: str, name: str, obj: object, options: Any, lines: li
 
 def setup(app: Any) -> None:
     """Called by Sphinx."""
-    app.connect("autodoc-process-docstring", _as_rst)
+    app.connect("autodoc-process-docstring", _as_rst, priority=400)  # before napoleon reads `Args:`

@@ -74,7 +74,63 @@ class Scores(list[Score]):
 
 
 class RagGuard:
-    """Captures runs, scores them off the critical path, keeps what was said of them and sends it on."""
+    """Captures runs, scores them off the critical path, stores the scores and sends them to sinks.
+
+    All times are in seconds. Wrong settings are refused here, at once; afterwards no failure of an engine, a disk
+    or a sink reaches the application.
+
+    Args:
+        engine: The model that is asked: `nano`, the address of an OpenAI-compatible server (`http://HOST:PORT/v1`,
+            optionally with `#MODEL`), `vllm:MODEL`, `hf:MODEL`, or an Engine. Nothing is asked before the first run
+            is scored.
+        entailer: What compares sampled answers in place of the judge: the address of a vLLM server that serves an
+            NLI model, `hf:MODEL`, or an Entailer.
+        scorers: The scorers that look at each run, by name (`belief`, `utility`, `coverage`, `grades`) or as
+            objects with their own settings. Empty: runs are captured and never scored.
+        store: The SQLite file that keeps runs and scores. None keeps them in memory: at most 10,000 runs or 256
+            MiB, and only until the process ends.
+        sample_rate: The share of runs that is captured, from 0 to 1, decided by the run's id. Nothing is known of
+            the others.
+        score_rate: The share of captured runs that is scored without being asked for, from 0 to 1, decided by the
+            run's id. The others are kept, and `rg.score(run)` or `ragguard score` scores them later.
+        judge: Another model that judges relevance, ratings, grades and sub-questions; in the forms of `engine`.
+            None: the engine judges.
+        prompts: The prompts that are asked: `default`, `nano`, a TOML file, or a PromptSet. None: those that fit
+            the engine.
+        references: The known right answers, where a run brings none: a function of the question, sync or async, or
+            a mapping from questions to answers. It runs where runs are scored, never in a hook.
+        durability: What a kill may cost: `fast` loses at most the last 50 ms; with `full`, calls on a thread return
+            once their event is on the disk.
+        redact: A function of one text that returns what may be kept of it; None or an empty text keeps nothing. It
+            is applied to every text before anything is written, scored or sent; where it fails, the text is
+            dropped.
+        budget: What the engines may spend together: a mapping with some of `requests`, `tokens`, `money` and
+            `price`, or an Account that several RagGuards and guards share. What would go beyond is refused and
+            becomes a failure.
+        sinks: Where scored runs go besides the store: a list of objects with `async def submit(scored)` and `async
+            def aclose()`.
+        tracer_provider: The OpenTelemetry provider that scores go to, instead of the application's own.
+        otlp: An OTLP/HTTP address, such as `http://localhost:4318`, for an application that has no OpenTelemetry
+            configured. Needs the extra `otlp`.
+        queue_size: How many runs may wait, 1 or more: with a store for the disk (a run is taken for 64 events),
+            without one to be scored. Beyond that `on_overflow` applies.
+        queue_bytes: How many bytes of captured data may wait for the disk, about; 64 MiB by default. Beyond that
+            `on_overflow` applies.
+        on_overflow: What happens when the queue is full: `drop_oldest`, `drop_newest`, or `block(SECONDS)` (`block`
+            alone: 1 second), which lets a thread wait so long before the newest is dropped. A hook on an event loop
+            never waits. What is dropped is counted.
+        capture_content: Whether queries, passages and answers are written on spans: True, False, or one of
+            OpenTelemetry's modes (`NO_CONTENT`, `SPAN_ONLY`, `EVENT_ONLY`, `SPAN_AND_EVENT`). None: as the
+            environment says, else not.
+        caps: The most that is judged of one run. None: `Caps()`.
+        concurrency: How many runs are scored at once in the background, 1 or more.
+        retention: How long a run is kept after its end, in seconds or as a timedelta. Older runs are removed for
+            good with their texts and scores, scored or not. None: for ever.
+        run_ttl: After how many seconds without an event an open run ends as `abandoned` and is scored as it stands.
+            `float('inf')`: never.
+        exit_timeout: How many seconds the end of the process may wait for what is still to be stored, scored and
+            sent; 0 or more.
+    """
 
     def __init__(
         self,
@@ -104,14 +160,6 @@ class RagGuard:
         run_ttl: float = 3600.0,
         exit_timeout: float = 10.0,
     ) -> None:
-        """Times are in seconds. `sample_rate` is the share of runs that are captured, `score_rate` the share of those
-        that are scored without being asked for: the others are kept, and `rg.score(run)` scores them later. Both
-        decide by the run's id. `queue_size` is how many runs may wait: with a store for the disk (a run is taken for
-        64 events), without one to be scored; `queue_bytes` is how much captured data may wait. Beyond that
-        `on_overflow` applies: `drop_oldest`, `drop_newest`, or `block(SECONDS)`, with which a hook on a thread waits
-        so long first, and the end of an `async with rg.run(...)`; a hook on an event loop never does. `entailer`
-        compares answers in place of the judge: the address of a vLLM server of an NLI model, `hf:MODEL`, or an
-        Entailer."""
         drop, block = _overflow(on_overflow)
         numbers = {"queue_size": queue_size, "queue_bytes": queue_bytes, "concurrency": concurrency}
         for name, number in numbers.items():
@@ -188,6 +236,20 @@ class RagGuard:
         An `id` that another run has is not used again: this run gets one of its own, with a warning; `run.id` says
         which. With `resume=True` it continues that run instead, in this process or another one with the same store:
         its steps are numbered on, and the question stays.
+
+        Args:
+            question: What the run is asked. Beliefs and coverage are about it; empty where it is not known yet
+                (`run.question = ...` sets it later).
+            references: The answers that are known to be right, one text or several. None: the `references` of the
+                RagGuard, else the run's own answer.
+            id: An id of your own. Empty: a new one.
+            resume: True continues the run of this `id` instead of beginning one.
+            name: A name for the kind of run, which reports and spans show.
+            sub_questions: What a full answer has to answer, for coverage. None: the judge makes them from the
+                question.
+            pool: All passages that could have been retrieved, with grades where they are known: the yardstick of
+                RA-nWG and PROC.
+            metadata: Anything that JSON can hold, kept with the run.
         """
         return RunHandle(
             self.recorder, question, references=references, id=id, resume=resume, name=name,
@@ -206,6 +268,10 @@ class RagGuard:
         What the same settings have said already is not asked again. A run that is still open is scored as
         it stands, and nothing of that is stored. Of a run that was not sampled nothing is known, so nothing is
         said.
+
+        Args:
+            run: A Run, or what `rg.run` yields.
+            dry_run: True returns a Plan of the prompts and tokens that scoring would take, and asks nothing.
         """
         if dry_run:
             return await self._service.plan(run.record() if isinstance(run, RunHandle) else run)
@@ -222,7 +288,13 @@ class RagGuard:
     def score_runs(
         self, runs: Iterable[Run] | AsyncIterable[Run], *, concurrency: int = 8
     ) -> AsyncGenerator[ScoredRun, None]:
-        """Scores any number of runs, so many at once, and yields each as soon as it is done."""
+        """Scores any number of runs and yields each as soon as it is done. A failure is part of a result and ends
+        no other run.
+
+        Args:
+            runs: Runs, from a list, a generator or an async generator; they are read as fast as they are scored.
+            concurrency: How many runs are scored at once, 1 or more.
+        """
         whole_number("concurrency", concurrency, 1)
         if not isinstance(runs, Iterable | AsyncIterable):
             raise InvalidInput("runs", runs, "runs that can be iterated")
@@ -268,6 +340,9 @@ class RagGuard:
         """Waits until all that was captured is scored, stored and delivered, or has failed for good; says so.
 
         Runs that are still open are counted and not awaited.
+
+        Args:
+            timeout: How many seconds to wait at most. What is not done by then goes on, and the report is false.
         """
         return self._with_guards(self._service.flush(timeout))
 
@@ -277,7 +352,11 @@ class RagGuard:
         return await asyncio.to_thread(self.flush, timeout)
 
     def close(self, timeout: float = 10.0) -> Report:
-        """Flushes and lets everything go; what is not done in time stays in the store. Safe to call twice."""
+        """Flushes and lets everything go; what is not done in time stays in the store. Safe to call twice.
+
+        Args:
+            timeout: How many seconds to wait at most.
+        """
         return self._with_guards(self._service.close(timeout))
 
     async def aclose(self, timeout: float = 10.0) -> Report:  # noqa: ASYNC109 - the same as close

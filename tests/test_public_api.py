@@ -27,7 +27,9 @@ PUBLIC = {
     "ragguard.guard": """
         Calibration Deduplicate DistractorGuard Example Judged Policy TokenBudget TopUtility UtilityThreshold
     """,
-    "ragguard.scorers": "Ask Belief Caps Coverage Grades Plan Scorer StepView Utility View",
+    "ragguard.scorers": """
+        Ask Belief Caps Coverage EntailQuestion Grades LabelQuestion Plan SampleQuestion Scorer StepView Utility View
+    """,
     "ragguard.sinks": "BufferingSink JsonlSink OtelSink PhoenixSink ScoredRun Sink SpanSink",
     "ragguard_langchain": """
         DistractorFilter GuardMiddleware GuardedRetriever RagGuardCallback drop_distractors instrument uninstrument

@@ -59,9 +59,18 @@ def instrument(
 ) -> None:
     """Captures every LangChain and LangGraph call of this process that retrieves, from now on.
 
-    Calling it again changes what is attached: one RagGuard at a time. Calls that retrieve
-    nothing are not recorded, unless their metadata names references, a name or an id for the run.
-    The options are those of `RagGuardCallback`.
+    Calling it again changes what is attached: one RagGuard at a time. Calls that retrieve nothing are not recorded,
+    unless their metadata names references, a name or an id for the run.
+
+    Args:
+        rg: The RagGuard that gets the runs.
+        tools: Tools that retrieve and return text or JSON: name → splitter (`ragguard.splitters` has the usual
+            ones). Tools that give documents, and retrievers inside tools, need no declaration.
+        text_of: A function from a document to the text that the model reads of it. None: its page content.
+        question: Where a pipeline's question is: a key of what the outermost call is given, or a function of it,
+            which is called in the hook. None: the usual places.
+        answer: Where a pipeline's answer is: a key of what the outermost call gives, or a function of it, which is
+            called in the hook. None: the usual places.
     """
     handler = RagGuardCallback(rg, tools=tools, text_of=text_of, question=question, answer=answer)
     with _attachment.lock:

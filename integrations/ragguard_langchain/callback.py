@@ -46,16 +46,19 @@ if TYPE_CHECKING:
 class RagGuardCallback(BaseCallbackHandler):
     """Captures the calls it is given to: `invoke(…, {"callbacks": [RagGuardCallback(rg)]})`.
 
-    `tools` names tools that retrieve and return text or JSON, each with a splitter that takes it
-    apart (`ragguard.splitters` has the usual ones). Tools that give documents, and
-    retrievers inside tools, need no declaration. `text_of` gives the text of a document as the
-    model reads it. `question` and `answer` say where those are, for pipelines where they are not
-    found by themselves: a key of what the outermost call is given and gives, or a function of it,
-    called in the hook.
+    A call's config may say more in its metadata: `ragguard_references`, `ragguard_name`, `ragguard_run_id`,
+    `ragguard_resume`; inside `with rg.run(...)` a call joins that run. A call that retrieves nothing is no run,
+    unless its metadata says one of these.
 
-    A call's config may say more in its metadata: `ragguard_references`, `ragguard_name`,
-    `ragguard_run_id`; inside `with rg.run(...)` a call joins that run. A call that retrieves
-    nothing is no run, unless its metadata says one of these.
+    Args:
+        rg: The RagGuard that gets the runs.
+        tools: Tools that retrieve and return text or JSON: name → splitter (`ragguard.splitters` has the usual
+            ones). Tools that give documents, and retrievers inside tools, need no declaration.
+        text_of: A function from a document to the text that the model reads of it. None: its page content.
+        question: Where a pipeline's question is: a key of what the outermost call is given, or a function of it,
+            which is called in the hook. None: the usual places.
+        answer: Where a pipeline's answer is: a key of what the outermost call gives, or a function of it, which is
+            called in the hook. None: the usual places.
     """
 
     raise_error = False

@@ -21,10 +21,13 @@ class DistractorFilter(BaseDocumentCompressor):
 
         ContextualCompressionRetriever(base_compressor=DistractorFilter(guard), base_retriever=retriever)
 
-    Judged is a document's page content, or what `text_of` makes of the document: the text that the model reads, such as
-    a title before it. What is kept are the very documents that came, in their order. Everything is kept where there is
-    no query, no time or no engine, and documents without a text always. A captured step says what was dropped, and
-    why.
+    What is kept are the very documents that came, in their order. Everything is kept where there is no query, no
+    time or no engine, and documents without a text always. A captured step says what was dropped, and why.
+
+    Args:
+        guard: The guard that judges.
+        text_of: A function from a document to the text that the model reads of it. None: its page content.
+        settings: What LangChain's compressors take besides.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)

@@ -27,8 +27,13 @@ def drop_distractors(
 
         {"context": retriever, "question": RunnablePassthrough()} | drop_distractors(guard) | prompt | model
 
-    `documents` and `query` name where they are in the mapping; everything else passes through.
-    `text_of` gives the text of a document as the model reads it, where that is not its page content.
+    Everything else in the mapping passes through.
+
+    Args:
+        guard: The guard that judges.
+        documents: The key of the mapping that holds the documents.
+        query: The key of the mapping that holds the query.
+        text_of: A function from a document to the text that the model reads of it. None: its page content.
     """
     checked(guard)
     checked_text_of(text_of)

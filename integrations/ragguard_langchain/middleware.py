@@ -47,15 +47,19 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
 
         create_agent(model, tools, middleware=[GuardMiddleware(guard)])
 
-    A tool retrieves if it gives documents as its artifact (`response_format="content_and_artifact"`), if it hands on
-    as text what a retriever gave that it calls (`create_retriever_tool`), or if it is one of `tools`, which names
-    tools that give one string, each with a splitter that takes the string apart, as for RagGuardCallback. Dropped
+    A tool retrieves if it gives documents as its artifact (`response_format="content_and_artifact"`), if it hands
+    on as text what a retriever gave that it calls (`create_retriever_tool`), or if it is one of `tools`. Dropped
     passages are cut out of the text that the model reads, with what frames them; where they cannot be told apart in
-    it, it is written anew by `render`, from the texts that stay. The artifact keeps the documents that stay.
+    it, it is written anew by `render`, from the texts that stay. The artifact keeps the documents that stay. All
+    other results pass, which is logged once a tool and counted in `guard.health()`.
 
-    All other results pass, which is logged once a tool and counted in `guard.health()`; `tools={"add": None}` says
-    that a tool does not retrieve. `text_of` gives the text of a document as the model reads it, where that is not its
-    page content.
+    Args:
+        guard: The guard that judges.
+        tools: Tools that give one string: name → splitter that takes it apart. None in a splitter's place says that
+            a tool does not retrieve.
+        render: A function from the texts that stay to the text that the model reads, where that has to be written
+            anew.
+        text_of: A function from a document to the text that the model reads of it. None: its page content.
     """
 
     def __init__(

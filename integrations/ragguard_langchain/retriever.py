@@ -22,8 +22,13 @@ class GuardedRetriever(BaseRetriever):
 
         GuardedRetriever(vectorstore.as_retriever(), DistractorGuard(engine))
 
-    Further arguments of a call (`invoke(query, k=3)`) go to the inner retriever. `text_of` gives the text of a
-    document as the model reads it, where that is not its page content.
+    Further arguments of a call (`invoke(query, k=3)`) go to the inner retriever.
+
+    Args:
+        retriever: The retriever that is asked.
+        guard: The guard that judges.
+        text_of: A function from a document to the text that the model reads of it. None: its page content.
+        settings: What LangChain's retrievers take besides, such as `tags` and `metadata`.
     """
 
     retriever: RetrieverLike = Field(exclude=True)

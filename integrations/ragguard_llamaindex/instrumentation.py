@@ -67,19 +67,20 @@ def instrument(
 ) -> None:
     """Captures every LlamaIndex pipeline of this process that retrieves, from now on.
 
-    `tools` names tools that retrieve and return text or JSON, each with a splitter that takes their output apart
-    (`ragguard.splitters` has the usual ones). Retrievers inside tools, and tools that return nodes or
-    documents, need no declaration.
-
-    `question` and `answer` say where a pipeline of your own has them: a key of its start event and of its result
-    (`"report.summary"` looks inside), or a function of them. The functions run inside the application.
-
-    `text_of` is a function from a node to the text that the model reads of it; without one that is LlamaIndex's own
-    view, the metadata included (`MetadataMode.LLM`).
-
     Calling it again changes what is attached: one RagGuard at a time. A pipeline may say more in LlamaIndex's own
-    `instrument_tags`: `ragguard_references`, `ragguard_name`, `ragguard_run_id`, `ragguard_question`,
-    `ragguard_answer`; inside `with rg.run(...)` it joins that run.
+    `instrument_tags`: `ragguard_references`, `ragguard_name`, `ragguard_run_id`, `ragguard_resume`,
+    `ragguard_question`, `ragguard_answer`; inside `with rg.run(...)` it joins that run.
+
+    Args:
+        rg: The RagGuard that gets the runs.
+        tools: Tools that retrieve and return text or JSON: name → splitter (`ragguard.splitters` has the usual
+            ones). Retrievers inside tools, and tools that return nodes or documents, need no declaration.
+        question: Where a pipeline of your own has its question: a key of its start event (`"report.summary"` looks
+            inside), or a function of it, which runs inside the application. None: the usual places.
+        answer: Where a pipeline of your own has its answer: a key of its result, or a function of it, which runs
+            inside the application. None: the usual places.
+        text_of: A function from a node to the text that the model reads of it. None: LlamaIndex's own view, the
+            metadata included (`MetadataMode.LLM`).
     """
     recorder = getattr(rg, "recorder", None)
     if not isinstance(recorder, Recorder):

@@ -25,9 +25,14 @@ dispatcher = get_dispatcher(__name__)
 class DistractorPostprocessor(BaseNodePostprocessor):
     """Drops the nodes that would mislead the model: `node_postprocessors=[DistractorPostprocessor(guard)]`.
 
-    Judged is what the model reads of a node, its metadata included (`MetadataMode.LLM`), or what `text_of` makes of it.
     What is kept are the very nodes that came, in their order. Nodes without a text (images) are kept, and so is
     everything where there is no query, no time or no engine. What was dropped and why is part of the captured step.
+
+    Args:
+        guard: The guard that judges.
+        text_of: A function from a node to the text that the model reads of it. None: LlamaIndex's own view, the
+            metadata included (`MetadataMode.LLM`).
+        settings: What LlamaIndex's postprocessors take besides, such as `callback_manager`.
     """
 
     guard: DistractorGuard = Field(exclude=True)

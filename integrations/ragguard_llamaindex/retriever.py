@@ -17,7 +17,12 @@ from ragguard_llamaindex.postprocessor import DistractorPostprocessor
 class GuardedRetriever(BaseRetriever):
     """Returns what its inner retriever finds, without what would mislead the model.
 
-    `text_of` gives what the model reads of a node, where that is not LlamaIndex's own view of it.
+    Args:
+        retriever: The retriever that is asked.
+        guard: The guard that judges.
+        text_of: A function from a node to the text that the model reads of it. None: LlamaIndex's own view, the
+            metadata included (`MetadataMode.LLM`).
+        settings: What LlamaIndex's retrievers take besides, such as `callback_manager`.
     """
 
     def __init__(

@@ -105,9 +105,19 @@ def retrieved(
 ) -> str:
     """Records one retrieval in the run that the code at hand is inside of, and returns the step's id.
 
-    `documents` is what the model gets: documents or nodes of a framework, (document, score) pairs, Passages,
-    texts, or what holds them (`{"documents": [...]}`). Ids and scores are kept. Outside of any run nothing is
-    recorded, the id is '', and a warning is logged once.
+    Outside of any run nothing is recorded, the id is '', and a warning is logged once.
+
+    Args:
+        query: What was asked of the retriever.
+        documents: What the model gets: documents or nodes of a framework, (document, score) pairs, Passages, texts,
+            or what holds them (`{"documents": [...]}`). Ids and scores are kept.
+        candidates: What was retrieved before a reranker or a guard. None: the same as `documents`.
+        tool: The name of the tool or retriever.
+        turn: A number that parallel retrievals share. None: a turn of its own.
+        started_ns: When it began, in nanoseconds since 1970. 0: now.
+        decision: What a guard decided about the passages.
+        metadata: Anything that JSON can hold, kept with the step.
+        id: An id of your own. Empty: a new one.
     """
     call = current_call()
     if call is None:
@@ -123,10 +133,14 @@ def retrieval(*, query: str = "query", tool: str = "") -> Callable[[Callable[P, 
 def retrieval(function: Callable[..., Any] | None = None, /, *, query: str = "query", tool: str = "") -> Any:
     """Records each call of a function as a retrieval: what it was asked, what it returned, or its error.
 
-    The query is the argument of that name, else the first string argument. The function may be sync or async, a
-    generator of documents included; what it returns is passed on unchanged. Retrievals inside of it are parts of
-    the step. See `retrieved` for what it may return; (text, documents), as a LangChain tool returns content and
-    artifact, is read as the documents.
+    The function may be sync or async, a generator of documents included; what it returns is passed on unchanged.
+    Retrievals inside of it are parts of the step. See `retrieved` for what it may return; (text, documents), as a
+    LangChain tool returns content and artifact, is read as the documents.
+
+    Args:
+        function: The function, where the decorator is used without arguments.
+        query: The name of the argument that holds the query. Where there is none, the first text is taken.
+        tool: The name of the retriever. Empty: the function's.
     """
     if function is None:
         return functools.partial(_decorated, query=query, tool=tool)

@@ -59,7 +59,11 @@ def numbered(text: str) -> list[str]:
 
 
 def separated_by(separator: str) -> Splitter:
-    """What a fixed separator sets apart."""
+    """Returns a splitter of texts in which a fixed separator stands between passages.
+
+    Args:
+        separator: The separator, at least one character.
+    """
     if not isinstance(separator, str) or not separator:
         raise InvalidInput("separator", separator, "a text of at least one character")
 
@@ -70,7 +74,11 @@ def separated_by(separator: str) -> Splitter:
 
 
 def tagged(name: str) -> Splitter:
-    """What stands in `<name …>…</name>`."""
+    """Returns a splitter of texts in which each passage stands in a tag: `<name …>…</name>`.
+
+    Args:
+        name: The tag's name, such as `document`.
+    """
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w.-]*", name):
         raise InvalidInput("name", name, "the name of a tag, such as document")
     opening, closing = re.compile(rf"<{re.escape(name)}(?:\s[^<>]*)?>"), f"</{name}>"

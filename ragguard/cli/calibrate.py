@@ -33,7 +33,9 @@ def run(
     ] = 0.05,
     confidence: Annotated[
         float | None,
-        typer.Option(help="Instead: at most that share, with this probability (0.95, say)."),
+        typer.Option(
+            help="The probability with which the share is kept (0.95, say); without it, its expectation is."
+        ),
     ] = None,
     min_keep: Annotated[int, typer.Option(min=0, help="The guard never keeps fewer.")] = 1,
     out: Annotated[

@@ -28,8 +28,8 @@ def run(
         ),
     ] = None,
     draws: Annotated[int, typer.Option(min=100, help="Resamples of the bootstrap.")] = 2000,
-    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    seed: Annotated[int, typer.Option(help="The seed of the bootstrap.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare two sets of scored runs over the same questions.
 

@@ -37,7 +37,7 @@ TIMED, TURN = 600, 10
 
 def run(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the results go.")] = Path("demo-out"),
-    seed: Annotated[int, typer.Option(help="Of the questions.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed that chooses the questions.")] = 0,
 ) -> None:
     """Show it at work, offline, on the small model and the made-up world that ship with it."""
     from rich.console import Console

@@ -59,9 +59,11 @@ def run(
     engine: Annotated[
         str, typer.Argument(help="nano, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL or hf:MODEL_OR_FOLDER.")
     ] = "nano",
-    model: Annotated[str | None, typer.Option("--model", help="Which of a server's models.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="The model, where a server has several.")
+    ] = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for one answer.")] = 120.0,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Ask an engine what it is and time it.
 

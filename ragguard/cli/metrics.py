@@ -9,9 +9,11 @@ import typer
 
 
 def run(
-    names: Annotated[list[str] | None, typer.Argument(help="Only these; all where none is named.")] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="As the table of docs/metrics.md.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, one object a metric.")] = False,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="The metrics to print; all where none is named.")
+    ] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of docs/metrics.md.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a metric.")] = False,
 ) -> None:
     """Print every metric: range, direction, unit, what it needs, its paper."""
     from ragguard.errors import UnknownName

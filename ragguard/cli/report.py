@@ -23,7 +23,7 @@ def run(
         Path | None, typer.Option(help="Write one self-contained page to this file instead.")
     ] = None,
     run_id: Annotated[str, typer.Option("--run", help="Show one run with all its hops.")] = "",
-    sort: Annotated[str, typer.Option(help="Of: harm, loss, gain, new.")] = "harm",
+    sort: Annotated[str, typer.Option(help="The order of the list: by harm, loss, gain or new.")] = "harm",
     most: Annotated[int, typer.Option("--most", "-n", min=1, help="How many runs to list.")] = 20,
 ) -> None:
     """Look at scored runs.

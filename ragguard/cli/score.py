@@ -45,7 +45,7 @@ def run(
         str | None, typer.Option(help="Another engine, for relevance, ratings and grades.")
     ] = None,
     scorers: Annotated[
-        str, typer.Option(help="Of: belief, utility, coverage, grades.")
+        str, typer.Option(help="Some of belief, utility, coverage, grades.")
     ] = "belief,utility,coverage",
     prompts: Annotated[str | None, typer.Option(help="A prompt set: its name, or a TOML file.")] = None,
     references: Annotated[

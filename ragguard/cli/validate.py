@@ -30,7 +30,8 @@ def run(
         ),
     ],
     format: Annotated[
-        str, typer.Option(help="Of DATA: auto, contexts, runs, udcg, responses, crux, beir or trec.")
+        str,
+        typer.Option(help="The format of DATA: auto, contexts, runs, udcg, responses, crux, beir or trec."),
     ] = "auto",
     k: Annotated[int, typer.Option("-k", min=1, help="How much of a ranking is a context.")] = 10,
     engine: Annotated[
@@ -44,13 +45,15 @@ def run(
     ] = None,
     judge: Annotated[str | None, typer.Option(help="Another engine, for relevance and grades.")] = None,
     scorers: Annotated[
-        str | None, typer.Option(help="Of: utility, belief, coverage, grades; utility unless told.")
+        str | None, typer.Option(help="Some of utility, belief, coverage, grades; utility alone unless said.")
     ] = None,
-    erag: Annotated[bool, typer.Option("--erag", help="With eRAG, which costs an answer a passage.")] = False,
+    erag: Annotated[
+        bool, typer.Option("--erag", help="Compute eRAG too, at the cost of an answer a passage.")
+    ] = False,
     metric: Annotated[
         str | None, typer.Option(help="The metric to set against the others; the best one unless told.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of draws and of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of drawn answers and of the bootstrap.")] = 0,
     markdown: Annotated[Path | None, typer.Option(help="Write the tables there as Markdown.")] = None,
     as_json: Annotated[Path | None, typer.Option("--json", help="Write the tables there as JSON.")] = None,
 ) -> None:

@@ -24,7 +24,9 @@ class Price:
     """What a million tokens cost, in whatever currency `money` is given in."""
 
     prompt: float
+    """The price of a million prompt tokens."""
     output: float
+    """The price of a million output tokens."""
 
     def of(self, prompt_tokens: float, output_tokens: float) -> float:
         """Returns the price of so many tokens."""
@@ -82,7 +84,17 @@ class Cost:
 
 
 class Account:
-    """At most so many requests, tokens (prompt and output together) and money. May be shared between threads."""
+    """Limits what engines may spend in all; may be shared between engines and threads.
+
+    What a call may cost is reserved before it is sent, and a call that could go beyond is refused with
+    `BudgetExceeded`.
+
+    Args:
+        requests: How many requests to a model, 0 or more. None: any number.
+        tokens: How many tokens, prompt and output together, 0 or more. None: any number.
+        money: How much money, in the currency of `price`, which must then be given. None: any amount.
+        price: What a million tokens cost.
+    """
 
     def __init__(
         self,

@@ -23,12 +23,21 @@ def connect(
     cache: str | Path | None = None,
     budget: Account | Limits | None = None,
 ) -> Engine:
-    """An engine, ready for many callers: cached, merged into batches, repeated where that helps, within a budget.
+    """Returns an engine ready for many callers: cached, merged into batches, repeated where that helps, within a
+    budget.
 
-    Nothing is asked yet: a server is looked at when it is first used. An engine that has layers already
-    comes back as it is, or with the budget around it. `cache` is a file that keeps answers between processes;
-    the key comes from RAGGUARD_API_KEY or OPENAI_API_KEY unless it is given. `budget`: limits for this engine alone, or
-    an `Account` that several engines share.
+    Nothing is asked yet: a server is looked at when it is first used. An engine that has layers already comes back
+    as it is, or with the budget around it.
+
+    Args:
+        engine: `nano`, an address (`http://HOST:PORT/v1`, optionally with `#MODEL`), `vllm:MODEL`, `hf:MODEL`, or
+            an Engine.
+        model: The model to ask for, where a server has several. None: the only one.
+        api_key: The key that a server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
+        timeout_s: How many seconds one HTTP request may take.
+        cache: A file that keeps answers between processes. None: answers are kept in memory only.
+        budget: Limits for this engine alone (`requests`, `tokens`, `money` with a `price`), or an Account that
+            several engines share.
     """
     account = Account.of(budget)
     if isinstance(engine, Layer):

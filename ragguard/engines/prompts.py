@@ -86,8 +86,11 @@ class PromptSet:
     """All templates of one set."""
 
     name: str
+    """The set's name, which scores record."""
     version: str
+    """The set's version, which scores record: texts that change want a new one."""
     templates: Mapping[str, Template]
+    """Task → template, as `load_prompts` reads them from a TOML file."""
 
     @property
     def identity(self) -> str:
@@ -222,7 +225,11 @@ def _shipped(name: str) -> PromptSet:
 
 
 def load_prompts(source: str | Path | PromptSet) -> PromptSet:
-    """`default`, `nano`, a path to a TOML file, or a set that is already one."""
+    """Returns a set of prompts by its name, from a TOML file, or as it is given.
+
+    Args:
+        source: `default`, `nano`, a path to a TOML file, or a PromptSet.
+    """
     if isinstance(source, PromptSet):
         return source
     if isinstance(source, str) and source in _SETS:

@@ -49,7 +49,27 @@ BACKGROUND = BackgroundLoop("ragguard-guard")
 
 
 class DistractorGuard:
-    """Drops passages whose expected utility for the query is under a threshold."""
+    """Drops passages whose expected utility for the query is under a threshold.
+
+    Keeps everything where it cannot judge in time, and says why in its decision.
+
+    Args:
+        engine: The model that reads the passages: an address, `nano`, `vllm:MODEL`, `hf:MODEL`, an Engine, or
+            `rg.engine` to share the cache and the budget of a RagGuard.
+        threshold: Passages of a lower utility are dropped; from -1 (drops nothing) to 1. `ragguard calibrate` finds
+            one.
+        budget_ms: How many milliseconds a call may take. What is not judged by then is kept, with the status
+            `timeout`.
+        min_keep: How many passages always stay, 0 or more: those of the highest utility.
+        policies: What chooses the passages to drop, in order, in place of `threshold`. None:
+            `UtilityThreshold(threshold)` alone.
+        judge: Another model that judges relevance. None: the engine.
+        prompts: The prompts that are asked: `default`, `nano`, a TOML file, or a PromptSet. None: those that fit
+            the engine.
+        pause_after: After how many misses in a row the engine is left alone, 1 or more; everything is kept
+            meanwhile.
+        pause_s: For how many seconds the engine is left alone before one call tries it again, 0 or more.
+    """
 
     def __init__(
         self,
@@ -131,7 +151,15 @@ class DistractorGuard:
     def calibrate(
         self, examples: Iterable[Example], max_gold_loss: float = 0.05, confidence: float | None = None
     ) -> Calibration:
-        """As `acalibrate`, from synchronous code."""
+        """Chooses the threshold from labelled examples and uses it from now on; `acalibrate` in asynchronous code.
+
+        Args:
+            examples: Queries with their passages and which of these are gold. Examples without gold are skipped.
+            max_gold_loss: The share of gold passages, between 0 and 1, that may be dropped: on average, or with
+                `confidence`.
+            confidence: The probability, between 0 and 1, with which the bound holds. None: the expected share is
+                bounded.
+        """
         return BACKGROUND.run(self.acalibrate(examples, max_gold_loss, confidence))
 
     async def acalibrate(

@@ -53,6 +53,7 @@ class UtilityThreshold:
     """Drops passages whose utility is under a threshold."""
 
     threshold: float = -0.2
+    """Passages of a lower utility are dropped; from -1 (drops nothing) to 1."""
     needs_utility = True
 
     def __post_init__(self) -> None:
@@ -73,6 +74,7 @@ class TopUtility:
     """Keeps the k most useful."""
 
     k: int
+    """How many passages stay, 1 or more. Passages that could not be judged stay as well."""
     needs_utility = True
 
     def __post_init__(self) -> None:
@@ -94,6 +96,7 @@ class TokenBudget:
     """Keeps passages that fit into so many tokens together, those with the most utility per token first."""
 
     tokens: int
+    """How many tokens the passages may have together, 1 or more, estimated without the model's tokenizer."""
     needs_utility = True
 
     def __post_init__(self) -> None:
@@ -122,6 +125,8 @@ class Deduplicate:
     """Drops near-copies of an earlier passage, which cost tokens and add nothing."""
 
     similarity: float = 0.9
+    """From which share of common word triples (Jaccard) a passage counts as a copy, over 0; 1 drops exact copies
+    only."""
     needs_utility = False
 
     def __post_init__(self) -> None:

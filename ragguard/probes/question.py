@@ -22,7 +22,7 @@ Who = Literal["engine", "judge"]
 
 @dataclass(frozen=True, slots=True)
 class LabelQuestion:
-    """How probable is each label as what comes next?"""
+    """Asks how probable each label is as what comes next."""
 
     prompt: Prompt
     labels: tuple[str, ...]
@@ -31,7 +31,7 @@ class LabelQuestion:
 
 @dataclass(frozen=True, slots=True)
 class SampleQuestion:
-    """What is answered, `n` times?"""
+    """Asks for `n` drawn answers."""
 
     prompt: Prompt
     n: int
@@ -43,7 +43,7 @@ class SampleQuestion:
 
 @dataclass(frozen=True, slots=True)
 class EntailQuestion:
-    """Does the second answer follow from the first?"""
+    """Asks whether the second answer of a pair follows from the first."""
 
     pair: Pair
 

@@ -30,7 +30,12 @@ class Shown(Protocol):
 
 
 def print_hops(rg: Shown, console: Console | None = None) -> None:
-    """Prints every run of `rg` with its hops; call it after `flush`."""
+    """Prints every run of a RagGuard with its hops; call it after `flush`.
+
+    Args:
+        rg: The RagGuard.
+        console: A rich Console to print to. None: the terminal.
+    """
     if not isinstance(rg, Shown):
         raise InvalidInput("rg", rg, "a RagGuard")
     out = console or Console(highlight=False)

@@ -8,6 +8,9 @@ from ragguard._lazy import lazy
 
 if TYPE_CHECKING:
     from ragguard.probes.question import Ask as Ask
+    from ragguard.probes.question import EntailQuestion as EntailQuestion
+    from ragguard.probes.question import LabelQuestion as LabelQuestion
+    from ragguard.probes.question import SampleQuestion as SampleQuestion
     from ragguard.scorers.belief import Belief as Belief
     from ragguard.scorers.coverage import Coverage as Coverage
     from ragguard.scorers.grades import Grades as Grades
@@ -23,8 +26,11 @@ _HOMES = {
     "Belief": "ragguard.scorers.belief",
     "Caps": "ragguard.scorers.view",
     "Coverage": "ragguard.scorers.coverage",
+    "EntailQuestion": "ragguard.probes.question",
     "Grades": "ragguard.scorers.grades",
+    "LabelQuestion": "ragguard.probes.question",
     "Plan": "ragguard.scorers.plan",
+    "SampleQuestion": "ragguard.probes.question",
     "Scorer": "ragguard.scorers.scorer",
     "StepView": "ragguard.scorers.view",
     "Utility": "ragguard.scorers.utility",
@@ -37,8 +43,11 @@ __all__ = [
     "Belief",
     "Caps",
     "Coverage",
+    "EntailQuestion",
     "Grades",
+    "LabelQuestion",
     "Plan",
+    "SampleQuestion",
     "Scorer",
     "StepView",
     "Utility",

@@ -55,14 +55,23 @@ class Belief:
     version: ClassVar[str] = "1"
 
     samples: int = 10
+    """How many answers are drawn in each context. More give a smaller standard error and cost more."""
     equivalence: Equivalence = "threshold"
-    """When two answers mean the same: entailment both ways of at least `tau`, or most probable both ways ("strict")."""
+    """When two answers mean the same: entailment both ways of at least `tau` (`threshold`), or entailment the
+    most probable relation both ways (`strict`)."""
     match: Match = "loose"
-    """When a meaning is the reference's: no contradiction and not both neutral, or as equivalence ("bi")."""
+    """When a meaning is the reference's: no contradiction and not both neutral (`loose`), or as `equivalence`
+    says (`bi`)."""
     tau: float = 0.5
+    """The least entailment, from 0 to 1, that counts with `equivalence="threshold"`."""
     weights: Weights = "mean"
+    """What an answer weighs: by the mean log-probability of its tokens (`mean`), by their sum (`sum`), or all
+    alike (`count`)."""
     kernel: Kernel = "max"
+    """How far an answer means a reference: the larger entailment of both directions (`max`), or from answer to
+    reference alone (`forward`)."""
     over_references: OverReferences = "best"
+    """With several references: the belief in the best one (`best`), or the mean over all (`mean`)."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         sheet = Sheet(view, self)

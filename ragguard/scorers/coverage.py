@@ -35,8 +35,11 @@ class Coverage:
     models: ClassVar[tuple[str, ...]] = ("judge",)
 
     eta: float = 3
+    """The least rating, from 0 to 5, with which a passage counts as answering a sub-question."""
     alpha: float = 0.5
+    """How much a sub-question loses in alpha-nDCG each time that it is answered again, from 0 to 1."""
     w: float = 0.5
+    """The power to which coverage a token, beside the oracle's, is raised for density; 0 or more."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         sheet = Sheet(view, self)

@@ -30,9 +30,9 @@ class Grades:
     models: ClassVar[tuple[str, ...]] = ("judge",)
 
     alpha: float = 1.0
-    """How much rarity weighs in RA-nWG."""
+    """How much the rarity of a grade in the pool weighs in RA-nWG."""
     t_alpha: float = 0.5
-    """What an irrelevant passage costs in T."""
+    """What an irrelevant passage costs in T, from 0 to 1."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         sheet = Sheet(view, self)

@@ -41,8 +41,10 @@ class Utility:
     models: ClassVar[tuple[str, ...]] = ("engine", "judge")
 
     soft: bool = False
-    """Relevance as a probability, gain and harm side by side; otherwise yes or no at 0.5, as in the paper."""
+    """True: relevance counts as a probability, with gain and harm side by side. False: yes or no at 0.5, as in
+    the paper."""
     gamma: float = 1 / 3
+    """What harm weighs beside gain in UDCG, from 0 to 1."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         sheet = Sheet(view, self)

@@ -26,11 +26,13 @@ class Caps:
     """What a run may cost. What lies over a cap is not judged, and a failure says so."""
 
     passages: int = 20
-    """Judged passages a step: those that the model got first, then candidates by rank."""
+    """Passages that are judged of one step: those that the model got first, then candidates by rank."""
     sub_questions: int = 8
+    """Sub-questions of one run for which passages are rated; the first ones."""
     steps: int = 12
+    """Steps of one run that are judged; the first ones."""
     prompt_tokens: int = 60_000
-    """Of all prompts of a run together, about."""
+    """Tokens of all prompts of one run together, estimated without the model's tokenizer."""
 
     def __post_init__(self) -> None:
         for name in ("passages", "sub_questions", "steps", "prompt_tokens"):

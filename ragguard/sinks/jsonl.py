@@ -11,7 +11,11 @@ from ragguard.store.scorefile import score_lines
 
 
 class JsonlSink:
-    """Appends every scored run to `path`, one score or failure a line; a run's lines are written at once."""
+    """Appends every scored run to a file, one score or failure a line; a run's lines are written at once.
+
+    Args:
+        path: The file; its folder must exist.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)

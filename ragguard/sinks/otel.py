@@ -36,11 +36,29 @@ if TYPE_CHECKING:
 
 
 class OtelSink:
-    """Sends scored runs to OpenTelemetry.
+    """Sends scored runs to OpenTelemetry, as spans, events and metrics.
 
-    With no provider given, the application's own (global) ones are used. `otlp` is for
-    applications that have none: an OTLP/HTTP endpoint to which private providers export, with
-    `spans_only` for one that takes nothing else.
+    With no provider given, the application's own (global) ones are used.
+
+    Args:
+        tracer_provider: Where spans go. None: the application's provider.
+        meter_provider: Where metrics go. None: the application's provider.
+        logger_provider: Where log records go. None: the application's provider.
+        otlp: An OTLP/HTTP address, for an application that has no provider of its own: private ones export there.
+            Needs the extra `otlp`.
+        project: The project's name at `otlp`.
+        spans_only: True: `otlp` gets no metrics and no log records, for a back end that takes spans alone.
+        own_trace: True: evaluations are in traces of their own, linked to the application's, for a back end that
+            measures a trace by its last span.
+        log_records: True: each score is a log record as well.
+        capture_content: Whether queries, passages and answers are written: True, False, or one of OpenTelemetry's
+            modes (`NO_CONTENT`, `SPAN_ONLY`, `EVENT_ONLY`, `SPAN_AND_EVENT`). None: as the environment says, else
+            not.
+        max_documents: How many passages of a step are written, 0 or more; attributes say how many there were.
+        max_text: How many characters of a text are written, 64 or more; a longer one is cut and says so.
+        max_attributes: How many attributes a span may have: no more passages are written than fit.
+        prices: Model → money for a million prompt tokens and for a million output tokens, for the metric
+            `ragguard.usage.cost`.
     """
 
     def __init__(

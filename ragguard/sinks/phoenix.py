@@ -44,7 +44,18 @@ class PhoenixError(RagguardError):
 
 
 class PhoenixSink:
-    """Sends a run's spans (unless `spans` says who does) and its scores to a Phoenix server."""
+    """Sends a run's spans to a Phoenix server by OTLP, and its scores as annotations over REST. Needs the extra
+    `phoenix`.
+
+    Args:
+        url: The server's address.
+        spans: An OtelSink of your own that writes the spans. None: one to `url`.
+        project: The project's name in Phoenix.
+        api_key: The server's key. None: PHOENIX_API_KEY from the environment.
+        attempts: How often a request is tried, 1 or more.
+        timeout_s: How many seconds one request may take.
+        transport: An httpx transport in place of the usual one, such as a proxy or a test's.
+    """
 
     def __init__(
         self,

@@ -40,7 +40,12 @@ class Line(NamedTuple):
 
 
 def read_lines(source: str | Path | IO[bytes]) -> Iterator[Line]:
-    """Every line that is not blank, in order. `-` is the standard input; `.gz` is unpacked."""
+    """Yields every line of a run file that is not blank, in order: its number, and its run or the error in its
+    place.
+
+    Args:
+        source: A path (`-` is the standard input, `.gz` is unpacked), or a file that is open for bytes.
+    """
     if isinstance(source, (str, Path)):
         with opened(source) as (file, _):
             yield from read_lines(file)
@@ -54,7 +59,11 @@ def read_lines(source: str | Path | IO[bytes]) -> Iterator[Line]:
 
 
 def read_runs(source: str | Path | IO[bytes]) -> Iterator[Run]:
-    """The runs of a file; a line that cannot be read is raised."""
+    """Yields the runs of a run file; raises the error of a line that cannot be read.
+
+    Args:
+        source: A path (`-` is the standard input, `.gz` is unpacked), or a file that is open for bytes.
+    """
     for line in read_lines(source):
         if line.run is None:
             assert line.problem is not None
@@ -138,7 +147,12 @@ def _unreadable(path: str | Path, error: Exception) -> StoreError:
 
 
 def write_runs(runs: Iterable[Run], path: str | Path) -> int:
-    """Writes a run file, packed where its name ends in `.gz`; says how many runs it holds."""
+    """Writes a run file and returns how many runs it holds.
+
+    Args:
+        runs: The runs.
+        path: The file, packed where its name ends in `.gz`.
+    """
     count = 0
     with text_file(path) as file:
         for run in runs:

@@ -38,7 +38,12 @@ def score_lines(scored: ScoredRun) -> Iterator[str]:
 
 
 def write_scores(runs: Iterable[ScoredRun], path: str | Path) -> int:
-    """Writes a score file, as Parquet where its name ends in `.parquet`; says how many scores it holds."""
+    """Writes a score file and returns how many scores it holds.
+
+    Args:
+        runs: The scored runs.
+        path: The file: Parquet where its name ends in `.parquet` (needs the extra `parquet`), JSON lines otherwise.
+    """
     if str(path).endswith(".parquet"):
         return _write_parquet(runs, Path(path))
     count = 0
@@ -58,7 +63,11 @@ def check_score_file(path: str | Path) -> None:
 
 
 def read_scored(path: str | Path) -> Iterator[ScoredRun]:
-    """Scored runs from a store or from a score file of JSON lines; the runs of the latter have no steps."""
+    """Yields scored runs from a store or from a score file of JSON lines; the runs of the latter have no steps.
+
+    Args:
+        path: The store or the score file.
+    """
     if is_store(path):
         store = Store(path, read_only=True)
         try:

@@ -1,14 +1,13 @@
 """Every score and metric has one declaration, and every table is made from it."""
 
 import inspect
-import re
 from pathlib import Path
 
 import pytest
 
 from ragguard import metrics as m
 from ragguard.errors import UnknownName
-from ragguard.metrics.registry import as_markdown, by_level, declare
+from ragguard.metrics.registry import as_markdown, declare
 
 ROOT = Path(__file__).parents[2]
 # The design's table of scores.
@@ -72,14 +71,6 @@ def test_a_name_is_declared_once():
 def test_the_registry_cannot_be_changed_from_outside():
     with pytest.raises(TypeError):
         m.METRICS["udcg"] = m.find("t")
-
-
-def test_the_table_of_the_page_is_the_registry():
-    found = re.search(
-        r"<!-- metrics -->\n(.*)<!-- /metrics -->", (ROOT / "docs" / "metrics.md").read_text(), re.DOTALL
-    )
-    assert found, "docs/metrics.md lacks the markers <!-- metrics --> and <!-- /metrics -->"
-    assert found[1].strip() == as_markdown(by_level()), "paste what `ragguard metrics --markdown` prints"
 
 
 def test_a_table_of_nothing_is_empty():

@@ -62,10 +62,18 @@ class _Served:
 
 
 class ClassifyEntailer:
-    """An NLI model that vLLM serves with `--runner pooling`. `url` as in `http://host:8001/v1`.
+    """An NLI model that vLLM serves with `--runner pooling`.
 
-    `labels`: its classes in order, such as `("contradiction", "neutral", "entailment")`, where it does
-    not name them so. `separator`: what its tokenizer puts between two texts, such as `</s></s>`.
+    Args:
+        url: The server's address, such as `http://host:8001/v1`, optionally with `#MODEL`.
+        model: The model to ask for, where the server has several. None: the only one.
+        labels: The model's classes in order, such as `("contradiction", "neutral", "entailment")`. None: as the
+            server names them.
+        separator: What the model's tokenizer puts between two texts, such as `</s></s>`. None: found from the
+            special tokens that the server shows.
+        api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
+        timeout_s: How many seconds one HTTP request may take.
+        patience: How failed requests are repeated. None: `Patience()`.
     """
 
     def __init__(

@@ -14,8 +14,13 @@ SCHEMES = (
 
 
 def connect_entailer(entailer: str | Entailer, account: Account | None = None) -> Entailer:
-    """Returns an NLI model to compare answers with, within what the account allows. Nothing is asked or loaded yet:
-    that happens at first use."""
+    """Returns an NLI model to compare answers with. Nothing is asked or loaded before its first use.
+
+    Args:
+        entailer: The address of a vLLM server (`http://HOST:PORT/v1`, optionally with `#MODEL`), `hf:MODEL` or
+            `hf:FOLDER`, or an Entailer.
+        account: What it may spend, shared with engines. None: no limit.
+    """
     opened = _opened(entailer)
     return opened if account is None else EntailmentBudget(opened, account)
 

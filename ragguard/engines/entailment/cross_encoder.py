@@ -23,10 +23,15 @@ _PADDING = 0.25
 
 
 class CrossEncoder:
-    """A classifier of text pairs by its name on the hub, or by its folder.
+    """An NLI model that transformers runs in this process. Needs the extra `hf`.
 
-    Which of its classes means what is read from its config; `labels` says it, in the order of the
-    classes, where the config does not.
+    Args:
+        model: The model's name on the Hugging Face hub, or its folder.
+        labels: The model's classes in order. None: as its config names them.
+        device: `cpu`, `cuda`, `cuda:1` …. None: CUDA where there is one.
+        dtype: `float32`, `float16`, `bfloat16`, or `auto`: the checkpoint's own, but float32 on a CPU.
+        revision: The branch, tag or commit on the hub. None: the latest.
+        max_batch_tokens: How many tokens are computed at a time, 1 or more.
     """
 
     def __init__(

@@ -15,7 +15,12 @@ from ragguard.errors import InvalidInput
 
 
 class EngineEntailer:
-    """Asks an engine which of three labels follows. `prompts`: a set, its name or path; else the engine's own."""
+    """Compares answers by asking a language model which of three labels follows.
+
+    Args:
+        engine: The engine that is asked.
+        prompts: A set of prompts, its name or its TOML file. None: the engine's own.
+    """
 
     def __init__(self, engine: Engine, prompts: str | Path | PromptSet | None = None) -> None:
         self._engine = engine

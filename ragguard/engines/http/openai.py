@@ -62,10 +62,21 @@ class _Server:
 
 
 class OpenAIEngine(ModelEngine):
-    """The model behind `url`, such as `https://api.openai.com/v1` or `http://localhost:11434/v1#MODEL`.
+    """The model behind an OpenAI-compatible server, with as much exactness as the server shows.
 
-    `answers` are sampled for each prompt where probabilities must be estimated; `thinking_tokens` are
-    allowed for a thought that cannot be switched off; `at_once` requests are under way together.
+    Label probabilities come from `top_logprobs`; a server without log-probabilities is sampled instead, and the
+    result says so.
+
+    Args:
+        url: The server's address, such as `https://api.openai.com/v1` or `http://localhost:11434/v1#MODEL`.
+        model: The model to ask for, where the server has several. None: the only one.
+        api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
+        timeout_s: How many seconds one HTTP request may take.
+        at_once: How many requests may be in flight together.
+        answers: How many answers are sampled for each prompt where probabilities must be estimated, 2 or more.
+        thinking_tokens: How many tokens more an answer may take where a model thinks first and that cannot be
+            switched off.
+        notes: Remarks about the server that `ragguard doctor` and the engine's info repeat.
     """
 
     def __init__(

@@ -39,7 +39,15 @@ class _Planned(NamedTuple):
 
 
 class VllmEngine(ModelEngine):
-    """The model that a vLLM server serves. `url` as in `http://host:8000/v1`, optionally with `#MODEL`."""
+    """The model that a vLLM server serves: exact label probabilities, and many prompts in one HTTP request.
+
+    Args:
+        url: The server's address, such as `http://host:8000/v1`, optionally with `#MODEL`.
+        model: The model to ask for, where the server has several. None: the only one.
+        api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
+        timeout_s: How many seconds one HTTP request may take.
+        connections: How many connections may be open at once.
+    """
 
     def __init__(
         self,

@@ -45,8 +45,16 @@ class CountsTokens(Protocol):
 
 
 class Budget(Layer):
-    """At most so many requests, tokens (prompt and output together) and money, or what an `account` allows that
-    several engines share."""
+    """Refuses calls that could cost more than what is left; a batch that does not fit whole is sent in pieces.
+
+    Args:
+        engine: The engine that the layer wraps.
+        requests: How many requests, 0 or more. None: any number.
+        tokens: How many tokens, prompt and output together, 0 or more. None: any number.
+        money: How much money, in the currency of `price`, which must then be given. None: any amount.
+        price: What a million tokens cost.
+        account: An Account that several engines share, in place of the four limits.
+    """
 
     def __init__(
         self,

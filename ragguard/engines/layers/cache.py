@@ -25,10 +25,16 @@ from ragguard.records import Usage
 
 
 class Cache(Layer):
-    """Keeps answers in memory and, with a `path`, up to `max_stored` of them in a file.
+    """Keeps answers in memory and, with a `path`, in a file too, so that an equal question is asked once.
 
-    `max_items` is a number of label probabilities; samples weigh as much as they take. Memory needed:
-    about half a kilobyte each, 25 MB with the default.
+    An answer in memory takes about half a kilobyte: 25 MB with the default.
+
+    Args:
+        engine: The engine that the layer wraps.
+        path: The file, which several processes may share. None: memory only.
+        max_items: How many label probabilities are kept in memory, 1 or more; samples weigh as much as they take.
+            The least recently used go first.
+        max_stored: How many answers are kept in the file, 1 or more.
     """
 
     def __init__(

@@ -55,7 +55,14 @@ class _Batch:
 
 
 class Coalesce(Layer):
-    """Merges the calls of `window_ms` into batches of at most so many prompts and (roughly) tokens."""
+    """Merges concurrent calls into batches, so that a server computes them together.
+
+    Args:
+        engine: The engine that the layer wraps.
+        window_ms: For how many milliseconds a batch waits for further calls, 0 to 1000.
+        max_prompts: How many prompts a batch holds at most; a larger call goes on alone.
+        max_tokens: How many tokens a batch holds at most, estimated.
+    """
 
     def __init__(
         self, engine: Engine, window_ms: float = 3.0, max_prompts: int = 256, max_tokens: int = 131_072

@@ -22,7 +22,13 @@ from ragguard.errors import InvalidInput
 
 
 class Priority(Layer):
-    """At most `concurrency` calls at once, lowest `priority` number first, then first come, first served."""
+    """Limits how many calls an engine gets at once; the lowest `priority` number goes first, then first come, first
+    served.
+
+    Args:
+        engine: The engine that the layer wraps.
+        concurrency: How many calls may be in flight at once, 1 or more.
+    """
 
     def __init__(self, engine: Engine, concurrency: int = 8) -> None:
         if concurrency < 1:

@@ -41,11 +41,16 @@ _UNANSWERED = (
 
 
 class Patience:
-    """Up to `attempts` attempts within `total` seconds, and a circuit breaker over all calls.
+    """The schedule of repeated requests, and a circuit breaker over all calls. Times are in seconds.
 
-    `base` and `cap` bound the wait before the second and before any later attempt; `trip_after`
-    failures in a row open the circuit for `pause` seconds, which doubles up to `longest_pause` while
-    probes keep failing.
+    Args:
+        attempts: How often one request is tried at most, 1 or more.
+        base: The longest wait before the second attempt; it doubles with each further one.
+        cap: The longest wait before any attempt. A server's `Retry-After` is added.
+        total: How long one request is repeated at most; a call's deadline ends it earlier.
+        trip_after: After how many failures in a row the circuit opens: calls then fail at once.
+        pause: For how long the circuit stays open before one call tries the server again.
+        longest_pause: How long the pause may become; it doubles while these tries fail.
     """
 
     def __init__(
@@ -121,7 +126,13 @@ class Patience:
 
 
 class Retry(Layer):
-    """An engine asked with patience. One `Patience` may serve several, if one server stands behind them."""
+    """Repeats requests that failed for a reason that may pass, with growing waits and a circuit breaker.
+
+    Args:
+        engine: The engine that the layer wraps.
+        patience: The schedule and the circuit breaker. One Patience may serve several engines that one server
+            stands behind. None: `Patience()`.
+    """
 
     def __init__(self, engine: Engine, patience: Patience | None = None) -> None:
         super().__init__(engine)

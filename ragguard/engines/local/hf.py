@@ -21,11 +21,15 @@ from ragguard.errors import InvalidInput
 
 
 class HfEngine(LocalEngine):
-    """A causal language model by its name on the Hugging Face hub, or by its folder.
+    """A causal language model that transformers runs in this process. Needs the extra `hf`.
 
-    `device`: `cpu`, `cuda`, `cuda:1` …; by default CUDA where there is one. `dtype`: by default the
-    checkpoint's, but float32 on a CPU. `max_batch_tokens` bounds what is computed at a time, prompts
-    and samples together: it is the memory to spend.
+    Args:
+        model: The model's name on the Hugging Face hub, or its folder.
+        device: `cpu`, `cuda`, `cuda:1` …. None: CUDA where there is one.
+        dtype: `float32`, `float16`, `bfloat16`, or `auto`: the checkpoint's own, but float32 on a CPU.
+        revision: The branch, tag or commit on the hub. None: the latest.
+        max_batch_tokens: How many tokens are computed at a time, prompts and samples together, 1 or more: more is
+            faster and takes more memory.
     """
 
     def __init__(

@@ -45,9 +45,11 @@ _PATIENCE_S = 30.0
 
 
 class InProcessVllmEngine(LocalEngine):
-    """A model by its name on the Hugging Face hub, or by its folder, served by vLLM in this process.
+    """A model that vLLM runs in this process, on a GPU or a CPU. Needs the extra `vllm`.
 
-    `settings` are vLLM's own engine arguments, such as `max_model_len` or `gpu_memory_utilization`.
+    Args:
+        model: The model's name on the Hugging Face hub, or its folder.
+        settings: vLLM's own engine arguments, such as `max_model_len` or `gpu_memory_utilization`.
     """
 
     def __init__(self, model: str | Path, *, settings: Mapping[str, Any] | None = None) -> None:

@@ -45,10 +45,7 @@ _STRANGE = (
 
 
 class NanoEngine(ModelEngine):
-    """The language model that ships with ragguard:
-
-    exact probabilities, on NumPy alone, for the world of `ragguard.world`.
-    """
+    """The language model that ships with ragguard: exact probabilities, on NumPy alone, for `ragguard.world` only."""
 
     _warned = False
     _busy = threading.Lock()

@@ -1,0 +1,265 @@
+"""Writes what the pages take from the code, between markers: `python docs/generate.py`.
+
+Settings and commands (settings.md), metrics (metrics.md) and telemetry's names (telemetry.md). The descriptions stand
+in the code: an `Args:` section of a docstring, the docstring of a dataclass field, the help of an option.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+DOCS = Path(__file__).parent
+sys.path[:0] = [str(DOCS.parent), str(DOCS.parent / "integrations")]
+
+SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "RagGuard": {
+        "ragguard": """
+            RagGuard RagGuard.run RagGuard.score RagGuard.score_runs RagGuard.flush RagGuard.close Caps
+        """,
+    },
+    "Engines and what they may cost": {
+        "ragguard": "connect Account Price load_prompts PromptSet",
+        "ragguard.engines": "VllmEngine OpenAIEngine HfEngine InProcessVllmEngine NanoEngine",
+    },
+    "Layers": {"ragguard.engines": "Cache Coalesce Retry Patience Priority Budget"},
+    "Entailers": {"ragguard.engines": "connect_entailer ClassifyEntailer CrossEncoder EngineEntailer"},
+    "Scorers": {"ragguard.scorers": "Belief Utility Coverage Grades"},
+    "The guard": {
+        "ragguard.guard": """
+            DistractorGuard DistractorGuard.calibrate UtilityThreshold TopUtility TokenBudget Deduplicate Example
+        """,
+    },
+    "Sinks": {"ragguard.sinks": "OtelSink PhoenixSink JsonlSink"},
+    "LangChain": {
+        "ragguard_langchain": """
+            RagGuardCallback instrument GuardMiddleware GuardedRetriever DistractorFilter drop_distractors
+        """,
+    },
+    "LlamaIndex": {"ragguard_llamaindex": "instrument DistractorPostprocessor GuardedRetriever"},
+    "Capture in plain code": {
+        "ragguard": "retrieved retrieval paused print_hops splitters.separated_by splitters.tagged",
+    },
+    "Files": {"ragguard": "read_runs write_runs read_lines read_scored write_scores"},
+}
+"""Heading → module → the names there that take settings."""
+NOT_CONFIGURED = frozenset(
+    """
+    Ask BufferingSink Calibration Engine EngineInfo EntailQuestion Entailer Entailments Failure Judged LabelProbs
+    LabelQuestion Message Pair Passage Plan Policy Prompt RetrievalStep Run Sample SampleQuestion Samples Score
+    ScoredRun Scorer Sink Span SpanSink StepView View __version__ current_run errors metrics splitters
+    uninstrument world
+    """.split()
+)
+"""Public names without settings: records and results, protocols, modules, and functions without arguments."""
+_ITEM = re.compile(r"\*{0,2}(\w+): (.+)")
+
+
+class Argument(NamedTuple):
+    """One argument of a class or a function, or one option of a command."""
+
+    name: str
+    default: str
+    meaning: str
+
+
+def arguments(value: Any) -> list[Argument]:
+    """Returns the arguments of a class or a function with their descriptions; '' where there is none."""
+    own_init = inspect.isclass(value) and "__init__" in value.__dict__
+    if dataclasses.is_dataclass(value) and not inspect.getsource(value).count("def __init__"):
+        return list(_fields(value))
+    if inspect.isclass(value) and not own_init:
+        return []
+    function = value.__init__ if inspect.isclass(value) else value
+    said = described(inspect.getdoc(value) or "")
+    node = _definition(function)
+    given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    defaults: list[ast.expr | None] = [None] * (
+        len(given) - len(node.args.defaults) - len(node.args.kwonlyargs)
+    )
+    defaults += [*node.args.defaults, *node.args.kw_defaults]
+    found = [
+        Argument(arg.arg, _written(default), said.get(arg.arg, ""))
+        for arg, default in zip(given, defaults, strict=True)
+        if arg.arg not in ("self", "cls")
+    ]
+    if node.args.kwarg is not None:
+        name = node.args.kwarg.arg
+        found.append(Argument(f"**{name}", "", said.get(name, "")))
+    return found
+
+
+def described(docstring: str) -> dict[str, str]:
+    """Returns argument → description from the `Args:` section of a docstring."""
+    _, _, section = docstring.partition("\nArgs:\n")
+    section = textwrap.dedent(re.split(r"\n(?=\S)", section)[0])
+    items = [" ".join(item.split()) for item in re.split(r"\n(?=\S)", section.strip("\n"))]
+    return {match[1]: match[2] for match in map(_ITEM.fullmatch, items) if match}
+
+
+def _fields(cls: type) -> Iterator[Argument]:
+    """The fields of a dataclass with the docstrings under them."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(body, ast.ClassDef)
+    names = {field.name for field in dataclasses.fields(cls) if field.init}
+    for node, after in zip(body.body, [*body.body[1:], None], strict=True):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id in names:
+            text = (
+                after.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else None
+            )
+            meaning = " ".join(str(text.value).split()) if isinstance(text, ast.Constant) else ""
+            yield Argument(node.target.id, _written(node.value), meaning)
+
+
+def _definition(function: Callable[..., Any]) -> ast.FunctionDef | ast.AsyncFunctionDef:
+    (node,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    return node
+
+
+def _written(default: ast.expr | None) -> str:
+    """A default as a reader would write it; '' where the argument must be given."""
+    if default is None:
+        return ""
+    if isinstance(default, ast.Constant) and type(default.value) is int:
+        return f"{default.value:_}" if default.value >= 10_000 else str(default.value)
+    text = ast.unparse(default).replace(" ** ", "**")
+    return text if '"' in text else text.replace("'", '"')
+
+
+def public() -> Iterator[tuple[str, str, str, Any]]:
+    """Every heading, module, name and value of `SETTINGS`."""
+    for heading, modules in SETTINGS.items():
+        for module, names in modules.items():
+            for name in names.split():
+                value: Any = import_module(module)
+                for part in name.split("."):
+                    value = getattr(value, part)
+                yield heading, module, name, value
+
+
+def settings() -> str:
+    """Every argument of what a user configures, as Markdown."""
+    lines: list[str] = []
+    headings: set[str] = set()
+    for heading, module, name, value in public():
+        if heading not in headings:
+            headings.add(heading)
+            lines += [f"## {heading}", ""]
+        lines += [f"### `{module}.{name}`", "", _summary(value), ""]
+        found = arguments(value)
+        lines += (
+            _table(("argument", "default", "what it does"), found)
+            if found
+            else ["It takes no arguments.", ""]
+        )
+    return "\n".join(lines).strip() + "\n"
+
+
+def commands() -> Iterator[tuple[str, str, list[Argument]]]:
+    """Every command with its summary and its options."""
+    from ragguard.cli.app import COMMANDS, LazyGroup
+
+    group = LazyGroup()
+    for name, (_, summary) in COMMANDS.items():
+        found = []
+        for parameter in group.get_command(None, name).params:
+            is_option = parameter.param_type_name == "option"
+            shown = (
+                ", ".join(parameter.opts + parameter.secondary_opts) if is_option else parameter.name.upper()
+            )
+            found.append(Argument(shown, _default_of(parameter), " ".join((parameter.help or "").split())))
+        yield name, summary, found
+
+
+def _default_of(parameter: Any) -> str:
+    if parameter.required:
+        return ""
+    if getattr(parameter, "is_flag", False):
+        return "off"
+    default = parameter.default
+    return "none" if default in (None, "", [], ()) else str(default)
+
+
+def command_tables() -> str:
+    """Every option of every command, as Markdown."""
+    lines: list[str] = []
+    for name, summary, found in commands():
+        lines += [f"### `ragguard {name}`", "", summary, ""]
+        lines += _table(("option", "default", "what it does"), found)
+    return "\n".join(lines).strip() + "\n"
+
+
+def _summary(value: Any) -> str:
+    """The first paragraph of a docstring, on one line."""
+    return " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
+
+
+def _table(heads: tuple[str, str, str], rows: list[Argument]) -> list[str]:
+    lines = [f"| {' | '.join(heads)} |", "|---|---|---|"]
+    for name, default, meaning in rows:
+        shown = f"`{default}`" if default else "required" if not name.startswith("**") else ""
+        lines.append(
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in (f"`{name}`", shown, meaning)) + " |"
+        )
+    return [*lines, ""]
+
+
+def metrics() -> str:
+    """Every metric, as Markdown: what `ragguard metrics --markdown` prints."""
+    from ragguard.metrics.registry import as_markdown, by_level
+
+    return as_markdown(by_level()) + "\n"
+
+
+def telemetry() -> str:
+    """Every attribute, event and metric of OpenTelemetry, as Markdown."""
+    from ragguard.sinks import names
+
+    lines: list[str] = []
+    for group, found in names.ATTRIBUTES.items():
+        lines += [f"### {group}", "", "| attribute | type | stands on | meaning |", "|---|---|---|---|"]
+        for name in found:
+            kept = " *(only when content is captured)*" if name.content else ""
+            lines.append(f"| `{name}` | {name.type} | {', '.join(name.places)} | {name.meaning}{kept} |")
+        lines.append("")
+    lines += ["### With an index in the name", "", "| attribute | meaning |", "|---|---|"]
+    lines += [f"| `{pattern}` | {meaning} |" for pattern, meaning in names.PATTERNS.items()]
+    lines += ["", "### Events and log records", "", "| name | meaning |", "|---|---|"]
+    lines += [f"| `{names.EVENT_EVALUATION}` | one score, or one failure with `error.type` |"]
+    lines += ["", "### Metrics", "", "| metric | kind | unit | meaning |", "|---|---|---|---|"]
+    for metric, (kind, unit, meaning) in names.METRICS.items():
+        lines.append(f"| `{metric}` | {kind} | {unit} | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+GENERATED: Mapping[tuple[str, str], Callable[[], str]] = {
+    ("settings.md", "settings"): settings,
+    ("settings.md", "commands"): command_tables,
+    ("metrics.md", "metrics"): metrics,
+    ("telemetry.md", "names"): telemetry,
+}
+"""Page and marker → what stands between `<!-- marker -->` and `<!-- /marker -->`."""
+
+
+def written(page: str, marker: str) -> str:
+    """Returns the page as it should be."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    before, opening, rest = text.partition(f"<!-- {marker} -->\n")
+    _, closing, after = rest.partition(f"<!-- /{marker} -->")
+    if not opening or not closing:
+        raise SystemExit(f"docs/{page} lacks the markers <!-- {marker} --> and <!-- /{marker} -->")
+    return before + opening + GENERATED[page, marker]() + closing + after
+
+
+if __name__ == "__main__":
+    for page, marker in GENERATED:
+        (DOCS / page).write_text(written(page, marker), encoding="utf-8")
