@@ -13,8 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
-from typing import Final, Generic, TypeVar
+from dataclasses import replace
+from typing import Final, TypeVar
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.capture.faults import Faults
@@ -24,6 +24,7 @@ from ragguard.secrets import logger
 from ragguard.service.backlog import Backlog
 from ragguard.service.fields import storable_event
 from ragguard.service.queue import EventQueue, QueueBounds
+from ragguard.service.queue_items import ENDING, AwaitedEvent, QueueItem, WriterJob, events_of, may_drop
 from ragguard.service.redaction import Redactor
 from ragguard.service.sizes import size_of
 from ragguard.store.store import Store
@@ -55,46 +56,6 @@ _RUNS_KEPT = 10_000
 """So many runs that lost events are remembered until they end."""
 
 
-@dataclass(slots=True)
-class _Job(Generic[T]):
-    """Something else that the writer does when its turn comes."""
-
-    work: Callable[[], T]
-    done: Future[T]
-
-    def run(self) -> None:
-        if self.done.set_running_or_notify_cancel():
-            try:
-                self.done.set_result(self.work())
-            except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
-                self.done.set_exception(error)
-
-
-@dataclass(slots=True)
-class _Awaited:
-    """An event whose hook waits until it is on the disk."""
-
-    event: Event | WholeRun
-    written: threading.Event
-    on_disk: bool = False
-
-
-_Item = Event | WholeRun | _Awaited | _Job[object] | None
-_ENDING = (RunEnded, WholeRun)
-
-
-def _each(event: Event | WholeRun) -> tuple[Event, ...]:
-    return event.as_events() if isinstance(event, WholeRun) else (event,)
-
-
-def _may_drop(item: _Item) -> bool:
-    """A run's end is small and closes what is stored already; jobs and awaited events have somebody who waits. A start
-    that says which run it is keeps the events behind it from going into another run of that id."""
-    if type(item) is RunStarted:
-        return item.identity is None
-    return item is not None and not isinstance(item, (RunEnded, _Job, _Awaited))
-
-
 class Intake:
     """Takes events from any thread; see `capture.events.Intake`."""
 
@@ -122,12 +83,12 @@ class Intake:
 
     def begin(self) -> None:
         """Starts empty and without a thread: at first, and in a forked child: the parent writes what it has."""
-        self._queue: EventQueue[_Item] = EventQueue(self._bounds, _may_drop)
+        self._queue: EventQueue[QueueItem] = EventQueue(self._bounds, may_drop)
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
         self.closed = False
         self._last: Callable[[], object] = lambda: None
-        self._batch: list[_Item] = []
+        self._batch: list[QueueItem] = []
         """What the writer has taken out and not yet written."""
         self._worked = time.monotonic()
         """When the writer last began or ended a batch."""
@@ -154,7 +115,7 @@ class Intake:
             if self.closed:
                 self._lose([event], "it came after close()")
                 return
-            if self._backlog is not None and type(event) in _ENDING:
+            if self._backlog is not None and type(event) in ENDING:
                 self._backlog.enter(wait=self._may_wait())
             elif self._full and type(event) is not RunStarted and self._may_wait():
                 self._put_and_wait(event)
@@ -219,7 +180,7 @@ class Intake:
         # Said first: a word that comes after the writer has taken the job would hurry the events behind it.
         if hurry:
             self._queue.wake()
-        self._queue.append(_Job(work, done))  # type: ignore[arg-type]
+        self._queue.append(WriterJob(work, done))  # type: ignore[arg-type]
         return done
 
     def is_current(self) -> bool:
@@ -270,7 +231,7 @@ class Intake:
             return
         dropped = self._queue.force(event, size)
         if self._backlog is not None:
-            self._backlog.leave(sum(isinstance(one, _ENDING) for one in dropped))
+            self._backlog.leave(sum(isinstance(one, ENDING) for one in dropped))
         self._lose(
             dropped,
             f"more waits for the disk than {self._bounds.items:,} events or {self._bounds.bytes:,} bytes; look at the "
@@ -278,7 +239,7 @@ class Intake:
         )
 
     def _put_and_wait(self, event: Event | WholeRun) -> None:
-        awaited = _Awaited(event, threading.Event())
+        awaited = AwaitedEvent(event, threading.Event())
         self._queue.wake()
         self._queue.append(awaited)
         if not awaited.written.wait(DISK_WAIT) or not awaited.on_disk:
@@ -292,7 +253,7 @@ class Intake:
             'durability="full" does not hold for what is captured now',
         )
 
-    def _lose(self, events: Sequence[_Item], why: str) -> None:
+    def _lose(self, events: Sequence[QueueItem], why: str) -> None:
         number = 0
         for event in events:
             number += 3 if isinstance(event, WholeRun) else 1
@@ -312,10 +273,10 @@ class Intake:
 
     # The writer's side
 
-    def _write_all(self, queue: EventQueue[_Item]) -> None:
+    def _write_all(self, queue: EventQueue[QueueItem]) -> None:
         """Writes until it is closed. An error that gets here (somebody ended the thread from outside, memory ran out)
         costs one more attempt at the batch, and at the second time the batch."""
-        failed: list[_Item] = []
+        failed: list[QueueItem] = []
         while True:
             try:
                 self._serve(queue)
@@ -329,7 +290,7 @@ class Intake:
                 time.sleep(LINGER)  # whatever it is, it must not fill the processor
         self._guarded(self._last)
 
-    def _serve(self, queue: EventQueue[_Item]) -> None:
+    def _serve(self, queue: EventQueue[QueueItem]) -> None:
         next_tick = awake_until = time.monotonic()
         while True:
             if (now := time.monotonic()) >= next_tick:
@@ -342,7 +303,7 @@ class Intake:
                         queue.sleep(next_tick - time.monotonic())
                     continue
                 first = queue.first()
-                if first is not None and not isinstance(first, (_Job, _Awaited)):
+                if first is not None and not isinstance(first, (WriterJob, AwaitedEvent)):
                     awake_until = time.monotonic() + AWAKE
                     if not rested:
                         queue.rest(LINGER)
@@ -357,23 +318,23 @@ class Intake:
             if not running:
                 return
 
-    def _write(self, batch: Iterable[_Item]) -> None:
+    def _write(self, batch: Iterable[QueueItem]) -> None:
         events: list[Event] = []
-        waiting: list[_Awaited] = []
+        waiting: list[AwaitedEvent] = []
         for item in batch:
-            if isinstance(item, _Job):
+            if isinstance(item, WriterJob):
                 self._record(events, waiting)
                 events, waiting = [], []
                 if not item.done.done():  # a batch may be repeated
                     item.run()
-            elif isinstance(item, _Awaited):
-                events += _each(item.event)
+            elif isinstance(item, AwaitedEvent):
+                events += events_of(item.event)
                 waiting.append(item)
             elif item is not None:
-                events += _each(item)
+                events += events_of(item)
         self._record(events, waiting)
 
-    def _record(self, events: list[Event], waiting: Sequence[_Awaited]) -> None:
+    def _record(self, events: list[Event], waiting: Sequence[AwaitedEvent]) -> None:
         if not events:
             return
         on_disk = False
@@ -418,12 +379,12 @@ class Intake:
         """Lets a batch go; whoever waits for a part of it is told."""
         batch, self._batch = self._batch, []
         for item in batch:
-            if isinstance(item, _Job) and not item.done.done():
+            if isinstance(item, WriterJob) and not item.done.done():
                 item.done.set_exception(error)
-            elif isinstance(item, _Awaited):
+            elif isinstance(item, AwaitedEvent):
                 item.written.set()
-        events = [item.event if isinstance(item, _Awaited) else item for item in batch]
-        self._lose([item for item in events if item is not None and not isinstance(item, _Job)], "twice")
+        events = [item.event if isinstance(item, AwaitedEvent) else item for item in batch]
+        self._lose([item for item in events if item is not None and not isinstance(item, WriterJob)], "twice")
         if None in batch:
             self._queue.append(None)
 

@@ -1,0 +1,58 @@
+"""What waits in the writer's queue: captured events, events that somebody waits for, and jobs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from ragguard.capture.events import Event, RunEnded, RunStarted
+from ragguard.capture.open_runs import WholeRun
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class WriterJob(Generic[T]):
+    """Work other than events that the writer does when its turn comes."""
+
+    work: Callable[[], T]
+    done: Future[T]
+
+    def run(self) -> None:
+        """Does the work; its result or its error goes to whoever waits for it."""
+        if self.done.set_running_or_notify_cancel():
+            try:
+                self.done.set_result(self.work())
+            except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
+                self.done.set_exception(error)
+
+
+@dataclass(slots=True)
+class AwaitedEvent:
+    """An event whose hook waits until it is on the disk."""
+
+    event: Event | WholeRun
+    written: threading.Event
+    on_disk: bool = False
+
+
+QueueItem = Event | WholeRun | AwaitedEvent | WriterJob[object] | None
+ENDING = (RunEnded, WholeRun)
+"""The items with which a run ends."""
+
+
+def events_of(event: Event | WholeRun) -> tuple[Event, ...]:
+    """The events as they are written: a whole run is three."""
+    return event.as_events() if isinstance(event, WholeRun) else (event,)
+
+
+def may_drop(item: QueueItem) -> bool:
+    """True for what a full queue may drop. A run's end is small and closes what is stored already; jobs and awaited
+    events have somebody who waits. A start that says which run it is keeps the events behind it from going into another
+    run of that id."""
+    if type(item) is RunStarted:
+        return item.identity is None
+    return item is not None and not isinstance(item, (RunEnded, WriterJob, AwaitedEvent))
