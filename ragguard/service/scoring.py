@@ -30,8 +30,9 @@ from ragguard.service.delivery import Delivery
 from ragguard.service.failures import FailureTally
 from ragguard.service.redaction import Redactor
 from ragguard.sinks.base import ScoredRun
+from ragguard.store.claims import Claim
 from ragguard.store.ledger import Due, Outcome
-from ragguard.store.store import Claim, Store
+from ragguard.store.store import Store
 
 T = TypeVar("T")
 Found: TypeAlias = str | Sequence[str] | None

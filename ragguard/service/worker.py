@@ -16,7 +16,8 @@ from ragguard.errors import Closed
 from ragguard.runtime.clock import now_ns
 from ragguard.service.loop import BackgroundLoop
 from ragguard.service.scoring import Do, Retry, Scoring
-from ragguard.store.store import Claim, Store
+from ragguard.store.claims import Claim
+from ragguard.store.store import Store
 
 BACKGROUND_PRIORITY = 10
 _LONGEST_SLEEP = 60.0

@@ -11,7 +11,6 @@ from ragguard.store import ledger, reading, removal
 
 MEMORY_RUNS = 10_000
 MEMORY_BYTES = 256 * 2**20
-REMOVED_AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +42,15 @@ def is_full(memory: sqlite3.Connection) -> bool:
 
 def evict_settled(memory: sqlite3.Connection) -> None:
     """Removes the oldest runs for which nothing is left to do."""
-    removal.delete_runs(memory, removal.oldest_settled(memory, REMOVED_AT_ONCE))
+    removal.delete_runs(memory, removal.oldest_settled(memory, removal.REMOVED_AT_ONCE))
 
 
 def evict_ended(memory: sqlite3.Connection, claimed: Collection[str]) -> list[str]:
     """Removes the oldest runs that have ended, those with work left last; returns their ids."""
     rows = memory.execute(
         "SELECT seq, id FROM runs WHERE status <> 'open' ORDER BY owner IS NOT NULL, seq LIMIT ?",
-        (REMOVED_AT_ONCE + len(claimed),),
+        (removal.REMOVED_AT_ONCE + len(claimed),),
     ).fetchall()
-    evicted = [row for row in rows if row[1] not in claimed][:REMOVED_AT_ONCE]
+    evicted = [row for row in rows if row[1] not in claimed][: removal.REMOVED_AT_ONCE]
     removal.delete_runs(memory, [row[0] for row in evicted])
     return [row[1] for row in evicted]

@@ -1,4 +1,4 @@
-"""Taking runs out of a store for good, with every text that nobody else needs."""
+"""Removes runs from a store for good, with every text that nobody else needs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,81 @@ import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 
+from ragguard.errors import StoreError
+from ragguard.store import reading
+from ragguard.store.database import Database
 from ragguard.store.rows import digests_in
 from ragguard.store.segments import forget_waiting
 from ragguard.store.writing import release
+
+REMOVED_AT_ONCE = 200
+
+
+class Removals:
+    """Deletes runs, and knows which deleted texts may still be in the log of the file."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self.forget()
+
+    def forget(self) -> None:
+        """Starts with nothing deleted, in a child process too."""
+        self._unwiped: set[str] = set()
+        """Runs that were deleted, whose texts may still be in the log; "" stands for those that grew old."""
+
+    def delete(self, run_id: str) -> bool:
+        """Removes a run for good; False where it is not there; raises as `Store.delete` does."""
+        if self._db.degraded:
+            raise StoreError(
+                f"{run_id!r} was not deleted: {self._db.path} cannot be written now; try again later"
+            )
+
+        def remove(db: sqlite3.Connection) -> bool:
+            place = reading.place_of(db, run_id)
+            if place is not None:
+                delete_runs(db, [place])
+            return place is not None
+
+        removed = self._db.change(remove)
+        with self._db.lock:
+            if removed:
+                self._unwiped.add(run_id)
+            if run_id not in self._unwiped:
+                return False
+            if not self._wipe():
+                raise StoreError(
+                    f"{run_id!r} is deleted, but its texts are still in the log of {self._db.path}, which another "
+                    "process is reading; they go within seconds of its end: call again to know"
+                )
+        return True
+
+    def prune(self, ended_before_ns: int) -> int:
+        """Removes all runs that ended before, scored or not; says how many."""
+
+        def remove(db: sqlite3.Connection) -> int:
+            places = ended_before(db, ended_before_ns, REMOVED_AT_ONCE)
+            delete_runs(db, places)
+            return len(places)
+
+        total = 0
+        while removed := self._db.change(remove):
+            total += removed
+        if total:
+            self._unwiped.add("")
+            self._wipe()
+        return total
+
+    def wipe_rest(self) -> None:
+        """Empties the log of what was deleted, where that could not be done at once."""
+        if self._unwiped and not self._db.degraded:
+            self._wipe()
+
+    def _wipe(self) -> bool:
+        """Empties the log of what was deleted; where that cannot be done yet, `wipe_rest` tries again."""
+        wiped = self._db.wipe()
+        if wiped:
+            self._unwiped.clear()
+        return wiped
 
 
 def delete_runs(connection: sqlite3.Connection, places: Sequence[int]) -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, TypeVar
 
 from ragguard.arguments import file_path
 from ragguard.capture.events import Event
@@ -22,14 +22,16 @@ from ragguard.runtime.clock import now_ns
 from ragguard.runtime.notices import NOTICES
 from ragguard.secrets import logger
 from ragguard.sinks.base import ScoredRun
-from ragguard.store import bounds, ledger, owners, reading, removal
+from ragguard.store import bounds, ledger, owners, reading
 from ragguard.store.bounds import Bound
+from ragguard.store.claims import Claim, Submission, claims_at
 from ragguard.store.counting import Counting, counters_of
 from ragguard.store.database import Database
 from ragguard.store.failover import Failover
 from ragguard.store.ledger import Due, Left, Outcome
 from ragguard.store.means import RunMeans, means_at
 from ragguard.store.overview import Overview, overviews_at
+from ragguard.store.removal import Removals
 from ragguard.store.rows import storable
 from ragguard.store.segments import Segments
 from ragguard.store.time_slice import TimeSlice
@@ -45,23 +47,6 @@ _PATIENCE = 0.5
 """How many seconds a disk that failed may take to open, when it is tried again."""
 _LAST_PATIENCE = 1.0
 """How many seconds a store that is closed waits for a disk that failed, before what is in memory is lost."""
-
-
-class Claim(NamedTuple):
-    """A run to be worked on; nobody else gets it until it is settled or released."""
-
-    due: Due
-    run: Run
-    unsent: list[Score]
-    """What was said of it already, and the sinks have not heard of."""
-
-
-class Submission(NamedTuple):
-    """A run that was put in to be scored by whoever put it in."""
-
-    due: Due
-    settled: bool
-    """True when everything is said of it already, by the same settings; then it is not claimed."""
 
 
 class Store:
@@ -91,8 +76,9 @@ class Store:
             to_memory=self._to_memory,
             to_disk=self._to_disk,
             count=self.count,
-            forked=self._begin,
+            forked=self._forked,
         )
+        self._removals = Removals(self._db)
         self._read_only = read_only
         self.left_out = LeftOut()
         """The runs that readers left out, since a row of theirs cannot be read."""
@@ -101,11 +87,13 @@ class Store:
         """A process's own part; a child process starts with a fresh one."""
         self._process = owners.this_process(new_id())
         self._claimed: set[str] = set()
-        self._unwiped: set[str] = set()
-        """Runs that were deleted, whose texts may still be in the log; "" stands for those that grew old."""
         self._counting = Counting(self.counts)
         self._failover = Failover()
         self._segments = Segments()
+
+    def _forked(self) -> None:
+        self._begin()
+        self._removals.forget()
 
     @property
     def path(self) -> Path | None:
@@ -207,7 +195,7 @@ class Store:
         def take(db: sqlite3.Connection) -> list[Claim]:
             found = ledger.due(db, self._process.owner, limit + len(self._claimed))
             free = [due for due in found if due.run_id not in self._claimed][:limit]
-            claims = read_each(db, [due.place for due in free], partial(_claims_at, free), left_out)
+            claims = read_each(db, [due.place for due in free], partial(claims_at, free), left_out)
             self._claimed.update(claim.run.id for claim in claims.values())
             return list(claims.values())
 
@@ -269,8 +257,7 @@ class Store:
         self._change(keep)
         if retention is not None:
             self.prune(now - int(retention * 1e9))
-        if self._unwiped and not self.degraded:
-            self._wipe()
+        self._removals.wipe_rest()
 
     def _to_memory(self, disk: sqlite3.Connection | None, memory: sqlite3.Connection) -> None:
         self._failover.begin()
@@ -310,52 +297,11 @@ class Store:
 
         Raises a StoreError while a text may still be on the disk; the same call says later whether it is gone.
         """
-        if self.degraded:
-            raise StoreError(
-                f"{run_id!r} was not deleted: {self.path} cannot be written now; try again later"
-            )
-
-        def remove(db: sqlite3.Connection) -> bool:
-            place = reading.place_of(db, run_id)
-            if place is not None:
-                removal.delete_runs(db, [place])
-            return place is not None
-
-        removed = self._db.change(remove)
-        with self._db.lock:
-            if removed:
-                self._unwiped.add(run_id)
-            if run_id not in self._unwiped:
-                return False
-            if not self._wipe():
-                raise StoreError(
-                    f"{run_id!r} is deleted, but its texts are still in the log of {self.path}, which another process "
-                    "is reading; they go within seconds of its end: call again to know"
-                )
-        return True
+        return self._removals.delete(run_id)
 
     def prune(self, ended_before_ns: int) -> int:
         """Removes all runs that ended before, scored or not; says how many."""
-
-        def remove(db: sqlite3.Connection) -> int:
-            places = removal.ended_before(db, ended_before_ns, bounds.REMOVED_AT_ONCE)
-            removal.delete_runs(db, places)
-            return len(places)
-
-        total = 0
-        while removed := self._db.change(remove):
-            total += removed
-        if total:
-            self._unwiped.add("")
-            self._wipe()
-        return total
-
-    def _wipe(self) -> bool:
-        """Empties the log of what was deleted; where that cannot be done yet, `housekeep` tries again."""
-        wiped = self._db.wipe()
-        if wiped:
-            self._unwiped.clear()
-        return wiped
+        return self._removals.prune(ended_before_ns)
 
     # Reading
 
@@ -469,15 +415,6 @@ class Store:
                     self._failover.events, self.path,
                 )  # fmt: skip
         self._db.close()
-
-
-def _claims_at(due: Sequence[Due], db: sqlite3.Connection, places: Sequence[int]) -> dict[int, Claim]:
-    runs = reading.runs_at(db, places)
-    return {
-        one.place: Claim(one, runs[one.place], reading.unsent_scores(db, one.place, one.run_id))
-        for one in due
-        if one.place in places
-    }
 
 
 def _put(db: sqlite3.Connection, owner: str, run: Run) -> bool:
