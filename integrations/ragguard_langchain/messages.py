@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from ragguard.capture.snapshot import passage, passage_of, passages_of, text_of
+from ragguard.capture.snapshot import OwnPassages, passage, passage_of, passages_of, score_of, text_of
 from ragguard.records import Passage
 
 _QUESTIONS = ("question", "query", "input", "user_input", "prompt", "text")
@@ -165,7 +165,16 @@ def snapshot(documents: object) -> Taken:
 
 def unpacked(taken: Taken) -> list[Passage]:
     """The passages of a snapshot; runs on the scorer's side."""
-    return [one if isinstance(one, Passage) else passage(one[0], one[1], None, one[2]) for one in taken]
+    return OwnPassages(
+        [
+            one
+            if isinstance(one, Passage)
+            else Passage(one[0], one[1] or "", score_of(None, one[2]) if one[2] else None, one[2])
+            if type(one[0]) is str and type(one[2]) is dict and (one[1] is None or type(one[1]) is str)
+            else passage(one[0], one[1], None, one[2])
+            for one in taken
+        ]
+    )
 
 
 def tool_text(output: object) -> tuple[str, bool]:

@@ -13,11 +13,18 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, TextNode
+from llama_index.core.schema import (
+    DEFAULT_METADATA_TMPL,
+    DEFAULT_TEXT_NODE_TMPL,
+    BaseNode,
+    MetadataMode,
+    NodeWithScore,
+    TextNode,
+)
 
 from ragguard.capture.faults import describe
 from ragguard.capture.shapes import node_content
-from ragguard.capture.snapshot import metadata_of, passage, passage_of, score_of, unreadable
+from ragguard.capture.snapshot import OwnPassages, metadata_of, passage, passage_of, score_of, unreadable
 from ragguard.errors import InvalidInput
 from ragguard.records import CONTENT_KIND, Passage
 
@@ -84,10 +91,10 @@ def taken(nodes: object, text_of: TextOf | None = None) -> Taken:
 
 def unpacked(snapshot: Taken) -> list[Passage]:
     """The passages of a snapshot."""
-    return [
-        one if isinstance(one, Passage) else one.passage() if isinstance(one, NodeCopy) else _seen(one)
+    return OwnPassages(
+        _seen(one) if type(one) is tuple else one if isinstance(one, Passage) else one.passage()
         for one in snapshot
-    ]
+    )
 
 
 def same(before: Taken, after: Taken) -> bool:
@@ -136,15 +143,24 @@ def _seen(look: Look) -> Passage:
     (text, id, template, separator, whole), hidden, metadata, score = look
     if metadata:
         try:
-            told = [
-                template.format(key=key, value=str(value))
-                for key, value in metadata.items()
-                if key not in hidden
-            ]
+            shown = (
+                metadata.items() if not hidden else [one for one in metadata.items() if one[0] not in hidden]
+            )
+            if (
+                template == DEFAULT_METADATA_TMPL
+            ):  # most nodes have it, and formatting by a template takes long
+                told = [f"{key}: {value!s}" for key, value in shown]
+            else:
+                told = [template.format(key=key, value=str(value)) for key, value in shown]
             if about := separator.join(told).strip():
-                text = whole.format(content=text, metadata_str=about).strip()
+                if whole == DEFAULT_TEXT_NODE_TMPL:
+                    text = f"{about}\n\n{text}".strip()
+                else:
+                    text = whole.format(content=text, metadata_str=about).strip()
         except Exception as error:  # noqa: BLE001 - templates and values are the user's
             metadata = {**metadata, UNFORMATTED: describe(error)}
+    if type(text) is type(id) is str and type(score) is float and type(metadata) is dict:
+        return Passage(text, id, score, metadata)
     return passage(text, id, score_of(score, {}), metadata)
 
 

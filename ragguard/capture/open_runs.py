@@ -14,7 +14,7 @@ from uuid import UUID
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.faults import describe
 from ragguard.capture.identity import RunIdentity
-from ragguard.capture.snapshot import passages_of
+from ragguard.capture.snapshot import OwnPassages, passages_of
 from ragguard.capture.turns import TurnKey, Turns
 from ragguard.records import SPLIT_ERROR, Decision, Passage, RetrievalStep, Run, Status, SubStep, TraceContext
 from ragguard.runtime.notices import NOTICES
@@ -295,7 +295,8 @@ def unpacked(
     if unpack is None:
         return list(found), metadata
     try:
-        return passages_of(list(unpack(found))), metadata
+        made = unpack(found)
+        return passages_of(made if type(made) is OwnPassages else list(made)), metadata
     except Exception as error:  # noqa: BLE001 - a splitter is the user's code
         why = describe(error)
         NOTICES.warn(

@@ -26,6 +26,12 @@ MOST_PASSAGES = 10_000
 """Passages of one retrieval; an endless iterable would hold the caller for ever."""
 
 
+class OwnPassages(list[Passage]):
+    """Passages that were made for one record, whose metadata nobody else holds: they are recorded without a copy."""
+
+    __slots__ = ()
+
+
 def passages_of(value: object) -> list[Passage]:
     """Returns the passages in a value.
 
@@ -34,6 +40,8 @@ def passages_of(value: object) -> list[Passage]:
     """
     if value is None:
         return []
+    if type(value) is OwnPassages:
+        return list(value)
     if isinstance(value, (str, bytes, Passage)):
         return [passage_of(value)]
     try:

@@ -36,8 +36,10 @@ _log = logger("ragguard")
 
 LOST: Final = "ragguard.events_lost"
 """Metadata key of a run that says how many of its events were lost."""
-LINGER = 0.02
-"""How long the writer gathers company for the first event of a batch."""
+LINGER = 0.04
+"""Seconds for which the writer gathers events after the first one of a batch. A transaction takes as long as several
+runs in it, so fewer and larger ones cost the process less; with the time that it takes to write one, a kill loses at
+most 50 ms."""
 AWAKE = 2.0
 """For so many seconds after an event the writer looks for the next one by itself. A thread that a hook wakes asks for
 the interpreter at once, and the call that has just retrieved pays for every time it is refused."""

@@ -37,6 +37,34 @@ Texts: TypeAlias = Mapping[str, str]
 """Digest, in hexadecimal digits → text."""
 
 
+class Digests:
+    """The digests of texts, with those of texts that came lately: a corpus has texts that are found again and again."""
+
+    def __init__(self, characters: int) -> None:
+        """Keeps texts of so many characters at most, in all."""
+        self._limit, self._left = characters, characters
+        self.known: dict[str, str] = {}
+        """Text → digest, in hexadecimal digits."""
+
+    def of(self, text: str) -> tuple[str, str]:
+        """The text as a file can hold it, and its digest."""
+        try:
+            written = text.encode()
+        except UnicodeEncodeError:
+            text = storable(text)
+            written = text.encode()
+        digest = sha256(written).hexdigest()[: 2 * DIGEST_BYTES]
+        self._left -= len(written)
+        if self._left < 0:
+            self.known, self._left = {}, self._limit - len(written)
+        if self._left >= 0:
+            self.known[text] = digest
+        return text, digest
+
+
+_DIGESTS = Digests(4 * 2**20)
+
+
 class Shelf:
     """The passages of one row: each distinct one once, its text apart."""
 
@@ -66,14 +94,11 @@ class Shelf:
         return [self.put(passage) for passage in passages]
 
     def _find(self, passage: Passage) -> int:
-        text = passage.text
-        try:
-            written = text.encode()
-        except UnicodeEncodeError:
-            text = storable(text)
-            written = text.encode()
         # Hundreds of thousands of passages come this way in a minute: as few steps as will do.
-        digest = sha256(written).hexdigest()[: 2 * DIGEST_BYTES]
+        text = passage.text
+        digest = _DIGESTS.known.get(text) if type(text) is str else None
+        if digest is None:
+            text, digest = _DIGESTS.of(text)
         metadata = plain_metadata(passage.metadata) or None
         item = [digest, passage.id, passage.score, metadata, passage.grade]
         place = len(self.items)
