@@ -1,6 +1,6 @@
 """One framework's side of `benchmarks/capture.py`: retrievals with nothing attached, with ragguard, with its peers.
 
-    python benchmarks/capture_worker.py langchain | llama_index
+    python benchmarks/capture_worker.py langchain | llama_index [ROUNDS]
 
 Prints JSON. The contenders take turns in one process, so that a busy moment strikes all; each has until the
 turn's end to do in the background what it likes, and is then asked to finish before the next one's turn. "empty"
@@ -37,6 +37,10 @@ PASSAGES, SIZE = 20, 2048
 ROUNDS, CALLS = 30, 50
 HOOK_CALLS = 3000
 TASKS, STALL_SECONDS, STALL_TURNS = 64, 2.0, 5
+SINGLE_CALLS, PAUSE = 50, 0.01
+"""Retrievals one at a time, with a pause in seconds between them: a service with little to do."""
+SATURATED_CALLS = 1000
+"""Retrievals on an event loop that has no pause."""
 TEXTS = [f"{number} " + "retrieval " * (SIZE // 10) for number in range(PASSAGES)]
 
 
@@ -54,6 +58,15 @@ class Late(NamedTuple):
     collecting: float
 
 
+class Load(NamedTuple):
+    """What one retrieval of many took, all threads and what came after it included."""
+
+    cpu: float
+    """Microseconds of processor time of the whole process."""
+    seconds: float
+    """Seconds until the next retrieval could begin."""
+
+
 @dataclass
 class Contender:
     """Something that watches, or nothing."""
@@ -65,6 +78,8 @@ class Contender:
     micros: dict[str, list[float]] = field(default_factory=lambda: {"sync": [], "async": []})
     stalls: list[list[Late]] = field(default_factory=list)
     """Of each turn, how late the event loop was."""
+    single: list[Load] = field(default_factory=list)
+    saturated: list[Load] = field(default_factory=list)
 
     @contextmanager
     def attached(self) -> Iterator[None]:
@@ -137,6 +152,7 @@ def llama_index(folder: str) -> tuple[Framework, list[Contender], dict[str, Any]
     from openinference.instrumentation.llama_index import LlamaIndexInstrumentor
 
     from ragguard_llamaindex import instrument, uninstrument
+    from ragguard_llamaindex.options import CaptureOptions
     from ragguard_llamaindex.spans import Spans
 
     found = [
@@ -169,7 +185,7 @@ def llama_index(folder: str) -> tuple[Framework, list[Contender], dict[str, Any]
 
     def alone(rg: RagGuard) -> Callable[[], tuple[float, ...]]:
         spans, bound = (
-            Spans(rg.recorder),
+            Spans(rg.recorder, CaptureOptions()),
             signature(Shelf.retrieve).bind(shelf, "which firm is based in Oslo?"),
         )
 
@@ -300,6 +316,51 @@ async def atimed(framework: Framework) -> list[float]:
     return [seconds * 1e6 for seconds in taken]
 
 
+def single(framework: Framework) -> int:
+    """Retrieves now and then; returns how often."""
+    for _ in range(SINGLE_CALLS):
+        framework.retrieve()
+        time.sleep(PAUSE)
+    return SINGLE_CALLS
+
+
+def saturated(framework: Framework) -> int:
+    """Retrieves in many tasks of an event loop that never rests; returns how often."""
+
+    async def retrieve() -> None:
+        for _ in range(SATURATED_CALLS // 16):
+            await framework.aretrieve()
+            await asyncio.sleep(0)
+
+    async def retrieve_all() -> None:
+        await asyncio.gather(*(retrieve() for _ in range(16)))
+
+    asyncio.run(retrieve_all())
+    return SATURATED_CALLS // 16 * 16
+
+
+def load(contender: Contender, work: Callable[[Framework], int], framework: Framework) -> Load:
+    """The processor time of some work, with what the contender does for it in other threads and later."""
+    before = time.process_time()
+    with contender.attached():
+        began = time.perf_counter()
+        count = work(framework)
+        seconds = time.perf_counter() - began
+    return Load((time.process_time() - before) / count * 1e6, seconds / count)
+
+
+def loads(of: list[Load], bare: list[Load]) -> dict[str, float]:
+    """Medians over the rounds, also of what is added to, and of what is left of, bare in the same round."""
+    return {
+        "cpu_us": round(statistics.median(one.cpu for one in of), 1),
+        "added_cpu_us": round(statistics.median(one.cpu - b.cpu for one, b in zip(of, bare, strict=True)), 1),
+        "per_second": round(1 / statistics.median(one.seconds for one in of)),
+        "of_bare": round(
+            statistics.median(b.seconds / one.seconds for one, b in zip(of, bare, strict=True)), 3
+        ),
+    }
+
+
 async def stalls(framework: Framework) -> list[Late]:
     """How late the event loop is, while many retrievals are under way at any time."""
     end = time.perf_counter() + STALL_SECONDS
@@ -359,12 +420,12 @@ def percentiles(values: list[float]) -> dict[str, float]:
     }
 
 
-def measure(name: str) -> dict[str, Any]:
+def measure(name: str, rounds: int = ROUNDS) -> dict[str, Any]:
     """All contenders, round by round."""
     with tempfile.TemporaryDirectory() as folder:
         framework, watching, alone = (llama_index if name == "llama_index" else langchain)(folder)
         contenders = [Contender("bare"), *watching]
-        for number in range(ROUNDS + 1):
+        for number in range(rounds + 1):
             for contender in random.sample(contenders, len(contenders)):
                 with contender.attached():
                     taken = {"sync": timed(framework)}
@@ -373,6 +434,12 @@ def measure(name: str) -> dict[str, Any]:
                 if number:  # the first round is for warming up
                     for mode, micros in taken.items():
                         contender.micros[mode] += micros
+        for number in range(rounds // 2 + 1):
+            for contender in random.sample(contenders, len(contenders)):
+                one, many = load(contender, single, framework), load(contender, saturated, framework)
+                if number:
+                    contender.single.append(one)
+                    contender.saturated.append(many)
         for _ in range(STALL_TURNS):
             for contender in random.sample(contenders, len(contenders)):
                 with contender.attached():
@@ -380,6 +447,8 @@ def measure(name: str) -> dict[str, Any]:
     figures = {
         contender.name: {
             **{mode: percentiles(micros) for mode, micros in contender.micros.items()},
+            "single": loads(contender.single, contenders[0].single),
+            "saturated": loads(contender.saturated, contenders[0].saturated),
             "loop_late_ms": lateness(contender.stalls),
         }
         for contender in contenders
@@ -389,4 +458,4 @@ def measure(name: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     random.seed(0)
-    print(json.dumps(measure(sys.argv[1])))
+    print(json.dumps(measure(sys.argv[1], *map(int, sys.argv[2:]))))

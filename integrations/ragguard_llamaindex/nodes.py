@@ -92,7 +92,7 @@ def taken(nodes: object, text_of: TextOf | None = None) -> Taken:
 def unpacked(snapshot: Taken) -> list[Passage]:
     """The passages of a snapshot."""
     return OwnPassages(
-        _seen(one) if type(one) is tuple else one if isinstance(one, Passage) else one.passage()
+        _seen(one) if isinstance(one, tuple) else one if isinstance(one, Passage) else one.passage()
         for one in snapshot
     )
 
