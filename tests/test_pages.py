@@ -1,10 +1,12 @@
 """The pages say what the code says: what is generated is fresh, every setting is described, what is named exists."""
 
 import inspect
+import re
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from test_floors import FLOORS
 
 from docs import generate
 
@@ -61,3 +63,30 @@ def test_a_description_is_read_from_a_docstring():
         "Does it.\n\nArgs:\n    first: One\n        and more.\n    rest: Others.\n\nEnd."
     )
     assert said == {"first": "One and more.", "rest": "Others."}
+
+
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+
+def test_every_file_that_the_architecture_names_exists():
+    named = set(re.findall(r"`([\w/]+(?:/|\.py))`", ARCHITECTURE))
+    assert len(named) > 50
+    roots = (ROOT, ROOT / "ragguard", ROOT / "integrations")
+    assert not [path for path in sorted(named) if not any((root / path).exists() for root in roots)]
+
+
+def test_the_picture_of_the_floors_is_the_one_that_imports_are_held_to():
+    picture = ARCHITECTURE.split("```")[1]
+    shown, floor = {}, None
+    for line in picture.splitlines():
+        floor = int(line[0]) if line[:1].isdigit() else floor
+        shown |= dict.fromkeys(re.findall(r"ragguard\.\w+", line), floor)
+    assert shown == FLOORS
+
+
+def test_every_thread_is_in_the_table():
+    code = "".join(path.read_text() for path in (ROOT / "ragguard").rglob("*.py"))
+    names = set(re.findall(r'[=(](?:[^"\n(]*, )?"(ragguard-[a-z]+|nano)"\)', code))
+    names |= set(re.findall(r'name(?:_prefix)?="(ragguard-[a-z]+)"', code))
+    assert len(names) > 6
+    assert not [name for name in sorted(names) if f"`{name}`" not in ARCHITECTURE]
