@@ -28,6 +28,10 @@ _HELPERS = min(32, (os.cpu_count() or 1) + 4)
 """How many threads do what blocks (`asyncio.to_thread`, name lookups); as many as asyncio's own pool has."""
 
 
+_END_SECONDS = 1.0
+"""How long tasks of a stopped loop may take to end."""
+
+
 class BackgroundLoop:
     """A daemon thread with an event loop."""
 
@@ -107,7 +111,9 @@ class BackgroundLoop:
         while True:
             try:
                 loop.run_forever()
-                loop.close()  # it was stopped by its own work; the next call starts another
+                # It was stopped by its own work; the next call starts another loop.
+                _end_tasks(loop)
+                loop.close()
                 return
             except (
                 SystemExit,
@@ -116,6 +122,15 @@ class BackgroundLoop:
                 _log.error(
                     "Work on the thread %s raised %r; the thread goes on without it.", self.name, error
                 )
+
+
+def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancels what still runs on a loop that has stopped, so that whoever waits for it is told."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks, timeout=_END_SECONDS))
 
 
 _left_behind: list[asyncio.AbstractEventLoop] = []

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import CancelledError
 
 import pytest
 from support.child import in_child
@@ -127,3 +128,16 @@ async def test_a_stream_takes_an_async_source():
         return number * 2
 
     assert sorted([done async for done in bounded(source(), work, 3)]) == list(range(0, 20, 2))
+
+
+def test_a_loop_that_its_own_work_stops_ends_what_still_runs_on_it():
+    loop = BackgroundLoop("background")
+    waiting = loop.submit(asyncio.sleep(60))
+
+    async def stop():
+        asyncio.get_running_loop().stop()
+
+    loop.submit(stop()).result(10)
+    with pytest.raises(CancelledError):
+        waiting.result(10)
+    assert loop.run(where(), 10) == "background"
