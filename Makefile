@@ -6,7 +6,7 @@ CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ragguard
 BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint types check docs test-install test-vllm test-phoenix test-floors test-foreign clean
+.PHONY: help demo test lint types check docs test-install test-newest test-vllm test-phoenix test-floors test-foreign clean
 
 help:
 	@echo "make demo          install what the demonstration needs and run it"
@@ -14,6 +14,7 @@ help:
 	@echo "make check         lint, format and types"
 	@echo "make test-install  the package alone in a clean environment: size, imports"
 	@echo "make test-vllm     engines and scores against a real vLLM, in an environment of its own (3.5 GB)"
+	@echo "make test-newest   the store, the service, the guard and faults on the newest Python of this machine"
 	@echo "make test-floors   frameworks and OpenTelemetry at the lowest supported versions, in environments of their own"
 	@echo "make test-foreign  telemetry beside other instrumentations, in an environment of its own"
 	@echo "make test-phoenix  telemetry against a real Phoenix, in an environment of its own"
@@ -54,6 +55,14 @@ check: lint types
 
 test-install: .venv/.dev
 	$(BIN)/python -m pytest tests/packaging -m install
+
+# What depends on Python's version: when connections are closed and collected, how event loops and forks end.
+# `make test-newest NEWEST=/path/to/python3.12` tests another version.
+FAULTS := $(wildcard tests/langchain/test_*fault*.py tests/llamaindex/test_*fault*.py)
+test-newest: .venv/.dev
+	python=$$($(BIN)/python tests/support/newest_env.py $(NEWEST)) && $$python --version && \
+	PYTHONPATH=$(CURDIR):$(CURDIR)/integrations:$(CURDIR)/tests $$python -m pytest \
+		tests/store tests/service tests/guard tests/faults tests/runtime tests/langchain/test_bad_input.py $(FAULTS)
 
 test-vllm: .venv/.dev
 	-$(BIN)/python tests/support/vllm_server.py

@@ -25,6 +25,8 @@ class CachedVenv:
     """A statement that must run in it."""
     fill: Callable[[CachedVenv], None] | None = None
     """Installs the packages, where that takes more than one step."""
+    interpreter: Path = Path(sys.executable)
+    """The Python that it is made of."""
 
     @property
     def home(self) -> Path:
@@ -49,7 +51,7 @@ class CachedVenv:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not self.ready():
                 (self.home / "ragguard-complete").unlink(missing_ok=True)
-                self._run(sys.executable, "-m", "venv", str(self.home))
+                self._run(str(self.interpreter), "-m", "venv", str(self.home))
                 if self.fill:
                     self.fill(self)
                 else:
