@@ -145,7 +145,11 @@ class ToolOutputs:
         if all(one_text.strip() in text for _, taken in found for one_text in _texts(taken)):
             return
         unpack = place.notes.run.options.unpack
-        share = OutputShare(text, [partial(unpack, taken) for _, taken in found])
+        share = OutputShare(
+            text,
+            [partial(unpack, taken) for _, taken in found],
+            lambda: [passage for _, taken in found for passage in unpacked(taken)],
+        )
         for number, (step_id, _) in enumerate(found):
             self._recorder.step_amended(step_id, place.run_id, partial(share.of, number))
 

@@ -28,7 +28,7 @@ from ragguard_llamaindex.declared import ToolNames
 from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import Kind
 from ragguard_llamaindex.messages import RESPONSES
-from ragguard_llamaindex.nodes import Taken, are_nodes, taken, unpacked
+from ragguard_llamaindex.nodes import Taken, are_nodes, bare, taken, unpacked
 from ragguard_llamaindex.runs import RunWriter
 from ragguard_llamaindex.shares import shares
 from ragguard_llamaindex.streams import status_of
@@ -118,8 +118,9 @@ class Deliveries:
     def _deliver(self, call: Call, text: str) -> None:
         """The model got what of the retrieved texts is in the tool's output; compared by whoever reads the step."""
         given, call.given = call.given or [], None
-        found = [partial(unpacked, one.found if one.left is None else one.left) for one in given]
-        output = OutputShare(text, found)
+        nodes = [one.found if one.left is None else one.left for one in given]
+        found = [partial(unpacked, one) for one in nodes]
+        output = OutputShare(text, found, lambda: [passage for one in nodes for passage in bare(one)])
         for number, one in enumerate(given):
             self._recorder.step_amended(one.step_id, call.run.run_id, partial(output.of, number))
 

@@ -97,6 +97,17 @@ def unpacked(snapshot: Taken) -> list[Passage]:
     )
 
 
+def bare(snapshot: Taken) -> list[Passage]:
+    """The passages with the nodes' own texts, of those nodes whose text was not read in another form already."""
+    return [
+        passage(_bare(one.node)[0], one.node.node_id, one.score, one.node.metadata)
+        if isinstance(one, NodeCopy)
+        else passage(one[0][0], one[0][1], score_of(one[3], {}), one[2])
+        for one in snapshot
+        if not isinstance(one, Passage)
+    ]
+
+
 def same(before: Taken, after: Taken) -> bool:
     """True when two snapshots show the same nodes in the same order, whatever their scores."""
     return len(before) == len(after) and all(map(_alike, before, after))

@@ -60,8 +60,15 @@ class ToolResult:
 class OutputShare:
     """A tool's text, and what was retrieved inside the tool: compared once, by whoever asks first."""
 
-    def __init__(self, text: str, found: Sequence[Callable[[], list[Passage]]]) -> None:
-        self._text, self._found = text, found
+    def __init__(
+        self,
+        text: str,
+        found: Sequence[Callable[[], list[Passage]]],
+        bare: Callable[[], list[Passage]] = list,
+    ) -> None:
+        """Takes the tool's text and what each retrieval found; `bare` gives the same passages without the title or
+        the metadata that a model would be shown, since many tools return a document's own text alone."""
+        self._text, self._found, self._bare = text, found, bare
         self._lock = threading.Lock()
         self._got: Mapping[tuple[str, str], Passage] | None = None
         self._order: list[tuple[str, str]] = []
@@ -82,7 +89,8 @@ class OutputShare:
     def _compare(self) -> None:
         self._told = True
         candidates = {_key(one): one for found in self._found for one in found()}
-        got = delivered(list(candidates.values()), self._text)
+        bare = [one for one in self._bare() if one.id and one.text.strip() and _key(one) not in candidates]
+        got = delivered([*candidates.values(), *bare], self._text)
         if got is None:
             return
         by_id = {one.id: key for key, one in candidates.items() if one.id}
@@ -90,7 +98,7 @@ class OutputShare:
         for one in got:
             # A part of a text keeps its passage's id.
             key = _key(one) if _key(one) in candidates else by_id.get(one.id)
-            if key is not None:
+            if key is not None and key not in self._got:
                 self._got[key] = one
                 self._order.append(key)
 

@@ -54,6 +54,34 @@ def declare(recorder):
 # What the model got of it
 
 
+@pytest.mark.parametrize("view", ["LlamaIndex's", "the application's"])
+async def test_a_tool_that_returns_a_nodes_own_text_without_its_title(recorder, captured, declare, view):
+    titled = [
+        NodeWithScore(
+            node=TextNode(
+                id_=f"n{n}", text=f"Firm {n} sits here.", metadata={"title": f"A title of its own, {n}"}
+            )
+        )
+        for n in range(4)
+    ]
+
+    class Titled(Shelf):
+        async def _aretrieve(self, query_bundle):
+            return titled
+
+    declare(**({} if view == "LlamaIndex's" else {"text_of": lambda node: f"{node.metadata} {node.text}"}))
+
+    async def lookup(place: str) -> str:
+        """Finds firms."""
+        return (await Titled().aretrieve(place))[2].node.text
+
+    await asked(lookup)
+    (step,) = captured.run.steps
+    assert (texts(step.passages), ids(step.passages)) == (["Firm 2 sits here."], ["n2"])
+    assert ids(step.candidates) == ["n0", "n1", "n2", "n3"]
+    assert "ragguard.delivered" not in step.metadata
+
+
 @pytest.mark.parametrize("wrapped", ["as it is", "numbered", "as JSON"])
 async def test_a_tool_that_retrieves_four_and_returns_one(recorder, captured, wrapped):
     async def lookup(place: str) -> str:
