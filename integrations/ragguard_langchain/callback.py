@@ -21,7 +21,7 @@ from ragguard.capture.faults import FAULTS
 from ragguard.capture.splitters import Splitter
 from ragguard.records import Status, TraceContext
 from ragguard_langchain.call_tree import CallTree
-from ragguard_langchain.formatting import formats_documents
+from ragguard_langchain.formatting import STUFFS, formats_documents
 from ragguard_langchain.messages import (
     NOTHING,
     Answer,
@@ -116,8 +116,10 @@ class RagGuardCallback(BaseCallbackHandler):
                 )  # fmt: skip
             else:
                 place = tree.child(parent, run_id, metadata, tags)
-                if place.notes is not parent.notes or formats_documents(name):
-                    place.inputs = inputs
+                if parent.stuffs:
+                    tree.steps.stuffed(parent, inputs)
+                if place.notes is not parent.notes or formats_documents(name) or name == STUFFS:
+                    place.inputs, place.stuffs = inputs, name == STUFFS
                     place.formats = formats_documents(name)
         except FAULTS as error:
             self._recorder.faults.note("on_chain_start", error)

@@ -1,6 +1,7 @@
 """What a stuff chain makes of documents by its document prompt: the text that the model reads.
 
-LangChain's own chains format documents in a call named `format_docs`, and so do most chains by hand. Other calls that
+LangChain's own chains format documents in a call named `format_docs`, and so do most chains by hand. The classic
+`StuffDocumentsChain` makes no call for it: the text stands in what it gives to the chain of its model. Other calls that
 are given documents and give a text may hold a model, so they say nothing of what was read.
 """
 
@@ -17,6 +18,8 @@ from ragguard.capture.events import Delivered
 from ragguard.records import Passage
 from ragguard_langchain.excerpt import framed
 
+STUFFS = "StuffDocumentsChain"
+"""The name of the classic chain that formats documents without a call of its own."""
 _FORMATS = re.compile(r"(?:format|join|combine|render)_?\w*(?:doc|context|passage|source)", re.IGNORECASE)
 
 
@@ -32,6 +35,18 @@ def given_documents(inputs: object) -> list[Document]:
     return list(inputs) if isinstance(inputs, (list, tuple)) and _are_documents(inputs) else []
 
 
+def stuffed_text(inputs: object, documents: Sequence[Document]) -> str:
+    """The text that a classic stuff chain has made of documents, in what it gives to the chain of its model; '' where
+    no text there holds all of them."""
+    if not isinstance(inputs, Mapping) or not documents:
+        return ""
+    contents = [one.page_content for one in documents]
+    return next(
+        (text for text in inputs.values() if isinstance(text, str) and all(one in text for one in contents)),
+        "",
+    )
+
+
 def is_plain(text: str, documents: Sequence[Document]) -> bool:
     """True where the text is the bare texts of the documents, joined."""
     texts = [one.page_content for one in documents]
@@ -39,18 +54,20 @@ def is_plain(text: str, documents: Sequence[Document]) -> bool:
 
 
 def as_formatted(text: str, documents: Sequence[tuple[str, str]], found: Sequence[Passage]) -> Delivered:
-    """What the model got of one retrieval: those of its passages that are in the text, with what frames them there."""
+    """What the model got of one retrieval: those of its passages that are in the text, with what frames them there.
+
+    The candidates get these texts too: nobody reads the bare ones, so they are not to be judged."""
     there = [document for document in documents if document[1] in text]
     pieces = framed(text, [content for _, content in there])
     if pieces is None:
-        return None, {}
+        return Delivered(None, {})
     frames = dict(zip(there, pieces, strict=True))
-    got = [
-        replace(passage, text=frames[passage.id, passage.text].strip())
+    read_as = [
+        (passage, replace(passage, text=frames[passage.id, passage.text].strip()))
         for passage in found
         if (passage.id, passage.text) in frames
     ]
-    return (got or None), {}
+    return Delivered([read for _, read in read_as] or None, {}, read_as)
 
 
 def _are_documents(value: Any) -> bool:

@@ -26,6 +26,8 @@ class Place(Generic[N]):
     sampled = True
     inputs: object = None
     """Of a graph's node, and of a call that makes one text of documents: what it was given."""
+    stuffs = False
+    """True for a classic stuff chain, whose text of documents is known with the call of its model's chain."""
     formats = False
     """True for a call that makes one text of documents."""
     step_id = ""

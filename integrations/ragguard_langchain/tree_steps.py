@@ -14,7 +14,7 @@ from ragguard.capture.decisions import joined
 from ragguard.capture.open_runs import Unpack
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Decision, Passage, TraceContext
-from ragguard_langchain.formatting import as_formatted, given_documents, is_plain
+from ragguard_langchain.formatting import as_formatted, given_documents, is_plain, stuffed_text
 from ragguard_langchain.lone import LoneRetrieval
 from ragguard_langchain.messages import Taken, unpacked
 from ragguard_langchain.places import Place
@@ -121,6 +121,11 @@ class TreeSteps:
                     self.recorder.step_amended(
                         found.step_id, place.run_id, partial(as_formatted, text, given, passages)
                     )
+
+    def stuffed(self, place: Place[Scope], inputs: object) -> None:
+        """A classic stuff chain, which is that call, has given the text of its documents to the chain of its model."""
+        if text := stuffed_text(inputs, given_documents(place.inputs)):
+            self.formatted(place, text)
 
     def decided(self, place: Place[Scope], report: VerdictReport) -> None:
         """A guard decided, in that call: about the retrieval around it, else about those that have ended; what

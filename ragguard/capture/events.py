@@ -6,9 +6,9 @@ not change after that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, TraceContext
 
@@ -17,8 +17,17 @@ if TYPE_CHECKING:
     from ragguard.capture.open_runs import WholeRun
 
 
-Delivered: TypeAlias = tuple[list[Passage] | None, Mapping[str, Any]]
-"""What the model got of a step, None where that is as it was; and metadata for the step."""
+class Delivered(NamedTuple):
+    """What the model got of a step."""
+
+    passages: list[Passage] | None
+    """None where the passages are as they were."""
+    metadata: Mapping[str, Any]
+    """What is added to the step's metadata."""
+    read_as: Sequence[tuple[Passage, Passage]] = ()
+    """Candidates as they were retrieved, each with the same one as the model reads it."""
+
+
 Delivery: TypeAlias = Callable[[], Delivered]
 """Computes what the model got; must not raise."""
 
@@ -86,8 +95,7 @@ class StepEnded:
 class StepAmended:
     """It became known what the model really got of a step that had ended (a reranker, a guard, a tool's output).
 
-    Passages that are a function are computed when they are first read, on the intake's side; the function gives
-    them, or None where they stay, and metadata for the step.
+    Passages that are a function are computed when they are first read, on the intake's side.
     """
 
     __slots__ = ("_packed", "decision", "index", "run_id", "step_id")
@@ -100,21 +108,32 @@ class StepAmended:
         decision: Decision | None = None,
         metadata: Mapping[str, Any] | None = None,
         index: int | None = None,
+        read_as: Sequence[tuple[Passage, Passage]] = (),
     ) -> None:
         self.run_id, self.step_id, self.decision = run_id, step_id, decision
         self.index = index
         """The step's position in the run, where it turned out to be another one."""
-        self._packed = passages if callable(passages) else (passages, metadata or {})
+        self._packed = passages if callable(passages) else Delivered(passages, metadata or {}, read_as)
 
     @property
     def passages(self) -> list[Passage] | None:
         """What the model got; None where that is as it was."""
-        return self._unpacked()[0]
+        return self._unpacked().passages
 
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What is added to the step's metadata."""
-        return self._unpacked()[1]
+        return self._unpacked().metadata
+
+    @property
+    def read_as(self) -> Sequence[tuple[Passage, Passage]]:
+        """Candidates as they were retrieved, each with the same one as the model reads it."""
+        return self._unpacked().read_as
+
+    def candidates(self, retrieved: list[Passage]) -> list[Passage]:
+        """Returns the candidates of the step, those that the model got with their texts as it reads them."""
+        read = {(before.id, before.text): after for before, after in self.read_as}
+        return [read.get((one.id, one.text), one) for one in retrieved] if read else retrieved
 
     def _unpacked(self) -> Delivered:
         if callable(self._packed):

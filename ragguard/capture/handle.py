@@ -345,6 +345,7 @@ def amended(step: RetrievalStep, event: StepAmended) -> RetrievalStep:
     """The step with what the model really got of it."""
     return replace(
         step,
+        candidates=event.candidates(step.candidates),
         passages=step.passages if event.passages is None else event.passages,
         decision=step.decision if event.decision is None else event.decision,
         metadata={**step.metadata, **event.metadata} if event.metadata else step.metadata,

@@ -80,11 +80,11 @@ class OutputShare:
             if not self._told:
                 self._compare()
         if self._got is None:
-            return None, {DELIVERED: UNKNOWN}
+            return Delivered(None, {DELIVERED: UNKNOWN})
         mine = self._found[number]()
         keys = {_key(one) for one in mine}
         got = [self._got[key] for key in self._order if key in keys]
-        return (None if got == mine else got), {}
+        return Delivered(None if got == mine else got, {})
 
     def _compare(self) -> None:
         self._told = True

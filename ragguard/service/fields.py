@@ -58,7 +58,13 @@ def _amended(event: StepAmended) -> StepAmended:
     if not _fits(decision):
         decision = _decision(decision) if isinstance(decision, Decision) else None
     return StepAmended(
-        f"{event.run_id}", f"{event.step_id}", event.passages, decision, event.metadata, event.index
+        f"{event.run_id}",
+        f"{event.step_id}",
+        event.passages,
+        decision,
+        event.metadata,
+        event.index,
+        event.read_as,
     )
 
 

@@ -65,6 +65,7 @@ class Redactor:
                     self._decision(event.decision, self._queries.get(event.step_id, "")),
                     self._metadata(event.metadata),
                     event.index,
+                    self._read_as(event.read_as),
                 )
             case RunEnded():
                 return replace(
@@ -92,6 +93,10 @@ class Redactor:
             sub_questions=self.texts(run.sub_questions),
             pool=None if run.pool is None else self._passages(run.pool),
         )
+
+    def _read_as(self, pairs: Sequence[tuple[Passage, Passage]]) -> list[tuple[Passage, Passage]]:
+        before = self._passages([pair[0] for pair in pairs])
+        return list(zip(before, self._passages([pair[1] for pair in pairs]), strict=True))
 
     def texts(self, texts: Sequence[str] | None) -> list[str] | None:
         """Returns texts as they may be written, without those of which nothing is left."""

@@ -12,7 +12,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ragguard.capture.events import RunEnded
+from ragguard.capture.events import RunEnded, StepAmended
 from ragguard.capture.plain import plain, plain_metadata
 from ragguard.records import (
     Decision,
@@ -88,6 +88,11 @@ class Shelf:
             place = self._places[id(passage)] = self._find(passage)
             self._held.append(passage)
         return place
+
+    def put_alike(self, passage: Passage) -> list[int]:
+        """Where the passage stands, and where others with its text and id do."""
+        digest, id, *_ = self.items[self.put(passage)]
+        return self._same[digest, id]
 
     def put_all(self, passages: Iterable[Passage]) -> list[int]:
         """Where each of them stands."""
@@ -236,18 +241,23 @@ def step_body(step: RetrievalStep, shelf: Shelf) -> str:
     return dump(body)
 
 
-def amended_body(
-    body: Data, passages: list[Passage] | None, decision: Decision | None, metadata: Mapping[str, Any]
-) -> tuple[str, Shelf]:
-    """A step's body after it became known what the model really got; what was retrieved stays."""
+def amended_body(body: Data, event: StepAmended) -> tuple[str, Shelf]:
+    """A step's body after it became known what the model really got; of what was retrieved only texts change, to what
+    the model reads of them."""
     shelf = Shelf(body.get("items", ()))
-    if passages is not None:
+    if event.passages is not None:
         body.setdefault("candidates", body["passages"])
-        body["passages"] = shelf.put_all(passages)
-    if decision is not None:
-        body["decision"] = _decision(decision, shelf.put)
-    if metadata:
-        body["metadata"] = {**body.get("metadata", {}), **metadata}
+        body["passages"] = shelf.put_all(event.passages)
+    if event.read_as:
+        read = {
+            place: shelf.put(after) for before, after in event.read_as for place in shelf.put_alike(before)
+        }
+        retrieved = body["candidates"] if "candidates" in body else body["passages"]
+        body["candidates"] = [read.get(place, place) for place in retrieved]
+    if event.decision is not None:
+        body["decision"] = _decision(event.decision, shelf.put)
+    if event.metadata:
+        body["metadata"] = {**body.get("metadata", {}), **event.metadata}
     if shelf.items:
         body["items"] = shelf.items
     return dump(body), shelf

@@ -224,9 +224,7 @@ class Writing:
         if step is None:
             self.unplaced.append(event)
             return
-        body, shelf = amended_body(
-            self._body("steps", step[0]), event.passages, event.decision, event.metadata
-        )
+        body, shelf = amended_body(self._body("steps", step[0]), event)
         self._need(shelf)
         before = 0 if segment is None else segment.index
         index = step[1] if event.index is None else event.index + before

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from support.captured import Captured
 
-from ragguard.capture.events import RunEnded, RunStarted, StepEnded
+from ragguard.capture.events import Delivered, RunEnded, RunStarted, StepEnded
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
 from ragguard.records import Decision, Passage
@@ -215,7 +215,7 @@ def test_what_is_computed_later_is_not_computed_in_the_hook(recorder, captured):
     recorder.run_started("r")
     recorder.step_started("s", "r", "q")
     recorder.step_ended("s", [Passage("a"), Passage("b")])
-    recorder.step_amended("s", "r", lambda: asked.append(1) or ([Passage("b")], {"by": "the tool"}))
+    recorder.step_amended("s", "r", lambda: asked.append(1) or Delivered([Passage("b")], {"by": "the tool"}))
     recorder.run_ended("r")
     assert not asked
     (step,) = captured.run.steps

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from langchain_classic.chains import create_retrieval_chain
+from langchain_classic.chains import LLMChain, RetrievalQA, StuffDocumentsChain, create_retrieval_chain
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
 from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
 from langchain_core.runnables import RunnablePassthrough
+from support.guards import judging
 from support.langchain_agents import ANSWER, QUESTION
 from support.langchain_parts import Shelf, says
+from support.scripted_engine import ScriptedEngine
 
+from ragguard import RagGuard
 from ragguard_langchain import RagGuardCallback
 
 PROMPT = ChatPromptTemplate.from_template("{context} {input}")
@@ -34,8 +37,8 @@ async def test_a_stuff_chains_document_prompt_is_what_the_model_reads(captured, 
         chain.invoke({"input": QUESTION}, config)
     else:
         await chain.ainvoke({"input": QUESTION}, config)
-    bare = [f"shelf {n} about {QUESTION}" for n in range(count)]
-    assert texts(captured) == ([f"Title: shelf\n{text}" for text in bare], bare)
+    read = [f"Title: shelf\nshelf {n} about {QUESTION}" for n in range(count)]
+    assert texts(captured) == (read, read)
     assert [passage.id for passage in captured.run.steps[0].passages] == [f"shelf-{n}" for n in range(count)]
 
 
@@ -52,10 +55,81 @@ def test_a_chain_by_hand_that_formats_some_of_them(captured, config):
     chain.invoke(QUESTION, config)
     got, candidates = texts(captured)
     assert got == [f"[{n + 1}] shelf {n} about {QUESTION}" for n in range(2)]
-    assert len(candidates) == 3
+    assert candidates == [*got, f"shelf 2 about {QUESTION}"]
 
 
 def test_text_of_holds(captured, rg):
     config = {"callbacks": [RagGuardCallback(rg, text_of=lambda one: f"<{one.page_content}>")]}
     stuffed("Title: {source}\n{page_content}").invoke({"input": QUESTION}, config)
     assert texts(captured)[0] == [f"<shelf {n} about {QUESTION}>" for n in range(2)]
+
+
+def classic_stuff_chain(template, count=2):
+    """Question answering by the classic chain that formats documents without a call of its own."""
+    llm_chain = LLMChain(llm=says(ANSWER), prompt=PromptTemplate.from_template("{context} {question}"))
+    stuff = StuffDocumentsChain(
+        llm_chain=llm_chain,
+        document_prompt=PromptTemplate.from_template(template),
+        document_variable_name="context",
+    )
+    return RetrievalQA(retriever=Shelf(count=count), combine_documents_chain=stuff)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+async def test_a_classic_stuff_chains_document_prompt_is_what_the_model_reads(captured, config, mode):
+    chain = classic_stuff_chain("Title: {source}\n{page_content}")
+    if mode == "invoke":
+        chain.invoke({"query": QUESTION}, config)
+    else:
+        await chain.ainvoke({"query": QUESTION}, config)
+    read = [f"Title: shelf\nshelf {n} about {QUESTION}" for n in range(2)]
+    assert texts(captured) == (read, read)
+
+
+@pytest.mark.parametrize("store", ["memory", "file"])
+def test_a_formatted_document_is_judged_once(tmp_path, store):
+    engine = ScriptedEngine(label=judging)
+    rg = RagGuard(
+        engine=engine, scorers=("utility",), store=tmp_path / "runs.db" if store == "file" else None
+    )
+    stuffed("Title: {source}\n{page_content}").invoke(
+        {"input": QUESTION}, {"callbacks": [RagGuardCallback(rg)]}
+    )
+    assert rg.flush(timeout=30)
+    (run,) = rg.runs()
+    judged = [score for score in rg.scores(run.id) if score.name == "utility"]
+    prompts = [prompt for one in engine.calls for prompt in one.prompts]
+    rg.close()
+    assert len(judged) == 2
+    assert len(prompts) == 4
+    assert all("Title: shelf" in str(prompt) for prompt in prompts)
+
+
+def test_the_handle_of_a_run_shows_the_candidates_as_the_model_reads_them():
+    rg = RagGuard(engine=ScriptedEngine(), scorers=())
+    with rg.run(QUESTION) as run:
+        stuffed("Title: {source}\n{page_content}").invoke(
+            {"input": QUESTION}, {"callbacks": [RagGuardCallback(rg)]}
+        )
+        (step,) = run.steps
+    rg.close()
+    assert step.candidates == step.passages
+    assert step.candidates[0].text.startswith("Title: shelf")
+
+
+def test_redaction_meets_both_texts_of_a_formatted_document(tmp_path):
+    rg = RagGuard(
+        engine=ScriptedEngine(),
+        scorers=(),
+        store=tmp_path / "runs.db",
+        redact=lambda text: text.replace("shelf", "*"),
+    )
+    stuffed("Title: {source}\n{page_content}").invoke(
+        {"input": QUESTION}, {"callbacks": [RagGuardCallback(rg)]}
+    )
+    assert rg.flush(timeout=30)
+    (step,) = rg.runs()[0].steps
+    rg.close()
+    assert [one.text for one in step.candidates] == [f"Title: *\n* {n} about {QUESTION}" for n in range(2)]
+    assert step.candidates == step.passages

@@ -10,7 +10,7 @@ from support.program import command, environment, run_program
 from support.runs import a_run, a_step, as_events, scores_of
 from support.stored import captured, closed_after, settle
 
-from ragguard.capture.events import RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.events import Delivered, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.plain import CUT
 from ragguard.errors import Closed, InvalidInput, StoreError
 from ragguard.records import (
@@ -120,12 +120,24 @@ def test_what_the_model_got_is_computed_by_the_writer_and_may_say_something_of_i
     started, step, ended = as_events(run)
     kept, read = [run.steps[0].passages[2]], []
     amended = StepAmended(
-        "r1", step.step.id, lambda: read.append(1) or (kept, {"ragguard.delivered": "unknown"})
+        "r1", step.step.id, lambda: read.append(1) or Delivered(kept, {"ragguard.delivered": "unknown"})
     )
     assert not read
     store.record([started, step, amended, ended])
     got = store.run("r1").steps[0]
     assert (got.passages, got.metadata["ragguard.delivered"], read) == (kept, "unknown", [1])
+
+
+def test_a_candidate_is_kept_as_the_model_reads_it(store):
+    run = a_run(steps=1)
+    started, step, ended = as_events(run)
+    raw = run.steps[0].candidates
+    read = replace(raw[1], text=f"Title: {raw[1].text}")
+    amended = StepAmended("r1", step.step.id, lambda: Delivered([read], {}, [(raw[1], read)]))
+    store.record([started, step, amended, ended])
+    got = store.run("r1").steps[0]
+    assert got.passages == [read]
+    assert got.candidates == [raw[0], read, *raw[2:]]
 
 
 def test_an_event_that_cannot_be_written_does_not_take_the_others_with_it(store, caplog):

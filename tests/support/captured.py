@@ -30,6 +30,7 @@ class Captured:
                 runs[event.step.run_id].steps.append(replace(event.step))
             elif isinstance(event, StepAmended):
                 step = next(step for step in runs[event.run_id].steps if step.id == event.step_id)
+                step.candidates = event.candidates(step.candidates)
                 step.passages = step.passages if event.passages is None else event.passages
                 step.decision = event.decision or step.decision
                 step.metadata = {**step.metadata, **event.metadata}
