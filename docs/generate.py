@@ -1,7 +1,8 @@
 """Writes what the pages take from the code, between markers: `python docs/generate.py`.
 
-Settings and commands (settings.md), metrics (metrics.md) and telemetry's names (telemetry.md). The descriptions stand
-in the code: an `Args:` section of a docstring, the docstring of a dataclass field, the help of an option.
+Settings and commands (settings.md), metrics (metrics.md), telemetry's names (telemetry.md) and what capture adds
+(neighbours.md, from the stored benchmark). The descriptions of settings stand in the code: an `Args:` section of a
+docstring, the docstring of a dataclass field, the help of an option.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import json
 import re
 import sys
 import textwrap
@@ -241,11 +243,39 @@ def telemetry() -> str:
     return "\n".join(lines) + "\n"
 
 
+def capture() -> str:
+    """What capture adds to a retrieval beside tracers, from the stored run of the benchmark, as Markdown."""
+    figures = json.loads(
+        (DOCS.parent / "benchmarks" / "results" / "capture.json").read_text(encoding="utf-8")
+    )
+    frameworks = [figures[name]["contenders"] for name in ("langchain", "llama_index")]
+    machine = figures["machine"]
+    lines = [
+        f"{figures['measured']}, {machine['cores']} cores of {machine['processor']}, Python {machine['python']}.",
+        "",
+        "| added to a retrieval | LangChain, sync | LangChain, async | LlamaIndex, sync | LlamaIndex, async |",
+        "|---|---|---|---|---|",
+    ]
+    for key, shown in (
+        ("ragguard", "ragguard"),
+        ("openinference", "OpenInference"),
+        ("langfuse", "Langfuse"),
+    ):
+        cells = [
+            f"{found[key][how]['added_p50']:,.0f} µs" if key in found else "–"
+            for found in frameworks
+            for how in ("sync", "async")
+        ]
+        lines.append(f"| {shown} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 GENERATED: Mapping[tuple[str, str], Callable[[], str]] = {
     ("settings.md", "settings"): settings,
     ("settings.md", "commands"): command_tables,
     ("metrics.md", "metrics"): metrics,
     ("telemetry.md", "names"): telemetry,
+    ("neighbours.md", "capture"): capture,
 }
 """Page and marker → what stands between `<!-- marker -->` and `<!-- /marker -->`."""
 

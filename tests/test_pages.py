@@ -90,3 +90,23 @@ def test_every_thread_is_in_the_table():
     names |= set(re.findall(r'name(?:_prefix)?="(ragguard-[a-z]+)"', code))
     assert len(names) > 6
     assert not [name for name in sorted(names) if f"`{name}`" not in ARCHITECTURE]
+
+
+def test_the_readme_is_short_and_leads_to_every_page():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 200
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md", "architecture.md"}
+    assert not [page for page in sorted(pages) if f"(docs/{page})" not in text]
+
+
+def test_the_index_of_the_site_has_every_page():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^([\w-]+)$", index, re.MULTILINE))
+    assert listed >= {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "benchmarks/README.md"])
+def test_every_file_that_is_linked_to_exists(page):
+    path = ROOT / page
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text(encoding="utf-8"))
+    assert not [link for link in links if not (path.parent / link).exists()]
