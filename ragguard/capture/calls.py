@@ -42,7 +42,7 @@ class CallsSeen:
         for kind, names in sorted(kinds.items(), key=lambda item: item[0] != TOOL):
             more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
             parts.append(f"{kind}: {', '.join(names[:_NAMES_SHOWN])}{more}")
-        return "; ".join(parts) or "none"
+        return "; ".join(parts)
 
     def way_out(self) -> str:
         """What to declare, so that a retrieval among these calls, or beside them, is captured."""
@@ -58,7 +58,11 @@ class CallsSeen:
 
 def what_to_do(calls: CallsSeen) -> str:
     """The calls in one sentence, and what to do where one of them retrieves."""
-    return f"calls that were seen in place of retrievals: {calls}. What to do: {calls.way_out()}"
+    seen = str(calls)
+    told = (
+        f"calls that were seen in place of retrievals: {seen}" if seen else "no call of a framework was seen"
+    )
+    return f"{told}. What to do: {calls.way_out()}"
 
 
 class CallLog:

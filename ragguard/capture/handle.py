@@ -6,6 +6,7 @@ references and name given here hold.
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from asyncio import CancelledError
@@ -19,6 +20,7 @@ from ragguard.capture.context import GeneratorFrame, current_handle, innermost
 from ragguard.capture.events import Acknowledging, StepAmended, StepEnded
 from ragguard.capture.faults import Faults, describe, never_raises
 from ragguard.capture.identity import RunIdentity
+from ragguard.capture.plain import plain
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import id_in, metadata_of, passages_of, text_in, text_of
 from ragguard.errors import Closed, InvalidInput, WrongEventLoop
@@ -298,8 +300,13 @@ class RunHandle:
         return step_id
 
     def answered(self, answer: object) -> None:
-        """Says what the pipeline answered; the last word holds."""
+        """Says what the pipeline answered; the last word holds. What is no text is kept as JSON."""
         text, kind = text_of(answer)
+        is_content = isinstance(answer, list | tuple | bytes) or (
+            isinstance(answer, Mapping) and "type" in answer
+        )
+        if not text and not is_content and answer is not None and answer != "":
+            text, kind = json.dumps(plain(answer), ensure_ascii=False), kind or type(answer).__name__
         self.answer = text or None
         if kind:
             self.metadata["answer_content"] = kind

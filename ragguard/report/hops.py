@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
 from rich.console import Console, Group, RenderableType
@@ -16,6 +17,7 @@ from ragguard.report.digest import MISLEADS, best
 from ragguard.report.hop_lines import Hop, Hops, Row, colour_of
 from ragguard.report.text import line_of
 from ragguard.runtime.terminal_text import harmless
+from ragguard.scorers.view import view_step
 
 R = TypeVar("R", Score, Failure)
 
@@ -49,7 +51,11 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
         raise InvalidInput("run", run, "a Run")
     total, correct = best(scores, "delta_seper_total"), best(scores, "answer_correct")
     asked = harmless(run.question).strip() or "(no question)"
-    head = Text.assemble(("\n" + asked, "bold"), f"\nanswer: {harmless(run.answer or '–')}")
+    head = Text(f"\n{asked}", "bold")
+    if run.status not in ("ok", "open"):
+        why = harmless(" ".join(str(run.metadata.get("error", "")).split()))
+        head.append(f"\n{run.status}{': ' if why else ''}{why}", "red")
+    head = Text.assemble(head, f"\nanswer: {harmless(run.answer or '–')}")
     if correct is not None and correct.label:
         head.append(f" ({harmless(correct.label)})", colour_of(correct.value - 0.5))
     if total is not None:
@@ -84,23 +90,40 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
     ]
     numbers = "   ".join(f"{name} {value}" for name, value in facts if not value.startswith("–"))
     dropped = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}
-    passed = {key for passage in step.passages for key in (passage.id, passage.text)} - {""}
+    seen = view_step(step, sys.maxsize)
+    read, read_as = set(seen.got), {}
+    for at in seen.got:
+        if at >= seen.candidates and seen.all[at].id:
+            read_as[seen.all[at].id] = at + 1
     utilities = {s.position: s.value for s in scores if s.name == "utility" and s.position is not None}
     rows: list[Row] = []
-    for position, passage in enumerate(step.candidates or step.passages, 1):
+    for position, passage in enumerate(seen.all, 1):
         drop = dropped.get(position)
         utility = utilities.get(position, drop.utility if drop else None)
-        named = (passage.id, passage.text)
-        cut = any(named) and passed.isdisjoint(named) and not drop
-        verdict, colour = ("cut", "yellow") if cut else _verdict(utility, drop.reason if drop else None)
+        cut = position - 1 not in read and not drop
+        verdict, colour = _verdict(utility, drop.reason if drop else None)
+        if cut:
+            other = read_as.get(passage.id)
+            verdict, colour = f"read as {other}" if other else "cut", "yellow"
         rows.append(Row(position, line_of(passage.text), utility, verdict, colour, dim=bool(drop or cut)))
     return Hop(
         f"hop {step.index + 1}: ",
         harmless(step.query),
-        numbers or step.status,
+        numbers or _outcome(step, utilities),
         [*_reasons(failures), *_differences(step, scores)],
         rows,
     )
+
+
+def _outcome(step: RetrievalStep, utilities: Mapping[int, float]) -> str:
+    """Returns in words what became of a hop that has no scores of its own."""
+    if step.error:
+        return f"{step.status}: {harmless(' '.join(step.error.split()))}"
+    if step.status != "ok":
+        return step.status
+    if not (step.passages or step.candidates):
+        return "nothing was found"
+    return "" if utilities else "not scored"
 
 
 def _differences(step: RetrievalStep, scores: Sequence[Score]) -> list[str]:

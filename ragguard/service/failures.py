@@ -43,7 +43,13 @@ class FailureTally:
 
 
 def _warn(failure: Failure) -> None:
-    goes_on = "it is tried again, and waits until then" if failure.will_retry else "it is not tried again"
+    goes_on = (
+        "it is tried again, and waits until then"
+        if failure.will_retry
+        else (
+            "it is not tried again by itself: `ragguard score STORE --store STORE` asks for what is missing"
+        )
+    )
     NOTICES.warn(
         f"scoring: {failure.error}, {failure.will_retry}",
         f"the run {failure.run_id!r} could not be scored by {failure.scorer}; {goes_on}. {failure.error}: "

@@ -83,8 +83,8 @@ class Report:
             return "not everything was delivered"
         if self.failed or self.dropped:
             return "done, but not everything could be scored"
-        if not self.captured:
-            return "no run has ended" if self.open else "nothing was captured"
+        if not (self.captured or self.scored or self.unscored):
+            return "no run has ended" if self.open else "nothing was captured by this RagGuard"
         return "everything is stored" if self.unscored else "everything is scored and stored"
 
     def _parts(self) -> Iterator[str]:

@@ -269,7 +269,9 @@ class Service:
             cause_failed=self._tally.for_good,
             cause_pending=capture.engine,
             cause_retrying=self._tally.for_now,
-            nothing_because="" if counts["steps_captured"] or lost else capture.calls,
+            nothing_because=""
+            if counts["steps_captured"] or counts["runs_scored"] or counts["runs_unscored"] or lost
+            else capture.calls,
         )
 
     def close(self, timeout: float) -> Report:

@@ -64,7 +64,8 @@ class Told:
 
 @dataclass(slots=True)
 class StepLine:
-    """A step with its passages in the retriever's order, in columns."""
+    """A step with its passages in columns: the candidates in the retriever's order, then what the model read that is
+    none of them."""
 
     place: int
     """What the rows of `Told` know it by."""
@@ -135,7 +136,16 @@ def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str]) -> StepLine:
     for rank in reasons:
         if 0 < rank <= len(kept):
             kept[rank - 1] = False
-    shown = [texts.get(items[place][0], "") for place in candidates]
+    unmatched = Counter((items[place][1], items[place][0]) for place in candidates)
+    read = []
+    for place in given:
+        same = items[place][1], items[place][0]
+        if unmatched[same] > 0:
+            unmatched[same] -= 1
+        else:
+            read.append(place)  # rewritten on its way to the model, by a postprocessor or a tool
+    kept += [True] * len(read)
+    shown = [texts.get(items[place][0], "") for place in (*candidates, *read)]
     return StepLine(row["seq"], row, shown, kept, reasons, decision, body.get("error", ""))
 
 

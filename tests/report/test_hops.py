@@ -122,3 +122,32 @@ def test_wide_letters_and_long_verdicts_keep_the_columns():
 def test_odd_arguments_are_refused(call):
     with pytest.raises(InvalidInput, match=r"RagGuard|a Run"):
         call()
+
+
+def test_what_the_model_read_is_shown_where_it_is_no_candidate():
+    found = [Passage("A header. Ada founded it.", "d1"), Passage("Lemons.", "d2")]
+    read = [Passage("Ada founded it.", "d1"), Passage("Source 2: sour.")]
+    run = Run("r", "who?", steps=[RetrievalStep("s", "r", query="who?", candidates=found, passages=read)])
+    scores = [
+        Score("utility", value, "passage", "r", "s", position=position)
+        for position, value in enumerate((0.1, 0.0, 0.9, -0.5), 1)
+    ]
+    lines = shown(run, scores).splitlines()
+    (header,) = [line for line in lines if "A header." in line]
+    assert "read as 3" in header
+    assert "cut" in next(line for line in lines if "Lemons." in line)
+    (as_read,) = [line for line in lines if " 3 " in line and "Ada founded it." in line]
+    assert "+0.90" in as_read
+    assert "-0.50" in next(line for line in lines if "Source 2" in line)
+
+
+def test_a_hop_or_a_run_that_failed_says_of_what():
+    steps = [
+        RetrievalStep("a", "r", 0, query="one", status="error", error="ConnectionError: vector db down"),
+        RetrievalStep("b", "r", 1, query="two"),
+    ]
+    run = Run("r", "who?", None, None, steps, "error", {"error": "RuntimeError: llm [b]down[/b]"})
+    text = shown(run, [])
+    assert "error: ConnectionError: vector db down" in text
+    assert "nothing was found" in text
+    assert "error: RuntimeError: llm [b]down[/b]" in text.split("hop 1")[0]

@@ -66,7 +66,7 @@ def rejecting(label_probs):
          "done, but not everything could be scored: 2 scored; 7 let go unscored, as more waited than queue_size "
          "allows without a store"),
         (Report(True, captured=2, unscored=2), "everything is stored: 2 kept without a score"),
-        (Report(True, unsampled=4), "nothing was captured: 4 not captured, as sample_rate wants it"),
+        (Report(True, unsampled=4), "nothing was captured by this RagGuard: 4 not captured, as sample_rate wants it"),
         (Report(True, open=1), "no run has ended: 1 open"),
         (Report(False, captured=1), "not everything is scored: how much is left was not known in time"),
         (Report(False), "not everything is scored: what was captured waits for the store"),
@@ -137,7 +137,7 @@ def test_what_failed_for_good_is_told_with_its_cause_and_warned_about_at_once(ma
 
 def test_where_nothing_was_captured_the_sentence_says_what_was_seen(make):
     rg = make()
-    assert "nothing was captured: calls that were seen in place of retrievals: none. What to do: " in str(
+    assert "nothing was captured by this RagGuard: no call of a framework was seen. What to do: " in str(
         rg.flush(5)
     )
     rg.recorder.seen("r", "tool", "search")
@@ -152,7 +152,9 @@ def test_runs_that_were_not_sampled_are_told_as_not_captured(make):
     rg = make(sample_rate=0.0)
     capture(rg, 3)
     report = rg.flush(5)
-    assert str(report).startswith("nothing was captured: 3 not captured, as sample_rate wants it")
+    assert str(report).startswith(
+        "nothing was captured by this RagGuard: 3 not captured, as sample_rate wants it"
+    )
     assert report.captured == report.scored == 0
 
 
