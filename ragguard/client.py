@@ -12,7 +12,6 @@ that goes wrong with an engine, a disk or a sink reaches the application.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 import sys
@@ -40,6 +39,7 @@ from ragguard.engines.prompts import PromptSet
 from ragguard.errors import Closed, InvalidInput
 from ragguard.records import Failure, Passage, Run, Score
 from ragguard.runtime.event_loop import running_loop
+from ragguard.runtime.threads import in_daemon_thread
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.scorer import Scorer
@@ -349,7 +349,7 @@ class RagGuard:
     async def aflush(self, timeout: float = 10.0) -> Report:  # noqa: ASYNC109 - the same as flush
         """As `flush`, without holding up the event loop."""
         running_loop("aflush()")
-        return await asyncio.to_thread(self.flush, timeout)
+        return await in_daemon_thread(lambda: self.flush(timeout))
 
     def close(self, timeout: float = 10.0) -> Report:
         """Flushes and lets everything go; what is not done in time stays in the store. Safe to call twice.
@@ -362,7 +362,7 @@ class RagGuard:
     async def aclose(self, timeout: float = 10.0) -> Report:  # noqa: ASYNC109 - the same as close
         """As `close`, without holding up the event loop."""
         running_loop("aclose()")
-        return await asyncio.to_thread(self.close, timeout)
+        return await in_daemon_thread(lambda: self.close(timeout))
 
     def __enter__(self) -> RagGuard:
         return self

@@ -92,11 +92,12 @@ class DaemonThreads(ThreadPoolExecutor):
                 thread.join()
 
 
-async def in_daemon_thread(work: Callable[[], object]) -> None:
-    """Waits for `work` in a thread of its own and raises what it raises; a cancelled wait leaves the thread running."""
+async def in_daemon_thread(work: Callable[[], T]) -> T:
+    """Returns what `work` returns and raises what it raises, from a thread of its own; a cancelled wait leaves the
+    thread running."""
     thread = DaemonThreads(1, "ragguard-blocking")
     try:
-        await asyncio.wrap_future(thread.submit(work))
+        return await asyncio.wrap_future(thread.submit(work))
     finally:
         thread.shutdown(wait=False)
 
