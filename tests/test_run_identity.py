@@ -68,6 +68,7 @@ def test_an_id_used_again_after_its_run_has_ended(make, caplog, store):
     first, second = capture(rg, "one", "1", "2", id="x"), capture(rg, "two", "3", id="x")
     assert first.id == "x" != second.id
     assert told(rg) == {"x": whole("one", "1", "2"), second.id: whole("two", "3")}
+    assert {run.id: run.metadata.get("ragguard.asked_id") for run in rg.runs()} == {"x": None, second.id: "x"}
     (warning,) = [record.getMessage() for record in caplog.records if "run id" in record.getMessage()]
     assert "'x'" in warning
     assert second.id in warning

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import json
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -111,10 +112,15 @@ class ToolOutputs:
             call.add(place.step_id, taken)
             if tool_message(output) is not None:
                 self._share(place, [(place.step_id, taken)], text)
-        elif text.startswith(_PRINTED) or (known and text == "[]"):
+        elif text.startswith(_PRINTED):
             self._begin(place, call)
             self._tree.steps.end_text(place, text, printed_documents)
             call.add(place.step_id, None)
+        elif _is_empty_retrieval(text) or (known and text in ("", "[]")):
+            taken = []
+            self._begin(place, call)
+            self._tree.steps.end(place, taken)
+            call.add(place.step_id, taken)
         else:
             self._recorder.seen(place.run_id, TOOL, call.name)
             return
@@ -158,6 +164,8 @@ class ToolOutputs:
 
 
 _MOST_NAMES = 1024
+_LONGEST_EMPTY = 1000
+"""Characters of a text that is looked into for an empty list of documents."""
 
 
 def printed_documents(text: str) -> list[Passage]:
@@ -180,6 +188,16 @@ def _printed(node: ast.AST, score: object) -> Iterator[Passage]:
     elif isinstance(node, ast.Dict):
         for value in node.values:
             yield from _printed(value, None)
+
+
+def _is_empty_retrieval(text: str) -> bool:
+    """True for the JSON that LangChain makes of `{"documents": []}` and the like, which a tool returned."""
+    if not text.startswith("{") or "[]" not in text or len(text) > _LONGEST_EMPTY:
+        return False
+    try:
+        return documents_in(json.loads(text)) == []
+    except (ValueError, RecursionError):
+        return False
 
 
 def _literal(node: ast.AST) -> Any:

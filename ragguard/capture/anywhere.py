@@ -133,14 +133,10 @@ def retrieval(*, query: str = "query", tool: str = "") -> Callable[[Callable[P, 
 def retrieval(function: Callable[..., Any] | None = None, /, *, query: str = "query", tool: str = "") -> Any:
     """Records each call of a function as a retrieval: what it was asked, what it returned, or its error.
 
-    The function may be sync or async, a generator of documents included; what it returns is passed on unchanged.
-    Retrievals inside of it are parts of the step. See `retrieved` for what it may return; (text, documents), as a
-    LangChain tool returns content and artifact, is read as the documents.
-
-    Args:
-        function: The function, where the decorator is used without arguments.
-        query: The name of the argument that holds the query. Where there is none, the first text is taken.
-        tool: The name of the retriever. Empty: the function's.
+    The function may be sync or async, a generator of documents included; what it returns is passed on unchanged,
+    but for a plain iterator (`map`, `iter`, a generator), which is recorded while it is read. Retrievals inside of it
+    are parts of the step. See `retrieved` for what it may return; (text, documents), as a LangChain tool returns
+    content and artifact, is read as the documents.
     """
     if function is None:
         return functools.partial(_decorated, query=query, tool=tool)
@@ -216,13 +212,31 @@ class _Recording:
             enclosing_step.reset(self._token)
         if self._call is None:
             return
+        if error is None and _is_plain_iterator(self.found):
+            self.found = self._reading(self._call, self.found)
+        else:
+            self._end(self._call, error)
+
+    def _reading(self, call: CurrentCall, items: Iterator[Any]) -> Iterator[Any]:
+        """Hands the items on to whoever reads the function's result, and ends the step when they have been read."""
+        self.found = []
+        try:
+            for item in items:
+                self.found.append(item)
+                yield item
+        except BaseException as error:
+            self._end(call, error)
+            raise
+        self._end(call, None)
+
+    def _end(self, call: CurrentCall, error: BaseException | None) -> None:
         if isinstance(error, GeneratorExit):
             error = None  # whoever iterated it had enough: what was given until then is what was retrieved
         if error is None:
-            _ended(self._call, self._step_id, self._query, _documents(self.found))
+            _ended(call, self._step_id, self._query, _documents(self.found))
         else:
             cancelled = isinstance(error, CancelledError | KeyboardInterrupt)
-            self._call.recorder.step_failed(self._step_id, error, "cancelled" if cancelled else "error")
+            call.recorder.step_failed(self._step_id, error, "cancelled" if cancelled else "error")
 
 
 def _position(function: Callable[..., Any], name: str) -> int | None:
@@ -242,6 +256,12 @@ def _query_in(args: tuple[Any, ...], kwargs: dict[str, Any], name: str, position
     if asked is None:
         asked = next((value for value in (*args, *kwargs.values()) if isinstance(value, str)), "")
     return asked if isinstance(asked, str) else str(getattr(asked, "query_str", None) or text_of(asked)[0])
+
+
+def _is_plain_iterator(result: object) -> bool:
+    """True for a generator, `iter(...)`, `map`, `zip` and the like: an iterator without methods that a caller could
+    miss in a generator that reads it."""
+    return isinstance(result, Iterator) and type(result).__module__ in ("builtins", "itertools")
 
 
 def _documents(result: Any) -> Any:

@@ -14,6 +14,8 @@ from typing import Literal, TypeAlias
 Otherwise: TypeAlias = Literal["begin", "begin with a step", "drop"]
 """What becomes of a part that continues a run where there is no such run: it begins one of its own, does so with its
 first step, or is not recorded (its first part was not sampled)."""
+ASKED = "ragguard.asked_id"
+"""Metadata key of a run that asked for an id which another run has."""
 IDS_KEPT = 10_000
 """How many given ids a process remembers; of older ones the store knows."""
 
@@ -31,6 +33,9 @@ class RunIdentity:
     otherwise: Otherwise = "begin"
     stored: str = ""
     """The id in the store, once the writer has decided; '' before."""
+
+    instead_of: str = ""
+    """The id that was given and is another run's in this process, so that `asked` is a fresh one; '' otherwise."""
 
     @property
     def id(self) -> str:

@@ -25,7 +25,7 @@ from ragguard.capture.emitter import Emitter
 from ragguard.capture.events import Delivery, Intake, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
 from ragguard.capture.followers import Follower
-from ragguard.capture.identity import GivenIds, RunIdentity, renamed
+from ragguard.capture.identity import ASKED, GivenIds, RunIdentity, renamed
 from ragguard.capture.open_runs import About, OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
 from ragguard.capture.snapshot import text_in
 from ragguard.capture.trace import trace_context
@@ -128,7 +128,7 @@ class Recorder:
             return RunIdentity(run_id, resumes)
         fresh = new_id()
         NOTICES.warn("run id used twice", renamed(run_id, fresh), pause=1.0)
-        return RunIdentity(fresh)
+        return RunIdentity(fresh, instead_of=run_id)
 
     def release(self, run_id: str) -> None:
         """Lets an id be given again, since its run was deleted."""
@@ -194,6 +194,8 @@ class Recorder:
                 run.emitting = 1
             if trace == "here":
                 trace = trace_context()
+            if identity is not None and identity.instead_of:
+                metadata = {**(metadata or {}), ASKED: identity.instead_of}
             about = (references, sub_questions, pool, metadata, name, started_ns or time.time_ns(), trace)
             self._emitter.emit(run, RunStarted(partial(begun, run_id, question, *about), identity, run_id))
             return True

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ragguard.capture.events import RunStarted
-from ragguard.capture.identity import RunIdentity, renamed
+from ragguard.capture.identity import ASKED, RunIdentity, renamed
 from ragguard.capture.plain import plain_metadata
 from ragguard.records import RetrievalStep, Run, new_id
 from ragguard.runtime.notices import NOTICES
@@ -22,8 +22,6 @@ from ragguard.store.rows import dump, storable
 
 KEPT = 10_000
 """How many runs that were renamed or continued are remembered: for longer than their events are under way."""
-ASKED = "ragguard.asked_id"
-"""Metadata key of a run that asked for an id which another run has."""
 PART = "part"
 """Key in a run's body: how many times it was continued."""
 RESUMES = "ragguard.resumes"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -115,15 +116,59 @@ def test_an_error_goes_on_and_is_a_failed_step(recorder, captured):
     assert (step.status, step.error) == ("error", "ConnectionError: no index")
 
 
-def test_an_iterator_is_the_callers_to_read(recorder, captured, caplog):
+@pytest.mark.parametrize(
+    "lazy",
+    [
+        iter,
+        lambda found: map(str, found),
+        lambda found: (one for one in found),
+        lambda found: itertools.chain(found),
+    ],
+)
+def test_a_plain_iterator_is_recorded_while_it_is_read(recorder, captured, caplog, lazy):
     @ragguard.retrieval
     def lazily(query: str):
-        return iter([Document("a")])
+        return lazy([f"{query} a", f"{query} b"])
 
     with RunHandle(recorder, "who?"):
-        assert len(list(lazily("hop"))) == 1
-    assert captured.run.steps[0].passages[0].metadata == {"ragguard.content": "list_iterator"}
+        assert len(list(lazily("all"))) == 2
+        some = lazily("some")
+        next(some)
+        some.close()
+    steps = {step.query: [passage.text for passage in step.passages] for step in captured.run.steps}
+    assert steps == {"all": ["all a", "all b"], "some": ["some a"]}
+    assert not caplog.text
+
+
+def test_an_iterator_with_methods_of_its_own_is_the_callers_to_read(recorder, captured, caplog):
+    class Cursor:
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            raise StopIteration
+
+        def rows(self):
+            return 0
+
+    @ragguard.retrieval
+    def lazily(query: str):
+        return Cursor()
+
+    with RunHandle(recorder, "who?"):
+        assert lazily("hop").rows() == 0
+    assert captured.run.steps[0].passages[0].metadata == {"ragguard.content": "Cursor"}
     assert "Return a list" in caplog.text
+
+
+def test_an_iterator_that_fails_while_it_is_read_is_a_failed_step(recorder, captured):
+    @ragguard.retrieval
+    def lazily(query: str):
+        return map(int, ["no number"])
+
+    with RunHandle(recorder, "who?"), pytest.raises(ValueError, match="invalid literal"):
+        list(lazily("hop"))
+    assert captured.run.steps[0].status == "error"
 
 
 def test_retrievals_inside_a_decorated_one_are_parts_of_it(recorder, captured):

@@ -124,6 +124,34 @@ def test_a_hop_that_finds_nothing_is_a_step(captured, rg):
     assert [(step.query, len(step.passages)) for step in captured.run.steps] == [("hop", 0), ("hop1", 1)]
 
 
+@pytest.mark.parametrize("nothing", [[], {"documents": []}], ids=["list", "mapping"])
+def test_so_is_one_of_a_tool_that_returns_its_documents(captured, rg, nothing):
+    @tool
+    def search(query: str):
+        """Finds nothing the second time."""
+        found = documents("found", 1, query)
+        return nothing if query == "hop1" else {"documents": found} if nothing else found
+
+    with_tool(search, rg, times=2)
+    assert [(step.query, len(step.passages)) for step in captured.run.steps] == [("hop", 1), ("hop1", 0)]
+
+
+def test_an_empty_list_that_names_its_documents_is_a_step_at_once(captured, rg):
+    @tool
+    def search(query: str):
+        """Finds nothing."""
+        return {"documents": [], "query": query}
+
+    @tool
+    def tickets(query: str):
+        """Is no retrieval as far as anybody can tell."""
+        return {"tickets": []}
+
+    with_tool(search, rg)
+    with_tool(tickets, rg)
+    assert [(step.tool, step.passages) for run in captured.runs for step in run.steps] == [("search", [])]
+
+
 @pytest.mark.parametrize("told", [True, False])
 def test_a_tool_that_has_retrieved_before_and_fails_is_a_failed_step(captured, rg, told):
     @tool(response_format="content_and_artifact")
