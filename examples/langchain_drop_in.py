@@ -9,6 +9,7 @@ Reader and passages come from the small made-up world that ships with ragguard: 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 from langchain_core.documents import Document
@@ -29,11 +30,12 @@ class WorldRetriever(BaseRetriever):
         return [Document(p.text, id=p.id, metadata={"score": p.score}) for p in SEARCH(query)]
 
 
-async def read(given: dict[str, Any]) -> str:
-    """The small model that lives there answers from what was found."""
+async def read(given: dict[str, Any]) -> AsyncIterator[str]:
+    """The small model that lives there answers from what was found, letter by letter."""
     found = "\n".join(f"- {document.page_content}" for document in given["context"])
     prompt = f"{found}\nQuestion: {given['question']}\nAnswer:"
-    return (await NANO.sample([prompt], n=1, max_tokens=8, temperature=0))[0][0].text
+    for letter in (await NANO.sample([prompt], n=1, max_tokens=8, temperature=0))[0][0].text:
+        yield letter
 
 
 async def main() -> None:

@@ -1,18 +1,18 @@
 """A LangChain agent with a guard: what would mislead its model is dropped before the model reads it.
 
-    pip install 'ragguard[langchain-agents]'
-    python examples/langchain_guard.py
+    pip install 'ragguard[langchain-agents]' && python examples/langchain_guard.py
 
 Reader and passages come from the small made-up world that ships with ragguard: no GPU, no key, no download.
 """
 
 import asyncio
+from typing import Any
 
 from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool
 
 from ragguard import DistractorGuard, RagGuard, connect, print_hops, world
@@ -38,7 +38,7 @@ class Nano(BaseChatModel):
     def bind_tools(self, tools: object, **kwargs: object) -> "Nano":
         return self
 
-    def _generate(self, messages: list[BaseMessage], *args: object, **kwargs: object) -> ChatResult:
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         question = str(messages[0].content)
         found = [str(one.content) for one in messages if isinstance(one, ToolMessage)]
         if hops := HOPS[question][len(found) :]:
@@ -48,6 +48,11 @@ class Nano(BaseChatModel):
             samples = asyncio.run(NANO.sample([prompt], n=1, max_tokens=8, temperature=0))
             message = AIMessage(samples[0][0].text)
         return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _stream(self, *args: Any, **kwargs: Any) -> Any:
+        message = self._generate(*args).generations[0].message
+        for letter in message.content or [""]:
+            yield ChatGenerationChunk(message=AIMessageChunk(letter, tool_calls=message.tool_calls))
 
 
 rg = RagGuard(engine=NANO, store=None, references={case.question: case.references for case in CASES}.get)

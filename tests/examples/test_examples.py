@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -73,9 +74,48 @@ def test_none_is_forgotten():
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_is_read_in_one_go(name):
-    assert len((ROOT / "examples" / f"{name}.py").read_text("utf-8").splitlines()) <= 61
+    assert len((ROOT / "examples" / f"{name}.py").read_text("utf-8").splitlines()) <= 65
 
 
 @pytest.mark.parametrize("name", [name for name in HOPS if name.endswith("_guard")])
 def test_a_guarded_example_shows_what_was_dropped(name):
     assert "dropped:" in " ".join(run(name).split())
+
+
+STREAM = """
+import asyncio, json, runpy, sys
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
+
+async def deltas(runnable, given):
+    return [one async for one in runnable.astream(given)]
+
+example = runpy.run_path(sys.argv[1])
+if "Nano" in example:
+    question = example["CASE"].question if "CASE" in example else next(iter(example["HOPS"]))
+    found = [ToolMessage("Ada Berg founded it.", tool_call_id=str(hop)) for hop in range(2)]
+    model, given = example["Nano"](), [HumanMessage(question), *found]
+    streamed = [one.content for one in asyncio.run(deltas(model, given))]
+    whole = model.invoke(given).content
+else:
+    model, given = RunnableLambda(example["read"]), {"context": [], "question": "Who founded it?"}
+    streamed, whole = asyncio.run(deltas(model, given)), asyncio.run(model.ainvoke(given))
+print(json.dumps([streamed, whole]))
+"""
+"""Streams the answer of an example's model, and asks for it in one piece."""
+
+
+@pytest.mark.parametrize("name", [name for name in HOPS if name.startswith("lang")])
+def test_the_model_of_a_langchain_example_streams_deltas(name):
+    path = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
+    done = subprocess.run(
+        [sys.executable, "-c", STREAM, str(ROOT / "examples" / f"{name}.py")],
+        env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    streamed, whole = json.loads(done.stdout.splitlines()[-1])
+    assert len([delta for delta in streamed if delta]) > 1
+    assert "".join(streamed) == whole
