@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from sphinx.ext.napoleon import Config, GoogleDocstring
+
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "integrations")]
 
@@ -18,7 +20,7 @@ from ragguard import __version__  # noqa: E402
 project = "ragguard"
 author = "The ragguard authors"
 release = version = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 html_theme = "furo"
@@ -32,14 +34,27 @@ autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
 autodoc_default_options = {"members": True, "undoc-members": False, "exclude-members": "count,index"}
 add_module_names = False
+_GOOGLE = Config(napoleon_use_param=True)
 _CODE = re.compile(r"(?<![`:])`([^`\n]+)`(?!`)")
 
 
 def _as_rst(app: Any, what: str, name: str, obj: object, options: Any, lines: list[str]) -> None:
-    """Docstrings name code between single backticks, as Markdown does; reStructuredText wants two."""
-    lines[:] = [_CODE.sub(r"``\1``", line).replace("*", "\\*") for line in lines]
+    """Docstrings name code between single backticks and show it indented, as Markdown does; reStructuredText wants two
+    backticks, and two colons before an indented block. `Args:` is read as in Google's style. A field has none, and what
+    stands before a colon in its docstring is no type."""
+    marked: list[str] = []
+    shown = False
+    for number, line in enumerate(lines):
+        indented = line.startswith("    ")
+        if indented and number and not lines[number - 1] and not shown:
+            marked += ["::", ""]
+            shown = True
+        elif line and not indented:
+            shown = False
+        marked.append(line if shown else _CODE.sub(r"``\1``", line).replace("*", "\\*"))
+    lines[:] = marked if what == "attribute" else GoogleDocstring(marked, _GOOGLE, app, what).lines()
 
 
 def setup(app: Any) -> None:
     """Called by Sphinx."""
-    app.connect("autodoc-process-docstring", _as_rst, priority=400)  # before napoleon reads `Args:`
+    app.connect("autodoc-process-docstring", _as_rst)

@@ -28,6 +28,9 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
             RagGuard RagGuard.run RagGuard.score RagGuard.score_runs RagGuard.flush RagGuard.close Caps
         """,
     },
+    "What `rg.run` yields": {
+        "ragguard.capture.handle": "RunHandle.retrieved RunHandle.failed RunHandle.answered",
+    },
     "Engines and what they may cost": {
         "ragguard": "connect Account Price load_prompts PromptSet",
         "ragguard.engines": "VllmEngine OpenAIEngine HfEngine InProcessVllmEngine NanoEngine",

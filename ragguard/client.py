@@ -111,7 +111,7 @@ class RagGuard:
             def aclose()`.
         tracer_provider: The OpenTelemetry provider that scores go to, instead of the application's own.
         otlp: An OTLP/HTTP address, such as `http://localhost:4318`, for an application that has no OpenTelemetry
-            configured. Needs the extra `otlp`.
+            configured; where it has, that is used. Needs the extra `otlp`.
         queue_size: How many runs may wait, 1 or more: with a store for the disk (a run is taken for 64 events),
             without one to be scored. Beyond that `on_overflow` applies.
         queue_bytes: How many bytes of captured data may wait for the disk, about; 64 MiB by default. Beyond that

@@ -232,11 +232,18 @@ class RunHandle:
         metadata: Mapping[str, Any] | None = None,
         id: str = "",
     ) -> str:
-        """Records one retrieval; gives the step's id.
+        """Records one retrieval and returns the step's id. Never raises for what it is given.
 
-        `passages` is what the model gets, `candidates` what was retrieved before a reranker or a
-        guard; each is a list of Passage, texts, mappings with a `text`, or documents of a framework.
-        Calls of one `turn` were made in parallel.
+        Args:
+            query: What was asked of the retriever.
+            passages: What the model gets: Passages, texts, mappings with a `text`, or documents of a framework.
+            candidates: What was retrieved before a reranker or a guard. None: the same as `passages`.
+            tool: The name of the tool or retriever.
+            turn: A number that parallel retrievals share. None: a turn of its own.
+            started_ns: When it began, in nanoseconds since 1970. 0: now.
+            decision: What a guard decided about the passages, as `guard.prune` returns it.
+            metadata: Anything that JSON can hold, kept with the step.
+            id: An id of your own. Empty: a new one.
         """
         step_id = id_in(id)
         self._record(
@@ -293,14 +300,26 @@ class RunHandle:
         tool: str = "",
         turn: int | None = None,
     ) -> str:
-        """Records a retrieval that gave nothing; gives the step's id."""
+        """Records a retrieval that gave nothing and returns the step's id.
+
+        Args:
+            query: What was asked of the retriever.
+            error: The exception, or what went wrong in words.
+            status: `error`, or `cancelled` where somebody broke it off.
+            tool: The name of the tool or retriever.
+            turn: A number that parallel retrievals share. None: a turn of its own.
+        """
         step_id = new_id()
         self.recorder.step_started(step_id, self.key, text_of(query)[0], tool=text_in(tool), turn=_turn(turn))
         self.recorder.step_failed(step_id, error, status)
         return step_id
 
     def answered(self, answer: object) -> None:
-        """Says what the pipeline answered; the last word holds. What is no text is kept as JSON."""
+        """Says what the pipeline answered; the last call holds.
+
+        Args:
+            answer: The answer: a text, or a framework's message or response.
+        """
         text, kind = text_of(answer)
         is_content = isinstance(answer, list | tuple | bytes) or (
             isinstance(answer, Mapping) and "type" in answer
