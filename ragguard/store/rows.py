@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -38,27 +39,33 @@ Texts: TypeAlias = Mapping[str, str]
 
 
 class Digests:
-    """The digests of texts, with those of texts that came lately: a corpus has texts that are found again and again."""
+    """The digests of texts, with those of texts that came lately: a corpus in memory gives the same objects again.
+
+    Texts are known by their addresses. To look for equal ones would cost new texts half as much as their digests do.
+    """
 
     def __init__(self, characters: int) -> None:
         """Keeps texts of so many characters at most, in all."""
         self._limit, self._left = characters, characters
-        self.known: dict[str, str] = {}
-        """Text → digest, in hexadecimal digits."""
+        self.known: dict[int, bytes] = {}
+        """Address of a text → digest."""
+        self._held: list[str] = []
+        """Keeps alive what `known` has by its address."""
 
-    def of(self, text: str) -> tuple[str, str]:
+    def of(self, text: str) -> tuple[str, bytes]:
         """The text as a file can hold it, and its digest."""
         try:
             written = text.encode()
         except UnicodeEncodeError:
             text = storable(text)
-            written = text.encode()
-        digest = sha256(written).hexdigest()[: 2 * DIGEST_BYTES]
+            return text, sha256(text.encode()).digest()[:DIGEST_BYTES]
+        digest = sha256(written).digest()[:DIGEST_BYTES]
         self._left -= len(written)
         if self._left < 0:
-            self.known, self._left = {}, self._limit - len(written)
+            self.known, self._held, self._left = {}, [], self._limit - len(written)
         if self._left >= 0:
-            self.known[text] = digest
+            self.known[id(text)] = digest
+            self._held.append(text)
         return text, digest
 
 
@@ -69,25 +76,24 @@ class Shelf:
     """The passages of one row: each distinct one once, its text apart."""
 
     def __init__(self, items: Iterable[list[Any]] = ()) -> None:
+        """`items` are those that the row has already; their texts are in the store."""
         self.items: list[list[Any]] = list(items)
-        self.old = len(self.items)
-        """How many stood there before; they need no text."""
-        self.texts: dict[str, str] = {}
-        """Digest, in hexadecimal digits → text; of new passages."""
+        self.digests: list[bytes] = []
+        """Of the texts of new items, one an item."""
+        self.texts: dict[bytes, str] = {}
+        """Digest → text; of new items."""
         self._places: dict[int, int] = {}
-        self._same: dict[tuple[Any, ...], list[int]] = {}
+        """Address of a passage → its place."""
+        self._first: dict[tuple[bytes, str], int] = {}
+        """Digest and id → the first place that has both."""
         self._held: list[Passage] = []
         """Keeps alive what `_places` knows by its address."""
         for place, (digest, id, *_) in enumerate(self.items):
-            self._same.setdefault((digest, id), []).append(place)
+            self._first.setdefault((bytes.fromhex(digest), id), place)
 
     def put(self, passage: Passage) -> int:
-        """Where the passage stands."""
-        place = self._places.get(id(passage))
-        if place is None:
-            place = self._places[id(passage)] = self._find(passage)
-            self._held.append(passage)
-        return place
+        """The place of the passage among the items."""
+        return self.put_all((passage,))[0]
 
     def put_alike(self, passage: Passage) -> list[int]:
         """Where the passage stands, and where others with its text and id do."""
@@ -95,25 +101,37 @@ class Shelf:
         return self._same[digest, id]
 
     def put_all(self, passages: Iterable[Passage]) -> list[int]:
-        """Where each of them stands."""
-        return [self.put(passage) for passage in passages]
+        """The place of each of them."""
+        known, held = self._places, self._held
+        places = []
+        for passage in passages:
+            address = id(passage)
+            place = known.get(address)
+            if place is None:
+                place = known[address] = self._find(passage)
+                held.append(passage)
+            places.append(place)
+        return places
 
     def _find(self, passage: Passage) -> int:
         # Hundreds of thousands of passages come this way in a minute: as few steps as will do.
-        text = passage.text
-        digest = _DIGESTS.known.get(text) if type(text) is str else None
+        text, metadata = passage.text, passage.metadata
+        digest = _DIGESTS.known.get(id(text))
         if digest is None:
             text, digest = _DIGESTS.of(text)
-        metadata = plain_metadata(passage.metadata) or None
-        item = [digest, passage.id, passage.score, metadata, passage.grade]
-        place = len(self.items)
-        alike = self._same.setdefault((digest, passage.id), [])
-        for known in alike:
-            if self.items[known] == item:
-                return known
-        alike.append(place)
+        item = [
+            digest.hex(), passage.id, passage.score, (plain_metadata(metadata) or None) if metadata else None,
+            passage.grade,
+        ]  # fmt: skip
+        items = self.items
+        place = len(items)
+        first = self._first.setdefault((digest, passage.id), place)
+        if first != place:
+            with suppress(ValueError):
+                return items.index(item, first)
+        items.append(item)
+        self.digests.append(digest)
         self.texts[digest] = text
-        self.items.append(item)
         return place
 
 
@@ -138,7 +156,7 @@ def dump(value: object) -> str:
         return _ENCODE(plain(value))
 
 
-_ENCODE = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_ENCODE = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 
 
 # Runs and steps

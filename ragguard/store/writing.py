@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.errors import InvalidInput
@@ -30,8 +31,10 @@ from ragguard.store.rows import (
 from ragguard.store.segments import PART, UNANNOUNCED, Segments, wait
 from ragguard.store.time_slice import TimeSlice
 
-_AT_ONCE = 100
-"""Texts that are written between two rests."""
+_AT_ONCE = 50
+"""Texts that are written by one statement, and changes of how often texts are needed between two rests."""
+_INSERT_TEXT = "INSERT OR IGNORE INTO passages (digest, text) VALUES (?, ?)"
+_INSERT_TEXTS = _INSERT_TEXT + ", (?, ?)" * (_AT_ONCE - 1)
 
 
 class Writing:
@@ -60,9 +63,10 @@ class Writing:
         """True where a run that was in the tables before is to be scored."""
         self.unplaced: list[StepAmended] = []
         """Amendments to steps that are not there."""
-        self._texts: dict[str, str] = {}
-        self._uses: Counter[str] = Counter()
-        """Digest, in hexadecimal digits → by how many rows more it is needed."""
+        self._texts: dict[bytes, str] = {}
+        """Digest → text."""
+        self._uses: Counter[bytes] = Counter()
+        """Digest → by how many rows more it is needed."""
 
     def event(self, event: Event) -> None:
         """Writes one event."""
@@ -123,24 +127,36 @@ class Writing:
         self._insert_new()
         # In the order of the digests: what comes one after the other stands side by side in the index.
         needed = sorted(digest for digest, count in self._uses.items() if count > 0)
-        time_slice = TimeSlice()
-        for start in range(0, len(needed), _AT_ONCE):
-            for digest in self._insert_texts(needed[start : start + _AT_ONCE]):
-                self._uses[digest] -= 1  # its being there stands for the first use
-            time_slice.rest_if_used()
-        release(self._db, Counter({bytes.fromhex(digest): n for digest, n in self._uses.items() if n}))
-
-    def _insert_texts(self, digests: Sequence[str]) -> Iterable[str]:
-        """Writes the texts that are not there; returns their digests."""
-        last = self._db.execute("SELECT coalesce(max(rowid), 0) FROM passages").fetchone()[0]
-        inserted = self._db.executemany(
-            "INSERT OR IGNORE INTO passages (digest, text) VALUES (?, ?)",
-            [(bytes.fromhex(digest), self._texts[digest]) for digest in digests],
+        there = self._insert_texts(needed)
+        # That a text is there stands for its first use.
+        release(
+            self._db,
+            {
+                digest: count - 1 if count > 0 and digest not in there else count
+                for digest, count in self._uses.items()
+                if count != 1 or digest in there
+            },
         )
-        if inserted.rowcount == len(digests):
-            return digests
-        new = self._db.execute("SELECT digest FROM passages WHERE rowid > ?", (last,))
-        return [row[0].hex() for row in new]
+
+    def _insert_texts(self, digests: Sequence[bytes]) -> set[bytes]:
+        """Writes the texts that are not there; returns the digests of those that are.
+
+        Many texts go in by one statement, during which other threads run: no rest is needed in between.
+        """
+        there: set[bytes] = set()
+        last = self._db.execute("SELECT coalesce(max(rowid), 0) FROM passages").fetchone()[0]
+        for start in range(0, len(digests), _AT_ONCE):
+            chunk = digests[start : start + _AT_ONCE]
+            rows = [(digest, self._texts[digest]) for digest in chunk]
+            if len(chunk) == _AT_ONCE:
+                inserted = self._db.execute(_INSERT_TEXTS, tuple(chain.from_iterable(rows))).rowcount
+            else:
+                inserted = self._db.executemany(_INSERT_TEXT, rows).rowcount
+            if inserted < len(chunk):
+                new = self._db.execute("SELECT digest FROM passages WHERE rowid > ?", (last,))
+                there.update(set(chunk).difference(row[0] for row in new))
+            last += inserted
+        return there
 
     # Events
 
@@ -324,10 +340,10 @@ class Writing:
 
     def _need(self, shelf: Shelf) -> None:
         self._texts.update(shelf.texts)
-        self._uses.update([item[0] for item in shelf.items[shelf.old :]])
+        self._uses.update(shelf.digests)
 
     def _forget(self, body: str) -> None:
-        self._uses.subtract([digest.hex() for digest in digests_in(json.loads(body))])
+        self._uses.subtract(digests_in(json.loads(body)))
 
 
 def make_due(connection: sqlite3.Connection, run: int, owner: str, now: int) -> None:
@@ -337,7 +353,7 @@ def make_due(connection: sqlite3.Connection, run: int, owner: str, now: int) -> 
     )
 
 
-def release(connection: sqlite3.Connection, uses: Counter[bytes]) -> None:
+def release(connection: sqlite3.Connection, uses: Mapping[bytes, int]) -> None:
     """Changes how often texts are needed beyond once; those with no use left are deleted."""
     changes = sorted((digest, count) for digest, count in uses.items() if count)
     time_slice = TimeSlice()
