@@ -9,11 +9,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ragguard.capture.events import RunEnded
 from ragguard.records import RetrievalStep, Run
 from ragguard.store.rows import Shelf, add_end, dump, maybe, run_data, step_columns, storable
+from ragguard.store.texts import NeededTexts
 from ragguard.store.time_slice import TimeSlice
 
 INSERT_STEP: Final = (
@@ -36,49 +37,46 @@ class NewRun:
     end: RunEnded | None = None
 
 
-class Inserted(NamedTuple):
-    """The rows that new runs have become."""
-
-    seqs: range
-    """One a run, in the order of the runs."""
-    shelves: list[Shelf]
-    """The passages that the rows need."""
-
-
 def insert_new(
-    db: sqlite3.Connection, new: Iterable[NewRun], scorer: str | None, owner: str, now: int
-) -> Inserted:
-    """Writes new runs and their steps. A run that is open is its `owner`'s; one that has ended is to be scored by
-    `scorer`, or by nobody."""
+    db: sqlite3.Connection,
+    new: Iterable[NewRun],
+    needed: NeededTexts,
+    scorer: str | None,
+    owner: str,
+    now: int,
+) -> range:
+    """Writes new runs and their steps; returns the `seq` of each run. Their texts are noted in `needed`.
+
+    A run that is open is its `owner`'s; one that has ended is to be scored by `scorer`, or by nobody.
+    """
     first = _next_seq(db)
     runs: list[tuple[Any, ...]] = []
     steps: list[tuple[Any, ...]] = []
-    shelves: list[Shelf] = []
     time_slice = TimeSlice()
     for seq, one in enumerate(new, first):
-        body, columns = _columns(one, shelves, now)
+        body, columns = _columns(one, needed, now)
         due = (owner, None, None) if one.end is None else (scorer, *((now, now) if scorer else (None, None)))
         runs.append((seq, *columns, dump(body), *due))
         for step in one.steps.values():
             shelf = Shelf()
             steps.append((*step_columns(step, shelf), seq))
-            shelves.append(shelf)
+            needed.add(shelf)
             time_slice.rest_if_used()
     db.executemany(_INSERT_RUN, runs)
     db.executemany(INSERT_STEP, steps)
-    return Inserted(range(first, first + len(runs)), shelves)
+    return range(first, first + len(runs))
 
 
-def _columns(new: NewRun, shelves: list[Shelf], now: int) -> tuple[dict[str, Any], tuple[Any, ...]]:
+def _columns(new: NewRun, needed: NeededTexts, now: int) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """What of a run has no column of its own, and the columns from `id` to `ended_ns`."""
     run, end, shelf = new.run, new.end, Shelf()
     body = run_data(run, shelf)
     if shelf.items:
-        shelves.append(shelf)
+        needed.add(shelf)
     question, answer, status, ended_ns = storable(run.question), run.answer, "open", run.ended_ns
     if end is not None:
         if (pool := add_end(body, end)) is not None:
-            shelves.append(pool)
+            needed.add(pool)
         question = storable(end.question) or question
         answer = answer if end.answer is None else end.answer
         status, ended_ns = end.status, end.ended_ns or now

@@ -12,7 +12,7 @@ from ragguard.store import reading
 from ragguard.store.database import Database
 from ragguard.store.rows import digests_in
 from ragguard.store.segments import forget_waiting
-from ragguard.store.writing import release
+from ragguard.store.texts import release
 
 REMOVED_AT_ONCE = 200
 

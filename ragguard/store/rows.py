@@ -47,26 +47,23 @@ class Digests:
     def __init__(self, characters: int) -> None:
         """Keeps texts of so many characters at most, in all."""
         self._limit, self._left = characters, characters
-        self.known: dict[int, bytes] = {}
-        """Address of a text → digest."""
-        self._held: list[str] = []
-        """Keeps alive what `known` has by its address."""
+        self.known: dict[int, tuple[bytes, str]] = {}
+        """Address of a text → its digest; and the text, so that nothing else comes to its address."""
 
-    def of(self, text: str) -> tuple[str, bytes]:
-        """The text as a file can hold it, and its digest."""
+    def of(self, text: str) -> tuple[bytes, str]:
+        """The digest of a text, and the text as a file can hold it."""
         try:
             written = text.encode()
         except UnicodeEncodeError:
             text = storable(text)
-            return text, sha256(text.encode()).digest()[:DIGEST_BYTES]
+            return sha256(text.encode()).digest()[:DIGEST_BYTES], text
         digest = sha256(written).digest()[:DIGEST_BYTES]
         self._left -= len(written)
         if self._left < 0:
-            self.known, self._held, self._left = {}, [], self._limit - len(written)
+            self.known, self._left = {}, self._limit - len(written)
         if self._left >= 0:
-            self.known[id(text)] = digest
-            self._held.append(text)
-        return text, digest
+            self.known[id(text)] = digest, text
+        return digest, text
 
 
 _DIGESTS = Digests(4 * 2**20)
@@ -116,9 +113,10 @@ class Shelf:
     def _find(self, passage: Passage) -> int:
         # Hundreds of thousands of passages come this way in a minute: as few steps as will do.
         text, metadata = passage.text, passage.metadata
-        digest = _DIGESTS.known.get(id(text))
-        if digest is None:
-            text, digest = _DIGESTS.of(text)
+        known = _DIGESTS.known.get(id(text))
+        if known is None:
+            known = _DIGESTS.of(text)
+        digest, text = known
         item = [
             digest.hex(), passage.id, passage.score, (plain_metadata(metadata) or None) if metadata else None,
             passage.grade,

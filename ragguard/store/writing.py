@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from itertools import chain
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.errors import InvalidInput
@@ -29,12 +26,7 @@ from ragguard.store.rows import (
     storable,
 )
 from ragguard.store.segments import PART, UNANNOUNCED, Segments, wait
-from ragguard.store.time_slice import TimeSlice
-
-_AT_ONCE = 50
-"""Texts that are written by one statement, and changes of how often texts are needed between two rests."""
-_INSERT_TEXT = "INSERT OR IGNORE INTO passages (digest, text) VALUES (?, ?)"
-_INSERT_TEXTS = _INSERT_TEXT + ", (?, ?)" * (_AT_ONCE - 1)
+from ragguard.store.texts import NeededTexts
 
 
 class Writing:
@@ -63,10 +55,7 @@ class Writing:
         """True where a run that was in the tables before is to be scored."""
         self.unplaced: list[StepAmended] = []
         """Amendments to steps that are not there."""
-        self._texts: dict[bytes, str] = {}
-        """Digest → text."""
-        self._uses: Counter[bytes] = Counter()
-        """Digest → by how many rows more it is needed."""
+        self._needed = NeededTexts()
 
     def event(self, event: Event) -> None:
         """Writes one event."""
@@ -99,7 +88,7 @@ class Writing:
         ).fetchone()
         if found is None:
             seq = self._insert(run, body)
-            self._need(shelf)
+            self._needed.add(shelf)
             for step in run.steps:
                 self._step(seq, step)
             return True
@@ -112,8 +101,8 @@ class Writing:
         replaced = self._replace(seq, run)
         if not replaced and tuple(known) == columns:
             return False
-        self._forget(known[-1])
-        self._need(shelf)
+        self._needed.remove(digests_in(json.loads(known[-1])))
+        self._needed.add(shelf)
         self._db.execute(
             "UPDATE runs SET name = ?, question = ?, answer = ?, status = ?, started_ns = ?, ended_ns = ?, "
             "body = ?, revision = revision + 1, attempts = 0 WHERE seq = ?",
@@ -125,38 +114,7 @@ class Writing:
         """Writes the new runs, the texts that are new, and how often each is needed; deletes those that nobody needs
         any more."""
         self._insert_new()
-        # In the order of the digests: what comes one after the other stands side by side in the index.
-        needed = sorted(digest for digest, count in self._uses.items() if count > 0)
-        there = self._insert_texts(needed)
-        # That a text is there stands for its first use.
-        release(
-            self._db,
-            {
-                digest: count - 1 if count > 0 and digest not in there else count
-                for digest, count in self._uses.items()
-                if count != 1 or digest in there
-            },
-        )
-
-    def _insert_texts(self, digests: Sequence[bytes]) -> set[bytes]:
-        """Writes the texts that are not there; returns the digests of those that are.
-
-        Many texts go in by one statement, during which other threads run: no rest is needed in between.
-        """
-        there: set[bytes] = set()
-        last = self._db.execute("SELECT coalesce(max(rowid), 0) FROM passages").fetchone()[0]
-        for start in range(0, len(digests), _AT_ONCE):
-            chunk = digests[start : start + _AT_ONCE]
-            rows = [(digest, self._texts[digest]) for digest in chunk]
-            if len(chunk) == _AT_ONCE:
-                inserted = self._db.execute(_INSERT_TEXTS, tuple(chain.from_iterable(rows))).rowcount
-            else:
-                inserted = self._db.executemany(_INSERT_TEXT, rows).rowcount
-            if inserted < len(chunk):
-                new = self._db.execute("SELECT digest FROM passages WHERE rowid > ?", (last,))
-                there.update(set(chunk).difference(row[0] for row in new))
-            last += inserted
-        return there
+        self._needed.write(self._db)
 
     # Events
 
@@ -193,7 +151,7 @@ class Writing:
                 "UPDATE runs SET name = ?, question = ?, started_ns = ?, body = ? WHERE seq = ?",
                 (storable(run.name), storable(run.question), run.started_ns, body, seq),
             )
-            self._need(shelf)
+            self._needed.add(shelf)
 
     def _ended(self, event: RunEnded) -> None:
         segment = self._segments.get(event.run_id)
@@ -211,7 +169,7 @@ class Writing:
             return
         self._open.discard(seq)
         if (shelf := add_end(body, event, part)) is not None:
-            self._need(shelf)
+            self._needed.add(shelf)
         if event.waits_for:
             wait(self._db, event.waits_for, event.run_id if segment is None else segment.run_id)
         question = storable(event.question)
@@ -241,7 +199,7 @@ class Writing:
             self.unplaced.append(event)
             return
         body, shelf = amended_body(self._body("steps", step[0]), event)
-        self._need(shelf)
+        self._needed.add(shelf)
         before = 0 if segment is None else segment.index
         index = step[1] if event.index is None else event.index + before
         self._db.execute("UPDATE steps SET body = ?, idx = ? WHERE seq = ?", (body, index, step[0]))
@@ -294,15 +252,18 @@ class Writing:
         if not self._new:
             return
         new, self._new = self._new, {}
-        inserted = insert_new(
-            self._db, new.values(), self._owner if self._scored else None, self._owner, self._now
+        seqs = insert_new(
+            self._db,
+            new.values(),
+            self._needed,
+            self._owner if self._scored else None,
+            self._owner,
+            self._now,
         )
-        for seq, (run_id, one) in zip(inserted.seqs, new.items(), strict=True):
+        for seq, (run_id, one) in zip(seqs, new.items(), strict=True):
             self._seqs[run_id] = seq
             if one.end is None:
                 self._open.add(seq)
-        for shelf in inserted.shelves:
-            self._need(shelf)
 
     def _step(self, run: int, step: RetrievalStep) -> bool:
         shelf = Shelf()
@@ -310,7 +271,7 @@ class Writing:
             f"{INSERT_STEP} ON CONFLICT (run, id) DO NOTHING", (*step_columns(step, shelf), run)
         )
         if added.rowcount:
-            self._need(shelf)
+            self._needed.add(shelf)
         return added.rowcount > 0
 
     def _replace(self, run: int, new: Run) -> bool:
@@ -323,7 +284,7 @@ class Writing:
         if [tuple(row) for row in rows] == [step_columns(step, Shelf()) for step in new.steps]:
             return False
         for row in rows:
-            self._forget(row[-1])
+            self._needed.remove(digests_in(json.loads(row[-1])))
         self._db.execute("DELETE FROM steps WHERE run = ?", (run,))
         for step in new.steps:
             self._step(run, step)
@@ -338,36 +299,9 @@ class Writing:
             (self._owner, self._now, self._now, run),
         )
 
-    def _need(self, shelf: Shelf) -> None:
-        self._texts.update(shelf.texts)
-        self._uses.update(shelf.digests)
-
-    def _forget(self, body: str) -> None:
-        self._uses.subtract(digests_in(json.loads(body)))
-
 
 def make_due(connection: sqlite3.Connection, run: int, owner: str, now: int) -> None:
     """Puts a run on its owner's list of what is to be scored."""
     connection.execute(
         "UPDATE runs SET owner = ?, due_ns = ?, queued_ns = ? WHERE seq = ?", (owner, now, now, run)
     )
-
-
-def release(connection: sqlite3.Connection, uses: Mapping[bytes, int]) -> None:
-    """Changes how often texts are needed beyond once; those with no use left are deleted."""
-    changes = sorted((digest, count) for digest, count in uses.items() if count)
-    time_slice = TimeSlice()
-    for start in range(0, len(changes), _AT_ONCE):
-        connection.executemany(
-            "INSERT INTO passage_uses (digest, uses) VALUES (?, ?) "
-            "ON CONFLICT (digest) DO UPDATE SET uses = uses + excluded.uses",
-            changes[start : start + _AT_ONCE],
-        )
-        time_slice.rest_if_used()
-    fewer = [(digest,) for digest, count in uses.items() if count < 0]
-    connection.executemany(
-        "DELETE FROM passages WHERE digest = ? AND "
-        "(SELECT uses FROM passage_uses WHERE passage_uses.digest = passages.digest) < 0",
-        fewer,
-    )
-    connection.executemany("DELETE FROM passage_uses WHERE digest = ? AND uses <= 0", fewer)
