@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ragguard.store.rows import Shelf
 from ragguard.store.time_slice import TimeSlice
 
-_AT_ONCE = 50
+_AT_ONCE = 100
 """Texts that are written by one statement, and changes of how often texts are needed between two rests."""
 _INSERT_ONE = "INSERT OR IGNORE INTO passages (digest, text) VALUES (?, ?)"
 _INSERT = _INSERT_ONE + ", (?, ?)" * (_AT_ONCE - 1)
