@@ -12,7 +12,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -98,36 +98,45 @@ def pace(load: tuple[int, int, int | None], steps: int) -> dict[str, Any]:
 
 
 def against_sqlite(load: tuple[int, int, int | None], steps: int) -> dict[str, Any]:
-    """The same texts through the store and into tables with nothing else, in turns; medians of CPU time and of time.
+    """The same texts through the store and into tables with nothing else, in turns; by CPU time and by time.
 
     Without the queue: what the writer's thread does. The bare tables are written in the same batches, in pages of
-    8,192 bytes, and the one under digests in the store's pages as well.
+    8,192 bytes, and the one under digests in the store's pages as well. Rates are medians of the rounds; proportions
+    are medians of each round's own, since what else the machine does changes from round to round.
     """
-    found: dict[str, list[tuple[float, float]]] = {}
+    writers: list[tuple[str, Callable[[Path, list[list[Event]]], tuple[float, float]]]] = [
+        ("store", into_store),
+        ("under digests", partial(into_table, digests=True)),
+        ("under digests, the store's pages", partial(into_table, digests=True, page=schema.PAGE_BYTES)),
+        ("bare table", into_table),
+    ]
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name, _ in writers}
     for seed in range(COMPARISONS):
         stream = events(steps, *load, seed)
         batches = [stream[start : start + BATCH] for start in range(0, len(stream), BATCH)]
-        for name, write in (
-            ("store", into_store),
-            ("under digests", partial(into_table, digests=True)),
-            ("under digests, the store's pages", partial(into_table, digests=True, page=schema.PAGE_BYTES)),
-            ("bare table", into_table),
-        ):
+        for name, write in writers:
             with tempfile.TemporaryDirectory() as folder:
-                found.setdefault(name, []).append(write(Path(folder) / "s.db", batches))
-    rates = {
-        name: {
-            "steps_per_second": round(steps / statistics.median(wall for wall, _ in times)),
-            "steps_per_cpu_second": round(steps / statistics.median(cpu for _, cpu in times)),
+                found[name].append(write(Path(folder) / "s.db", batches))
+        writers.append(writers.pop(0))  # nobody is always the first
+    rates, ratios = {}, {}
+    for name, times in found.items():
+        rates[name] = {
+            kind: round(steps / statistics.median(time[place] for time in times)) for place, kind in _KINDS
         }
-        for name, times in found.items()
-    }
-    ratios = {
-        name: {kind: round(rates["store"][kind] / rate, 2) for kind, rate in rates[name].items()}
-        for name in rates
-        if name != "store"
-    }
+        ratios[name] = {
+            kind: round(
+                statistics.median(
+                    bare[place] / store[place] for bare, store in zip(times, found["store"], strict=True)
+                ),
+                2,
+            )
+            for place, kind in _KINDS
+        }
+    del ratios["store"]
     return {"rates": rates, "store_in_proportion_to": ratios}
+
+
+_KINDS = ((0, "steps_per_second"), (1, "steps_per_cpu_second"))
 
 
 def into_store(path: Path, batches: list[list[Event]]) -> tuple[float, float]:
