@@ -93,9 +93,9 @@ class Shelf:
         return self.put_all((passage,))[0]
 
     def put_alike(self, passage: Passage) -> list[int]:
-        """Where the passage stands, and where others with its text and id do."""
-        digest, id, *_ = self.items[self.put(passage)]
-        return self._same[digest, id]
+        """The places of the passage and of others with its text and id."""
+        same = self.items[self.put(passage)][:2]
+        return [place for place, item in enumerate(self.items) if item[:2] == same]
 
     def put_all(self, passages: Iterable[Passage]) -> list[int]:
         """The place of each of them."""
