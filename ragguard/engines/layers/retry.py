@@ -13,8 +13,10 @@ import random
 import threading
 from collections.abc import Awaitable, Callable
 from copy import copy
+from dataclasses import dataclass
 from time import monotonic
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.deadline import remaining
@@ -171,6 +173,13 @@ def failure_since(engine: Engine, since: float) -> EngineError | None:
     return None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ticket:
+    """One attempt; attempts are numbered in the order in which they begin."""
+
+    number: int
+
+
 class _Circuit:
     """Closed, open, or half open with one probe under way. Shared by threads."""
 
@@ -178,15 +187,19 @@ class _Circuit:
         self._trip_after, self._first_pause, self._longest = trip_after, first_pause, longest
         self._lock = threading.Lock()
         self._failures = 0
+        self._entered = 0
+        self._counted: WeakKeyDictionary[BaseException, int] = WeakKeyDictionary()
+        """Errors that were counted, with the number of the last attempt that had begun by then."""
         self._last = ""
         self._pause = first_pause
         self._opened: float | None = None
-        self._probe: object | None = None
+        self._probe: _Ticket | None = None
 
-    def enter(self) -> object:
+    def enter(self) -> _Ticket:
         """A ticket for one attempt, or `CircuitOpen`."""
-        ticket = object()
         with self._lock:
+            self._entered += 1
+            ticket = _Ticket(self._entered)
             if self._opened is None:
                 return ticket
             left = self._opened + self._pause - monotonic()
@@ -205,13 +218,13 @@ class _Circuit:
             self._failures, self._opened, self._probe = 0, None, None
             self._pause = self._first_pause
 
-    def left(self, ticket: object) -> None:
+    def left(self, ticket: _Ticket) -> None:
         """An attempt ended and says nothing of the server: if it was the probe, another one is."""
         with self._lock:
             if self._probe is ticket:
                 self._probe = None
 
-    def failed(self, ticket: object, error: BaseException, *, hurried: bool) -> None:
+    def failed(self, ticket: _Ticket, error: BaseException, *, hurried: bool) -> None:
         """An attempt failed. Whether the server is to blame depends on how, and on who set the deadline."""
         if isinstance(error, EngineRejected | PromptTooLong):
             self.answered()
@@ -222,7 +235,10 @@ class _Circuit:
                 self._probe = None
             if not _blames_server(error, hurried):
                 return
-            self._failures += 1
+            # Callers that wait for one request get one and the same error: it failed once.
+            if ticket.number > self._counted.get(error, 0):
+                self._counted[error] = self._entered
+                self._failures += 1
             self._last = str(error)
             if probing:
                 self._pause = min(self._longest, self._pause * 2)

@@ -137,6 +137,19 @@ async def test_the_circuit_opens_and_nobody_is_asked():
     assert len(engine.calls) == 3
 
 
+async def test_one_request_that_many_wait_for_fails_once():
+    patience = Patience(attempts=1, trip_after=3)
+    request = asyncio.get_running_loop().create_future()
+    callers = [
+        asyncio.ensure_future(patience.persist(lambda: asyncio.shield(request), None)) for _ in range(20)
+    ]
+    await asyncio.sleep(0)
+    request.set_exception(EngineOverloaded("busy"))
+    failed = await asyncio.gather(*callers, return_exceptions=True)
+    assert {type(error) for error in failed} == {EngineOverloaded}
+    await ask(Retry(ScriptedEngine(), patience))
+
+
 async def test_a_success_in_between_keeps_it_closed():
     gone = EngineUnreachable("gone")
     engine = failing(gone, gone, None, gone, gone, None)
