@@ -12,7 +12,7 @@ from ragguard.records import Level
 from ragguard.sinks.base import ScoredRun
 from ragguard.store.reading import chunks
 from ragguard.store.rows import storable
-from ragguard.store.unreadable import WRONG_NUMBERS, check_numbers
+from ragguard.store.unreadable import WRONG_SCORES, check_scores
 
 
 class Series(NamedTuple):
@@ -65,7 +65,7 @@ _STEPS = "SELECT run, count(*), sum(json_array_length(body, '$.passages')) FROM 
 _FAILURES = "SELECT run, count(*) FROM failures WHERE run IN ({}) GROUP BY run"
 _MEANS = (
     "SELECT run, avg(value), max(engine || ', ' || prompts || ', ' || scorer || ' ' || version), "
-    f"{WRONG_NUMBERS}, "
+    f"{WRONG_SCORES}, "
     "name, level, reference_source, iif(level = 'run', 'passages', stage) AS of_stage "
     "FROM scores JOIN origins ON origins.id = origin WHERE run IN ({}) "
     "GROUP BY run, name, level, reference_source, of_stage ORDER BY run, min(scores.seq)"
@@ -81,7 +81,7 @@ def means_at(connection: sqlite3.Connection, places: Sequence[int]) -> dict[int,
     for place, failures in chunks(connection, _FAILURES, places):
         found[place].failures = failures
     for place, mean, origin, wrong, *names in chunks(connection, _MEANS, places):
-        check_numbers(wrong)
+        check_scores(wrong)
         series = Series(*names)
         found[place].means[series], found[place].origins[series] = mean, origin
     return found

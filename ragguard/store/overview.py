@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ragguard.records import Dropped, Failure, Passage, Usage
 from ragguard.store.reading import chunks, failures_at, origins_of, texts_of, with_bodies
 from ragguard.store.rows import Data, usage_of
-from ragguard.store.unreadable import WRONG_NUMBERS, check_numbers, check_run, check_step
+from ragguard.store.unreadable import WRONG_SCORES, check_run, check_scores, check_step
 
 SCALE = 10_000
 """Units of a score's value and error in the gathered JSON."""
@@ -164,7 +164,7 @@ _TOLD = (
     "group_concat(usage, char(10)), group_concat(DISTINCT origin), "
     "min(json_extract(metadata, '$.sub_questions')) "
     "FILTER (WHERE metadata <> '' AND json_type(metadata, '$.sub_questions') = 'array'), "
-    f"{WRONG_NUMBERS} "
+    f"{WRONG_SCORES} "
     "FROM scores LEFT JOIN steps ON steps.run = scores.run AND steps.id = scores.step_id "
     "WHERE scores.run IN ({}) GROUP BY scores.run"
 )
@@ -173,7 +173,7 @@ _TOLD = (
 def _told(connection: sqlite3.Connection, places: Sequence[int], misleads: float) -> dict[int, Told]:
     rows = list(chunks(connection, _TOLD, places, misleads))
     for row in rows:
-        check_numbers(row[9])
+        check_scores(row[9])
     origins = origins_of(connection, {int(number) for row in rows for number in row[7].split(",")})
     return {
         place: Told(

@@ -13,7 +13,7 @@ from typing import Any
 
 from ragguard.records import Failure, Run, Score
 from ragguard.store.rows import Data, Origin, digests_in, failure_of, run_of, score_of, step_of, storable
-from ragguard.store.unreadable import check_failure, check_number, check_run, check_step
+from ragguard.store.unreadable import check_failure, check_number, check_run, check_step, check_text
 
 PAGE = 200
 _MOST_PARAMETERS = 500
@@ -87,6 +87,9 @@ def scores_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int,
 
 
 def _check_score(row: Sequence[Any]) -> None:
+    if not type(row[2]) is type(row[4]) is type(row[15]) is str:
+        for column, value in (("name", row[2]), ("level", row[4]), ("stage", row[15])):
+            check_text(value, column)
     if type(row[3]) is not float or not isfinite(row[3]):
         check_number(row[3], "value")
     for column, value in (("position", row[7]), ("stderr", row[8]), ("expectation", row[13])):

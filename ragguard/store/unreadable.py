@@ -105,23 +105,30 @@ def check_failure(row: sqlite3.Row) -> None:
     _check(row, _FAILURE, "failures")
 
 
+def check_text(value: object, column: str) -> None:
+    """Raises where a score's column holds something else than a text."""
+    if not isinstance(value, str):
+        raise TypeError(f"scores.{column} is {_kind(value)}")
+
+
 def check_number(value: object, column: str) -> None:
     """Raises where a score's column holds something else than a finite number."""
     if not isinstance(value, int | float) or not math.isfinite(value):
         raise TypeError(f"scores.{column} is {_kind(value)}")
 
 
-WRONG_NUMBERS = (
+WRONG_SCORES = (
     "count(*) FILTER (WHERE typeof(value) NOT IN ('real', 'integer') OR abs(value) > 1e300 "
-    "OR typeof(stderr) NOT IN ('real', 'integer', 'null') OR typeof(position) NOT IN ('integer', 'null'))"
+    "OR typeof(stderr) NOT IN ('real', 'integer', 'null') OR typeof(position) NOT IN ('integer', 'null') "
+    "OR typeof(scores.name) <> 'text' OR typeof(scores.level) <> 'text' OR typeof(scores.stage) <> 'text')"
 )
-"""SQL: how many rows of a group of scores hold something else than a number where they should hold one."""
+"""SQL: how many rows of a group of scores hold something else than a number or a text where they should hold one."""
 
 
-def check_numbers(wrong: int) -> None:
-    """Raises where `WRONG_NUMBERS` found some."""
+def check_scores(wrong: int) -> None:
+    """Raises where `WRONG_SCORES` found some."""
     if wrong:
-        raise TypeError(f"scores: {wrong} hold something else than a number")
+        raise TypeError(f"scores: {wrong} hold something else than a number or a text")
 
 
 def _check(row: sqlite3.Row, columns: Mapping[str, tuple[type, ...]], table: str) -> None:

@@ -33,6 +33,9 @@ POISONS = [
     ("UPDATE scores SET value = x'00' WHERE run = (SELECT seq FROM runs WHERE id = 'r3')", "scores"),
     ("UPDATE scores SET value = 9e999 WHERE run = (SELECT seq FROM runs WHERE id = 'r3')", "scores"),
     ("UPDATE scores SET stderr = 'wide' WHERE run = (SELECT seq FROM runs WHERE id = 'r3')", "scores"),
+    ("UPDATE scores SET name = x'ff' WHERE run = (SELECT seq FROM runs WHERE id = 'r3')", ""),
+    ("UPDATE scores SET level = x'ff' WHERE run = (SELECT seq FROM runs WHERE id = 'r3')", ""),
+    ("UPDATE scores SET stage = x'ff' WHERE run = (SELECT seq FROM runs WHERE id = 'r3')", ""),
     (
         "UPDATE failures SET message = x'00' WHERE run = (SELECT seq FROM runs WHERE id = 'r3')",
         "failures.message",
