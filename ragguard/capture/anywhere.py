@@ -137,6 +137,11 @@ def retrieval(function: Callable[..., Any] | None = None, /, *, query: str = "qu
     but for a plain iterator (`map`, `iter`, a generator), which is recorded while it is read. Retrievals inside of it
     are parts of the step. See `retrieved` for what it may return; (text, documents), as a LangChain tool returns
     content and artifact, is read as the documents.
+
+    Args:
+        function: The function, where the decorator is used without arguments.
+        query: The name of the argument that holds the query. Where there is none, the first text is taken.
+        tool: The name of the retriever. Empty: the function's.
     """
     if function is None:
         return functools.partial(_decorated, query=query, tool=tool)
