@@ -23,7 +23,7 @@ from ragguard.errors import Closed
 from ragguard.secrets import logger
 from ragguard.service.backlog import Backlog
 from ragguard.service.fields import storable_event
-from ragguard.service.queue import EventQueue, QueueBounds
+from ragguard.service.queue import UNMEASURED, EventQueue, QueueBounds
 from ragguard.service.queue_items import ENDING, AwaitedEvent, QueueItem, WriterJob, events_of, may_drop
 from ragguard.service.redaction import Redactor
 from ragguard.service.sizes import size_of
@@ -307,7 +307,7 @@ class Intake:
                 first = queue.first()
                 if first is not None and not isinstance(first, (WriterJob, AwaitedEvent)):
                     awake_until = time.monotonic() + AWAKE
-                    if not rested:
+                    if not rested and len(queue) < UNMEASURED:
                         queue.rest(LINGER)
                 self._batch = queue.take(BATCH, BATCH_BYTES)
                 # Only now: a word that outlives its job would have the next events written one by one.

@@ -53,9 +53,12 @@ class EventQueue(Generic[T]):
 
     def put(self, item: T) -> bool:
         """Puts an item in where few wait; else returns False, and `offer` has to look at its size."""
-        if len(self._items) >= UNMEASURED:
+        waiting = len(self._items)
+        if waiting >= UNMEASURED:
             return False
         self.append(item)
+        if waiting == UNMEASURED - 1:
+            self.wake()  # a batch is complete, and the next hook would have to measure its item
         return True
 
     def append(self, item: T) -> None:
