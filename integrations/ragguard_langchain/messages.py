@@ -28,7 +28,8 @@ _MODEL = ("ai", "assistant", "AIMessageChunk")
 
 
 Taken: TypeAlias = list[Any]
-"""What a retriever gave: parts of documents, or passages where there were no proper documents."""
+"""What a retriever gave: text, id and metadata of each document, one after the other; or passages where there were no
+proper documents."""
 
 
 class Answer(NamedTuple):
@@ -154,27 +155,39 @@ def _said(value: object) -> str:
 
 def snapshot(documents: object) -> Taken:
     """What is needed of documents to make passages of them later, taken at once and as it is: texts by reference,
-    metadata copied. A stream is the caller's to read: of one there is only a look."""
+    metadata copied. A stream is the caller's to read: of one there is only a look.
+
+    One list without tuples in it, which Python's garbage collector would visit again and again while they wait."""
     if type(documents) is not list and isinstance(documents, Iterator):
         return [passage_of(documents)]
     try:
-        return [(one.page_content, one.id, one.metadata.copy()) for one in documents]  # type: ignore[attr-defined]
+        return [
+            part
+            for one in documents  # type: ignore[attr-defined]
+            for part in (one.page_content, one.id, one.metadata.copy())
+        ]
     except Exception:  # noqa: BLE001 - a document of the user's may raise anything; each is looked at by itself now
         return passages_of(documents)
 
 
 def unpacked(taken: Taken) -> list[Passage]:
     """The passages of a snapshot; runs on the scorer's side."""
-    return OwnPassages(
-        [
-            one
-            if isinstance(one, Passage)
-            else Passage(one[0], one[1] or "", score_of(None, one[2]) if one[2] else None, one[2])
-            if type(one[0]) is str and type(one[2]) is dict and (one[1] is None or type(one[1]) is str)
-            else passage(one[0], one[1], None, one[2])
-            for one in taken
-        ]
-    )
+    if taken and isinstance(taken[0], Passage):
+        return OwnPassages(taken)
+    return OwnPassages(map(_passage, taken[::3], taken[1::3], taken[2::3]))
+
+
+def ids_and_texts(taken: Taken) -> list[tuple[Any, Any]]:
+    """The id and the text of each document in a snapshot, as they were given."""
+    if taken and isinstance(taken[0], Passage):
+        return [(one.id, one.text) for one in taken]
+    return list(zip(taken[1::3], taken[::3], strict=True))
+
+
+def _passage(text: object, id: object, metadata: object) -> Passage:
+    if type(text) is str and type(metadata) is dict and (id is None or type(id) is str):
+        return Passage(text, id or "", score_of(None, metadata) if metadata else None, metadata)
+    return passage(text, id, None, metadata)
 
 
 def tool_text(output: object) -> tuple[str, bool]:

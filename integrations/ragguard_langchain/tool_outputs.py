@@ -22,7 +22,15 @@ from ragguard.capture.tool_results import OutputShare, ToolResult
 from ragguard.records import Passage, Status
 from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.call_tree import CallTree
-from ragguard_langchain.messages import Taken, block_texts, snapshot, tool_message, tool_text, unpacked
+from ragguard_langchain.messages import (
+    Taken,
+    block_texts,
+    ids_and_texts,
+    snapshot,
+    tool_message,
+    tool_text,
+    unpacked,
+)
 from ragguard_langchain.places import Place
 from ragguard_langchain.scopes import Scope, ToolCall
 from ragguard_langchain.spans import span_of
@@ -237,5 +245,5 @@ def _split(splitter: Splitter, result: ToolResult) -> Any:
 
 
 def _texts(taken: Taken) -> Iterator[str]:
-    for one in taken:
-        yield one.text if isinstance(one, Passage) else one[0] if isinstance(one[0], str) else ""
+    for _, text in ids_and_texts(taken):
+        yield text if isinstance(text, str) else ""

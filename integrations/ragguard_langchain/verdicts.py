@@ -17,7 +17,7 @@ from langchain_core.runnables.config import ensure_config
 
 from ragguard.capture.decisions import Verdict, about, merged
 from ragguard.records import Decision, Passage
-from ragguard_langchain.messages import Taken, unpacked
+from ragguard_langchain.messages import Taken, ids_and_texts, unpacked
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,8 +80,7 @@ class EndedRetrieval:
 
     def holds(self, judged: Sequence[Passage]) -> set[int]:
         """The indices of the judged passages that this retrieval gave, told by id or text."""
-        given = (self.taken or []) if self.candidates is None else self.candidates
-        parts = [(one.id, one.text) if isinstance(one, Passage) else (one[1], one[0]) for one in given]
+        parts = ids_and_texts((self.taken or []) if self.candidates is None else self.candidates)
         ids, texts = {id for id, _ in parts if id}, {text for _, text in parts}
         return {index for index, one in enumerate(judged) if one.id in ids or one.text in texts}
 
