@@ -99,6 +99,20 @@ def test_events_behind_a_job_are_gathered_again(start, monkeypatch):
     assert sizes == [5]
 
 
+def test_a_full_batch_does_not_wait_for_more(start, monkeypatch):
+    """While the writer gathers events, the last one that is not measured has it write what is there."""
+    monkeypatch.setattr(module, "LINGER", 60.0)
+    intake, store = start()
+    intake.start()
+    intake.do(lambda: None).result(10)
+    for number in range(UNMEASURED):
+        intake(RunStarted(Run(f"r{number}", "who?", status="open")))
+    deadline = time.monotonic() + 20
+    while store.run_count() < UNMEASURED:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_a_writer_that_is_awake_is_woken_by_no_hook(start, monkeypatch):
     """It waits for the queue, where a hook would wake it, only when nothing has come for some time."""
 
