@@ -53,8 +53,13 @@ def drop_distractors(
     return RunnableLambda(drop, afunc=adrop, name="drop_distractors")
 
 
-def _found(given: Mapping[str, Any], key: str) -> list[Document]:
-    found = given.get(key) if isinstance(given, Mapping) else None
+def _found(given: object, key: str) -> list[Document]:
+    if not isinstance(given, Mapping):
+        example = '{"context": retriever, "question": RunnablePassthrough()} | drop_distractors(guard)'
+        raise InvalidInput(
+            "drop_distractors", given, f"a mapping with documents and their query, such as {example}"
+        )
+    found = given.get(key)
     if not isinstance(found, (list, tuple)) or not all(isinstance(one, Document) for one in found):
         raise InvalidInput(key, found, f"a list of documents under {key!r}; say which key holds them")
     return list(found)

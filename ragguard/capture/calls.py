@@ -10,6 +10,7 @@ from ragguard.runtime.notices import NOTICES
 TOOL = "tool"
 """The kind of a call that an agent's model asked for; only such a call can be declared as a retrieval."""
 _MOST_NAMES = 50
+_MOST_WARNINGS = 3
 _MOST_RUNS = 256
 _NAMES_SHOWN = 8
 
@@ -71,6 +72,9 @@ class CallLog:
     def __init__(self) -> None:
         self.total = CallsSeen()
         self._of_run: dict[str, CallsSeen] = {}
+        self._named: set[str] = set()
+        """The tools that a warning has named."""
+        self._warned = 0
         self._lock = threading.RLock()
 
     def seen(self, run_id: str, kind: str, name: str) -> None:
@@ -96,11 +100,19 @@ class CallLog:
             self.warn(run_id, calls)
 
     def warn(self, run_id: str, calls: CallsSeen) -> None:
-        """Warns, once a process, that nothing in a run was taken as a retrieval."""
+        """Warns that nothing in a run was taken as a retrieval: once a process, and once more where tools were called
+        in such a run that were in none before, three times at most."""
+        with self._lock:
+            new = set(calls.tools()) - self._named
+            if (self._warned and not new) or self._warned >= _MOST_WARNINGS:
+                return
+            self._named |= new
+            self._warned += 1
+            subject = f"a run without a retrieval {self._warned}"
         NOTICES.once(
-            "a run without a retrieval",
+            subject,
             lambda: (
                 f"the run {run_id!r} ended without a retrieval, so there is nothing to score; "
-                f"{what_to_do(calls)}. (Logged once a process)"
+                f"{what_to_do(calls)}. (Logged once a process for each tool, three times at most)"
             ),
         )

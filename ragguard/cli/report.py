@@ -79,7 +79,7 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
         Column("question", [as_markup(question_line(line["question"])) for line in shown], least=24),
         Column("hops", [str(line["hops"]) for line in shown], right=True, spare=2),
         Column("ΔSePer", gains, right=True),
-        Column("misleading", [str(line["misleading"]) for line in shown], right=True),
+        Column("misleading", [_misleading(line) for line in shown], right=True),
         Column("UDCG", [_number(line["udcg"], ".3f") for line in shown], right=True, spare=3),
         Column("coverage", [_number(line["coverage"], ".2f") for line in shown], right=True, spare=4),
         Column("answer", [as_markup(line["answer"]) for line in shown], spare=1),
@@ -101,6 +101,11 @@ def _show_run(store: Store, wanted: str) -> None:
     run = store.run(run_of_part(wanted, store.run_ids()))
     if run is not None:
         screen().print(hop_table(run, store.scores(run.id), store.failures(run.id)))
+
+
+def _misleading(line: dict[str, Any]) -> str:
+    """Returns how many passages mislead; "–" where none was judged."""
+    return "–" if line["worst"] is None else str(line["misleading"])
 
 
 def _runs(count: int) -> str:

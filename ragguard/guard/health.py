@@ -92,12 +92,16 @@ class GuardHealth:
 
     def __str__(self) -> str:
         statuses = ", ".join(f"{number:,} {status}" for status, number in self.statuses.items())
-        lines = [f"{self.decisions:,} decisions" + (f": {statuses}" if statuses else "")]
+        lines = [
+            f"{self.decisions:,} {'decision' if self.decisions == 1 else 'decisions'}"
+            + (f": {statuses}" if statuses else "")
+        ]
         lines += [f"{cause}: {number:,}; {self.reasons[cause]}" for cause, number in self.causes.items()]
         if self.without_text:
             lines.append(f"passages without text, kept unjudged: {self.without_text:,}")
         lines += [
-            f"tool {tool}: {number:,} results not understood" for tool, number in self.not_understood.items()
+            f"tool {tool}: {_counted(number, 'result')} not understood"
+            for tool, number in self.not_understood.items()
         ]
         return "\n".join(lines)
 
@@ -185,3 +189,7 @@ def _begin_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_in_child)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -82,3 +82,13 @@ def test_a_part_that_continues_a_run_need_not_retrieve(caplog):
     recorder.run_started("r", identity=recorder.claim("r", resumes=True))
     recorder.run_ended("r", "Ada Berg")
     assert "without a retrieval" not in caplog.text
+
+
+def test_a_tool_that_was_in_no_warning_is_named_in_another_one(caplog):
+    log = CallLog()
+    log.warn("r0", CallsSeen())  # a health check spends the first one
+    for number, tool in enumerate(["search", "search", "lookup", "third"]):
+        calls = CallsSeen()
+        calls.add("tool", tool)
+        log.warn(f"r{number + 1}", calls)
+    assert [record.args[0].split("'")[1] for record in caplog.records] == ["r0", "r1", "r3"]
