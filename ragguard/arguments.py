@@ -7,10 +7,12 @@ from pathlib import Path
 
 from ragguard.errors import InvalidInput
 
+_MOST = 2**53
+
 
 def whole_number(argument: str, value: object, least: int) -> int:
-    """Returns an integer of at least `least`; a bool is none."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+    """Returns an integer of at least `least` that a database holds; a bool is none."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST:
         raise InvalidInput(argument, value, f"a whole number, {least} or more")
     return value
 

@@ -44,6 +44,7 @@ from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import Caps
+from ragguard.service.checked import LONGEST
 from ragguard.service.queue import QueueBounds
 from ragguard.service.redaction import Redact, Redactor
 from ragguard.service.report import Captured, Report
@@ -63,6 +64,8 @@ _BLOCK = re.compile(r"block(?:\((\d+(?:\.\d+)?)\))?")
 _BLOCK_SECONDS = 1.0
 _RECENT_SECONDS = 30.0
 _EVENTS_A_RUN = 64
+_LONGEST_KEPT = 9e9
+"""Seconds, some 285 years: more nanoseconds than a store's columns hold, and as good as no limit."""
 
 
 class Scores(list[Score]):
@@ -170,6 +173,7 @@ class RagGuard:
             raise InvalidInput("exit_timeout", exit_timeout, "a number of seconds, 0 or more")
         if not isinstance(run_ttl, int | float) or not run_ttl > 0:
             raise InvalidInput("run_ttl", run_ttl, "a number of seconds over 0")
+        ttl = math.inf if run_ttl > _LONGEST_KEPT else float(run_ttl)
         if isinstance(scorers, str):
             raise InvalidInput("scorers", scorers, f"a list, such as ({scorers!r},)")
         if not isinstance(scorers, list | tuple):
@@ -204,8 +208,8 @@ class RagGuard:
             settings=Settings(
                 full=durability == "full", queue_size=queue_size, block=block if store is None else None,
                 bounds=QueueBounds(_EVENTS_A_RUN * queue_size, queue_bytes, drop, block or 0.0),
-                concurrency=concurrency, run_ttl=run_ttl, retention=_seconds(retention),
-                exit_timeout=exit_timeout, scores=scored, score_rate=score_rate,
+                concurrency=concurrency, run_ttl=ttl, retention=_seconds(retention),
+                exit_timeout=float(min(exit_timeout, LONGEST)), scores=scored, score_rate=score_rate,
             ),
             references=references,
             redactor=None if redact is None else Redactor(redact, faults),
@@ -214,7 +218,7 @@ class RagGuard:
             release=self._release,
             capture=self._captured,
         )  # fmt: skip
-        self.recorder = Recorder(self._service.intake, sample_rate=sample_rate, ttl=run_ttl)
+        self.recorder = Recorder(self._service.intake, sample_rate=sample_rate, ttl=ttl)
         self._service.pipeline()
 
     # Capture
@@ -470,4 +474,4 @@ def _seconds(retention: timedelta | float | None) -> float | None:
     seconds = retention.total_seconds() if isinstance(retention, timedelta) else retention
     if seconds is not None and (not isinstance(seconds, int | float) or not seconds > 0):
         raise InvalidInput("retention", retention, "a time longer than 0")
-    return None if seconds == math.inf else seconds
+    return None if seconds is None or seconds > _LONGEST_KEPT else float(seconds)

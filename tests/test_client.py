@@ -492,3 +492,17 @@ async def test_references_may_be_a_table(make):
 def test_a_table_of_references_is_checked_at_once(make, table):
     with pytest.raises(InvalidInput, match="references"):
         make(references=table)
+
+
+async def test_numbers_of_any_size_are_limits_or_refused(make, caplog):
+    huge = 10**400
+    rg = make(run_ttl=huge, retention=huge, exit_timeout=huge)
+    run = capture(rg)
+    assert rg.flush(huge)
+    rg.store.housekeep()
+    assert rg.scores(run)
+    assert rg.close(huge)
+    assert "OverflowError" not in caplog.text
+    for name in ("concurrency", "queue_size", "queue_bytes"):
+        with pytest.raises(InvalidInput, match=name):
+            RagGuard(ScriptedEngine(), store=None, **{name: huge})

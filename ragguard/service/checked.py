@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from ragguard.errors import InvalidInput
 
 LONGEST = 1e8
@@ -12,6 +10,6 @@ LONGEST = 1e8
 
 def seconds(name: str, timeout: object) -> float:
     """A time to wait; infinity is allowed and means no limit."""
-    if not isinstance(timeout, int | float) or math.isnan(timeout) or timeout < 0:
+    if not isinstance(timeout, int | float) or not timeout >= 0:
         raise InvalidInput(name, timeout, 'a number of seconds, 0 or more; float("inf") for no limit')
-    return min(float(timeout), LONGEST)
+    return float(min(timeout, LONGEST))

@@ -38,7 +38,7 @@ _SHORT = 20_000
 _T = TypeVar("_T")
 
 _STRANGE = (
-    "nano met words it does not know (%s). It is a tiny model of ragguard's own made-up world and "
+    "nano met words it does not know (%d in one prompt). It is a tiny model of ragguard's own made-up world and "
     "understands nothing else: for real text point ragguard at a real model, such as "
     'RagGuard(engine="http://localhost:8000/v1").'
 )
@@ -134,10 +134,10 @@ class NanoEngine(ModelEngine):
         for prompt, row in zip(prompts, ids, strict=True):
             if tokenizer.unknown in row:
                 NanoEngine._warned = True
-                words = dict.fromkeys(
+                words = {
                     word for message in prompt.messages for word in tokenizer.unknown_words(message.content)
-                )
-                log.warning(_STRANGE, ", ".join(repr(word) for word in [*words][:5]))
+                }
+                log.warning(_STRANGE, len(words))  # not the words: a log is no place for what a user asked
                 return
 
     async def _compute(self, work: Callable[[], _T], deadline: float | None) -> _T:

@@ -70,7 +70,7 @@ async def test_strange_words_warn_once_and_say_what_to_do(
         await engine.label_probs(["Which quarks orbit Betelgeuse?"], ["A"])
         await engine.label_probs(["Which leptons orbit Rigel?"], ["A"])
     (record,) = caplog.records
-    assert "quarks" in record.getMessage()
+    assert "quarks" not in record.getMessage(), "a prompt's text does not belong in a log"
     assert "http://localhost:8000/v1" in record.getMessage()
 
 
