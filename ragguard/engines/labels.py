@@ -21,7 +21,7 @@ CONTRASTS = ("No", "Norway", "None", "N")
 """Words that must not begin like the abstention, or its first token says nothing."""
 
 
-class Ask(NamedTuple):
+class NextTokenAsk(NamedTuple):
     """After these tokens of a label, the probabilities of those are needed."""
 
     after: tuple[int, ...]
@@ -32,7 +32,7 @@ class Ask(NamedTuple):
 class LabelPlan:
     """What to ask for some labels, and which answers make up which label."""
 
-    asks: tuple[Ask, ...]
+    asks: tuple[NextTokenAsk, ...]
     paths: tuple[tuple[tuple[int, int], ...], ...]
     """Per label, the (ask, column) pairs whose probabilities are multiplied."""
 
@@ -60,7 +60,7 @@ def plan_labels(ids: Sequence[Sequence[int]], mode: LabelMode) -> LabelPlan:
         places.append(path)
     order = {after: index for index, after in enumerate(wanted)}
     return LabelPlan(
-        tuple(Ask(after, tuple(columns)) for after, columns in wanted.items()),
+        tuple(NextTokenAsk(after, tuple(columns)) for after, columns in wanted.items()),
         tuple(tuple((order[after], column) for after, column in path) for path in places),
     )
 

@@ -155,7 +155,7 @@ class ClassifyEntailer:
 
     async def _classify(
         self, served: _Served, texts: Sequence[Prompt], deadline: float | None
-    ) -> tuple[list[_Row], int, int]:
+    ) -> tuple[list[_Classified], int, int]:
         """What the server says of each pair, the tokens it read, and in how many requests."""
         joined = [_joined(served, prompt) for prompt in texts]
         parts = [joined[start : start + _ROWS] for start in range(0, len(joined), _ROWS)]
@@ -166,7 +166,7 @@ class ClassifyEntailer:
             ],
             _REQUESTS_AT_ONCE,
         )
-        rows: list[_Row] = []
+        rows: list[_Classified] = []
         tokens = 0
         for part, answer in zip(parts, answers, strict=True):
             rows += _rows(answer, len(part), f"{self._client.address.root}/classify")
@@ -229,7 +229,7 @@ class ClassifyEntailer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _Classified:
     probs: list[float]
     label: str
 
@@ -238,11 +238,11 @@ class _Row:
         return max(range(len(self.probs)), key=self.probs.__getitem__)
 
 
-def _rows(answer: Mapping[str, Any], expected: int, url: str) -> list[_Row]:
+def _rows(answer: Mapping[str, Any], expected: int, url: str) -> list[_Classified]:
     data = answer.get("data")
     if not isinstance(data, list) or len(data) != expected:
         raise EngineProtocolError(f"{url}: {expected} rows were asked for and another number came")
-    rows: list[_Row | None] = [None] * expected
+    rows: list[_Classified | None] = [None] * expected
     for item in data:
         index, probs = (item.get("index"), item.get("probs")) if isinstance(item, Mapping) else (None, None)
         if not isinstance(index, int) or not 0 <= index < expected or not isinstance(probs, list):
@@ -253,14 +253,14 @@ def _rows(answer: Mapping[str, Any], expected: int, url: str) -> list[_Row]:
                 f"{url}: the classes of a row have {probs!r}, which is no distribution over classes; "
                 "a classifier whose classes exclude each other is needed"
             )
-        rows[index] = _Row(probs, str(item.get("label")))
+        rows[index] = _Classified(probs, str(item.get("label")))
     found = [row for row in rows if row is not None]
     if len(found) < expected or len({len(row.probs) for row in found}) > 1:
         raise EngineProtocolError(f"{url}: a row is missing, or rows differ in their classes")
     return found
 
 
-def _probs(served: _Served, rows: Sequence[_Row]) -> NDArray[np.float64]:
+def _probs(served: _Served, rows: Sequence[_Classified]) -> NDArray[np.float64]:
     p = np.array([row.probs for row in rows])
     if p.shape[1] != len(served.columns):
         raise EngineProtocolError(
@@ -269,7 +269,7 @@ def _probs(served: _Served, rows: Sequence[_Row]) -> NDArray[np.float64]:
     return np.asarray(p / p.sum(axis=-1, keepdims=True), dtype=np.float64)
 
 
-def _named(rows: Sequence[_Row], model: str) -> dict[int, str]:
+def _named(rows: Sequence[_Classified], model: str) -> dict[int, str]:
     """Class → name, as the answers show them; a single class never shown is what no other is."""
     names = {row.best: row.label for row in rows}
     unseen = set(range(len(rows[0].probs))) - set(names)

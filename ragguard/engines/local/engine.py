@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo, LabelMode, LabelProbs, Prompt, Sample, Samples
-from ragguard.engines.labels import Ask, LabelPlan, colliding, plan_labels
+from ragguard.engines.labels import LabelPlan, NextTokenAsk, colliding, plan_labels
 from ragguard.engines.lazy import Lazy
 from ragguard.engines.local.tokens import LocalTokens
 from ragguard.engines.prompts import load_prompts
@@ -64,7 +64,7 @@ class LocalModel(Protocol):
     async def logprobs(
         self,
         prompts: Sequence[Sequence[int]],
-        asks: Sequence[Ask],
+        asks: Sequence[NextTokenAsk],
         *,
         deadline: float | None,
         priority: int,

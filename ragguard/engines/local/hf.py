@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.labels import Ask
+from ragguard.engines.labels import NextTokenAsk
 from ragguard.engines.local.engine import Drawn, Loaded, LocalEngine
 from ragguard.engines.local.hf_loading import Source, context_of, load
 from ragguard.engines.local.hf_model import CausalModel
@@ -62,7 +62,7 @@ class _HfModel:
     async def logprobs(
         self,
         prompts: Sequence[Sequence[int]],
-        asks: Sequence[Ask],
+        asks: Sequence[NextTokenAsk],
         *,
         deadline: float | None,
         priority: int,

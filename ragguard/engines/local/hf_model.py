@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.labels import Ask
+from ragguard.engines.labels import NextTokenAsk
 from ragguard.engines.local.draws import draws
 from ragguard.engines.local.engine import Drawn
 from ragguard.engines.local.worker import StillWanted
@@ -41,7 +41,7 @@ class CausalModel:
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
 
     def logprobs(
-        self, prompts: Sequence[Sequence[int]], asks: Sequence[Ask], still_wanted: StillWanted
+        self, prompts: Sequence[Sequence[int]], asks: Sequence[NextTokenAsk], still_wanted: StillWanted
     ) -> list[NDArray[np.float64]]:
         """For each ask (prompts, its tokens). Asks along one label are read off one pass over prompt and label."""
         found = [np.empty((len(prompts), len(ask.tokens))) for ask in asks]
@@ -201,7 +201,7 @@ def _answers(
     return [drawn[start : start + n] for start in range(0, len(drawn), n)]
 
 
-def _whole_paths(asks: Sequence[Ask]) -> list[tuple[int, ...]]:
+def _whole_paths(asks: Sequence[NextTokenAsk]) -> list[tuple[int, ...]]:
     """The label beginnings that are not themselves the beginning of another."""
     afters = {ask.after for ask in asks}
     return [a for a in sorted(afters) if not any(b != a and b[: len(a)] == a for b in afters)]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ragguard.engines.deadline import until
 from ragguard.engines.http.completions import checked_logprob
-from ragguard.engines.labels import Ask
+from ragguard.engines.labels import NextTokenAsk
 from ragguard.engines.local.engine import Drawn, Loaded, LocalEngine
 from ragguard.engines.local.hf_loading import weights_identity
 from ragguard.engines.local.tokens import LocalTokens
@@ -81,7 +81,7 @@ class _VllmModel:
     async def logprobs(
         self,
         prompts: Sequence[Sequence[int]],
-        asks: Sequence[Ask],
+        asks: Sequence[NextTokenAsk],
         *,
         deadline: float | None,
         priority: int,
@@ -174,11 +174,11 @@ class _VllmModel:
         return self._loaded
 
     async def _logprobs(
-        self, prompts: Sequence[Sequence[int]], asks: Sequence[Ask], priority: int
+        self, prompts: Sequence[Sequence[int]], asks: Sequence[NextTokenAsk], priority: int
     ) -> list[NDArray[np.float64]]:
         from vllm import SamplingParams
 
-        async def one(prompt: Sequence[int], ask: Ask) -> list[float]:
+        async def one(prompt: Sequence[int], ask: NextTokenAsk) -> list[float]:
             # Whatever is sampled, the probabilities of the label's tokens are shown.
             wanted = SamplingParams(
                 max_tokens=1, temperature=1.0, logprob_token_ids=sorted(set(ask.tokens)), detokenize=False
