@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Counts:
+class CaptureCounts:
     """What capture has seen so far."""
 
     runs: int = 0

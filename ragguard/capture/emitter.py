@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ragguard.capture.calls import CallLog
-from ragguard.capture.counts import Counts
-from ragguard.capture.events import Intake, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.counts import CaptureCounts
+from ragguard.capture.events import EventIntake, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.faults import FAULTS, Faults
 from ragguard.capture.followers import Follower
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Retrieval, Unpack
@@ -24,11 +24,11 @@ class Emitter:
 
     def __init__(
         self,
-        intake: Intake,
+        intake: EventIntake,
         runs: OpenRuns,
         calls: CallLog,
         *,
-        counts: Counts,
+        counts: CaptureCounts,
         faults: Faults,
         followers: Mapping[str, Follower],
     ) -> None:

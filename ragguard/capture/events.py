@@ -165,7 +165,7 @@ class RunEnded:
 Event: TypeAlias = RunStarted | StepEnded | StepAmended | RunEnded
 
 
-class Intake(Protocol):
+class EventIntake(Protocol):
     """Takes events. Never raises; returns in microseconds unless the caller asked to wait for the disk.
 
     A run that is one retrieval comes as one word: the busiest hooks have no time to make three events of it.

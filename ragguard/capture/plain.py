@@ -24,7 +24,7 @@ Text: TypeAlias = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PlainLimits:
     """How much one copy may hold."""
 
     depth: int = 8
@@ -37,8 +37,8 @@ class Limits:
     """Characters of all texts together, keys included."""
 
 
-METADATA = Limits()
-RECORD = Limits(depth=40, breadth=10_000_000, values=10_000_000, characters=2**31)
+METADATA = PlainLimits()
+RECORD = PlainLimits(depth=40, breadth=10_000_000, values=10_000_000, characters=2**31)
 """For records of the package's own, whose parts are bounded one by one."""
 
 # What reading a user's value may raise on a thread of the package's own. KeyboardInterrupt is the application's.
@@ -53,7 +53,10 @@ _COLLECTIONS = (list, tuple, Set, deque, ValuesView)
 
 
 def plain_metadata(
-    metadata: object, limits: Limits = METADATA, text: Text | None = None, own_keys: Set[str] = frozenset()
+    metadata: object,
+    limits: PlainLimits = METADATA,
+    text: Text | None = None,
+    own_keys: Set[str] = frozenset(),
 ) -> dict[str, Any]:
     """Returns a copy of a mapping, with what was left out under `CUT`; a plain and small mapping comes back itself.
 
@@ -108,7 +111,7 @@ def _is_plain(metadata: dict[Any, Any]) -> bool:
 class _Copy:
     """One copy under way: what it may still hold, and what it left out."""
 
-    def __init__(self, limits: Limits, text: Text | None, own_keys: Set[str] = frozenset()) -> None:
+    def __init__(self, limits: PlainLimits, text: Text | None, own_keys: Set[str] = frozenset()) -> None:
         self._limits, self._change, self._own_keys = limits, text, own_keys
         self._values, self._characters = limits.values, limits.characters
         self._inside: set[int] = set()

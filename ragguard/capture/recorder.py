@@ -20,9 +20,9 @@ from uuid import UUID
 from ragguard.arguments import number_between, whole_number
 from ragguard.capture.calls import CallLog
 from ragguard.capture.context import enclosing_step, is_paused
-from ragguard.capture.counts import Counts
+from ragguard.capture.counts import CaptureCounts
 from ragguard.capture.emitter import Emitter
-from ragguard.capture.events import Delivery, Intake, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.events import Delivery, EventIntake, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
 from ragguard.capture.followers import Follower
 from ragguard.capture.identity import ASKED, GivenIds, RunIdentity, renamed
@@ -46,7 +46,7 @@ class Recorder:
 
     def __init__(
         self,
-        intake: Intake,
+        intake: EventIntake,
         *,
         sample_rate: float = 1.0,
         ttl: float = 3600.0,
@@ -62,7 +62,7 @@ class Recorder:
         """True where every run is recorded, whatever its id."""
         self._sample_below = sample_rate * 2**32
         self._ttl, self._max_open = ttl, max_open
-        self.counts = Counts()
+        self.counts = CaptureCounts()
         self.followers: dict[str, Follower] = {}
         """What integrations remember of open calls, by the integration's name."""
         self.guard_engines: weakref.WeakSet[object] = weakref.WeakSet()

@@ -23,7 +23,7 @@ _NAMES_AN_EMPTY_RETRIEVAL = frozenset(HOLDERS) - {"results"}
 _MEDIA = ("image", "audio", "video")
 
 
-class Scored(NamedTuple):
+class ScoredItem(NamedTuple):
     """A document, or a text, and the score that its retriever gave beside it."""
 
     item: Any
@@ -90,11 +90,11 @@ def is_scored_document(item: object) -> bool:
     return pair is not None and is_document(pair.item)
 
 
-def scored(item: object) -> Scored | None:
+def scored(item: object) -> ScoredItem | None:
     """A pair whose second half is a number, read as an item and its score; None for anything else."""
     if not isinstance(item, tuple) or len(item) != 2 or _is_number(item[0]) or not _is_number(item[1]):
         return None
-    return Scored(*item)
+    return ScoredItem(*item)
 
 
 def node_in(item: object) -> Any | None:

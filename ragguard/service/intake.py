@@ -59,7 +59,7 @@ _RUNS_KEPT = 10_000
 
 
 class Intake:
-    """Takes events from any thread; see `capture.events.Intake`."""
+    """Takes events from any thread; see `capture.events.EventIntake`."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 import numpy as np
 import pytest
 
-from ragguard.capture.plain import CUT, METADATA, Limits, plain_metadata
+from ragguard.capture.plain import CUT, METADATA, PlainLimits, plain_metadata
 
 
 class Node(dict):
@@ -94,7 +94,7 @@ def test_shared_parts_do_not_multiply():
     tree: object = "leaf"
     for _ in range(40):
         tree = [tree, tree]
-    made = plain_metadata({"tree": tree}, Limits(depth=100))
+    made = plain_metadata({"tree": tree}, PlainLimits(depth=100))
     assert len(json.dumps(made)) < 200_000
     assert "over" in made[CUT]
 
@@ -163,6 +163,6 @@ def test_values_become_what_json_can_hold(value, made):
 
 def test_texts_are_changed_before_they_are_cut_keys_too():
     made = plain_metadata(
-        {"Ada": ["x" * 80, b"by Ada"]}, Limits(characters=12), lambda text: text.replace("Ada", "A.")
+        {"Ada": ["x" * 80, b"by Ada"]}, PlainLimits(characters=12), lambda text: text.replace("Ada", "A.")
     )
     assert made == {"A.": ["x" * 64 + "…", "by A."], CUT: "A.[0]: 80 characters"}
