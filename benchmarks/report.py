@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.machine import record
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score, Usage
 from ragguard.sinks.base import ScoredRun
-from ragguard.store.ledger import Outcome
+from ragguard.store.ledger import ScoringOutcome
 from ragguard.store.store import Store
 from tests.support.browser import CHROMIUM, chromium
 
@@ -97,7 +97,7 @@ def main() -> None:
             figures["scores_per_run"] = len(item.scores)
             due = store.submit(item.run, "settings").due
             assert due is not None
-            store.settle(Outcome(due.run_id, "settings", due.revision, item.scores))
+            store.settle(ScoringOutcome(due.run_id, "settings", due.revision, item.scores))
         store.close()
         writing, computing = [], []
         for _ in range(3):

@@ -29,7 +29,7 @@ from benchmarks.machine import record
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import EngineUnreachable
 from ragguard.records import Passage
-from ragguard.service.scoring import Retry
+from ragguard.service.scoring import RetrySchedule
 from ragguard.service.service import Service, Settings
 from ragguard.store.store import Store
 
@@ -83,7 +83,7 @@ def soak(seconds: float, folder: str) -> dict[str, Any]:
         return EngineUnreachable("it is away for a while") if away else None
 
     pipeline = Forgetful(fault=fault)
-    settings = Settings(concurrency=16, retry=Retry(60, 0.2, 1.0))
+    settings = Settings(concurrency=16, retry=RetrySchedule(60, 0.2, 1.0))
     service = Service(Store(path), lambda: pipeline, settings=settings)
     recorder = Recorder(service.intake)
     waits: list[list[float]] = [[] for _ in range(THREADS)]

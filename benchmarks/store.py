@@ -26,7 +26,7 @@ from ragguard.capture.faults import Faults
 from ragguard.records import Passage, RetrievalStep, Run, Score
 from ragguard.service.intake import BATCH, Intake
 from ragguard.store import schema
-from ragguard.store.ledger import Outcome
+from ragguard.store.ledger import ScoringOutcome
 from ragguard.store.rows import DIGEST_BYTES
 from ragguard.store.store import Store
 
@@ -221,7 +221,7 @@ def reading(runs: int) -> dict[str, Any]:
         began = time.perf_counter()
         for run, scores in scored(runs, (5, 500, 10_000)):
             store.put(run)
-            store.settle(Outcome(run.id, "x", 1, scores))
+            store.settle(ScoringOutcome(run.id, "x", 1, scores))
             count += len(scores)
         wrote = time.perf_counter() - began
         seconds = {}

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 
-class Backlog:
+class ScoringBacklog:
     """Counts runs that have ended and are not scored; holds a run's end back while there are too many."""
 
     def __init__(self, size: int, timeout: float, waiting: Callable[[], int]) -> None:

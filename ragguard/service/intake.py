@@ -21,7 +21,7 @@ from ragguard.capture.faults import Faults
 from ragguard.capture.open_runs import WholeRun
 from ragguard.errors import Closed
 from ragguard.secrets import logger
-from ragguard.service.backlog import Backlog
+from ragguard.service.backlog import ScoringBacklog
 from ragguard.service.fields import storable_event
 from ragguard.service.queue import UNMEASURED, EventQueue, QueueBounds
 from ragguard.service.queue_items import ENDING, AwaitedEvent, QueueItem, WriterJob, events_of, may_drop
@@ -68,7 +68,7 @@ class Intake:
         *,
         full: bool = False,
         bounds: QueueBounds | None = None,
-        backlog: Backlog | None = None,
+        backlog: ScoringBacklog | None = None,
         redactor: Redactor | None = None,
         started: Callable[[], None] = lambda: None,
         ended: Callable[[], None] = lambda: None,

@@ -31,7 +31,7 @@ from ragguard.service.failures import FailureTally
 from ragguard.service.redaction import Redactor
 from ragguard.sinks.base import ScoredRun
 from ragguard.store.claims import Claim
-from ragguard.store.ledger import Due, Outcome
+from ragguard.store.ledger import Due, ScoringOutcome
 from ragguard.store.store import Store
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class Do(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class RetrySchedule:
     """The schedule of repeated attempts: after `first` seconds, then after twice as long each time."""
 
     attempts: int = 20
@@ -93,7 +93,7 @@ class Scoring:
         *,
         references: References | None = None,
         redactor: Redactor | None = None,
-        retry: Retry | None = None,
+        retry: RetrySchedule | None = None,
         settled: Callable[[], None] = lambda: None,
         tally: FailureTally | None = None,
         score_rate: float = 1.0,
@@ -102,7 +102,7 @@ class Scoring:
         self._score_rate = score_rate
         self._tally = tally or FailureTally()
         self._store, self._do, self._pipeline, self._delivery = store, do, pipeline, delivery
-        self._references, self._redactor, self._retry = references, redactor, retry or Retry()
+        self._references, self._redactor, self._retry = references, redactor, retry or RetrySchedule()
         self._settled = settled
         self.begin()
 
@@ -193,7 +193,7 @@ class Scoring:
             failures = self._redactor.failures(failures)
         self._tally.note(failures)
         ended = time.time_ns()
-        outcome = Outcome(
+        outcome = ScoringOutcome(
             run.id, _mark(identity), due.revision, scores, failures,
             None if wait is None else now_ns() + int(wait * 1e9), bool(self._delivery), attempts, found,
         )  # fmt: skip
@@ -203,7 +203,7 @@ class Scoring:
         answered = bool(scores) or not failures or not all(one.will_retry for one in failures)
         return ScoredRun(run, scores, failures, started, ended), answered
 
-    def _settle(self, outcome: Outcome) -> list[Score]:
+    def _settle(self, outcome: ScoringOutcome) -> list[Score]:
         """Stores and counts an outcome, on the writer's thread, so that `flush` sees both or neither."""
         new = self._store.settle(outcome)
         if outcome.retry_ns is None:

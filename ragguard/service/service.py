@@ -22,7 +22,7 @@ from ragguard.runtime.clock import now_ns
 from ragguard.scorers.plan import Plan
 from ragguard.secrets import logger
 from ragguard.service import exits
-from ragguard.service.backlog import Backlog
+from ragguard.service.backlog import ScoringBacklog
 from ragguard.service.checked import seconds
 from ragguard.service.delivery import Delivery
 from ragguard.service.failures import FailureTally
@@ -31,9 +31,9 @@ from ragguard.service.loop import BackgroundLoop
 from ragguard.service.queue import QueueBounds
 from ragguard.service.redaction import Redactor
 from ragguard.service.report import Captured, Report
-from ragguard.service.scoring import Pipeline, References, Retry, Scoring
+from ragguard.service.scoring import Pipeline, References, RetrySchedule, Scoring
 from ragguard.service.stream import bounded
-from ragguard.service.worker import Worker
+from ragguard.service.worker import ScoringWorker
 from ragguard.sinks.base import ScoredRun, Sink
 from ragguard.store.ledger import Left
 from ragguard.store.store import Store
@@ -58,7 +58,7 @@ class Settings:
     block: float | None = None
     """Without a store: how long a run's end may wait for room."""
     concurrency: int = 8
-    retry: Retry = Retry()  # noqa: RUF009 - frozen
+    retry: RetrySchedule = RetrySchedule()  # noqa: RUF009 - frozen
     score_rate: float = 1.0
     run_ttl: float = 3600.0
     retention: float | None = None
@@ -99,7 +99,7 @@ class Service:
         self._backlog = (
             None
             if settings.block is None
-            else Backlog(settings.queue_size, settings.block, lambda: store.left().pending)
+            else ScoringBacklog(settings.queue_size, settings.block, lambda: store.left().pending)
         )
         self.intake = Intake(
             store, self.faults, full=settings.full, bounds=settings.bounds, backlog=self._backlog,
@@ -112,7 +112,7 @@ class Service:
             retry=settings.retry, settled=self._settled, tally=self._tally,
             score_rate=settings.score_rate,
         )  # fmt: skip
-        self._worker = Worker(
+        self._worker = ScoringWorker(
             SCORER, store, self.intake.do, self._scoring, self.faults, concurrency=settings.concurrency,
             retry=settings.retry,
         )  # fmt: skip

@@ -15,7 +15,7 @@ from ragguard.capture.faults import Faults, is_cancelled
 from ragguard.errors import Closed
 from ragguard.runtime.clock import now_ns
 from ragguard.service.loop import BackgroundLoop
-from ragguard.service.scoring import Do, Retry, Scoring
+from ragguard.service.scoring import Do, RetrySchedule, Scoring
 from ragguard.store.claims import Claim
 from ragguard.store.store import Store
 
@@ -23,12 +23,12 @@ BACKGROUND_PRIORITY = 10
 _LONGEST_SLEEP = 60.0
 
 
-class Worker:
+class ScoringWorker:
     """The task on the background loop that claims runs and has them scored."""
 
     def __init__(
         self, loop: BackgroundLoop, store: Store, do: Do, scoring: Scoring, faults: Faults, *,
-        concurrency: int, retry: Retry,
+        concurrency: int, retry: RetrySchedule,
     ) -> None:  # fmt: skip
         self._loop, self._store, self._do, self._scoring, self._faults = loop, store, do, scoring, faults
         self._concurrency, self._retry = concurrency, retry

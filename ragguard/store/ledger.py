@@ -37,7 +37,7 @@ class Left(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ScoringOutcome:
     """What came of scoring one revision of a run."""
 
     run_id: str
@@ -103,7 +103,7 @@ def is_settled(connection: sqlite3.Connection, place: int, identity: str) -> boo
 # What came of it
 
 
-def settle(connection: sqlite3.Connection, outcome: Outcome) -> list[Score]:
+def settle(connection: sqlite3.Connection, outcome: ScoringOutcome) -> list[Score]:
     """Stores scores, each once, and failures in place of those of the last attempt; gives the scores that are new."""
     head = connection.execute(
         "SELECT seq, revision FROM runs WHERE id = ?", (storable(outcome.run_id),)

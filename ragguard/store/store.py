@@ -28,7 +28,7 @@ from ragguard.store.claims import Claim, Submission, claims_at
 from ragguard.store.counting import Counting, counters_of
 from ragguard.store.database import Database
 from ragguard.store.failover import Failover
-from ragguard.store.ledger import Due, Left, Outcome
+from ragguard.store.ledger import Due, Left, ScoringOutcome
 from ragguard.store.means import RunMeans, means_at
 from ragguard.store.overview import Overview, overviews_at
 from ragguard.store.removal import Removals
@@ -216,7 +216,7 @@ class Store:
         """Gives a claimed run back as it is."""
         self._claimed.discard(run_id)
 
-    def settle(self, outcome: Outcome) -> list[Score]:
+    def settle(self, outcome: ScoringOutcome) -> list[Score]:
         """Stores what came of scoring a run; gives the scores that are new."""
 
         return self._change(lambda db: ledger.settle(db, outcome))

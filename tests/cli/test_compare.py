@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from ragguard.cli.app import app
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
 from ragguard.sinks.base import ScoredRun
-from ragguard.store.ledger import Outcome
+from ragguard.store.ledger import ScoringOutcome
 from ragguard.store.scorefile import write_scores
 from ragguard.store.store import Store
 
@@ -25,7 +25,7 @@ def stored(path, runs):
     store = Store(path)
     for item in runs:
         due = store.submit(item.run, "settings").due
-        store.settle(Outcome(due.run_id, "settings", due.revision, item.scores))
+        store.settle(ScoringOutcome(due.run_id, "settings", due.revision, item.scores))
     store.close()
     return str(path)
 

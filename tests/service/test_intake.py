@@ -15,7 +15,7 @@ from ragguard.capture.recorder import Recorder
 from ragguard.errors import Closed, StoreError
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.service import intake as module
-from ragguard.service.backlog import Backlog
+from ragguard.service.backlog import ScoringBacklog
 from ragguard.service.intake import LOST, Intake
 from ragguard.service.queue import UNMEASURED, EventQueue, QueueBounds
 from ragguard.store.store import Store
@@ -285,7 +285,7 @@ def test_what_waits_is_bounded_by_bytes_as_well(start):
 async def test_a_hook_on_an_event_loop_never_waits(start, monkeypatch):
     """Whatever the settings say: neither for room, nor for the disk, nor for those that are scored."""
     store = SlowStore()
-    backlog = Backlog(1, 60.0, lambda: 1)
+    backlog = ScoringBacklog(1, 60.0, lambda: 1)
     settings = {"full": True, "bounds": QueueBounds(100, block=60.0), "backlog": backlog}
     for chosen in (settings, {**settings, "backlog": None}, {"bounds": QueueBounds(100)}):
         slow = SlowStore()

@@ -19,12 +19,12 @@ from ragguard.errors import Closed, EngineUnreachable, InvalidInput
 from ragguard.records import Passage, Run
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.service.redaction import Redactor
-from ragguard.service.scoring import Retry
+from ragguard.service.scoring import RetrySchedule
 from ragguard.service.service import Service, Settings
 from ragguard.store.bounds import Bound
 from ragguard.store.store import Store
 
-QUICK = Retry(attempts=3, first=0.01, longest=0.05)
+QUICK = RetrySchedule(attempts=3, first=0.01, longest=0.05)
 
 
 def eventually(condition, seconds=10.0):
@@ -85,7 +85,7 @@ def test_a_dead_entailer_delays_belief_alone_and_each_score_is_stored_once(make)
 
     entailer.info = info
     scoring = ScoringPipeline(reader(), entailer=entailer, scorers=("belief", "utility", "coverage"))
-    service = make(scoring, settings=Settings(retry=Retry(500, 0.01, 0.02), exit_timeout=0.5))
+    service = make(scoring, settings=Settings(retry=RetrySchedule(500, 0.01, 0.02), exit_timeout=0.5))
     the_run = two_hops()
     for hop in the_run.steps:
         hop.run_id = the_run.id
@@ -189,7 +189,7 @@ def test_an_engine_that_is_down_is_data_and_is_asked_again(make):
     down.set()
     service = make(
         ScriptedPipeline(fault=lambda run: EngineUnreachable("nothing answers") if down.is_set() else None),
-        settings=Settings(retry=Retry(50, 0.01, 0.02)),
+        settings=Settings(retry=RetrySchedule(50, 0.01, 0.02)),
     )
     capture(service, *(a_run(f"r{number}") for number in range(20)))
     eventually(lambda: any(service.store.failures(f"r{number}") for number in range(20)))
@@ -205,7 +205,7 @@ def test_an_engine_that_is_down_is_data_and_is_asked_again(make):
 def test_while_the_engine_is_down_one_run_at_a_time_is_tried(make):
     service = make(
         ScriptedPipeline(fault=lambda run: EngineUnreachable("nothing answers")),
-        settings=Settings(concurrency=8, retry=Retry(50, 0.05, 0.05)),
+        settings=Settings(concurrency=8, retry=RetrySchedule(50, 0.05, 0.05)),
     )
     capture(service, *(a_run(f"r{number}") for number in range(50)))
     eventually(lambda: len(service.scripted.seen) >= 12)
@@ -229,7 +229,7 @@ def test_attempts_are_bounded_and_the_last_failure_says_so(make):
 def test_flush_does_not_wait_for_an_attempt_that_is_too_far_away(make):
     service = make(
         ScriptedPipeline(fault=lambda run: EngineUnreachable("nothing answers")),
-        settings=Settings(retry=Retry(9, 60.0, 60.0)),
+        settings=Settings(retry=RetrySchedule(9, 60.0, 60.0)),
     )
     capture(service, a_run())
     eventually(lambda: service.store.failures("r1"))
@@ -309,7 +309,7 @@ def test_a_sink_whose_methods_are_no_coroutines_and_fail_stops_nobody_either(mak
 
 def test_scoring_whose_own_work_was_cancelled_is_tried_again_after_a_pause(make):
     pipeline = ScriptedPipeline(fault=lambda run: asyncio.CancelledError())
-    service = make(pipeline, settings=Settings(retry=Retry(50, 60.0, 60.0), exit_timeout=0.5))
+    service = make(pipeline, settings=Settings(retry=RetrySchedule(50, 60.0, 60.0), exit_timeout=0.5))
     capture(service, a_run())
     assert not service.flush(0.3)
     assert len(pipeline.seen) < 5, "one may have been claimed before the pause began"

@@ -4,7 +4,7 @@ from support.runs import a_run
 
 from ragguard.records import Failure, Score
 from ragguard.sinks.base import ScoredRun
-from ragguard.store.ledger import Outcome
+from ragguard.store.ledger import ScoringOutcome
 from ragguard.store.means import means_of
 from ragguard.store.scorefile import read_means, write_scores
 from ragguard.store.store import Store
@@ -35,7 +35,7 @@ def test_a_store_and_its_records_have_the_same_means(tmp_path):
     store = Store(tmp_path / "s.db")
     for one in runs:
         store.put(one.run)
-        store.settle(Outcome(one.run.id, "x", 1, one.scores, one.failures))
+        store.settle(ScoringOutcome(one.run.id, "x", 1, one.scores, one.failures))
     store.close()
     assert list(read_means(tmp_path / "s.db")) == [means_of(one) for one in runs]
 

@@ -6,7 +6,7 @@ import pytest
 from support.runs import a_run, a_step
 
 from ragguard.records import Decision, Dropped, Failure, Passage, Run, Score, Usage
-from ragguard.store.ledger import Outcome
+from ragguard.store.ledger import ScoringOutcome
 from ragguard.store.overview import SCALE
 from ragguard.store.store import Store
 
@@ -17,7 +17,7 @@ def told_of(run, scores, failures=()):
     """The overview of a run with these scores."""
     store = Store()
     store.put(run)
-    store.settle(Outcome(run.id, "x", 1, scores, failures))
+    store.settle(ScoringOutcome(run.id, "x", 1, scores, failures))
     [found] = store.overviews(-0.2)
     return found
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ragguard.report.digest import MISLEADS
 from ragguard.sinks.base import ScoredRun
-from ragguard.store.ledger import Outcome
+from ragguard.store.ledger import ScoringOutcome
 from ragguard.store.overview import Overview
 from ragguard.store.store import Store
 
@@ -16,5 +16,5 @@ def overviews(scored: Iterable[ScoredRun]) -> Iterator[Overview]:
     store = Store()
     for one in scored:
         store.put(one.run)
-        store.settle(Outcome(one.run.id, "settings", 1, one.scores, one.failures))
+        store.settle(ScoringOutcome(one.run.id, "settings", 1, one.scores, one.failures))
     yield from store.overviews(MISLEADS)

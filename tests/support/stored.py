@@ -10,7 +10,7 @@ from pathlib import Path
 from support.runs import as_events
 
 from ragguard.records import Failure, Run, Score
-from ragguard.store.ledger import Outcome
+from ragguard.store.ledger import ScoringOutcome
 from ragguard.store.store import Store
 
 
@@ -32,7 +32,9 @@ def settle(
     emit: bool = False,
 ) -> list[Score]:
     """As the scorer would."""
-    return store.settle(Outcome(run.id, identity, revision, list(scores), list(failures), retry_ns, emit))
+    return store.settle(
+        ScoringOutcome(run.id, identity, revision, list(scores), list(failures), retry_ns, emit)
+    )
 
 
 @contextmanager
