@@ -28,7 +28,7 @@ from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CalibrationError, EngineTimeout, InvalidInput
 from ragguard.guard.breaker import START_S, Breaker
 from ragguard.guard.calibration import Calibration, Example, check_promise, choose_threshold, mean_kept
-from ragguard.guard.health import DecisionCounts, GuardHealth, Outcome, cause_of
+from ragguard.guard.health import DecisionCounts, GuardHealth, GuardOutcome, cause_of
 from ragguard.guard.judge import Candidate, EngineTime, PassageJudge
 from ragguard.guard.policies import Judged, Policy, TopUtility, UtilityThreshold, choose, names_of
 from ragguard.guard.policy_threads import PolicyThreads
@@ -211,7 +211,7 @@ class DistractorGuard:
         if self.judge is not self.engine:
             await self.judge.aclose()
 
-    def _decision(self, outcome: Outcome, given: list[Passage], started: int, clock: float) -> Decision:
+    def _decision(self, outcome: GuardOutcome, given: list[Passage], started: int, clock: float) -> Decision:
         """The outcome as a decision about the passages, with its times; counted."""
         gone = {drop.position for drop in outcome.dropped}
         decision = Decision(
@@ -226,10 +226,10 @@ class DistractorGuard:
         """Seconds of the budget that are left of a call that began at `clock`."""
         return self.budget_ms / 1e3 - (time.perf_counter() - clock)
 
-    def _in_background(self, query: str, given: list[Passage], clock: float) -> Outcome:
+    def _in_background(self, query: str, given: list[Passage], clock: float) -> GuardOutcome:
         """The outcome, found on the background thread, which is waited for no longer than the budget."""
         if BACKGROUND.is_current():
-            return Outcome(
+            return GuardOutcome(
                 "error",
                 "called on the guard's own thread, where it would wait for itself: await aprune",
                 THREAD,
@@ -239,47 +239,47 @@ class DistractorGuard:
             future = BACKGROUND.submit(work)
         except Exception as error:  # noqa: BLE001 - no thread is to be had, as at the end of the process
             work.close()
-            return Outcome("error", describe(error), THREAD)
+            return GuardOutcome("error", describe(error), THREAD)
         try:
             wait_for_thread([future], min(max(0.0, self._left(clock)) + THREAD_GRACE_S, TIMEOUT_MAX))
             if not future.done():
                 return self._late(THREAD, "the guard's thread is held up, as by blocking code of an engine")
             if future.cancelled():
-                return Outcome("error", "the guard's thread ended the call", THREAD)
+                return GuardOutcome("error", "the guard's thread ended the call", THREAD)
             error_found = future.exception()
             return future.result() if error_found is None else _failed(error_found)
         finally:
             future.cancel()
 
-    async def _outcome(self, query: str, given: list[Passage], clock: float) -> Outcome:
+    async def _outcome(self, query: str, given: list[Passage], clock: float) -> GuardOutcome:
         try:
             return await self._decide(query, given, clock)
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the passages get through
             return _failed(error)
 
-    async def _decide(self, query: str, given: list[Passage], clock: float) -> Outcome:
+    async def _decide(self, query: str, given: list[Passage], clock: float) -> GuardOutcome:
         readable: list[Candidate] = [
             (position, passage) for position, passage in enumerate(given, 1) if passage.text.strip()
         ]
         if not readable:
-            return Outcome("kept_all", "no passage has a text" if given else "no passages")
+            return GuardOutcome("kept_all", "no passage has a text" if given else "no passages")
         if len(readable) <= self.min_keep:
-            return Outcome("kept_all", f"min_keep is {self.min_keep}")
+            return GuardOutcome("kept_all", f"min_keep is {self.min_keep}")
         judged = [Judged(passage, position) for position, passage in readable]
         if any(policy.needs_utility for policy in self.policies):
             if not query.strip():
-                return Outcome("kept_all", "no query")
+                return GuardOutcome("kept_all", "no query")
             if paused := self._breaker.open():
-                return Outcome("error", paused, "paused")
+                return GuardOutcome("error", paused, "paused")
             found = await self._judged_within(query, readable, self._left(clock))
-            if isinstance(found, Outcome):
+            if isinstance(found, GuardOutcome):
                 return found
             judged = found
         return await self._chosen(judged, len(given) - len(readable), clock)
 
     async def _judged_within(
         self, query: str, readable: list[Candidate], left: float
-    ) -> list[Judged] | Outcome:
+    ) -> list[Judged] | GuardOutcome:
         """The judgements, or why there are none. Never waits longer than `left`, not even for a cancellation."""
         if left <= 0:
             return self._late("queued", "the event loop was held up before the engine could be asked")
@@ -301,7 +301,7 @@ class DistractorGuard:
         if not task.done():
             return self._too_late(began, left, waiting)
         if task.cancelled():
-            outcome = Outcome("error", "the engine broke the call off", "cancelled")
+            outcome = GuardOutcome("error", "the engine broke the call off", "cancelled")
         elif (error := task.exception()) is None:
             self._breaker.met()
             return task.result()
@@ -314,13 +314,13 @@ class DistractorGuard:
             self._breaker.missed(waiting.asked or began, outcome.reason)
         return outcome
 
-    def _too_late(self, began: float, left: float, waiting: EngineTime) -> Outcome:
+    def _too_late(self, began: float, left: float, waiting: EngineTime) -> GuardOutcome:
         """Why no judgement came in time. The engine is to blame unless the time went by in the guard's own queue."""
         failures = [failure_since(engine, began) for engine in (self.engine, self.judge)]
         failure = next((one for one in failures if one is not None), None)
         if failure is not None:
             reason = f"{describe(failure)} (no judgement within {self.budget_ms:g} ms)"
-            outcome = Outcome("error", reason, cause_of(failure))
+            outcome = GuardOutcome("error", reason, cause_of(failure))
         elif waiting.asked is None or waiting.seconds < left / 2:
             queued = max(0.0, left - waiting.seconds) * 1e3
             return self._late("queued", f"the call spent {queued:.0f} ms in the guard's own queue")
@@ -329,13 +329,13 @@ class DistractorGuard:
         self._breaker.missed(waiting.asked or began, outcome.reason)
         return outcome
 
-    def _late(self, cause: str, why: str) -> Outcome:
-        return Outcome("timeout", f"no judgement within {self.budget_ms:g} ms: {why}", cause)
+    def _late(self, cause: str, why: str) -> GuardOutcome:
+        return GuardOutcome("timeout", f"no judgement within {self.budget_ms:g} ms: {why}", cause)
 
     def _started(self, task: asyncio.Task[list[Judged]]) -> None:
         self._breaker.started(not task.cancelled() and task.exception() is None)
 
-    async def _chosen(self, judged: list[Judged], blank: int, clock: float) -> Outcome:
+    async def _chosen(self, judged: list[Judged], blank: int, clock: float) -> GuardOutcome:
         """What the policies drop. Policies that may take time run on a thread, and are awaited within the budget."""
         policies = self.policies
         choosing = partial(choose, policies, judged, self.min_keep)
@@ -348,12 +348,12 @@ class DistractorGuard:
                 await asyncio.wait({future}, timeout=max(0.0, self._left(clock)))
                 if not future.done():
                     why = f"{names_of(policies)} did not choose within {self.budget_ms:g} ms"
-                    return Outcome("timeout", why, "policy")
+                    return GuardOutcome("timeout", why, "policy")
             finally:
                 future.cancel()
             found = future.result()
             if isinstance(found, BaseException):
-                return Outcome("error", f"{names_of(policies)}: {describe(found)}", "policy")
+                return GuardOutcome("error", f"{names_of(policies)}: {describe(found)}", "policy")
             reasons = found
         dropped = [
             Dropped(
@@ -373,7 +373,7 @@ class DistractorGuard:
             notes.append(f"{blank} without text not judged")
         if unclear:
             notes.append(f"{len(unclear)} of {len(judged)} could not be judged: {unclear[0]}")
-        return Outcome(
+        return GuardOutcome(
             "pruned" if dropped else "kept_all", "; ".join(notes), "unclear" if unclear else "", dropped
         )
 
@@ -382,8 +382,8 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _failed(error: BaseException) -> Outcome:
-    return Outcome("error", describe(error), cause_of(error))
+def _failed(error: BaseException) -> GuardOutcome:
+    return GuardOutcome("error", describe(error), cause_of(error))
 
 
 def _caught(job: Callable[[], dict[int, str]]) -> dict[int, str] | BaseException:

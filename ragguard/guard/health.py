@@ -56,7 +56,7 @@ _WAYS_OUT = {
 }
 
 
-class Outcome(NamedTuple):
+class GuardOutcome(NamedTuple):
     """What a guard found for one list of passages, before it is a decision about them."""
 
     status: GuardStatus
