@@ -87,7 +87,9 @@ class Belief:
         drawn, target = await self._draw(sheet, layout, ask)
         meanings = Meanings(view.run.question, ask, setting.language, self.equivalence, self.match, self.tau)
         estimator = Estimator(self.weights, self.kernel, self.over_references)
-        _Report(sheet, layout, target, await estimator.beliefs(drawn, target.references, meanings)).write()
+        _BeliefReport(
+            sheet, layout, target, await estimator.beliefs(drawn, target.references, meanings)
+        ).write()
         return sheet.results()
 
     async def _draw(
@@ -151,7 +153,7 @@ def _condensed(sheet: Sheet, target: Target, answer: SampleAnswer | RagguardErro
 
 
 @dataclass(frozen=True, slots=True)
-class _Report:
+class _BeliefReport:
     """Writes down what the beliefs say."""
 
     sheet: Sheet

@@ -28,7 +28,7 @@ CLOSED_BOOK: Key = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class BeliefContext:
     """What the model is given to read."""
 
     passages: Key
@@ -59,7 +59,7 @@ class StepContexts:
 class Layout:
     """All contexts of a run, each once, no retrieval first."""
 
-    contexts: Mapping[Key, Context]
+    contexts: Mapping[Key, BeliefContext]
     steps: tuple[StepContexts, ...]
 
     @property
@@ -68,9 +68,11 @@ class Layout:
         return _merged([(self.steps[-1].upto, 1.0), (CLOSED_BOOK, -1.0)])
 
 
-def lay_out(turns: Sequence[tuple[int, StepView]], fit: Callable[[Sequence[StepView]], Context]) -> Layout:
+def lay_out(
+    turns: Sequence[tuple[int, StepView]], fit: Callable[[Sequence[StepView]], BeliefContext]
+) -> Layout:
     """The contexts of steps that gave the model something. `fit` makes one context from steps."""
-    contexts: dict[Key, Context] = {CLOSED_BOOK: Context(CLOSED_BOOK)}
+    contexts: dict[Key, BeliefContext] = {CLOSED_BOOK: BeliefContext(CLOSED_BOOK)}
 
     def key(steps: Sequence[StepView]) -> Key:
         if not steps:
@@ -120,7 +122,7 @@ class Window:
     frame: int
     """Tokens around each."""
 
-    def __call__(self, steps: Sequence[StepView]) -> Context:
+    def __call__(self, steps: Sequence[StepView]) -> BeliefContext:
         # A passage that came again belongs to the latest step that brought it.
         owner: dict[str, tuple[int, int]] = {}
         for number, step in enumerate(steps):
@@ -139,7 +141,7 @@ class Window:
         kept = set(leaving)
         texts = [text for text in texts if text in kept]
         place = {text: index for index, text in enumerate(texts)}
-        return Context(tuple(texts), tuple(place[text] for text in leaving), dropped)
+        return BeliefContext(tuple(texts), tuple(place[text] for text in leaving), dropped)
 
 
 def window(prompts: PromptSet, question: str, context: int | None) -> Window:

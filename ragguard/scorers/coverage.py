@@ -58,7 +58,7 @@ class Coverage:
         texts += [passage.text for passage in oracle]
         ratings = Ratings(asked)
         await ratings.learn(texts if says_nothing else [*texts, answer], view.setting.judge_prompts, ask)
-        report = _Report(self, sheet, ratings, [passage.text for passage in oracle], usage)
+        report = _CoverageReport(self, sheet, ratings, [passage.text for passage in oracle], usage)
         report.passages()
         report.steps("passages")
         report.steps("candidates")
@@ -99,7 +99,7 @@ def oracle_passages(view: View) -> list[Passage]:
 
 
 @dataclass(slots=True)
-class _Report:
+class _CoverageReport:
     """Writes down what the ratings say."""
 
     settings: Coverage

@@ -37,7 +37,7 @@ class Grades:
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         sheet = Sheet(view, self)
         sheet.left_out()
-        report = _Report(self, sheet, _known(view), _mark(view))
+        report = _GradeReport(self, sheet, _known(view), _mark(view))
         await report.judge(ask)
         for step in view.steps:
             report.step(step, "passages", step.got)
@@ -60,7 +60,7 @@ def _mark(view: View) -> tuple[str, ...]:
 
 
 @dataclass(slots=True)
-class _Report:
+class _GradeReport:
     settings: Grades
     sheet: Sheet
     known: dict[str, int]
