@@ -20,8 +20,8 @@ Told: TypeAlias = tuple[Callable[[], int], Callable[[], Mapping[str, int]]]
 """How many runs wait, and what was lost by reason, of one RagGuard."""
 
 
-class Backlog:
-    """Those of one sink, as long as it is open."""
+class BacklogGauge:
+    """Reports the waiting and the lost runs of one sink, as long as it is open."""
 
     def __init__(self, meter: Meter, provider: MeterProvider | None) -> None:
         self._meter, self._provider = meter, provider
@@ -58,7 +58,7 @@ class _Shared:
     """Those of all sinks of one provider."""
 
     def __init__(self, meter: Meter) -> None:
-        self.open: WeakSet[Backlog] = WeakSet()
+        self.open: WeakSet[BacklogGauge] = WeakSet()
         self.lost: Counter[str] = Counter()
         _, unit, meaning = n.METRICS["ragguard.queue.depth"]
         meter.create_observable_gauge("ragguard.queue.depth", [self._observe_waiting], unit, meaning)

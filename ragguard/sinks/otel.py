@@ -21,7 +21,7 @@ from ragguard._version import __version__
 from ragguard.errors import InvalidInput
 from ragguard.records import Decision, Failure, RetrievalStep, Run, Score, TraceContext
 from ragguard.runtime.threads import in_daemon_thread
-from ragguard.sinks.backlog import Backlog, Told
+from ragguard.sinks.backlog import BacklogGauge, Told
 from ragguard.sinks.base import ScoredRun
 from ragguard.sinks.content import Content
 from ragguard.sinks.instruments import Instruments, Prices
@@ -106,7 +106,7 @@ class OtelSink:
             tracers, meters, self._logger_provider = mine.traces, mine.metrics, mine.logs
         self._tracer: Tracer = trace.get_tracer("ragguard", __version__, tracers)
         meter = metrics.get_meter("ragguard", __version__, meters)
-        self._instruments, self._backlog = Instruments(meter, self._prices), Backlog(meter, meters)
+        self._instruments, self._backlog = Instruments(meter, self._prices), BacklogGauge(meter, meters)
         if self._exporting is not None:
             self._backlog.add((lambda: 0, self._exporting.lost))
         for told in self._watched:
