@@ -28,14 +28,14 @@ class _Start:
         self.time = -1
 
 
-class Clock:
+class TreeClock:
     """The time of one call, in turns of its run."""
 
     __slots__ = ("_around", "_id", "_now", "_open", "_parallel", "_shared", "_start", "messages", "order")
 
     def __init__(self, now: int = 0) -> None:
         self._now = now
-        self._around: Clock | None = None
+        self._around: TreeClock | None = None
         self._start: _Start | None = None
         self._id: UUID | None = None
         self._open: dict[UUID, Where | None] | None = None
@@ -57,14 +57,14 @@ class Clock:
         in_order: bool = False,
         rank: Rank | None = None,
         where: Where | None = None,
-    ) -> Clock:
+    ) -> TreeClock:
         """Returns the clock of a call inside this one.
 
         Calls with the same `parallel` run in parallel; calls `in_order` follow each other, even where LangChain
         opens all of them at once. Other calls are parallel to those that are open when they begin. `where` is given
         for a call that says nothing when it is cancelled.
         """
-        clock = Clock(-1)
+        clock = TreeClock(-1)
         clock._around, clock._id = self, id
         clock.order = self.order if rank is None else (*self.order, rank)
         if parallel is not None:
@@ -101,7 +101,7 @@ class Clock:
         """The turn of a retrieval that begins in this call now; what follows it comes later."""
         with _lock:
             turn = self._time()
-            clock: Clock | None = self
+            clock: TreeClock | None = self
             while clock is not None:
                 if clock._time() <= turn:
                     clock._now = turn + 1

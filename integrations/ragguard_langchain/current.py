@@ -19,7 +19,7 @@ from ragguard.capture.context import CurrentCall, frameworks
 from ragguard.records import Passage
 from ragguard_langchain.call_tree import CallTree, open_retrieval
 from ragguard_langchain.callback import RagGuardCallback
-from ragguard_langchain.clock import Clock
+from ragguard_langchain.clock import TreeClock
 from ragguard_langchain.places import Place
 from ragguard_langchain.scopes import Scope
 from ragguard_langchain.stack import here
@@ -51,7 +51,7 @@ def _call(
     about = {key: metadata[key] for key in ("langgraph_node",) if key in metadata}
     if place.notes.tool is not None and place.notes.tool.id:
         about["tool_call_id"] = place.notes.tool.id
-    clocks: list[Clock] = []
+    clocks: list[TreeClock] = []
 
     def turn() -> int:
         clocks.append(place.clock.inside(uuid4(), where=here()))

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from ragguard_langchain.clock import Clock, Rank
+from ragguard_langchain.clock import Rank, TreeClock
 
 _PUSH = "__pregel_push"
 
 
-def node_clock(graph: Clock, id: UUID, metadata: Mapping[str, Any]) -> Clock:
+def node_clock(graph: TreeClock, id: UUID, metadata: Mapping[str, Any]) -> TreeClock:
     """The clock of a node that begins.
 
     The nodes of one superstep run in parallel. A task of the functional API is parallel to the tasks that are open

@@ -12,7 +12,7 @@ from asyncio import Task
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from ragguard_langchain.clock import Clock
+from ragguard_langchain.clock import TreeClock
 from ragguard_langchain.stack import Where
 
 N = TypeVar("N")
@@ -54,9 +54,9 @@ class Place(Generic[N]):
     members: set[UUID | None] | None = None
     """Of a root: the open calls below it."""
 
-    def __init__(self, id: UUID, run_id: str, notes: N, clock: Clock | None = None) -> None:
+    def __init__(self, id: UUID, run_id: str, notes: N, clock: TreeClock | None = None) -> None:
         self.id, self.run_id, self.notes = id, run_id, notes
-        self.clock = clock or Clock()
+        self.clock = clock or TreeClock()
 
 
 class Places(dict[UUID | None, Place[N]], Generic[N]):

@@ -15,7 +15,7 @@ from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
 from ragguard.records import Status
 from ragguard.runtime.notices import NOTICES
-from ragguard_langchain.clock import Clock
+from ragguard_langchain.clock import TreeClock
 from ragguard_langchain.messages import NOTHING, Answer
 from ragguard_langchain.options import NAME, REFERENCES, RESUME, RUN_ID, warn_of_unknown
 from ragguard_langchain.places import Place
@@ -40,7 +40,7 @@ class TreeRuns:
         """The latest retrievals of the runs that trees have joined."""
         self._interrupted: dict[str, RunNotes] = {}
         """By thread, what calls were asked that were interrupted before they retrieved anything, and so are no run."""
-        self._clocks: dict[str, Clock] = {}
+        self._clocks: dict[str, TreeClock] = {}
         """The clocks of the runs that trees have joined."""
         self._answers: Counter[str] = Counter()
         """How many answers the runs were given that trees have joined."""
@@ -77,17 +77,17 @@ class TreeRuns:
         run.resumed = identity.continues
         return identity
 
-    def clock_of(self, id: UUID, run_id: str, run: RunNotes, call_id: str, where: Where | None) -> Clock:
+    def clock_of(self, id: UUID, run_id: str, run: RunNotes, call_id: str, where: Where | None) -> TreeClock:
         """The clock of a tree's first call; behind what the run had before, where it has had something."""
         if run.owner:
-            return Clock(self.recorder.next_turn(run_id) if run.resumed else 0)
+            return TreeClock(self.recorder.next_turn(run_id) if run.resumed else 0)
         around = self.clock(run_id)
         parallel = ("calls", around.messages) if call_id else batch_around()
         return around.inside(id, parallel=parallel, where=where)
 
-    def clock(self, run_id: str) -> Clock:
+    def clock(self, run_id: str) -> TreeClock:
         """The clock of a run that trees join."""
-        clock = self._clocks.setdefault(run_id, Clock())
+        clock = self._clocks.setdefault(run_id, TreeClock())
         clock.reach(self.recorder.next_turn(run_id))
         return clock
 

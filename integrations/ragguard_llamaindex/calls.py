@@ -16,7 +16,7 @@ from ragguard.capture.identity import RunIdentity
 from ragguard.capture.splitters import Splitter
 from ragguard.records import TraceContext
 from ragguard_llamaindex.causes import Emissions, events_in
-from ragguard_llamaindex.clocks import Clock
+from ragguard_llamaindex.clocks import CallClock
 from ragguard_llamaindex.kinds import ASKING, Kind, agent_of, choosers_of, names_in
 from ragguard_llamaindex.messages import question_of, question_of_event, tool_text
 from ragguard_llamaindex.options import AnswerOf, fields_of
@@ -73,8 +73,8 @@ class Call:
     step_id = ""
     """The retrieval that this is, or is a part of."""
     tool = ""
-    own_clock: Clock | None = None
-    clock_around: Clock | None = None
+    own_clock: CallClock | None = None
+    clock_around: CallClock | None = None
     """Of a call without a clock of its own: the clock of the call around it."""
     fork: int | None = None
     """Of an engine that asks several others: the time at which all of them begin."""
@@ -143,11 +143,11 @@ class Call:
         return self.given_run
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> CallClock:
         """Tells the turns of the retrievals in it."""
         clock = self.own_clock or self.clock_around
         if clock is None:
-            clock = self.own_clock = Clock()
+            clock = self.own_clock = CallClock()
         return clock
 
     @property

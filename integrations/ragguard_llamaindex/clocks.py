@@ -14,12 +14,12 @@ from ragguard.capture.open_runs import Order
 _lock = threading.RLock()
 
 
-class Clock:
+class CallClock:
     """The time of one call, in turns of its run."""
 
     __slots__ = ("_around", "_begin", "_children", "_open", "now", "order")
 
-    def __init__(self, now: int = 0, around: Clock | None = None, order: Order = ()) -> None:
+    def __init__(self, now: int = 0, around: CallClock | None = None, order: Order = ()) -> None:
         self.now = now
         """The turn of a retrieval that begins now."""
         self.order = order
@@ -30,7 +30,7 @@ class Clock:
         self._open = 0
         self._children = 0
 
-    def inside(self, start: int | None = None, rank: int | None = None) -> Clock:
+    def inside(self, start: int | None = None, rank: int | None = None) -> CallClock:
         """The clock of a call inside this one, which begins at `start`, or else together with the calls that are
         open, but not before what its own context has seen ending. `rank` is its place among parallel calls."""
         with _lock:
@@ -46,13 +46,13 @@ class Clock:
             order = self.order
             if rank is not None or self._open > 1:
                 order = (*order, (self._children if rank is None else rank, ""))
-            return Clock(start, self, order)
+            return CallClock(start, self, order)
 
     def tick(self) -> int:
         """The turn of a retrieval that begins now; what follows it comes later."""
         with _lock:
             turn = self.now
-            clock: Clock | None = self
+            clock: CallClock | None = self
             while clock is not None:
                 clock.now = max(clock.now, turn + 1)
                 clock = clock._around
@@ -72,5 +72,5 @@ class Clock:
             self.now = max(self.now, time)
 
 
-_seen: ContextVar[tuple[Clock, int] | None] = ContextVar("ragguard_llamaindex_time", default=None)
+_seen: ContextVar[tuple[CallClock, int] | None] = ContextVar("ragguard_llamaindex_time", default=None)
 """The call whose part was the last to end in this context, and the time at its end."""
