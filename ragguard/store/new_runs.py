@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ragguard.capture.events import RunEnded
 from ragguard.records import RetrievalStep, Run
-from ragguard.store.rows import Shelf, add_end, dump, maybe, run_data, step_columns, storable
+from ragguard.store.rows import PassageTable, add_end, dump, maybe, run_data, step_columns, storable
 from ragguard.store.texts import NeededTexts
 from ragguard.store.time_slice import TimeSlice
 
@@ -58,9 +58,9 @@ def insert_new(
         due = (owner, None, None) if one.end is None else (scorer, *((now, now) if scorer else (None, None)))
         runs.append((seq, *columns, dump(body), *due))
         for step in one.steps.values():
-            shelf = Shelf()
-            steps.append((*step_columns(step, shelf), seq))
-            needed.add(shelf)
+            table = PassageTable()
+            steps.append((*step_columns(step, table), seq))
+            needed.add(table)
             time_slice.rest_if_used()
     db.executemany(_INSERT_RUN, runs)
     db.executemany(INSERT_STEP, steps)
@@ -69,10 +69,10 @@ def insert_new(
 
 def _columns(new: NewRun, needed: NeededTexts, now: int) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """What of a run has no column of its own, and the columns from `id` to `ended_ns`."""
-    run, end, shelf = new.run, new.end, Shelf()
-    body = run_data(run, shelf)
-    if shelf.items:
-        needed.add(shelf)
+    run, end, table = new.run, new.end, PassageTable()
+    body = run_data(run, table)
+    if table.items:
+        needed.add(table)
     question, answer, status, ended_ns = storable(run.question), run.answer, "open", run.ended_ns
     if end is not None:
         if (pool := add_end(body, end)) is not None:

@@ -69,7 +69,7 @@ class Digests:
 _DIGESTS = Digests(4 * 2**20)
 
 
-class Shelf:
+class PassageTable:
     """The passages of one row: each distinct one once, its text apart."""
 
     def __init__(self, items: Iterable[list[Any]] = ()) -> None:
@@ -160,12 +160,12 @@ _ENCODE = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circula
 # Runs and steps
 
 
-def run_body(run: Run, shelf: Shelf) -> str:
+def run_body(run: Run, table: PassageTable) -> str:
     """What of a run has no column of its own, as JSON."""
-    return dump(run_data(run, shelf))
+    return dump(run_data(run, table))
 
 
-def run_data(run: Run, shelf: Shelf) -> Data:
+def run_data(run: Run, table: PassageTable) -> Data:
     """What of a run has no column of its own."""
     body: Data = {}
     if run.references is not None:
@@ -173,17 +173,17 @@ def run_data(run: Run, shelf: Shelf) -> Data:
     if run.sub_questions is not None:
         body["sub_questions"] = list(run.sub_questions)
     if run.pool is not None:
-        body["pool"] = shelf.put_all(run.pool)
+        body["pool"] = table.put_all(run.pool)
     if run.metadata:
         body["metadata"] = plain_metadata(run.metadata)
     if run.trace is not None:
         body["trace"] = trace_body(run.trace)
-    if shelf.items:
-        body["items"] = shelf.items
+    if table.items:
+        body["items"] = table.items
     return body
 
 
-def add_end(body: Data, end: RunEnded, part: int = 0) -> Shelf | None:
+def add_end(body: Data, end: RunEnded, part: int = 0) -> PassageTable | None:
     """Adds what a run's end says to what has no column of its own; returns the passages of its pool, if it names one.
 
     `part` is how many times the run was continued."""
@@ -200,10 +200,10 @@ def add_end(body: Data, end: RunEnded, part: int = 0) -> Shelf | None:
         body["trace"] = trace_body(end.trace)
     if end.pool is None:
         return None
-    shelf = Shelf(body.get("items", ()))
-    body["pool"] = shelf.put_all(end.pool)
-    body["items"] = shelf.items
-    return shelf
+    table = PassageTable(body.get("items", ()))
+    body["pool"] = table.put_all(end.pool)
+    body["items"] = table.items
+    return table
 
 
 def run_of(row: Row, body: Data, texts: Texts) -> Run:
@@ -227,56 +227,56 @@ def run_of(row: Row, body: Data, texts: Texts) -> Run:
     )
 
 
-def step_columns(step: RetrievalStep, shelf: Shelf) -> tuple[Any, ...]:
+def step_columns(step: RetrievalStep, table: PassageTable) -> tuple[Any, ...]:
     """A step's row, without its run."""
     return (
         storable(step.id), step.index, step.turn, storable(step.query), step.status,
-        storable(step.tool), step.started_ns, step.ended_ns, step_body(step, shelf),
+        storable(step.tool), step.started_ns, step.ended_ns, step_body(step, table),
     )  # fmt: skip
 
 
-def step_body(step: RetrievalStep, shelf: Shelf) -> str:
+def step_body(step: RetrievalStep, table: PassageTable) -> str:
     """What of a step has no column of its own."""
-    passages = shelf.put_all(step.passages)
-    candidates = passages if step.candidates is step.passages else shelf.put_all(step.candidates)
+    passages = table.put_all(step.passages)
+    candidates = passages if step.candidates is step.passages else table.put_all(step.candidates)
     body: Data = {"passages": passages}
     if candidates != passages:
         body["candidates"] = candidates
     if step.sub_steps:
-        body["sub_steps"] = [_sub_step(sub, shelf.put_all) for sub in step.sub_steps]
+        body["sub_steps"] = [_sub_step(sub, table.put_all) for sub in step.sub_steps]
     if step.decision is not None:
-        body["decision"] = _decision(step.decision, shelf.put)
+        body["decision"] = _decision(step.decision, table.put)
     if step.error:
         body["error"] = step.error
     if step.trace is not None:
         body["trace"] = trace_body(step.trace)
     if step.metadata:
         body["metadata"] = plain_metadata(step.metadata)
-    if shelf.items:
-        body["items"] = shelf.items
+    if table.items:
+        body["items"] = table.items
     return dump(body)
 
 
-def amended_body(body: Data, event: StepAmended) -> tuple[str, Shelf]:
+def amended_body(body: Data, event: StepAmended) -> tuple[str, PassageTable]:
     """A step's body after it became known what the model really got; of what was retrieved only texts change, to what
     the model reads of them."""
-    shelf = Shelf(body.get("items", ()))
+    table = PassageTable(body.get("items", ()))
     if event.passages is not None:
         body.setdefault("candidates", body["passages"])
-        body["passages"] = shelf.put_all(event.passages)
+        body["passages"] = table.put_all(event.passages)
     if event.read_as:
         read = {
-            place: shelf.put(after) for before, after in event.read_as for place in shelf.put_alike(before)
+            place: table.put(after) for before, after in event.read_as for place in table.put_alike(before)
         }
         retrieved = body["candidates"] if "candidates" in body else body["passages"]
         body["candidates"] = [read.get(place, place) for place in retrieved]
     if event.decision is not None:
-        body["decision"] = _decision(event.decision, shelf.put)
+        body["decision"] = _decision(event.decision, table.put)
     if event.metadata:
         body["metadata"] = {**body.get("metadata", {}), **event.metadata}
-    if shelf.items:
-        body["items"] = shelf.items
-    return dump(body), shelf
+    if table.items:
+        body["items"] = table.items
+    return dump(body), table
 
 
 def step_of(row: Row, body: Data, run_id: str, texts: Texts) -> RetrievalStep:

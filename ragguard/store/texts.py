@@ -6,7 +6,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from ragguard.store.rows import Shelf
+from ragguard.store.rows import PassageTable
 from ragguard.store.time_slice import TimeSlice
 
 _AT_ONCE = 100
@@ -26,10 +26,10 @@ class NeededTexts:
         self._fewer: Counter[bytes] = Counter()
         """Digest → how many rows need it no longer."""
 
-    def add(self, shelf: Shelf) -> None:
+    def add(self, table: PassageTable) -> None:
         """Notes that a row needs the texts of new passages."""
-        self._texts.update(shelf.texts)
-        self._digests += shelf.digests
+        self._texts.update(table.texts)
+        self._digests += table.digests
 
     def remove(self, digests: Iterable[bytes]) -> None:
         """Notes that a row needs these texts no longer."""

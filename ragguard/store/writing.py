@@ -15,7 +15,7 @@ from ragguard.runtime.clock import now_ns
 from ragguard.store.new_runs import INSERT_STEP, NewRun, insert_new
 from ragguard.store.rows import (
     Data,
-    Shelf,
+    PassageTable,
     add_end,
     amended_body,
     digests_in,
@@ -76,8 +76,8 @@ class Writing:
         ids = [step.id for step in run.steps]
         if len(set(ids)) < len(ids):
             raise InvalidInput("run.steps", ids, "steps with different ids")
-        shelf = Shelf()
-        body = run_body(run, shelf)
+        table = PassageTable()
+        body = run_body(run, table)
         columns = (
             storable(run.name), storable(run.question), maybe(run.answer), run.status,
             run.started_ns, run.ended_ns, body,
@@ -88,7 +88,7 @@ class Writing:
         ).fetchone()
         if found is None:
             seq = self._insert(run, body)
-            self._needed.add(shelf)
+            self._needed.add(table)
             for step in run.steps:
                 self._step(seq, step)
             return True
@@ -102,7 +102,7 @@ class Writing:
         if not replaced and tuple(known) == columns:
             return False
         self._needed.remove(digests_in(json.loads(known[-1])))
-        self._needed.add(shelf)
+        self._needed.add(table)
         self._db.execute(
             "UPDATE runs SET name = ?, question = ?, answer = ?, status = ?, started_ns = ?, ended_ns = ?, "
             "body = ?, revision = revision + 1, attempts = 0 WHERE seq = ?",
@@ -143,15 +143,15 @@ class Writing:
         if seq is None:
             self._new[run.id] = NewRun(run)
             return
-        shelf = Shelf()
-        body = run_body(run, shelf)
+        table = PassageTable()
+        body = run_body(run, table)
         # A step that came before the start has opened the run.
         if UNANNOUNCED in self._body("runs", seq):
             self._db.execute(
                 "UPDATE runs SET name = ?, question = ?, started_ns = ?, body = ? WHERE seq = ?",
                 (storable(run.name), storable(run.question), run.started_ns, body, seq),
             )
-            self._needed.add(shelf)
+            self._needed.add(table)
 
     def _ended(self, event: RunEnded) -> None:
         segment = self._segments.get(event.run_id)
@@ -168,8 +168,8 @@ class Writing:
         if body.get(PART, 0) > part:  # another process, or another call, has continued it since
             return
         self._open.discard(seq)
-        if (shelf := add_end(body, event, part)) is not None:
-            self._needed.add(shelf)
+        if (table := add_end(body, event, part)) is not None:
+            self._needed.add(table)
         if event.waits_for:
             wait(self._db, event.waits_for, event.run_id if segment is None else segment.run_id)
         question = storable(event.question)
@@ -198,8 +198,8 @@ class Writing:
         if step is None:
             self.unplaced.append(event)
             return
-        body, shelf = amended_body(self._body("steps", step[0]), event)
-        self._needed.add(shelf)
+        body, table = amended_body(self._body("steps", step[0]), event)
+        self._needed.add(table)
         before = 0 if segment is None else segment.index
         index = step[1] if event.index is None else event.index + before
         self._db.execute("UPDATE steps SET body = ?, idx = ? WHERE seq = ?", (body, index, step[0]))
@@ -266,12 +266,12 @@ class Writing:
                 self._open.add(seq)
 
     def _step(self, run: int, step: RetrievalStep) -> bool:
-        shelf = Shelf()
+        table = PassageTable()
         added = self._db.execute(
-            f"{INSERT_STEP} ON CONFLICT (run, id) DO NOTHING", (*step_columns(step, shelf), run)
+            f"{INSERT_STEP} ON CONFLICT (run, id) DO NOTHING", (*step_columns(step, table), run)
         )
         if added.rowcount:
-            self._needed.add(shelf)
+            self._needed.add(table)
         return added.rowcount > 0
 
     def _replace(self, run: int, new: Run) -> bool:
@@ -281,7 +281,7 @@ class Writing:
             "WHERE run = ? ORDER BY idx, seq",
             (run,),
         ).fetchall()
-        if [tuple(row) for row in rows] == [step_columns(step, Shelf()) for step in new.steps]:
+        if [tuple(row) for row in rows] == [step_columns(step, PassageTable()) for step in new.steps]:
             return False
         for row in rows:
             self._needed.remove(digests_in(json.loads(row[-1])))
