@@ -47,6 +47,7 @@ class ToolOutputs:
     def __init__(self, tree: CallTree, tools: Mapping[str, Splitter]) -> None:
         self._tree, self._recorder, self._tools = tree, tree.recorder, tools
         self._never_called = set(tools)
+        self._recorder.calls.declares(tools)
 
     def began(self, name: str) -> None:
         """Notes a call, so that declared tools which nobody calls are warned about."""
@@ -54,7 +55,9 @@ class ToolOutputs:
         called[name] += 1
         if not self._never_called:
             return
-        self._never_called.discard(name)
+        if name in self._never_called:
+            self._never_called.discard(name)
+            self._recorder.calls.called(name)
         missing = sorted(self._never_called)
         undeclared = set(called) - set(self._tools)
         close = any(difflib.get_close_matches(one, undeclared, 1) for one in missing)

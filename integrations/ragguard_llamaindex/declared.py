@@ -33,6 +33,10 @@ class ToolNames:
         """Notes the tools of an agent, or of the agents of a workflow."""
         self._known.update(_tools_of(agent))
 
+    def not_called(self, declared: Iterable[str]) -> set[str]:
+        """The declared tools of which no call was seen."""
+        return set(declared) - self._called
+
     def check(self, declared: Mapping[str, object]) -> None:
         """Warns, when a run has ended, of declared tools that do not seem to exist."""
         missing = sorted(set(declared) - self._known)

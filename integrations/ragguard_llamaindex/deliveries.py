@@ -84,6 +84,8 @@ class Deliveries:
         if not options.tools:
             return
         self.names.called(call.tool)
+        self._recorder.calls.declares(self.names.not_called(options.tools))
+        self._recorder.calls.called(call.tool)
         splitter = options.tools.get(call.tool)
         if splitter is not None and not call.step_id:
             call.splitter = splitter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterable
 
 from ragguard.runtime.notices import NOTICES
 
@@ -18,10 +19,12 @@ _NAMES_SHOWN = 8
 class CallsSeen:
     """Counts calls by kind and name; of more than 50 names, the further ones count as one."""
 
-    __slots__ = ("counts",)
+    __slots__ = ("counts", "not_called")
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
+        self.not_called: set[str] = set()
+        """The tools that are declared as retrievals and were not called in any run so far."""
 
     def add(self, kind: str, name: str) -> None:
         """Counts a call."""
@@ -51,6 +54,9 @@ class CallsSeen:
         declare = (
             f"if {tools[0]!r} retrieves, declare it with tools={{{tools[0]!r}: SPLITTER}}; " if tools else ""
         )
+        if tools and self.not_called:
+            names = ", ".join(map(repr, sorted(self.not_called)[:_NAMES_SHOWN]))
+            declare = f"check the spelling of tools={{...}}, since no call of {names} was seen; {declare}"
         return (
             f"{declare}for a retrieval in your own code, call ragguard.retrieved(query, documents) or "
             "run.retrieved(query, passages)"
@@ -77,6 +83,16 @@ class CallLog:
         self._warned = 0
         self._lock = threading.RLock()
 
+    def declares(self, tools: Iterable[str]) -> None:
+        """Notes that tools are declared as retrievals, until they are called."""
+        with self._lock:
+            self.total.not_called.update(tools)
+
+    def called(self, tool: str) -> None:
+        """Notes a call of a declared tool."""
+        with self._lock:
+            self.total.not_called.discard(tool)
+
     def seen(self, run_id: str, kind: str, name: str) -> None:
         """Counts a call of a run; the run need not be known to the recorder."""
         with self._lock:
@@ -86,6 +102,7 @@ class CallLog:
                 if len(self._of_run) >= _MOST_RUNS:
                     del self._of_run[next(iter(self._of_run))]
                 calls = self._of_run[run_id] = CallsSeen()
+                calls.not_called = self.total.not_called
             calls.add(kind, name)
 
     def forget(self, run_id: str) -> CallsSeen:
@@ -109,10 +126,13 @@ class CallLog:
             self._named |= new
             self._warned += 1
             subject = f"a run without a retrieval {self._warned}"
+        stream = (
+            "" if calls.counts else ". A LangChain stream begins with its first read: read it inside the run"
+        )
         NOTICES.once(
             subject,
             lambda: (
                 f"the run {run_id!r} ended without a retrieval, so there is nothing to score; "
-                f"{what_to_do(calls)}. (Logged once a process for each tool, three times at most)"
+                f"{what_to_do(calls)}{stream}. (Logged once a process for each tool, three times at most)"
             ),
         )

@@ -243,7 +243,9 @@ class DistractorGuard:
         try:
             wait_for_thread([future], min(max(0.0, self._left(clock)) + THREAD_GRACE_S, TIMEOUT_MAX))
             if not future.done():
-                return self._late(THREAD, "the guard's thread is held up, as by blocking code of an engine")
+                return self._late(
+                    THREAD, "the guard's thread is busy: an engine's first call, or blocking code"
+                )
             if future.cancelled():
                 return GuardOutcome("error", "the guard's thread ended the call", THREAD)
             error_found = future.exception()

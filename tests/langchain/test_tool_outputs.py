@@ -185,6 +185,17 @@ def test_other_tools_are_no_steps_and_are_named_where_nothing_was_captured(captu
     assert "tools={'ask_database': SPLITTER}" in caplog.text
 
 
+def test_a_run_without_a_retrieval_names_the_declared_tools_that_nobody_called(captured, rg, caplog):
+    @tool
+    def ask(query: str) -> str:
+        """Gives text."""
+        return "text"
+
+    with_tool(ask, rg, tools={"search_the_wiki": paragraphs})
+    assert "no call of 'search_the_wiki' was seen" in caplog.text
+    assert "tools={'ask': SPLITTER}" in caplog.text
+
+
 def test_a_declared_tool_that_is_not_there_is_warned_about(captured, rg, caplog):
     @tool
     def search_docs(query: str) -> str:

@@ -351,6 +351,17 @@ async def test_a_run_without_a_step_says_which_tools_were_called(recorder, caplo
     assert "tools={'lookup': SPLITTER}" in record.getMessage()
 
 
+async def test_a_run_without_a_step_names_the_declared_tools_that_nobody_called(declare, caplog):
+    async def lookup(place: str) -> str:
+        """Gives text."""
+        return "a text"
+
+    declare(tools={"search_the_wiki": paragraphs})
+    await asked(lookup)
+    assert "no call of 'search_the_wiki' was seen" in caplog.text
+    assert "tools={'lookup': SPLITTER}" in caplog.text
+
+
 async def test_a_declared_tool_that_no_agent_has_is_said(declare, caplog):
     async def lookup(place: str) -> str:
         """Gives text."""
