@@ -26,6 +26,7 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"ragguard {__version__}"
 html_copy_source = False
+html_show_copyright = False
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
 
