@@ -214,6 +214,8 @@ class CallTree:
             )
         place = Place(id, parent.run_id, scope, clock)
         place.root, place.tool, place.step_id = root, parent.tool, parent.step_id
+        if parent.condenses:
+            place.condenses = True
         self.places.grow(id, place, root)
         return place
 

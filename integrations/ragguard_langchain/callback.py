@@ -15,17 +15,21 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage
 
 from ragguard.capture.context import current_task
 from ragguard.capture.faults import FAULTS
+from ragguard.capture.snapshot import text_of
 from ragguard.capture.splitters import Splitter
 from ragguard.records import Status, TraceContext
 from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.formatting import STUFFS, formats_documents
 from ragguard_langchain.messages import (
+    HISTORY_AWARE,
     NOTHING,
     Answer,
     answer_of,
+    asks_in_chain,
     question_of,
     snapshot,
     tool_query,
@@ -122,6 +126,10 @@ class RagGuardCallback(BaseCallbackHandler):
                 if place.notes is not parent.notes or formats_documents(name) or name == STUFFS:
                     place.inputs, place.stuffs = inputs, name == STUFFS
                     place.formats = formats_documents(name)
+            if name in HISTORY_AWARE:
+                place.condenses = True
+            if isinstance(inputs, AIMessage):
+                place.notes.run.written = text_of(inputs.content)[0]
         except FAULTS as error:
             self._recorder.faults.note("on_chain_start", error)
 
@@ -129,6 +137,8 @@ class RagGuardCallback(BaseCallbackHandler):
         """A chain ends; only now is an input known that was streamed in."""
         try:
             place = self._pop(run_id)
+            if place is not None and isinstance(inputs, AIMessage):
+                place.notes.run.written = text_of(inputs.content)[0]
             if place is not None and place.formats and isinstance(outputs, str):
                 self._tree.steps.formatted(place, outputs)
             if place is not None and place.root is None:
@@ -179,6 +189,8 @@ class RagGuardCallback(BaseCallbackHandler):
                 )
                 place.task = current_task()
             if place.sampled:
+                if not place.condenses and query == place.notes.run.written:
+                    place.condenses = asks_in_chain(query, tags)
                 tree.steps.begin(place, query, name or "", metadata, around)
             else:
                 tree.pass_over(place)

@@ -23,6 +23,9 @@ _STRUCTURED = "structured_response"
 _SAYS_ANSWER = ("answer", "final", "reply", "response", "report", "output", "result")
 """Words in the names of fields that hold an answer."""
 _ANSWERS = ("answer", "output", "result", "response", "text", "generation", "content")
+HISTORY_AWARE = ("chat_retriever_chain", "ConversationalRetrievalChain")
+"""The names of LangChain's calls that have a model write a question which stands by itself, and retrieve with it."""
+_QUESTION_MARKS = ("?", "？", "؟")
 _HUMAN = ("human", "user")
 _MODEL = ("ai", "assistant", "AIMessageChunk")
 
@@ -77,6 +80,11 @@ def has_history(inputs: object) -> bool:
     if not isinstance(messages, (list, tuple)):
         return False
     return sum(_role_and_content(message)[0] in _HUMAN for message in messages) > 1
+
+
+def asks_in_chain(query: str, tags: Sequence[str] | None) -> bool:
+    """True for a retriever that is a part of a chain and is asked a question, not keywords."""
+    return query.rstrip().endswith(_QUESTION_MARKS) and any(tag.startswith("seq:step:") for tag in tags or ())
 
 
 def answer_of(outputs: object, inputs: object = None) -> Answer:

@@ -38,6 +38,8 @@ class Place(Generic[N]):
     """True where this call itself is that retrieval."""
     tool = ""
     """The tool that this call is, or is a part of."""
+    condenses = False
+    """True in a history-aware retriever, which has a model write the question that stands by itself."""
     query = ""
     """Of a retrieval."""
     around: Place[N] | None = None

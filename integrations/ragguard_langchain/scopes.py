@@ -45,19 +45,21 @@ class RunNotes:
     holds: bool = False
     """True where it keeps the run that it has joined from ending before it."""
     standalone: str = ""
-    """The query of the first retrieval, where that is no tool's and the only one of its turn."""
+    """The query of the first retrieval, where a history-aware retriever wrote it and it is the only one of its turn."""
+    written: str = ""
+    """The text that a model wrote last for the next part of a chain, until something was retrieved."""
     first_turn: int = -1
 
-    def asked(self, query: str, turn: int, *, in_tool: bool) -> None:
-        """Notes the query of a retrieval."""
+    def asked(self, query: str, turn: int, *, condensed: bool) -> None:
+        """Notes the query of a retrieval; `condensed`: it is the question that a history-aware retriever asks."""
         if self.first_turn < 0:
-            self.first_turn, self.standalone = turn, "" if in_tool else query
+            self.first_turn, self.standalone = turn, query if condensed else ""
         elif turn == self.first_turn:
             self.standalone = ""
 
     def follows_up(self) -> bool:
         """True where the question came with what was said before it, and the application names no other one: then
-        the query of the first retrieval is the question that stands by itself."""
+        what a history-aware retriever asks is the question that stands by itself."""
         return self.options.question is None and not self.resumed and has_history(self.inputs)
 
 

@@ -70,7 +70,7 @@ class TreeSteps:
         turn = None
         if not place.step_id:
             turn = place.clock.tick()
-            run.asked(query, turn, in_tool=scope.tool is not None)
+            run.asked(query, turn, condensed=place.condenses and scope.tool is None)
         self.recorder.step_started(
             step_id, place.run_id, query, within=place.step_id, perhaps_within=around.step_id if around else "",
             tool=place.tool, name=name, turn=turn, order=place.clock.order, metadata=about, started_ns=started_ns,

@@ -260,8 +260,10 @@ class Scoring:
         if self._references is None or run.references or not run.question:
             return None, []
         try:
-            found = await _call(self._references, run.question)
-            references = references_of(found)
+            references = references_of(await _call(self._references, run.question))
+            asked = run.metadata.get("original_question")
+            if references is None and isinstance(asked, str) and asked:
+                references = references_of(await _call(self._references, asked))
         except Exception as error:  # noqa: BLE001 - the user's function
             message = f"references= failed for this question: {describe(error)}"
             return None, [Failure("references", type(error).__name__, message, run_id=run.id)]

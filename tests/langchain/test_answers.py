@@ -15,7 +15,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
 from support.langchain_agents import ANSWER, QUESTION, agent, asked, search_tool
 from support.langchain_parts import Shelf, call, documents, says
@@ -155,6 +155,66 @@ def test_the_queries_of_an_agents_tools_are_no_standalone_questions(captured, co
         {"messages": [*HISTORY, HumanMessage("And who founded it?")]}, config
     )
     assert captured.run.question == "And who founded it?"
+
+
+FOLLOW_UP = {"messages": [*HISTORY, HumanMessage("And who founded it?")]}
+
+
+def hops(state):
+    Shelf().invoke("Fjord founder")
+    Shelf().invoke("Was it founded by Ada?")
+    return {"messages": [AIMessage(ANSWER)]}
+
+
+def decomposed():
+    wrote = says("hop one?") | StrOutputParser()
+    return RunnableLambda(lambda given: Shelf().invoke(wrote.invoke("split it"))) | (lambda found: ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("built", "given"),
+    [
+        (StateGraph(MessagesState).add_node(hops).add_edge(START, "hops").compile(), FOLLOW_UP),
+        (RunnableLambda(hops), {"input": "And who founded it?", "chat_history": HISTORY}),
+        (decomposed(), FOLLOW_UP),
+        (says("Fjord founder") | StrOutputParser() | Shelf() | (lambda found: ANSWER), FOLLOW_UP["messages"]),
+        (
+            RunnablePassthrough.assign(
+                found=(lambda given: "") | says("Fjord founder") | StrOutputParser() | Shelf()
+            )
+            | (lambda given: ANSWER),
+            FOLLOW_UP,
+        ),
+    ],
+    ids=["a hop in a node", "a hop in a chain", "a part that a model wrote", "messages", "keywords"],
+)
+def test_a_hop_or_a_keyword_search_is_no_standalone_question(captured, config, built, given):
+    built.invoke(given, config)
+    assert captured.run.question == "And who founded it?"
+    assert "original_question" not in captured.run.metadata
+
+
+@pytest.mark.parametrize("mode", ["invoke", "stream"])
+def test_a_history_aware_retriever_by_hand(captured, config, mode):
+    retriever = (lambda given: "condense") | says("Who founded Fjord?") | StrOutputParser() | Shelf()
+    built = RunnablePassthrough.assign(context=retriever) | (lambda given: ANSWER)
+    given = {"input": "And who founded it?", "chat_history": HISTORY}
+    built.invoke(given, config) if mode == "invoke" else [*built.stream(given, config)]
+    assert captured.run.question == "Who founded Fjord?"
+    assert captured.run.metadata["original_question"] == "And who founded it?"
+
+
+@pytest.mark.parametrize("known", ["And who founded it?", "Who founded Fjord?"])
+def test_references_are_known_by_the_users_question_and_by_the_standalone_one(known):
+    prompt = ChatPromptTemplate.from_messages([("placeholder", "{chat_history}"), ("human", "{input}")])
+    retriever = create_history_aware_retriever(says("Who founded Fjord?"), Shelf(), prompt)
+    with RagGuard(engine="nano", store=None, references={known: "Ada"}) as rg:
+        create_retrieval_chain(retriever, RunnableLambda(lambda given: ANSWER)).invoke(
+            {"input": "And who founded it?", "chat_history": HISTORY}, {"callbacks": [RagGuardCallback(rg)]}
+        )
+        assert rg.flush(timeout=60)
+        (run,) = rg.runs()
+    assert (run.question, run.references) == ("Who founded Fjord?", ["Ada"])
 
 
 def test_a_mapped_chain_is_a_run_an_input(captured, config):
