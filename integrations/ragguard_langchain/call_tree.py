@@ -107,6 +107,15 @@ class CallTree:
             return self._unfold(id)
         return place
 
+    def parent(self, id: UUID | None) -> Place[Scope] | None:
+        """The open call around one that begins; None for an outermost one, and for the first call inside a
+        `with rg.run(...)` that stands in another call's code: that run holds what is called in it."""
+        place = None if id is None else self.place(id)
+        if place is None or current_handle.get() is None:
+            return place
+        handle = current_run(self.recorder)
+        return None if handle is not None and handle.inside == place.run_id != handle.key else place
+
     def stands_alone(self, metadata: Mapping[str, Any] | None) -> bool:
         """True for an outermost call that joins no run: none is around it, and its metadata names none."""
         return (current_handle.get() is None or current_run(self.recorder) is None) and not (
@@ -171,13 +180,13 @@ class CallTree:
 
     def model_called(self, parent_id: UUID | None) -> None:
         """A model was asked for a message, in the call with that id."""
-        place = self.places.get(parent_id)
+        place = self.parent(parent_id)
         if place is not None:
             place.clock.messages += 1
             call = place.notes.tool
             if call is not None and call.found:
                 call.read = True
-        elif parent_id is None and (handle := current_run(self.recorder)) is not None:
+        elif (handle := current_run(self.recorder)) is not None:
             self.runs.clock(handle.id).messages += 1
 
     def child(

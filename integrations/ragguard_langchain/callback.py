@@ -111,7 +111,7 @@ class RagGuardCallback(BaseCallbackHandler):
             tree = self._tree
             if run_id in self._places:
                 return
-            parent = tree.place(parent_run_id)
+            parent = tree.parent(parent_run_id)
             if parent is None:
                 if name and name.startswith("RunnableEach<") and tree.stands_alone(metadata):
                     return  # each of its calls is a run
@@ -176,7 +176,7 @@ class RagGuardCallback(BaseCallbackHandler):
                 return
             query = query if isinstance(query, str) else question_of(query)
             around = tree.around(query)
-            parent = None if parent_run_id is None else tree.place(parent_run_id)
+            parent = tree.parent(parent_run_id)
             if parent is None and around is not None:
                 parent = around.root or around
             if parent is not None:
@@ -245,7 +245,7 @@ class RagGuardCallback(BaseCallbackHandler):
                 return
             name = str((serialized or {}).get("name") or name or "")
             query = tool_query(inputs, input_str)
-            parent = tree.place(parent_run_id)
+            parent = tree.parent(parent_run_id)
             if parent is None:
                 place = tree.root(
                     run_id, query, metadata or {}, name, call_id=tool_call_id or "", where=here(),
@@ -305,7 +305,7 @@ class RagGuardCallback(BaseCallbackHandler):
         """Records a guard's decision, made inside the call with that id; no event of LangChain's carries it."""
         try:
             self._recorder.guard_engines.add(report.verdict.engine)
-            place = self._tree.place(run_id)
+            place = self._tree.parent(run_id)
             if place is None:
                 self._tree.steps.decided_outside(report)
             elif place.sampled:

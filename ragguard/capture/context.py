@@ -127,6 +127,12 @@ def current_call() -> CurrentCall | None:
     return CurrentCall(handle.recorder, handle.key)
 
 
+def framework_run() -> str:
+    """The id of the run that a framework's call around the caller belongs to; '' outside of any."""
+    call = _framework_call() if frameworks else None
+    return "" if call is None else call.run_id
+
+
 def _framework_call() -> CurrentCall | None:
     for find in list(frameworks.values()):
         try:

@@ -16,7 +16,7 @@ from operator import index
 from types import FrameType, TracebackType
 from typing import Any, Literal, SupportsIndex
 
-from ragguard.capture.context import GeneratorFrame, current_handle, innermost
+from ragguard.capture.context import GeneratorFrame, current_handle, framework_run, innermost
 from ragguard.capture.events import Acknowledging, StepAmended, StepEnded
 from ragguard.capture.faults import Faults, describe, never_raises
 from ragguard.capture.identity import RunIdentity
@@ -77,6 +77,8 @@ class RunHandle:
         self.closed = False
         self.outer: RunHandle | None = None
         """The run around this one, where runs are nested."""
+        self.inside = ""
+        """The id of the run of a framework's call, where this one was entered in such a call."""
         self._opened = False
         self._acknowledging = acknowledging
         self._awaits = False
@@ -125,6 +127,7 @@ class RunHandle:
         self._opened = True
         self._started_ns = time.time_ns()
         around, self.outer = innermost(), _open(current_handle.get())
+        self.inside = framework_run()
         self._generator = GeneratorFrame.of(frame)
         current_handle.set(self)
         if around is not None and "parent_run_id" not in self.metadata:

@@ -196,6 +196,45 @@ def test_inside_a_run_of_ones_own_it_is_that_run(captured, recorder, config):
     assert captured.run.id == run.id
 
 
+@pytest.mark.parametrize("around", ["nothing", "a run"])
+@pytest.mark.parametrize("kind", ["retriever", "chain", "tool", "plain"])
+def test_a_run_of_ones_own_inside_a_call_holds_what_is_called_in_it(captured, recorder, config, kind, around):
+    inside = {
+        "retriever": Shelf().invoke,
+        "chain": (RunnableLambda(lambda query: query) | Shelf()).invoke,
+        "tool": lambda query: lookup.invoke(query),
+        "plain": search,
+    }[kind]
+
+    def node(query):
+        Shelf().invoke("before")
+        with RunHandle(recorder, "sub", name="inner") as run:
+            inside("one")
+            inside("two")
+            run.answered("x")
+        Shelf().invoke("after")
+        return ANSWER
+
+    if around == "a run":
+        with RunHandle(recorder, QUESTION):
+            RunnableLambda(node).invoke(QUESTION, config)
+    else:
+        RunnableLambda(node).invoke(QUESTION, config)
+    runs = {run.question: run for run in captured.runs}
+    assert [(step.query, step.turn) for step in runs["sub"].steps] == [("one", 0), ("two", 1)]
+    assert [step.query for step in runs[QUESTION].steps] == ["before", "after"]
+    assert (runs["sub"].answer, runs[QUESTION].answer) == ("x", ANSWER)
+
+
+def test_a_stream_that_is_read_inside_a_run_stays_with_its_own(captured, recorder, config):
+    found = RunnableLambda(lambda query: [*Shelf().invoke(query), query])
+    stream = (Shelf() | RunnableLambda(lambda found: "hop") | found).stream("first", config)
+    next(stream)
+    with RunHandle(recorder, "another"):
+        list(stream)
+    assert [len(run.steps) for run in captured.runs if run.question == "first"] == [2]
+
+
 def test_what_the_application_answers_holds(captured, config):
     def node(state):
         search("hop")
