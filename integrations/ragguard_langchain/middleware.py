@@ -220,11 +220,15 @@ def _query(request: ToolCallRequest) -> str:
 def _report(request: ToolCallRequest, verdict: Verdict, started_ns: int) -> VerdictReport:
     call = request.tool_call
     return VerdictReport(
-        verdict, _query(request), str(call.get("name") or ""), str(call.get("id") or ""), started_ns
-    )
+        verdict, _query(request), str(call.get("name") or ""), str(call.get("id") or ""), started_ns,
+        _config(request).get("metadata"),
+    )  # fmt: skip
 
 
 def _callbacks(request: ToolCallRequest) -> Callbacks:
     """Returns the callbacks of the graph's node; None where other code called the tool."""
-    config = getattr(request.runtime, "config", None) or {}
-    return config.get("callbacks")
+    return _config(request).get("callbacks")
+
+
+def _config(request: ToolCallRequest) -> Mapping[str, Any]:
+    return getattr(request.runtime, "config", None) or {}

@@ -162,7 +162,9 @@ class TreeSteps:
             clock = clock.inside(id, parallel=("calls", clock.messages))
         place = Place(id, around.run_id, Scope(scope.run, scope.graph_node, call), clock)
         place.root, place.tool = around.root or around, report.tool or around.tool
-        self.begin(place, report.query, "", None, started_ns=report.started_ns or decision.started_ns)
+        self.begin(
+            place, report.query, "", report.metadata, started_ns=report.started_ns or decision.started_ns
+        )
         self._remember(place, None, report.verdict.judged, decision)
         self.recorder.step_ended(
             place.step_id, decision.kept, candidates=report.verdict.judged, decision=decision

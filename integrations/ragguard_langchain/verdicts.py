@@ -7,9 +7,9 @@ application see nothing of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
 from langchain_core.callbacks import CallbackManager, Callbacks
@@ -32,6 +32,8 @@ class VerdictReport:
     """The id of that tool's call."""
     started_ns: int = 0
     """When that call began."""
+    metadata: Mapping[str, Any] | None = None
+    """Of the call that the tool's result was judged in: the graph's node and the agent."""
     recorded_by: list[object] = field(default_factory=list, repr=False)
     """The recorders' trees that have recorded it: a handler that is attached twice is called twice."""
 

@@ -90,7 +90,10 @@ def joined(verdicts: Sequence[Verdict], found: Sequence[Passage]) -> tuple[list[
             lost = [drop for drop in verdict.decision.dropped if _key(drop.passage) not in known]
             known |= {_key(drop.passage) for drop in lost}
             candidates += [drop.passage for drop in lost]
-            told = replace(verdict, decision=replace(verdict.decision, dropped=lost))
+            status = verdict.decision.status
+            if status == "pruned" and not lost:
+                status = "kept_all"  # another arm delivered all that it dropped
+            told = replace(verdict, decision=replace(verdict.decision, dropped=lost, status=status))
         decision = merged(decision, about(told, candidates))
     assert decision is not None
     return candidates, replace(decision, kept=list(found))

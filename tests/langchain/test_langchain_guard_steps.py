@@ -281,3 +281,23 @@ async def test_whatever_a_retriever_gives(captured, config, mode, what, kept):
     assert len(await run(GuardedRetriever(Gives(what=what), guarding()), QUESTION, config, mode)) == kept
     (step,) = captured.run.steps
     assert step.status == "ok"
+
+
+@MODES
+async def test_an_arm_whose_drops_another_arm_delivers_prunes_nothing(captured, config, mode):
+    arms = [GuardedRetriever(Shelf(count=4), guarding()), Shelf(count=4)]
+    found = await run(EnsembleRetriever(retrievers=arms, weights=[0.5, 0.5]), QUESTION, config, mode)
+    (step,) = captured.run.steps
+    assert (len(found), step.decision.dropped, step.decision.status) == (4, [], "kept_all")
+
+
+async def test_a_text_that_only_the_guard_takes_apart_is_a_step_of_its_node(captured, config):
+    @tool
+    def search(query: str) -> str:
+        """Searches."""
+        return "w 0 about\n\nw 1 about"
+
+    middleware = [GuardMiddleware(guarding(), tools={"search": paragraphs})]
+    agent(call("search", query="x"), ANSWER, tools=[search], middleware=middleware).invoke(asked(), config)
+    (step,) = captured.run.steps
+    assert (step.tool, step.metadata["langgraph_node"]) == ("search", "tools")
