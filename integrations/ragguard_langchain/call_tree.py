@@ -19,8 +19,8 @@ from ragguard.capture.context import current_handle, current_run, is_paused
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
 from ragguard.records import Status
+from ragguard_langchain.bare_retrieval import LIMIT, BareRetrieval
 from ragguard_langchain.graphs import node_clock, rank_of_call
-from ragguard_langchain.lone import LIMIT, LoneRetrieval
 from ragguard_langchain.messages import NOTHING, Answer
 from ragguard_langchain.options import KEYS, NO_OPTIONS, RESUME, RUN_ID, CallOptions, warn_of_unknown
 from ragguard_langchain.places import Place, Places
@@ -45,7 +45,7 @@ class CallTree:
         self.runs = TreeRuns(recorder)
         self.steps = TreeSteps(recorder, self.runs)
         self.places: Places[Scope] = Places()
-        self.lone: dict[UUID | None, LoneRetrieval] = {}
+        self.bare: dict[UUID | None, BareRetrieval] = {}
         self.tools_called: Counter[str] = Counter()
         self.retrieving: set[str] = set()
         """The undeclared tools that have given documents: where one of these fails, a retrieval has failed."""
@@ -103,7 +103,7 @@ class CallTree:
     def place(self, id: UUID | None) -> Place[Scope] | None:
         """The open call of that id; asking for it is something that happens in it."""
         place = self.places.get(id)
-        if place is None and id in self.lone:
+        if place is None and id in self.bare:
             return self._unfold(id)
         return place
 
@@ -122,7 +122,7 @@ class CallTree:
             metadata and RUN_ID in metadata
         )
 
-    def begin_lone(
+    def begin_bare(
         self, id: UUID, query: str, name: str, metadata: Mapping[str, Any] | None, options: CallOptions
     ) -> bool:
         """A retriever that is the first call and a run of its own: the recorder hears of it when it is over, since
@@ -136,13 +136,13 @@ class CallTree:
             or (metadata and not _JOINS.isdisjoint(metadata))
         ):
             return False
-        self.lone[id] = one = LoneRetrieval(id, query, name, metadata, options)
+        self.bare[id] = one = BareRetrieval(id, query, name, metadata, options)
         innermost.set(one)
-        if len(self.lone) > LIMIT:
-            self.lone.pop(next(iter(self.lone)), None)
+        if len(self.bare) > LIMIT:
+            self.bare.pop(next(iter(self.bare)), None)
         return True
 
-    def end_lone(self, one: LoneRetrieval, taken: Any) -> None:
+    def end_bare(self, one: BareRetrieval, taken: Any) -> None:
         """Such a retriever is over, and nothing happened in it."""
         one.over = True
         trace = span_of(one.id, retrieval=True) or one.trace
@@ -159,7 +159,7 @@ class CallTree:
 
     def _unfold(self, id: UUID | None) -> Place[Scope] | None:
         """Something happens in such a retriever: it becomes a run with an open step."""
-        one = self.lone.pop(id, None)
+        one = self.bare.pop(id, None)
         if one is None:
             return self.places.get(id)
         metadata = one.metadata or {}
@@ -264,7 +264,7 @@ class CallTree:
     def sweep(self, ttl: float) -> None:
         """Ends what was cancelled without a word, and what is too old."""
         now = time.time_ns()
-        for one in list(self.lone.values()):
+        for one in list(self.bare.values()):
             over = one.task is not None and _is_over(one.task)
             if over:
                 self.place(one.id)  # as such it may have another moment
@@ -281,7 +281,7 @@ class CallTree:
     def forget(self) -> None:
         """Lets go of everything."""
         self.places.clear()
-        self.lone.clear()
+        self.bare.clear()
         self.runs.forget()
 
 

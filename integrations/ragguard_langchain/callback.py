@@ -172,7 +172,7 @@ class RagGuardCallback(BaseCallbackHandler):
         """A retriever begins: a step, or a part of the retrieval around it."""
         try:
             tree = self._tree
-            if (self._places and run_id in self._places) or (tree.lone and run_id in tree.lone):
+            if (self._places and run_id in self._places) or (tree.bare and run_id in tree.bare):
                 return
             query = query if isinstance(query, str) else question_of(query)
             around = tree.around(query)
@@ -181,7 +181,7 @@ class RagGuardCallback(BaseCallbackHandler):
                 parent = around.root or around
             if parent is not None:
                 place = tree.child(parent, run_id, metadata, tags, where=here())
-            elif tree.begin_lone(run_id, query, name or "", metadata, self._options):
+            elif tree.begin_bare(run_id, query, name or "", metadata, self._options):
                 return
             else:
                 place = tree.root(
@@ -200,9 +200,9 @@ class RagGuardCallback(BaseCallbackHandler):
     def on_retriever_end(self, documents: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """A retriever gave its documents: the very list that its caller gets, so it is copied at once."""
         try:
-            one = self._tree.lone.pop(run_id, None)
+            one = self._tree.bare.pop(run_id, None)
             if one is not None:
-                self._tree.end_lone(one, snapshot(documents))
+                self._tree.end_bare(one, snapshot(documents))
                 return
             place = self._pop(run_id)
             if place is None:

@@ -14,8 +14,8 @@ from ragguard.capture.decisions import joined
 from ragguard.capture.open_runs import Unpack
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Decision, Passage, TraceContext
+from ragguard_langchain.bare_retrieval import BareRetrieval
 from ragguard_langchain.formatting import as_formatted, given_documents, is_plain, stuffed_text
-from ragguard_langchain.lone import LoneRetrieval
 from ragguard_langchain.messages import Taken, unpacked
 from ragguard_langchain.places import Place
 from ragguard_langchain.scopes import RunNotes, Scope, ToolCall
@@ -27,7 +27,7 @@ from ragguard_langchain.verdicts import EndedRetrieval, VerdictReport, concerned
 REMEMBERED = 64
 """How many of a run's latest retrievals a guard may still speak of."""
 
-innermost: ContextVar[Place[Scope] | LoneRetrieval | None] = ContextVar(
+innermost: ContextVar[Place[Scope] | BareRetrieval | None] = ContextVar(
     "ragguard_langchain_retrieval", default=None
 )
 """The retrieval that began last in this context: some wrappers call their inner retriever without telling

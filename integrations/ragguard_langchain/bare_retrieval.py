@@ -21,7 +21,7 @@ LIMIT = 65_536
 """How many may be open; the oldest go first."""
 
 
-class LoneRetrieval:
+class BareRetrieval:
     """An open retrieval in which nothing has happened: the recorder hears of it when it is over.
 
     Something that happens in it makes it a place in a tree, with a run and a step that are open.
