@@ -210,7 +210,7 @@ class Service:
             _log.warning("flush() was called on ragguard's own thread, where it cannot wait")
             return self._report(False, began)
         try:
-            self.intake.do(lambda: None).result(timeout)
+            self.intake.do(self.store.recover).result(timeout)
             complete = self._wait(began + timeout)
             self._flush_sinks(began + timeout)
         except (TimeoutError, RagguardError):

@@ -243,7 +243,7 @@ class Store:
         `run_ttl` and `retention` are in seconds.
         """
         now = min(now_ns(), time.time_ns())  # a clock that was set forward makes no run old
-        self._db.recover(_PATIENCE)
+        self.recover()
 
         def keep(db: sqlite3.Connection) -> None:
             owners.renew(db, self._process)
@@ -258,6 +258,10 @@ class Store:
         if retention is not None:
             self.prune(now - int(retention * 1e9))
         self._removals.wipe_rest()
+
+    def recover(self) -> None:
+        """Goes back to the disk where memory stands in for one that works again."""
+        self._db.recover(_PATIENCE)
 
     def _to_memory(self, disk: sqlite3.Connection | None, memory: sqlite3.Connection) -> None:
         self._failover.begin()

@@ -744,6 +744,21 @@ def test_flush_close_and_readers_come_back_while_the_disk_stands_still(make, tmp
     eventually(lambda: Store(tmp_path / "s.db", read_only=True).run("meanwhile"))
 
 
+def test_flush_tries_a_disk_that_failed_again(make, tmp_path, monkeypatch):
+    """It is also tried every few seconds, but nobody who asks should be told of a fault that is over."""
+    monkeypatch.setattr("ragguard.store.schema.PATIENCE", 0.05)
+    service = make(settings=Settings(retry=QUICK, tick_seconds=600.0, run_ttl=3e9))  # the runs began in 1970
+    capture(service, a_run("before"))
+    assert service.flush(10)
+    with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        capture(service, a_run("meanwhile"))
+        assert service.flush(30).degraded
+    report = service.flush(30)
+    assert report
+    assert not report.degraded
+
+
 @pytest.mark.parametrize("full", [False, True])
 def test_a_lock_that_another_program_holds_loses_nothing(make, tmp_path, monkeypatch, full):
     monkeypatch.setattr("ragguard.store.schema.PATIENCE", 0.05)
