@@ -29,7 +29,7 @@ from support.stored import settle
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.records import Run
-from ragguard.service.scoring import Retry
+from ragguard.service.scoring import RetrySchedule
 from ragguard.service.service import Service, Settings
 from ragguard.store import schema
 from ragguard.store.store import Store
@@ -189,7 +189,7 @@ def at_service(path: Path, kind: str, n: int, times: int, durability: str) -> tu
     service = Service(
         Store(path, durability=durability),  # type: ignore[arg-type]
         lambda: pipeline,
-        settings=Settings(full=durability == "full", retry=Retry(3, 0.01, 0.02), tick_seconds=0.01),
+        settings=Settings(full=durability == "full", retry=RetrySchedule(3, 0.01, 0.02), tick_seconds=0.01),
     )
     captured: set[str] = set()
     with INJECTION.armed(kind, n, times):
