@@ -45,13 +45,14 @@ class BackgroundLoop:
         """In a forked child the thread is gone, and its lock may have been held."""
         if self._loop is not None:
             _left_behind.append(self._loop)  # closing it would close the parent's
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may submit while the same thread submits
         self._loop = None
         self._thread: threading.Thread | None = None
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Starts the coroutine; cancelling the future cancels it."""
-        return asyncio.run_coroutine_threadsafe(work, self._running())
+        with self._lock:  # so that no work is handed to a loop that has stopped
+            return asyncio.run_coroutine_threadsafe(work, self._running())
 
     def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """The coroutine's result; the calling thread waits for it."""
@@ -97,21 +98,23 @@ class BackgroundLoop:
         return threading.current_thread() is self._thread
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None or self._thread is None or not self._thread.is_alive():
-                self._loop = asyncio.new_event_loop()
-                self._loop.set_default_executor(DaemonThreads(_HELPERS, f"{self.name}-helper"))
-                thread = threading.Thread(target=self._serve, args=(self._loop,), name=self.name, daemon=True)
-                thread.start()
-                self._thread = thread
-            return self._loop
+        """Returns the loop, started where none runs. The caller holds the lock."""
+        if self._loop is None or self._thread is None or not self._thread.is_alive():
+            self._loop = asyncio.new_event_loop()
+            self._loop.set_default_executor(DaemonThreads(_HELPERS, f"{self.name}-helper"))
+            thread = threading.Thread(target=self._serve, args=(self._loop,), name=self.name, daemon=True)
+            thread.start()
+            self._thread = thread
+        return self._loop
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         """Runs the loop, again when work ended it with a SystemExit or KeyboardInterrupt: others wait for it."""
         while True:
             try:
                 loop.run_forever()
-                # It was stopped by its own work; the next call starts another loop.
+                with self._lock:  # It was stopped by its own work; the next call starts another loop.
+                    if self._loop is loop:
+                        self._thread = None
                 _end_tasks(loop)
                 loop.close()
                 return
@@ -126,6 +129,7 @@ class BackgroundLoop:
 
 def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
     """Cancels what still runs on a loop that has stopped, so that whoever waits for it is told."""
+    loop.run_until_complete(asyncio.sleep(0))  # what was handed over until now becomes a task
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()
