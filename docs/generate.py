@@ -254,7 +254,7 @@ def capture() -> str:
     frameworks = [figures[name]["contenders"] for name in ("langchain", "llama_index")]
     machine = figures["machine"]
     lines = [
-        f"{figures['measured']}, {machine['cores']} cores of {machine['processor']}, Python {machine['python']}.",
+        f"{figures['measured']}, {machine['cores']} cores of {machine['processor']}, load {machine['load'][0]:.0f}.",
         "",
         "| added to a retrieval | LangChain, sync | LangChain, async | LlamaIndex, sync | LlamaIndex, async |",
         "|---|---|---|---|---|",
