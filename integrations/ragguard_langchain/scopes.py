@@ -79,15 +79,19 @@ class ToolCall:
     """The steps made in this call, with what they gave; None for a text that is taken apart elsewhere."""
     inner: bool = False
     """True where a tool inside this one has retrieved."""
+    steps: list[str] = field(default_factory=list)
+    """The steps made in this call and in the tool calls inside of it."""
     read: bool = False
     """True where a model inside this call was asked after something had been retrieved."""
 
     def add(self, step_id: str, taken: Taken | None) -> None:
         """Remembers a step that was made in this call."""
         self.found.append((step_id, taken))
+        self.steps.append(step_id)
         call = self.outer
         while call is not None:
             call.inner = True
+            call.steps.append(step_id)
             call = call.outer
 
 

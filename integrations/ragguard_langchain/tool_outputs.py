@@ -72,6 +72,8 @@ class ToolOutputs:
             return
         if place.is_step:
             self._end_declared(place, call, output)
+        elif call.steps and not place.step_id and (error := _error_in(output)) is not None:
+            self.failed(place, error)
         elif not place.step_id and not call.inner:
             if call.found:
                 self._deliver(place, call, output)
@@ -79,9 +81,15 @@ class ToolOutputs:
                 self._find(place, call, output)
 
     def failed(self, place: Place[Scope], error: BaseException | str, status: Status = "error") -> None:
-        """A tool has failed: a failed retrieval, where the tool is declared or has retrieved before."""
+        """A tool has failed: a failed retrieval, where the tool has retrieved in this call or gave documents before.
+
+        What was retrieved inside stays as candidates; the model got the error, and none of the passages."""
         call = place.notes.tool
-        if call is None or place.step_id or call.found or call.inner:
+        if call is None or place.step_id:
+            return
+        if call.steps:
+            for step_id in call.steps:
+                self._recorder.step_failed_late(step_id, place.run_id, error)
             return
         if call.name not in self._tree.retrieving:
             self._recorder.seen(place.run_id, TOOL, call.name)
@@ -140,10 +148,10 @@ class ToolOutputs:
 
     def _deliver(self, place: Place[Scope], call: ToolCall, output: object) -> None:
         """The model got what of the documents found inside is in the output, unless a model in the tool read them."""
-        text, failed = tool_text(output)
+        text, _ = tool_text(output)
         documents = _documents(output)
         found = [(step_id, taken) for step_id, taken in call.found if taken is not None]
-        if failed or call.read or not found:
+        if call.read or not found:
             return
         if documents is not None and len(found) == 1 and tool_message(output) is None:
             self._recorder.step_amended(found[0][0], place.run_id, unpacked(snapshot(documents)))
@@ -225,6 +233,12 @@ def _literal(node: ast.AST) -> Any:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, RecursionError):
         return None
+
+
+def _error_in(output: object) -> str | None:
+    """The text of an error that a tool's output is; None where it is no error."""
+    text, failed = tool_text(output)
+    return text if failed else None
 
 
 def _documents(output: object) -> list[Any] | None:

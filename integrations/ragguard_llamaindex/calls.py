@@ -90,6 +90,8 @@ class Call:
     """Of an agent or a router: the retrievers that find its tools."""
     given: list[Given] | None = None
     """The retrievals made directly in it of which the model's share may still become known."""
+    retrieved: list[str] | None = None
+    """Of a tool: the steps made in it, at any depth."""
     seen: Set[str] = frozenset()
     """Of a postprocessor: the ids of the nodes it got."""
     verdicts: Sequence[Verdict] = ()
@@ -162,6 +164,14 @@ class Call:
         self.given.append(given)
         if len(self.given) > PENDING_KEPT:
             del self.given[0]
+
+
+def note_step(call: Call | None, step_id: str) -> None:
+    """Notes a step with every tool that it was made in."""
+    while call is not None:
+        if call.kind is Kind.TOOL:
+            call.retrieved = [*(call.retrieved or ())[-PENDING_KEPT:], step_id]
+        call = call.parent
 
 
 def inner_call(

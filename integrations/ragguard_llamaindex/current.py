@@ -6,7 +6,7 @@ from functools import partial
 
 from ragguard.capture.context import CurrentCall, frameworks
 from ragguard.records import Passage
-from ragguard_llamaindex.calls import Call
+from ragguard_llamaindex.calls import Call, note_step
 from ragguard_llamaindex.deliveries import about, retrieves
 from ragguard_llamaindex.instrumentation import attached
 from ragguard_llamaindex.kinds import Kind
@@ -34,6 +34,7 @@ def _begin(spans: Spans, call: Call, query: str) -> None:
 
 def _found(call: Call, step_id: str, query: str, passages: list[Passage]) -> None:
     if not call.step_id:
+        note_step(call, step_id)
         call.give(Given(step_id, passages))
 
 

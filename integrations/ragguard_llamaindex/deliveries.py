@@ -33,6 +33,9 @@ from ragguard_llamaindex.runs import RunWriter
 from ragguard_llamaindex.shares import shares
 from ragguard_llamaindex.streams import status_of
 
+WAITING = "WaitingForEvent"
+"""The name of what LlamaIndex raises where a tool asks a person; the tool is called again with the reply."""
+
 _RETURNS_DOCUMENTS = ("NodeWithScore", "BaseNode", "TextNode", "Document")
 
 
@@ -101,6 +104,8 @@ class Deliveries:
                 self._close_declared(call, output, result)
         elif call.step_id:
             pass  # a part of a retrieval that says by itself what the model got
+        elif call.retrieved and any(isinstance(one, ToolOutput) and one.is_error for one in (result, output)):
+            self._fail(call, _text(result))
         elif call.given:
             if are_nodes(output):
                 self.settle(call, output, final=True)
@@ -113,9 +118,17 @@ class Deliveries:
         """A tool has raised; that is a failed retrieval where the tool is one that retrieves."""
         if call.splitter is not None:
             self._recorder.step_failed(call.step_id, error or "", status_of(error))
+        elif not call.step_id and call.retrieved:
+            if status_of(error) == "error" and type(error).__name__ != WAITING:
+                self._fail(call, error or "")
         elif not call.step_id and not call.retrieves and self._retrieves(call, tool):
             self._open(call)
             self._recorder.step_failed(call.step_id, error or "", status_of(error))
+
+    def _fail(self, call: Call, error: BaseException | str) -> None:
+        """The tool failed after it had retrieved: the model got the error, and none of the passages."""
+        for step_id in call.retrieved or ():
+            self._recorder.step_failed_late(step_id, call.run.run_id, error)
 
     def _deliver(self, call: Call, text: str) -> None:
         """The model got what of the retrieved texts is in the tool's output; compared by whoever reads the step."""

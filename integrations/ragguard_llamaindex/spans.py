@@ -34,9 +34,10 @@ from ragguard_llamaindex.calls import (
     hexadecimal,
     inner_call,
     nodes_in,
+    note_step,
     tell,
 )
-from ragguard_llamaindex.deliveries import Deliveries, about, retrieves
+from ragguard_llamaindex.deliveries import WAITING, Deliveries, about, retrieves
 from ragguard_llamaindex.evaluators import asked_by_evaluator
 from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, kind_of
@@ -139,7 +140,7 @@ class Spans:
     ) -> None:
         """A span fails or is cancelled."""
         call = self._open.pop(id_, None)
-        if type(err).__name__ == "WaitingForEvent":  # how LlamaIndex leaves a tool that asks a person
+        if type(err).__name__ == WAITING:
             self._waits()
         if call is None:
             return
@@ -349,6 +350,7 @@ class Spans:
             if call.parent is None:
                 pass
             elif not call.parent.step_id:
+                note_step(call.parent, call.step_id)
                 call.parent.give(
                     Given(call.step_id, found, self.runs.options.text_of, None, candidates, decision)
                 )

@@ -16,7 +16,7 @@ import functools
 import inspect
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextvars import Token
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
@@ -151,37 +151,41 @@ def retrieval(function: Callable[..., Any] | None = None, /, *, query: str = "qu
 def _decorated(function: Callable[..., Any], *, query: str, tool: str) -> Callable[..., Any]:
     position = _position(function, query)
 
-    def recording(args: tuple[Any, ...], kwargs: dict[str, Any], *, encloses: bool = True) -> _Recording:
+    def recording(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Recording:
         asked = _query_in(args, kwargs, query, position)
-        return _Recording(asked, tool, getattr(function, "__name__", ""), encloses)
+        return _Recording(asked, tool, getattr(function, "__name__", ""))
 
     if inspect.isasyncgenfunction(function):
 
         async def wrapper(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-            with recording(args, kwargs, encloses=False) as step:
-                async for item in function(*args, **kwargs):
+            with recording(args, kwargs) as step:
+                items = function(*args, **kwargs)
+                while True:
+                    try:
+                        with step.enclosing():
+                            item = await anext(items)
+                    except StopAsyncIteration:
+                        break
                     step.found.append(item)
                     yield item
 
     elif inspect.isgeneratorfunction(function):
 
         def wrapper(*args: Any, **kwargs: Any) -> Iterator[Any]:  # type: ignore[misc]
-            with recording(args, kwargs, encloses=False) as step:
-                for item in function(*args, **kwargs):
-                    step.found.append(item)
-                    yield item
+            with recording(args, kwargs) as step:
+                yield from step.given(function(*args, **kwargs))
 
     elif inspect.iscoroutinefunction(function):
 
         async def wrapper(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
-            with recording(args, kwargs) as step:
+            with recording(args, kwargs) as step, step.enclosing():
                 step.found = await function(*args, **kwargs)
             return step.found
 
     else:
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
-            with recording(args, kwargs) as step:
+            with recording(args, kwargs) as step, step.enclosing():
                 step.found = function(*args, **kwargs)
             return step.found
 
@@ -191,11 +195,10 @@ def _decorated(function: Callable[..., Any], *, query: str, tool: str) -> Callab
 class _Recording:
     """One call of a decorated function: a step that begins with it and ends with what it gave."""
 
-    def __init__(self, query: str, tool: str, name: str, encloses: bool) -> None:
-        self._query, self._tool, self._name, self._encloses = query, tool, name, encloses
+    def __init__(self, query: str, tool: str, name: str) -> None:
+        self._query, self._tool, self._name = query, tool, name
         self._call: CurrentCall | None = None
         self._step_id = ""
-        self._token: Token[EnclosingStep | None] | None = None
         self.found: Any = []
         """What the function gave."""
 
@@ -205,16 +208,39 @@ class _Recording:
             _warn_outside()
             return self
         self._step_id = _started(call, self._query, self._tool, name=self._name)
-        if self._encloses:
-            # A generator would leave this set for whoever iterates it.
-            self._token = enclosing_step.set(EnclosingStep(call.recorder, call.run_id, self._step_id))
         return self
+
+    @contextmanager
+    def enclosing(self) -> Iterator[None]:
+        """Makes what is retrieved inside a part of the step. Of a generator only while it runs: between its items the
+        context is its caller's."""
+        call = self._call
+        if call is None:
+            yield
+            return
+        token = enclosing_step.set(EnclosingStep(call.recorder, call.run_id, self._step_id))
+        try:
+            yield
+        finally:
+            with suppress(
+                ValueError
+            ):  # closed by another task, an async generator ends in that one's context
+                enclosing_step.reset(token)
+
+    def given(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Hands on the items one by one, and keeps them as what was found."""
+        while True:
+            try:
+                with self.enclosing():
+                    item = next(items)
+            except StopIteration:
+                return
+            self.found.append(item)
+            yield item
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._token is not None:
-            enclosing_step.reset(self._token)
         if self._call is None:
             return
         if error is None and _is_plain_iterator(self.found):
@@ -226,9 +252,7 @@ class _Recording:
         """Hands the items on to whoever reads the function's result, and ends the step when they have been read."""
         self.found = []
         try:
-            for item in items:
-                self.found.append(item)
-                yield item
+            yield from self.given(items)
         except BaseException as error:
             self._end(call, error)
             raise

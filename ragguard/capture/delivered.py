@@ -1,7 +1,7 @@
 """Finds which retrieved texts are in a tool's output: those are what the model got, the others are only candidates.
 
 A tool writes its passages as it likes: numbered, joined, cut, as JSON, with its own words around them. Texts are
-therefore compared word by word, without case, punctuation and white space.
+therefore compared letter by letter first, then word by word, without case, punctuation and white space.
 
     delivered(candidates, output)   # the passages that the model got, or None where that cannot be told
 """
@@ -12,7 +12,7 @@ import heapq
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -23,7 +23,17 @@ DELIVERED = "ragguard.delivered"
 tool's output holds none of the retrieved texts, so that all of them count as delivered."""
 PART, UNKNOWN = "part", "unknown"
 
+
+def notice(metadata: Mapping[str, Any], counted: int) -> str:
+    """Returns what a reader of a step's numbers has to know where the step's delivery is unknown, else ''."""
+    if metadata.get(DELIVERED) != UNKNOWN:
+        return ""
+    return f"what the model read is unknown: all {counted} candidates are counted"
+
+
 _WORD = re.compile(r"[^\W_]+")
+_RUN = re.compile(r"[^ \0]+")
+"""A word in a text of which only the words are left."""
 _NOTATION = re.compile(r"\\[nrt]|&(?:#\d+|#x[0-9a-f]+|[a-z]+);", re.IGNORECASE)
 """Line ends in string literals, and entities of HTML: notation, not words."""
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})", re.IGNORECASE)
@@ -32,7 +42,24 @@ _QUOTE = 24
 _ENOUGH = 48
 """Quoted characters that tell that a part of a text was given; half of a shorter text is enough."""
 _SHORT = 200
-"""Characters of a text that may consist of fewer than `_QUOTE` characters of words."""
+"""Characters of a text that may consist of fewer than `_QUOTE` characters of words, and of an output that is too short
+to be a summary."""
+_CUT = 12
+"""Characters that a tool's whole output has at least, where it is recognised as a piece of a text."""
+_REPEATED = 8
+"""Places of the same words in an output that are compared."""
+_MARKS = re.compile(r"\s*(?:\.{2,}|…|\[(?:\.{2,}|…)\])?\s*")
+"""What a tool writes where it has cut a text."""
+_CUT_HERE = re.compile(r"\s*(?:$|\.{2,}|…|\[(?:\.{2,}|…))")
+_NOTHING = re.compile(
+    r"\W*(?:sorry\W+)?(?:\w*(?:error|exception)\s*[:(\n]|an error\b|traceback\b|none(?: found)?\W*$|failed to\b|"
+    r"nothing\W+(?:was\W+|has been\W+)?(?:found|retrieved|available)\b|"
+    r"(?:i\W+|we\W+)?(?:could\W*no?t|can\W*no?t|can't|did\W*no?t|couldn't|didn't|unable to)\W+(?:find|get|retrieve)\b|"
+    r"(?:no|0|zero)\s+(?:\w+\s+){0,3}?(?:result|document|doc|match|matche|passage|information|record|entry|entrie|hit|"
+    r"data|answer|node)s?\b)",
+    re.IGNORECASE,
+)
+"""How an output begins that says in plain words that there is nothing: no results, an error."""
 _EXPLAINED = 0.5
 """Where no text is there as a whole, quotations must make up this share of the output. Below it, the tool wrote an
 answer of its own (a summary, another agent's reply) that quotes by the way."""
@@ -60,123 +87,290 @@ class _Output:
     """The words of a tool's output. What one candidate accounts for is taken out, so that it counts once."""
 
     left: str
-    _grams: dict[str, int] = field(default_factory=dict, init=False)
-    """Where each run of `_QUOTE` characters was first seen; made when it is first needed."""
+    _grams: dict[str, list[int]] = field(default_factory=dict, init=False)
+    """Where each run of `_QUOTE` characters that begins a word stands; made when it is first needed."""
 
     def take(self, at: int, length: int) -> None:
         """Takes the words at that place out."""
         self.left = self.left[:at] + "\0" * length + self.left[at + length :]
 
+    def has(self, quoted: Sequence[_Quotation]) -> bool:
+        """True while none of these words were taken out."""
+        return all("\0" not in self.left[one.at : one.at + one.end - one.begin] for one in quoted)
+
     def quotations(self, words: str) -> list[_Quotation]:
-        """The runs of words that a candidate shares with what is left, from left to right."""
+        """The runs of words that a candidate shares with what is left, in the output's order.
+
+        The longest run counts first, and each word of the output and of the candidate counts once: texts that repeat
+        their wording would otherwise be found in many places.
+        """
+        said, given = bytearray(len(self.left)), bytearray(len(words))
+        queue = [(begin - end, begin, end, at) for begin, end, at in self._runs(words)]
+        heapq.heapify(queue)
+        found: list[_Quotation] = []
+        while queue:
+            _, begin, end, at = heapq.heappop(queue)
+            skip = max(given.rfind(1, begin, end) - begin, said.rfind(1, at, at + end - begin) - at) + 1
+            first = min(
+                (
+                    one
+                    for one in (given.find(1, begin, end) - begin, said.find(1, at, at + end - begin) - at)
+                    if one >= 0
+                ),
+                default=-1,
+            )
+            if first >= 0:  # some of it counts for a longer run: what is before and behind that stays
+                for one, other in ((begin, begin + first), (begin + skip, end)):
+                    if other - one >= _QUOTE:
+                        heapq.heappush(queue, (one - other, one, other, at + one - begin))
+                continue
+            whole = _at_words(words, _Quotation(begin, end, at))
+            given[begin:end] = said[at : at + end - begin] = b"\1" * (end - begin)
+            found.append(whole)
+        return sorted(found, key=lambda one: one.at)
+
+    def _runs(self, words: str) -> Iterator[_Quotation]:
+        """Every run of words that a candidate and the output share, as long as it goes."""
         left = self.left
         if not self._grams:
-            self._grams = {left[at : at + _QUOTE]: at for at in range(len(left) - _QUOTE, -1, -1)}
-        found: list[_Quotation] = []
-        begin = 0
-        while begin + _QUOTE <= len(words):
+            for at in _beginnings(left):
+                places = self._grams.setdefault(left[at : at + _QUOTE], [])
+                if len(places) < _REPEATED:
+                    places.append(at)
+        seen: dict[int, int] = {}  # distance between the two places → where the last run there ends
+        for begin in _beginnings(words):
             gram = words[begin : begin + _QUOTE]
-            at = self._grams.get(gram, -1)
-            if at >= 0 and not left.startswith(gram, at):
-                at = left.find(gram)
-            if at < 0:
-                begin += 1
-                continue
-            length = _QUOTE
-            while words[begin + length : begin + length + 1] == left[at + length : at + length + 1] != "":
-                length += 1
-            found.append(_at_words(words, _Quotation(begin, begin + length, at)))
-            begin += length
-        return found
+            stands: Sequence[int] = self._grams.get(gram, ())
+            if len(stands) == _REPEATED and not any(left.startswith(gram, at) for at in stands):
+                stands = [at] if (at := left.find(gram)) >= 0 else []
+            for at in stands:
+                if seen.get(at - begin, -1) > begin or not left.startswith(gram, at):
+                    continue
+                end = seen[at - begin] = begin + _shared(words, begin, left, at)
+                back = 0  # the words before may stand in more places than are compared
+                while back < min(begin, at) and words[begin - back - 1] == left[at - back - 1]:
+                    back += 1
+                yield _Quotation(begin - back, end, at - back)
 
 
-def delivered(candidates: Sequence[Passage], output: str) -> list[Passage] | None:
-    """Returns the candidates whose texts are in the output, in the output's order.
+def delivered(
+    candidates: Sequence[Passage], output: str, bodies: Sequence[str] = ()
+) -> list[tuple[int, Passage]] | None:
+    """Returns the candidates whose texts are in the output, each with its position, in the output's order.
 
     A text of which only parts are there (cut at a length, quoted by the sentence) comes as those parts, with the
     metadata key `ragguard.delivered`: such a passage is what the model read. Words that two candidates share count
     for the one that is there as a whole. Passages without text stay, since their absence cannot be seen.
 
-    Returns an empty list for an output without words, and None where the output has words but none of the
-    candidates' texts: a tool that summarises, or that gives ids. Then nothing can be told.
+    Returns an empty list for an output that holds nothing of the candidates and is short, or says that there is
+    nothing, and None for a longer one in other words: a tool that summarises. Then nothing can be told.
+
+    Args:
+        candidates: What was retrieved.
+        output: What the tool gave.
+        bodies: For each candidate its text without the metadata before it, where the tool may give that alone.
     """
     if not candidates:
         return []
-    textless = [one for one in candidates if not one.text.strip()]
-    places, rest = _verbatim(candidates, _readable(output))
+    textless = [(number, one) for number, one in enumerate(candidates) if not one.text.strip()]
+    forms = list(_forms(candidates, bodies))
+    given = _readable(output)
+    places, rest = _verbatim(forms, given)
+    if not places and (piece := _piece(forms, given)):
+        return [piece, *textless]
     said = _words(rest)
     if not said.words:
-        return [passage for _, passage in sorted(places.values(), key=lambda found: found[0])] + textless
+        return [
+            (number, one) for number, (_, one) in sorted(places.items(), key=lambda item: item[1][0])
+        ] + textless
     # So few words beside the texts that are there hold no other one, unless that is as short.
     longest = _SHORT if places and len(said.words) < _QUOTE else math.inf
     asked = [
-        (number, _words(one.text))
-        for number, one in enumerate(candidates)
-        if number not in places and one.text.strip() and len(one.text) < longest
+        (number, one, _words(one.text))
+        for number, one in forms
+        if number not in places and len(one.text) < longest
     ]
-    told, left = said.words, _Output(f" {said.words} ")
-    for number, text in sorted(asked, key=lambda pair: -len(pair[1].words)):
-        # A text without words, such as a row of dashes, is nowhere to be found and nothing to be misled by.
-        at = left.left.find(f" {text.words} ") if text.words else -1
+    left = _Output(f" {said.words} ")
+    # Of texts with the same words, such as "C++" and "C#", the one that is there letter by letter comes first.
+    for number, one, text in sorted(
+        asked, key=lambda form: (-len(form[2].words), form[1].text.strip() not in rest)
+    ):
+        # A text of symbols alone is compared letter by letter only.
+        at = left.left.find(f" {text.words} ") if text.words and number not in places else -1
         if at >= 0:
             left.take(at + 1, len(text.words))
-            places[number] = (said.places[at], candidates[number])
+            places[number] = (said.places[at], one)
     whole = bool(places)
-    parts, quoted = _parts([pair for pair in asked if pair[0] not in places], candidates, left)
-    if whole or quoted >= _EXPLAINED * len(told):
-        places |= {number: (said.places[max(at - 1, 0)], passage) for number, (at, passage) in parts.items()}
+    missing = {
+        number: (one, text)
+        for number, one, text in asked
+        if number not in places and one is candidates[number]
+    }
+    parts, quoted = _parts(missing, left, said, rest)
+    if whole or quoted >= _EXPLAINED * len(said.words):
+        places |= parts
     if not places:
-        return None
+        return None if parts or not _says_nothing(given, said.words, forms) else textless
     ordered = sorted(places.items(), key=lambda item: (item[1][0], item[0]))
-    return [passage for _, (_, passage) in ordered] + textless
+    return [(number, passage) for number, (_, passage) in ordered] + textless
 
 
-def _verbatim(candidates: Sequence[Passage], output: str) -> tuple[dict[int, tuple[int, Passage]], str]:
+def _forms(candidates: Sequence[Passage], bodies: Sequence[str]) -> Iterator[tuple[int, Passage]]:
+    """Every text in which a candidate may stand in the output, with the candidate's position."""
+    for number, one in enumerate(candidates):
+        text = one.text.strip()
+        body = bodies[number].strip() if number < len(bodies) else ""
+        if text:
+            yield number, one
+            if body and body != text:
+                yield number, _part(one, body)
+
+
+def _says_nothing(output: str, said: str, forms: Sequence[tuple[int, Passage]]) -> bool:
+    """True for an output that says in plain words that there is nothing, and for a short one in words of its own."""
+    if _NOTHING.match(output):
+        return bool(forms)
+    known = {word for _, one in forms for word in _words(one.text).words.split(" ")}
+    words = set(said.split(" "))
+    return bool(forms) and len(output.strip()) < _SHORT and 2 * len(words & known) < len(words)
+
+
+def _verbatim(
+    forms: Sequence[tuple[int, Passage]], output: str
+) -> tuple[dict[int, tuple[int, Passage]], str]:
     """The candidates that are in the output letter by letter, with their places, and the output without them.
 
     Most tools join what they retrieve. Comparing 40,000 characters word by word takes 65 ms; this takes 0.1.
     """
     places: dict[int, tuple[int, Passage]] = {}
-    for number, one in sorted(enumerate(candidates), key=lambda pair: -len(pair[1].text)):
+    for number, one in sorted(forms, key=lambda form: -len(form[1].text)):
         text = one.text.strip()
-        at = output.find(text) if len(text) >= _QUOTE else -1
-        end = at + len(text)
-        if at >= 0 and not output[max(at - 1, 0) : at].isalnum() and not output[end : end + 1].isalnum():
+        if number in places:
+            continue
+        at = _place(text, output) if len(text) >= _QUOTE or not _WORD.search(text) else -1
+        if output.strip() == text:
+            at = output.index(text)
+        if at >= 0:
             places[number] = (at, one)
-            output = output[:at] + "\0" * len(text) + output[end:]
+            output = output[:at] + "\0" * len(text) + output[at + len(text) :]
     return places, output
 
 
+def _place(text: str, output: str) -> int:
+    """Where the text stands in the output: not within a word, and symbols alone set apart by white space."""
+    symbols = not _WORD.search(text)
+    at = output.find(text)
+    while at >= 0:
+        before, behind = output[max(at - 1, 0) : at], output[at + len(text) : at + len(text) + 1]
+        if symbols:
+            if len(text) > 2 and not before.strip() and not behind.strip():
+                return at
+        elif not (before.isalnum() and text[0].isalnum()) and not (behind.isalnum() and text[-1].isalnum()):
+            return at
+        at = output.find(text, at + 1)
+    return -1
+
+
+def _piece(forms: Sequence[tuple[int, Passage]], output: str) -> tuple[int, Passage] | None:
+    """The passage that the whole output is a piece of, cut anywhere."""
+    start = _MARKS.match(output)
+    begin = 0 if start is None else start.end()
+    end = len(output.rstrip())
+    for mark in ("[...]", "[…]", "...", "…"):
+        if output.endswith(mark, begin, end):
+            end -= len(mark)
+            break
+    for piece in (output.strip(), output[begin:end].strip()):
+        if len(piece) >= _CUT and _WORD.search(piece):
+            for number, one in forms:
+                if piece in one.text:
+                    return number, _part(one, piece)
+    return None
+
+
 def _parts(
-    missing: Sequence[tuple[int, _Words]], candidates: Sequence[Passage], left: _Output
+    missing: Mapping[int, tuple[Passage, _Words]], left: _Output, said: _Words, output: str
 ) -> tuple[dict[int, tuple[int, Passage]], int]:
     """What is quoted of the texts that are not there as a whole, the most quoted one first, and how much that is."""
-    texts = dict(missing)
-    queue = [(-_length(left.quotations(text.words)), number) for number, text in texts.items()]
+    quotes = {number: left.quotations(text.words) for number, (_, text) in missing.items()}
+    queue = [(-_length(quoted), number) for number, quoted in quotes.items()]
     heapq.heapify(queue)
     found: dict[int, tuple[int, Passage]] = {}
     total = 0
     while queue:
-        before, number = heapq.heappop(queue)
-        text = texts[number]
-        quoted = left.quotations(text.words)
+        _, number = heapq.heappop(queue)
+        passage, text = missing[number]
+        quoted = quotes[number]
         length = _length(quoted)
         if length < min(_ENOUGH, max(len(text.words) / 2, 1)):
             continue
-        if length < -before:  # others have taken some of it since
-            heapq.heappush(queue, (-length, number))
+        if not left.has(quoted):  # others have taken some of it since
+            quotes[number] = left.quotations(text.words)
+            heapq.heappush(queue, (-_length(quotes[number]), number))
             continue
         for one in quoted:
             left.take(one.at, one.end - one.begin)
         total += length
-        found[number] = (quoted[0].at, _cut(candidates[number], text, quoted))
+        pieces = [_exact(passage.text, text, output, said, one) for one in quoted]
+        found[number] = (said.places[max(quoted[0].at - 1, 0)], _part(passage, " … ".join(pieces)))
     return found, total
 
 
-def _cut(passage: Passage, text: _Words, quoted: Sequence[_Quotation]) -> Passage:
-    """The passage with the quoted parts of its text, from the first word of each to the end of its last one."""
-    parts = [passage.text[text.places[one.begin] : text.places[one.end - 1] + 1].strip() for one in quoted]
-    return replace(passage, text=" … ".join(parts), metadata={**passage.metadata, DELIVERED: PART})
+def _exact(text: str, words: _Words, output: str, said: _Words, one: _Quotation) -> str:
+    """The quoted stretch of a text with the punctuation around it, as far as the output has that as well."""
+    begin, end = words.places[one.begin], words.places[one.end - 1] + 1
+    # The words of the output begin behind one space.
+    at, to = said.places[one.at - 1], said.places[one.at - 1 + one.end - one.begin - 1] + 1
+    while begin and at and text[begin - 1] == output[at - 1] and not text[begin - 1].isalnum():
+        begin, at = begin - 1, at - 1
+    while end < len(text) and to < len(output) and text[end] == output[to] and not text[end].isalnum():
+        end, to = end + 1, to + 1
+    # Half a word is shared by chance, unless it is where the output was cut.
+    half = 0
+    while (
+        half < min(begin, at)
+        and text[begin - half - 1] == output[at - half - 1]
+        and text[begin - half - 1].isalnum()
+    ):
+        half += 1
+    if half and _MARKS.fullmatch(output, 0, at - half):
+        begin -= half
+    half = 0
+    while (
+        end + half < len(text)
+        and to + half < len(output)
+        and text[end + half] == output[to + half]
+        and text[end + half].isalnum()
+    ):
+        half += 1
+    if half and _CUT_HERE.match(output, to + half):
+        end += half
+    return text[begin:end].strip()
+
+
+def _part(passage: Passage, text: str) -> Passage:
+    """The passage with a part of its text."""
+    return replace(passage, text=text.strip(), metadata={**passage.metadata, DELIVERED: PART})
+
+
+def _beginnings(words: str) -> Iterator[int]:
+    """Where words begin, and all places of scripts without spaces."""
+    for match in _RUN.finditer(words, 0, max(len(words), 0)):
+        begin, end = match.span()
+        last = min(end - _QUOTE if end - begin > _QUOTE else begin, len(words) - _QUOTE)
+        yield from range(begin, last + 1)
+
+
+def _shared(one: str, begin: int, other: str, at: int) -> int:
+    """How many characters two texts share from these places on."""
+    length, block = 0, 256
+    while block:
+        piece = one[begin + length : begin + length + block]
+        if len(piece) == block and other.startswith(piece, at + length):
+            length += block
+        else:
+            block //= 2
+    return length
 
 
 def _at_words(words: str, found: _Quotation) -> _Quotation:

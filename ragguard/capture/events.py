@@ -98,7 +98,7 @@ class StepAmended:
     Passages that are a function are computed when they are first read, on the intake's side.
     """
 
-    __slots__ = ("_packed", "decision", "index", "run_id", "step_id")
+    __slots__ = ("_packed", "decision", "error", "index", "run_id", "step_id")
 
     def __init__(
         self,
@@ -109,8 +109,11 @@ class StepAmended:
         metadata: Mapping[str, Any] | None = None,
         index: int | None = None,
         read_as: Sequence[tuple[Passage, Passage]] = (),
+        error: str | None = None,
     ) -> None:
         self.run_id, self.step_id, self.decision = run_id, step_id, decision
+        self.error = error
+        """Why the step failed after it had retrieved, so that the model got none of it; None where it did not."""
         self.index = index
         """The step's position in the run, where it turned out to be another one."""
         self._packed = passages if callable(passages) else Delivered(passages, metadata or {}, read_as)

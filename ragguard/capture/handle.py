@@ -379,6 +379,8 @@ def amended(step: RetrievalStep, event: StepAmended) -> RetrievalStep:
         decision=step.decision if event.decision is None else event.decision,
         metadata={**step.metadata, **event.metadata} if event.metadata else step.metadata,
         index=step.index if event.index is None else event.index,
+        status=step.status if event.error is None else "error",
+        error=step.error if event.error is None else event.error,
     )
 
 

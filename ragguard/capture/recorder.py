@@ -410,9 +410,7 @@ class Recorder:
         one = self._steps.get(step_id)
         if one is not None:
             one.trace = trace or one.trace
-            one.error = (
-                describe(error) if isinstance(error, BaseException) else without_secrets(text_in(error))
-            )
+            one.error = _text_of(error)
             self._emitter.finish(one, status)
 
     @never_raises
@@ -428,6 +426,12 @@ class Recorder:
         A function in place of the passages computes them when somebody reads the event.
         """
         self._emitter.amend(StepAmended(run_id, step_id, passages, decision))
+
+    @never_raises
+    def step_failed_late(self, step_id: str, run_id: str, error: BaseException | str) -> None:
+        """Says that a step which had ended well came to nothing: the tool that retrieved failed, and the model got
+        none of the passages. What was retrieved stays as the step's candidates; the run must still be open."""
+        self._emitter.amend(StepAmended(run_id, step_id, [], error=_text_of(error)))
 
     @never_raises
     def seen(self, run_id: str, kind: str, name: str) -> None:
@@ -456,6 +460,11 @@ class Recorder:
             self._emitter.close(run, "abandoned")
         for follower in self.followers.values():
             follower.sweep(self._ttl)
+
+
+def _text_of(error: BaseException | str) -> str:
+    """Returns the text of an error without secrets."""
+    return describe(error) if isinstance(error, BaseException) else without_secrets(text_in(error))
 
 
 _recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()

@@ -88,19 +88,16 @@ class OutputShare:
 
     def _compare(self) -> None:
         self._told = True
-        candidates = {_key(one): one for found in self._found for one in found()}
-        bare = [one for one in self._bare() if one.id and one.text.strip() and _key(one) not in candidates]
-        got = delivered([*candidates.values(), *bare], self._text)
+        candidates = list({_key(one): one for found in self._found for one in found()}.values())
+        bodies = {one.id: one.text for one in self._bare() if one.id}
+        got = delivered(candidates, self._text, [bodies.get(one.id, "") for one in candidates])
         if got is None:
             return
-        by_id = {one.id: key for key, one in candidates.items() if one.id}
         self._got = {}
-        for one in got:
-            # A part of a text keeps its passage's id.
-            key = _key(one) if _key(one) in candidates else by_id.get(one.id)
-            if key is not None and key not in self._got:
-                self._got[key] = one
-                self._order.append(key)
+        for number, one in got:
+            key = _key(candidates[number])
+            self._got[key] = one
+            self._order.append(key)
 
 
 def _copied(value: Any) -> Any:

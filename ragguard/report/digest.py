@@ -123,6 +123,7 @@ def _step(step: StepLine, texts: Texts, began_ns: int, differ: Mapping[int, str]
         "turn": row["turn"],
         "status": row["status"],
         "error": step.error,
+        "notice": step.notice,
         "at": max(0, started - began_ns) / 1e6 if began_ns and started else None,
         "took": max(0, ended - started) / 1e6 if ended else None,
         "guard": None if decision is None else {

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from ragguard.capture.delivered import notice
 from ragguard.capture.disagreement import disagreements
 from ragguard.errors import InvalidInput
 from ragguard.records import Failure, RetrievalStep, Run, Score
@@ -110,7 +111,11 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
         f"hop {step.index + 1}: ",
         harmless(step.query),
         numbers or _outcome(step, utilities),
-        [*_reasons(failures), *_differences(step, scores)],
+        [
+            *filter(None, [notice(step.metadata, len(step.passages))]),
+            *_reasons(failures),
+            *_differences(step, scores),
+        ],
         rows,
     )
 

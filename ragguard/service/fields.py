@@ -65,6 +65,7 @@ def _amended(event: StepAmended) -> StepAmended:
         event.metadata,
         event.index,
         event.read_as,
+        event.error,
     )
 
 

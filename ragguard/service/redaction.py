@@ -66,6 +66,9 @@ class Redactor:
                     self._metadata(event.metadata),
                     event.index,
                     self._read_as(event.read_as),
+                    None
+                    if event.error is None
+                    else self._quoting(event.error, self._queries.get(event.step_id, "")),
                 )
             case RunEnded():
                 return replace(

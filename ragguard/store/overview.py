@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ragguard.capture.delivered import notice
 from ragguard.records import Dropped, Failure, Passage, Usage
 from ragguard.store.reading import chunks, failures_at, origins_of, texts_of, with_bodies
 from ragguard.store.rows import Data, usage_of
@@ -77,6 +78,8 @@ class StepLine:
     """Rank → why the guard dropped it."""
     decision: Data | None
     error: str
+    notice: str
+    """What a reader of its numbers has to know, where it is unknown what the model read."""
 
     @property
     def drops(self) -> dict[int, Dropped]:
@@ -146,7 +149,8 @@ def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str]) -> StepLine:
             read.append(place)  # rewritten on its way to the model, by a postprocessor or a tool
     kept += [True] * len(read)
     shown = [texts.get(items[place][0], "") for place in (*candidates, *read)]
-    return StepLine(row["seq"], row, shown, kept, reasons, decision, body.get("error", ""))
+    about = notice(body.get("metadata", {}), len(given))
+    return StepLine(row["seq"], row, shown, kept, reasons, decision, body.get("error", ""), about)
 
 
 _UNITS = f"CAST(round({{}} * {SCALE}) AS INTEGER)"

@@ -274,6 +274,8 @@ def amended_body(body: Data, event: StepAmended) -> tuple[str, PassageTable]:
         body["decision"] = _decision(event.decision, table.put)
     if event.metadata:
         body["metadata"] = {**body.get("metadata", {}), **event.metadata}
+    if event.error is not None:
+        body["error"] = event.error
     if table.items:
         body["items"] = table.items
     return dump(body), table

@@ -202,7 +202,11 @@ class Writing:
         self._needed.add(table)
         before = 0 if segment is None else segment.index
         index = step[1] if event.index is None else event.index + before
-        self._db.execute("UPDATE steps SET body = ?, idx = ? WHERE seq = ?", (body, index, step[0]))
+        failed = None if event.error is None else "error"
+        self._db.execute(
+            "UPDATE steps SET body = ?, idx = ?, status = coalesce(?, status) WHERE seq = ?",
+            (body, index, failed, step[0]),
+        )
         if seq not in self._open:
             self._changed(seq)
 

@@ -171,6 +171,35 @@ def test_an_iterator_that_fails_while_it_is_read_is_a_failed_step(recorder, capt
     assert captured.run.steps[0].status == "error"
 
 
+async def test_retrievals_inside_a_generator_are_parts_of_it_while_it_runs(recorder, captured):
+    @ragguard.retrieval
+    def page(query: str):
+        yield from search(f"in {query}", k=2)
+
+    @ragguard.retrieval
+    async def apage(query: str):
+        for one in search(f"in {query}", k=2):
+            yield one
+
+    @ragguard.retrieval
+    def lazily(query: str):
+        return map(search, [f"in {query}"])
+
+    async with RunHandle(recorder, "who?"):
+        items, later, lazy = page("sync"), apage("async"), lazily("lazy")
+        next(items)
+        await anext(later)
+        next(lazy)
+        search("between")
+        list(items), [_ async for _ in later], list(lazy)
+    assert {step.query: [part.query for part in step.sub_steps] for step in captured.run.steps} == {
+        "sync": ["in sync"],
+        "async": ["in async"],
+        "lazy": ["in lazy"],
+        "between": [],
+    }
+
+
 def test_retrievals_inside_a_decorated_one_are_parts_of_it(recorder, captured):
     @ragguard.retrieval
     def both(query: str):

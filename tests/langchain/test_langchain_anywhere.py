@@ -293,3 +293,13 @@ def test_what_began_in_a_pause_is_not_captured_when_it_is_read_after_it(captured
         next(stream)
     list(stream)
     assert captured.events == []
+
+
+def test_a_retriever_inside_a_decorated_generator_is_a_part_of_its_step(captured, config):
+    @ragguard.retrieval
+    def page(query: str):
+        yield from STORE.as_retriever(search_kwargs={"k": 2}).invoke(query)
+
+    graph(lambda state: {"context": list(page(state["question"]))}).invoke({"question": QUESTION}, config)
+    (step,) = captured.run.steps
+    assert (len(step.passages), len(step.sub_steps)) == (2, 1)

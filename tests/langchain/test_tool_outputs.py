@@ -68,11 +68,71 @@ def test_of_a_tool_that_summarises_nothing_can_be_told(captured, rg):
     @tool
     def summary(query: str) -> str:
         """Says it in its own words."""
-        return f"{len(Shelf().invoke(query))} found"
+        return (
+            f"{len(Shelf().invoke(query))} found. "
+            + "They speak of ships, and of a mill that was sold often. " * 4
+        )
 
     with_tool(summary, rg)
     step = only_step(captured)
     assert (len(step.passages), step.metadata[DELIVERED]) == (2, "unknown")
+
+
+@pytest.mark.parametrize("says", ["No results found.", "Error: the search is not available."])
+def test_a_tool_that_says_that_there_is_nothing_gave_the_model_nothing(captured, rg, says):
+    @tool
+    def search(query: str) -> str:
+        """Filters out all that it finds."""
+        Shelf().invoke(query)
+        return says
+
+    with_tool(search, rg)
+    step = only_step(captured)
+    assert (step.status, step.passages, len(step.candidates)) == ("ok", [], 2)
+    assert DELIVERED not in step.metadata
+
+
+@pytest.mark.parametrize("raises", [True, False])
+@pytest.mark.parametrize("inner", [True, False])
+def test_a_tool_that_retrieves_and_fails_is_a_failed_step_with_its_candidates(captured, rg, raises, inner):
+    @tool
+    def search(query: str) -> str:
+        """Retrieves, and then fails."""
+        Shelf().invoke(query)
+        raise ToolException("the reranker is gone")
+
+    @tool
+    def outer(query: str) -> str:
+        """Calls another tool that retrieves, and then fails."""
+        create_retriever_tool(Shelf(), "shelf", "Searches.").invoke({"query": query})
+        raise ToolException("the reranker is gone")
+
+    one = outer if inner else search
+    one.handle_tool_error = not raises
+    try:
+        with_tool(one, rg)
+    except ToolException:
+        assert raises
+    step = only_step(captured)
+    assert (step.status, step.passages, len(step.candidates)) == ("error", [], 2)
+    assert "the reranker is gone" in step.error
+
+
+def test_a_piece_of_a_document_without_an_id_is_what_the_model_got(captured, rg):
+    text = "(Corwell Mills!) was founded by Ursula Almberg, who came from East Dundale, in the year 1900. And so on."
+
+    class Lone(Shelf):
+        def _get_relevant_documents(self, query, **_):
+            return [Document(text), Document("Another text that the tool leaves out of its output.")]
+
+    @tool
+    def search(query: str) -> str:
+        """Cuts what it finds."""
+        return f"Found: {Lone().invoke(query)[0].page_content[:92]} [...]"
+
+    with_tool(search, rg)
+    (passage,) = only_step(captured).passages
+    assert passage.text == text[:92].strip()
 
 
 def test_what_a_model_inside_the_tool_has_read_is_not_measured_by_the_tools_output(captured, rg):

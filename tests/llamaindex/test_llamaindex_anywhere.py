@@ -128,3 +128,14 @@ async def test_a_pause_inside_a_step_leaves_the_rest_of_the_run(captured):
 
     await Judged().run(question=QUESTION)
     assert [s.query for s in captured.run.steps] == ["hop"]
+
+
+async def test_a_retriever_inside_a_decorated_generator_is_a_part_of_its_step(captured, recorder):
+    @ragguard.retrieval
+    def page(query: str):
+        yield from Shelf("inner", 2).retrieve(query)
+
+    with RunHandle(recorder, QUESTION):
+        assert len(list(page("hop"))) == 2
+    (step,) = captured.run.steps
+    assert ([p.id for p in step.passages], len(step.sub_steps)) == (["inner-0", "inner-1"], 1)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.llms import MockLLM
+from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
-from llama_index.core.tools import FunctionTool
+from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool, ToolOutput
 from support.llamaindex_parts import Shelf, call, nodes, scripted
 
 from ragguard.capture.splitters import json_items, paragraphs
@@ -21,6 +24,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
     pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
 ]
+OWN_WORDS = (
+    "One reads of ships, another one of a mill that has changed hands more often than anybody counts. " * 2
+)
 QUESTION = "Who founded the firm based in Oslo?"
 
 
@@ -130,12 +136,75 @@ async def test_a_tool_that_cuts_its_passages(recorder, captured):
 async def test_a_tool_that_summarises_says_that_nothing_can_be_told(recorder, captured):
     async def lookup(place: str) -> str:
         """Finds firms."""
-        return f"{len(await Shelf('firms').aretrieve(place))} firms were found there, nothing of interest"
+        return f"{len(await Shelf('firms').aretrieve(place))} firms were found there, nothing of interest. {OWN_WORDS}"
 
     await asked(lookup)
     (step,) = captured.run.steps
     assert len(step.passages) == 2
     assert step.metadata["ragguard.delivered"] == "unknown"
+
+
+@pytest.mark.parametrize("says", ["No results found.", "Error: the search is not available."])
+async def test_a_tool_that_says_that_there_is_nothing_gave_the_model_nothing(recorder, captured, says):
+    async def lookup(place: str) -> str:
+        """Filters out all that it finds."""
+        await Shelf("firms").aretrieve(place)
+        return says
+
+    await asked(lookup)
+    (step,) = captured.run.steps
+    assert (step.status, step.passages, len(step.candidates)) == ("ok", [], 2)
+    assert "ragguard.delivered" not in step.metadata
+
+
+@pytest.mark.parametrize("by", ["an error", "a tool's output", "an inner tool", "an engine's model"])
+async def test_a_tool_that_retrieves_and_fails_is_a_failed_step_with_its_candidates(recorder, captured, by):
+    async def lookup(place: str) -> str:
+        """Finds firms, and fails."""
+        await Shelf("firms").aretrieve(place)
+        if by == "a tool's output":
+            return ToolOutput(
+                content="the reranker is gone", tool_name="lookup", raw_input={}, raw_output="", is_error=True
+            )
+        raise ValueError("the reranker is gone")
+
+    async def outer(place: str) -> str:
+        """Calls a tool that retrieves, and fails after it."""
+        await RetrieverTool.from_defaults(Shelf("firms")).acall(place)
+        raise ValueError("the reranker is gone")
+
+    class Broken(MockLLM):
+        async def acomplete(self, *args, **kwargs):
+            raise RuntimeError("the reranker is gone")
+
+    engine = RetrieverQueryEngine.from_args(Shelf("firms"), llm=Broken())
+    if by == "an engine's model":
+        tool = QueryEngineTool.from_defaults(engine, name="lookup")
+        script = [call("lookup", input="Oslo"), "Ada Berg"]
+        await FunctionAgent(tools=[tool], llm=scripted(*script)).run(user_msg=QUESTION)
+    else:
+        await asked(outer if by == "an inner tool" else lookup)
+    (step,) = captured.run.steps
+    assert (step.status, step.passages, ids(step.candidates)) == ("error", [], ["firms-0", "firms-1"])
+    assert "the reranker is gone" in step.error
+
+
+async def test_a_failure_that_a_tool_hides_is_no_failed_step(recorder, captured):
+    async def lookup(place: str) -> str:
+        """Asks a broken tool, and then retrieves by itself."""
+        with suppress(ValueError):
+            await FunctionTool.from_defaults(async_fn=broken).acall(place=place)
+        return (await Shelf("firms").aretrieve(place))[0].node.text
+
+    async def broken(place: str) -> str:
+        """Retrieves and fails."""
+        await Shelf("lost").aretrieve(place)
+        raise ValueError("gone")
+
+    await asked(lookup)
+    lost, kept = captured.run.steps
+    assert (lost.status, lost.passages) == ("error", [])
+    assert (kept.status, ids(kept.passages)) == ("ok", ["firms-0"])
 
 
 async def test_a_tool_that_returns_nothing_gave_the_model_nothing(recorder, captured):

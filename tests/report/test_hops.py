@@ -1,5 +1,7 @@
 """The table of hops: everything that was asked for is on it."""
 
+from dataclasses import replace
+
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
@@ -151,3 +153,13 @@ def test_a_hop_or_a_run_that_failed_says_of_what():
     assert "error: ConnectionError: vector db down" in text
     assert "nothing was found" in text
     assert "error: RuntimeError: llm [b]down[/b]" in text.split("hop 1")[0]
+
+
+def test_a_hop_whose_delivery_is_unknown_says_that_all_candidates_count():
+    found = [Passage("Ada founded it.", "d1"), Passage("Lemons.", "d2")]
+    known = RetrievalStep("a", "r", 0, query="one", passages=found, candidates=found)
+    unknown = replace(known, id="b", index=1, query="two", metadata={"ragguard.delivered": "unknown"})
+    lines = shown(Run("r", "who?", steps=[known, unknown]), [])
+    before, after = lines.split("hop 2")
+    said = "what the model read is unknown: all 2 candidates are counted"
+    assert (said in before, said in after) == (False, True)

@@ -73,6 +73,13 @@ def test_nothing_is_fetched_from_anywhere(tmp_path):
     assert "default-src 'none'" in text
 
 
+def test_a_step_whose_delivery_is_unknown_says_so(tmp_path):
+    one, page = scored(), tmp_path / "report.html"
+    one.run.steps[0].metadata = {"ragguard.delivered": "unknown"}
+    write_html(overviews([one]), page)
+    assert f"all {len(one.run.steps[0].passages)} candidates are counted" in page.read_text()
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_becomes_markup(tmp_path, text):
     page = tmp_path / "report.html"

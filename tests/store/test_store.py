@@ -128,6 +128,17 @@ def test_what_the_model_got_is_computed_by_the_writer_and_may_say_something_of_i
     assert (got.passages, got.metadata["ragguard.delivered"], read) == (kept, "unknown", [1])
 
 
+@pytest.mark.parametrize("late", [True, False])
+def test_a_step_that_fails_after_it_has_retrieved_keeps_its_candidates(store, late):
+    run = a_run(steps=1)
+    started, step, ended = as_events(run)
+    failed = StepAmended("r1", step.step.id, [], error="the tool is gone")
+    store.record([started, step, *([ended, failed] if late else [failed, ended])])
+    got = store.run("r1").steps[0]
+    assert (got.status, got.error, got.passages) == ("error", "the tool is gone", [])
+    assert got.candidates == run.steps[0].candidates
+
+
 def test_a_candidate_is_kept_as_the_model_reads_it(store):
     run = a_run(steps=1)
     started, step, ended = as_events(run)

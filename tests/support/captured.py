@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.handle import amended
 from ragguard.capture.open_runs import WholeRun
 from ragguard.records import Run
 from ragguard.store.store import Store
@@ -29,12 +30,9 @@ class Captured:
             elif isinstance(event, StepEnded):
                 runs[event.step.run_id].steps.append(replace(event.step))
             elif isinstance(event, StepAmended):
-                step = next(step for step in runs[event.run_id].steps if step.id == event.step_id)
-                step.candidates = event.candidates(step.candidates)
-                step.passages = step.passages if event.passages is None else event.passages
-                step.decision = event.decision or step.decision
-                step.metadata = {**step.metadata, **event.metadata}
-                step.index = step.index if event.index is None else event.index
+                steps = runs[event.run_id].steps
+                place = next(at for at, step in enumerate(steps) if step.id == event.step_id)
+                steps[place] = amended(steps[place], event)
             elif isinstance(event, RunEnded):
                 run = runs[event.run_id]
                 run.status, run.answer = event.status, event.answer

@@ -327,6 +327,7 @@
     return el("section", { class: "hop", "aria-label": "Hop " + (place + 1) },
       el("header", {}, el("h3", {}, "Hop " + (place + 1)), el("span", { class: "query" }, "“" + step.query + "”"), el("span", { class: "soft" }, facts)),
       step.error ? el("p", { class: "bad" }, step.error) : null,
+      step.notice ? el("p", { class: "soft" }, step.notice) : null,
       numbers(step),
       step.passages.length ? passages(step, texts) : el("p", { class: "soft" }, "No passages came back."));
   }
