@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.request import getproxies
 from weakref import WeakKeyDictionary
 
 import httpx
@@ -168,6 +169,8 @@ class HttpClient:
                     headers["Authorization"] = f"Bearer {self._key}"
                 client = self._clients[loop] = httpx.AsyncClient(
                     headers=headers,
+                    # Certificates take tens of milliseconds to load, out of the budget of a guard's first call.
+                    verify=self._is_encrypted(),
                     auth=None if self._key else self.address.credentials,
                     # A proxy is on the way to other machines, never to this one.
                     trust_env=not self.address.loopback,
@@ -178,6 +181,11 @@ class HttpClient:
                     ),
                 )
         return client
+
+    def _is_encrypted(self) -> bool:
+        """True where a certificate may have to be checked: that of the server, or of a proxy on the way to it."""
+        proxies = {} if self.address.loopback else getproxies()
+        return self.address.base.startswith("https:") or any(p.startswith("https:") for p in proxies.values())
 
     async def _ask(
         self, method: str, path: str, content: bytes | None, deadline: float | None, root: bool

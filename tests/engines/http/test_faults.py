@@ -485,3 +485,29 @@ async def test_a_hasty_first_caller_does_not_hurt_a_patient_one():
         assert isinstance(hasty, EngineTimeout)
         assert (await patient).p[0, 1] == pytest.approx(0.6)
         await engine.aclose()
+
+
+async def test_no_certificates_are_loaded_for_a_server_that_has_none(monkeypatch):
+    def load(*args, **more):
+        raise AssertionError("certificates are loaded")
+
+    async with (
+        MisbehavingServer(FakeModel(face="vllm").handle) as server,
+        aclosing(HttpClient(server.url)) as client,
+    ):
+        monkeypatch.setattr("ssl.create_default_context", load)
+        assert await client.get("/models")
+
+
+@pytest.mark.parametrize(
+    ("url", "proxies", "checked"),
+    [
+        ("http://10.0.0.1/v1", {}, False),
+        ("https://10.0.0.1/v1", {}, True),
+        ("http://10.0.0.1/v1", {"http": "https://proxy:3128"}, True),
+        ("http://127.0.0.1/v1", {"http": "https://proxy:3128"}, False),
+    ],
+)
+def test_certificates_are_checked_wherever_there_may_be_one(monkeypatch, url, proxies, checked):
+    monkeypatch.setattr("ragguard.engines.http.client.getproxies", lambda: proxies)
+    assert HttpClient(url)._is_encrypted() is checked
