@@ -183,6 +183,7 @@ class CallTree:
         place = self.parent(parent_id)
         if place is not None:
             place.clock.messages += 1
+            place.notes.run.models += 1
             call = place.notes.tool
             if call is not None and call.found:
                 call.read = True

@@ -23,7 +23,7 @@ from ragguard.capture.snapshot import text_of
 from ragguard.capture.splitters import Splitter
 from ragguard.records import Status, TraceContext
 from ragguard_langchain.call_tree import CallTree
-from ragguard_langchain.formatting import STUFFS, formats_documents
+from ragguard_langchain.formatting import STUFFS, formats_documents, given_documents
 from ragguard_langchain.messages import (
     HISTORY_AWARE,
     NOTHING,
@@ -123,9 +123,13 @@ class RagGuardCallback(BaseCallbackHandler):
                 place = tree.child(parent, run_id, metadata, tags)
                 if parent.stuffs:
                     tree.steps.stuffed(parent, inputs)
-                if place.notes is not parent.notes or formats_documents(name) or name == STUFFS:
+                formats = formats_documents(name)
+                if place.notes is not parent.notes or formats or given_documents(inputs):
                     place.inputs, place.stuffs = inputs, name == STUFFS
-                    place.formats = formats_documents(name)
+                    place.formats = formats
+                place.models = place.notes.run.models
+                if kwargs.get("run_type") == "prompt":
+                    tree.steps.prompted(place, inputs)
             if name in HISTORY_AWARE:
                 place.condenses = True
             if isinstance(inputs, AIMessage):
@@ -139,8 +143,8 @@ class RagGuardCallback(BaseCallbackHandler):
             place = self._pop(run_id)
             if place is not None and isinstance(inputs, AIMessage):
                 place.notes.run.written = text_of(inputs.content)[0]
-            if place is not None and place.formats and isinstance(outputs, str):
-                self._tree.steps.formatted(place, outputs)
+            if place is not None and place.sampled and isinstance(outputs, str):
+                self._tree.steps.formatted(place, outputs, place.inputs if inputs is None else inputs)
             if place is not None and place.root is None:
                 run = place.notes.run
                 run.inputs = run.inputs if inputs is None else inputs

@@ -1,8 +1,8 @@
 """What a stuff chain makes of documents by its document prompt: the text that the model reads.
 
 LangChain's own chains format documents in a call named `format_docs`, and so do most chains by hand. The classic
-`StuffDocumentsChain` makes no call for it: the text stands in what it gives to the chain of its model. Other calls that
-are given documents and give a text may hold a model, so they say nothing of what was read.
+`StuffDocumentsChain` makes no call for it: the text stands in what it gives to the chain of its model. Of any
+other call that is given documents and gives a text, the text counts once it is in a prompt, where no model wrote it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from typing import Any
 from langchain_core.documents import Document
 
 from ragguard.capture.events import Delivered
+from ragguard.capture.tool_results import OutputShare
 from ragguard.records import Passage
 from ragguard_langchain.excerpt import framed
+from ragguard_langchain.verdicts import Source
 
 STUFFS = "StuffDocumentsChain"
 """The name of the classic chain that formats documents without a call of its own."""
@@ -47,27 +49,32 @@ def stuffed_text(inputs: object, documents: Sequence[Document]) -> str:
     )
 
 
-def is_plain(text: str, documents: Sequence[Document]) -> bool:
+def sources(inputs: object) -> list[Source]:
+    """The ids and texts of the documents that such a call is given."""
+    return [(one.id or "", one.page_content) for one in given_documents(inputs)]
+
+
+def is_plain(text: str, documents: Sequence[Source]) -> bool:
     """True where the text is the bare texts of the documents, joined."""
-    texts = [one.page_content for one in documents]
+    texts = [content for _, content in documents]
     return any(text == separator.join(texts) for separator in ("\n\n", "\n"))
 
 
-def as_formatted(text: str, documents: Sequence[tuple[str, str]], found: Sequence[Passage]) -> Delivered:
-    """What the model got of one retrieval: those of its passages that are in the text, with what frames them there.
+def as_formatted(shown: Sequence[tuple[str, Sequence[Source]]], found: Sequence[Passage]) -> Delivered:
+    """What the model got of one retrieval: those of its passages that are in the texts, with what frames them there.
+    Where none of them is there as a whole, it is the parts that are; where there are no parts either, nobody knows.
 
     The candidates get these texts too: nobody reads the bare ones, so they are not to be judged."""
-    there = [document for document in documents if document[1] in text]
-    pieces = framed(text, [content for _, content in there])
-    if pieces is None:
-        return Delivered(None, {})
-    frames = dict(zip(there, pieces, strict=True))
-    read_as = [
-        (passage, replace(passage, text=frames[passage.id, passage.text].strip()))
-        for passage in found
-        if (passage.id, passage.text) in frames
-    ]
-    return Delivered([read for _, read in read_as] or None, {}, read_as)
+    got: dict[Source, str] = {}
+    for text, documents in shown:
+        there = [document for document in documents if document[1].strip() and document[1] in text]
+        contents = [content for _, content in there]
+        pieces = (framed(text, contents) or contents) if there else []
+        got |= {one: piece.strip() for one, piece in zip(there, pieces, strict=True) if one not in got}
+    read_as = [(one, replace(one, text=got[one.id, one.text])) for one in found if (one.id, one.text) in got]
+    if read_as or not any(documents for _, documents in shown):
+        return Delivered([read for _, read in read_as], {}, read_as)
+    return OutputShare("\n".join(text for text, _ in shown), [lambda: list(found)]).of(0)
 
 
 def _are_documents(value: Any) -> bool:

@@ -28,6 +28,8 @@ class Place(Generic[N]):
     """Of a graph's node, and of a call that makes one text of documents: what it was given."""
     stuffs = False
     """True for a classic stuff chain, whose text of documents is known with the call of its model's chain."""
+    models = 0
+    """Of a call that is given documents: how often a model had been asked in the run when it began."""
     formats = False
     """True for a call that makes one text of documents."""
     step_id = ""

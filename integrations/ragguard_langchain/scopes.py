@@ -11,7 +11,7 @@ from ragguard.capture.identity import RunIdentity
 from ragguard.records import TraceContext
 from ragguard_langchain.messages import Taken, has_history
 from ragguard_langchain.options import NO_OPTIONS, CallOptions
-from ragguard_langchain.verdicts import EndedRetrieval
+from ragguard_langchain.verdicts import EndedRetrieval, Source
 
 
 @dataclass(slots=True)
@@ -49,6 +49,10 @@ class RunNotes:
     written: str = ""
     """The text that a model wrote last for the next part of a chain, until something was retrieved."""
     first_turn: int = -1
+    models: int = 0
+    """How many times a model was asked."""
+    formatted: dict[str, list[Source]] = field(default_factory=dict)
+    """The latest texts that functions of any name made of documents: read by a model once they are in a prompt."""
 
     def asked(self, query: str, turn: int, *, condensed: bool) -> None:
         """Notes the query of a retrieval; `condensed`: it is the question that a history-aware retriever asks."""

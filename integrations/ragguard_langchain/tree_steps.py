@@ -15,14 +15,14 @@ from ragguard.capture.open_runs import Unpack
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Decision, Passage, TraceContext
 from ragguard_langchain.bare_retrieval import BareRetrieval
-from ragguard_langchain.formatting import as_formatted, given_documents, is_plain, stuffed_text
+from ragguard_langchain.formatting import as_formatted, given_documents, is_plain, sources, stuffed_text
 from ragguard_langchain.messages import Taken, unpacked
 from ragguard_langchain.places import Place
 from ragguard_langchain.scopes import RunNotes, Scope, ToolCall
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.stack import here
 from ragguard_langchain.tree_runs import TreeRuns
-from ragguard_langchain.verdicts import EndedRetrieval, VerdictReport, concerned
+from ragguard_langchain.verdicts import EndedRetrieval, Source, VerdictReport, concerned
 
 REMEMBERED = 64
 """How many of a run's latest retrievals a guard may still speak of."""
@@ -104,28 +104,51 @@ class TreeSteps:
             place.step_id, text, unpack=splitter, candidates=candidates, decision=decision, trace=trace
         )
 
-    def formatted(self, place: Place[Scope], text: str) -> None:
-        """Documents were made into one text, for a model to read: of each retrieval that is what the model got.
+    def formatted(self, place: Place[Scope], text: str, inputs: object) -> None:
+        """Documents were made into one text: what the model got of each retrieval, where the name of the call says
+        that it is for a model, or once it is in a prompt. A call in which a model was asked says nothing."""
+        run, given = place.notes.run, sources(inputs)
+        if place.formats:
+            self._shown(place, text, given)
+        elif given and place.models == run.models:
+            run.formatted[text] = given
+            if len(run.formatted) > REMEMBERED:
+                run.formatted.pop(next(iter(run.formatted)))
 
-        Where the application says by `text_of` what a model reads, that holds.
-        """
-        documents, run = given_documents(place.inputs), place.notes.run
-        if not documents or not place.sampled or run.options.text_of is not None or is_plain(text, documents):
-            return
-        given = [(one.id or "", one.page_content) for one in documents]
-        texts = {content for _, content in given}
-        for found in run.found:
-            if found.taken and found.decision is None:
-                passages = unpacked(found.taken)
-                if any(passage.text in texts for passage in passages):
-                    self.recorder.step_amended(
-                        found.step_id, place.run_id, partial(as_formatted, text, given, passages)
-                    )
+    def prompted(self, place: Place[Scope], inputs: object) -> None:
+        """A prompt is filled in: a model reads the texts made of documents that it is given."""
+        formatted = place.notes.run.formatted
+        if formatted and isinstance(inputs, Mapping) and place.sampled:
+            for text in inputs.values():
+                if isinstance(text, str) and text in formatted:
+                    self._shown(place, text, formatted[text])
 
     def stuffed(self, place: Place[Scope], inputs: object) -> None:
         """A classic stuff chain, which is that call, has given the text of its documents to the chain of its model."""
-        if text := stuffed_text(inputs, given_documents(place.inputs)):
-            self.formatted(place, text)
+        if place.sampled and (text := stuffed_text(inputs, given_documents(place.inputs))):
+            self._shown(place, text, sources(place.inputs))
+
+    def _shown(self, place: Place[Scope], text: str, given: list[Source]) -> None:
+        """Says of each retrieval that gave one of the documents what of it is in a text for a model; of the latest
+        one that nothing is, where the text is empty.
+
+        Where the application says by `text_of` what a model reads, that holds.
+        """
+        run = place.notes.run
+        if run.options.text_of is not None or not (given or not text.strip()):
+            return
+        texts = {content for _, content in given}
+        for found in run.found if given else run.found[-1:]:
+            if not found.taken or found.decision is not None or (not given and (found.call or found.shown)):
+                continue
+            passages = unpacked(found.taken)
+            if given and not any(passage.text in texts for passage in passages):
+                continue
+            whole = is_plain(text, given) and all(passage.text in texts for passage in passages)
+            if found.shown or not whole:
+                found.shown.append((text, given))
+                delivery = partial(as_formatted, list(found.shown), passages)
+                self.recorder.step_amended(found.step_id, place.run_id, delivery)
 
     def decided(self, place: Place[Scope], report: VerdictReport) -> None:
         """A guard decided, in that call: about the retrieval around it, else about those that have ended; what

@@ -6,7 +6,7 @@ import pytest
 from langchain_classic.chains import LLMChain, RetrievalQA, StuffDocumentsChain, create_retrieval_chain
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
 from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
-from langchain_core.runnables import RunnablePassthrough
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from support.guards import judging
 from support.langchain_agents import ANSWER, QUESTION
 from support.langchain_parts import Shelf, says
@@ -133,3 +133,62 @@ def test_redaction_meets_both_texts_of_a_formatted_document(tmp_path):
     rg.close()
     assert [one.text for one in step.candidates] == [f"Title: *\n* {n} about {QUESTION}" for n in range(2)]
     assert step.candidates == step.passages
+
+
+@pytest.mark.parametrize("mode", ["invoke", "stream"])
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_documents_dropped_before_the_default_stuff_chain_were_not_read(captured, config, kept, mode):
+    stuff = create_stuff_documents_chain(says(ANSWER), PROMPT)
+    fewer = (lambda given: given["input"]) | Shelf(count=3) | (lambda found: found[:kept])
+    chain = RunnablePassthrough.assign(context=fewer) | stuff
+    given = {"input": QUESTION}
+    chain.invoke(given, config) if mode == "invoke" else [*chain.stream(given, config)]
+    assert texts(captured)[0] == [f"shelf {n} about {QUESTION}" for n in range(kept)]
+    assert len(texts(captured)[1]) == 3
+
+
+def top2(found):
+    return "\n\n".join(one.page_content for one in found[:2])
+
+
+def summary(found):
+    return "Nothing of the words."
+
+
+@pytest.mark.parametrize("mode", ["invoke", "stream"])
+@pytest.mark.parametrize("function", [top2, lambda found: top2(found)], ids=["top2", "lambda"])
+def test_a_formatter_of_any_name_whose_text_is_in_the_prompt(captured, config, function, mode):
+    chain = {"context": Shelf(count=3) | function, "input": RunnablePassthrough()} | PROMPT | says(ANSWER)
+    chain.invoke(QUESTION, config) if mode == "invoke" else [*chain.stream(QUESTION, config)]
+    assert texts(captured)[0] == [f"shelf {n} about {QUESTION}" for n in range(2)]
+    assert len(texts(captured)[1]) == 3
+
+
+def test_of_a_text_that_holds_none_of_them_nothing_is_known(captured, config):
+    chain = {"context": Shelf(count=3) | summary, "input": RunnablePassthrough()} | PROMPT | says(ANSWER)
+    chain.invoke(QUESTION, config)
+    (step,) = captured.run.steps
+    assert (len(step.passages), step.metadata["ragguard.delivered"]) == (3, "unknown")
+
+
+def test_what_a_model_wrote_of_documents_says_nothing_of_what_it_read(captured, config):
+    first = PROMPT | says(f"shelf 0 about {QUESTION}")
+
+    def condensed(found):
+        return first.invoke({"context": str(found), "input": ""}).content
+
+    chain = {"context": Shelf(count=3) | condensed, "input": RunnablePassthrough()} | PROMPT | says(ANSWER)
+    chain.invoke(QUESTION, config)
+    assert len(captured.run.steps[0].passages) == 3
+
+
+def test_what_an_earlier_prompt_showed_was_read(captured, config):
+    def loop(query):
+        found = Shelf(count=3).invoke(query)
+        for some in (found[:2], found[2:]):
+            text = RunnableLambda(top2).invoke(some)
+            (PROMPT | says(ANSWER)).invoke({"context": text, "input": query})
+        return ANSWER
+
+    RunnableLambda(loop).invoke(QUESTION, config)
+    assert len(texts(captured)[0]) == 3
