@@ -152,7 +152,9 @@ def top2(found):
 
 
 def summary(found):
-    return "Nothing of the words."
+    return (
+        "Of the words that were retrieved none stands here, since others say the same at greater length. " * 4
+    )
 
 
 @pytest.mark.parametrize("mode", ["invoke", "stream"])
