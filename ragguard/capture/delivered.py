@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from ragguard.capture.nothing_found import says_nothing
 from ragguard.records import Passage
 
 DELIVERED = "ragguard.delivered"
@@ -42,8 +43,7 @@ _QUOTE = 24
 _ENOUGH = 48
 """Quoted characters that tell that a part of a text was given; half of a shorter text is enough."""
 _SHORT = 200
-"""Characters of a text that may consist of fewer than `_QUOTE` characters of words, and of an output that is too short
-to be a summary."""
+"""Characters of a text that may consist of fewer than `_QUOTE` characters of words."""
 _CUT = 12
 """Characters that a tool's whole output has at least, where it is recognised as a piece of a text."""
 _REPEATED = 8
@@ -51,15 +51,6 @@ _REPEATED = 8
 _MARKS = re.compile(r"\s*(?:\.{2,}|…|\[(?:\.{2,}|…)\])?\s*")
 """What a tool writes where it has cut a text."""
 _CUT_HERE = re.compile(r"\s*(?:$|\.{2,}|…|\[(?:\.{2,}|…))")
-_NOTHING = re.compile(
-    r"\W*(?:sorry\W+)?(?:\w*(?:error|exception)\s*[:(\n]|an error\b|traceback\b|none(?: found)?\W*$|failed to\b|"
-    r"nothing\W+(?:was\W+|has been\W+)?(?:found|retrieved|available)\b|"
-    r"(?:i\W+|we\W+)?(?:could\W*no?t|can\W*no?t|can't|did\W*no?t|couldn't|didn't|unable to)\W+(?:find|get|retrieve)\b|"
-    r"(?:no|0|zero)\s+(?:\w+\s+){0,3}?(?:result|document|doc|match|matche|passage|information|record|entry|entrie|hit|"
-    r"data|answer|node)s?\b)",
-    re.IGNORECASE,
-)
-"""How an output begins that says in plain words that there is nothing: no results, an error."""
 _EXPLAINED = 0.5
 """Where no text is there as a whole, quotations must make up this share of the output. Below it, the tool wrote an
 answer of its own (a summary, another agent's reply) that quotes by the way."""
@@ -210,7 +201,9 @@ def delivered(
     if whole or quoted >= _EXPLAINED * len(said.words):
         places |= parts
     if not places:
-        return None if parts or not _says_nothing(given, said.words, forms) else textless
+        known = {word for _, one in forms for word in _words(one.text).words.split(" ")}
+        said_words = set(said.words.split(" "))
+        return None if parts or not forms or not says_nothing(given, said_words, known) else textless
     ordered = sorted(places.items(), key=lambda item: (item[1][0], item[0]))
     return [(number, passage) for number, (_, passage) in ordered] + textless
 
@@ -224,15 +217,6 @@ def _forms(candidates: Sequence[Passage], bodies: Sequence[str]) -> Iterator[tup
             yield number, one
             if body and body != text:
                 yield number, _part(one, body)
-
-
-def _says_nothing(output: str, said: str, forms: Sequence[tuple[int, Passage]]) -> bool:
-    """True for an output that says in plain words that there is nothing, and for a short one in words of its own."""
-    if _NOTHING.match(output):
-        return bool(forms)
-    known = {word for _, one in forms for word in _words(one.text).words.split(" ")}
-    words = set(said.split(" "))
-    return bool(forms) and len(output.strip()) < _SHORT and 2 * len(words & known) < len(words)
 
 
 def _verbatim(

@@ -128,6 +128,8 @@ def _outcome(step: RetrievalStep, utilities: Mapping[int, float]) -> str:
         return step.status
     if not (step.passages or step.candidates):
         return "nothing was found"
+    if not step.passages and not step.decision:
+        return "the model got none of these"
     return "" if utilities else "not scored"
 
 

@@ -163,3 +163,9 @@ def test_a_hop_whose_delivery_is_unknown_says_that_all_candidates_count():
     before, after = lines.split("hop 2")
     said = "what the model read is unknown: all 2 candidates are counted"
     assert (said in before, said in after) == (False, True)
+
+
+def test_a_hop_of_which_the_model_got_nothing_says_so():
+    found = [Passage("Ada founded it.", "d1")]
+    run = Run("r", "who?", steps=[RetrievalStep("a", "r", query="one", candidates=found)])
+    assert "the model got none of these" in shown(run, [])
