@@ -130,7 +130,7 @@ class ToolOutputs:
             self._tree.steps.end(place, taken)
             call.add(place.step_id, taken)
             if tool_message(output) is not None:
-                self._share(place, [(place.step_id, taken)], text)
+                self._share(place, [(place.step_id, taken)], text, handed_on=True)
         elif text.startswith(_PRINTED):
             self._begin(place, call)
             self._tree.steps.end_text(place, text, printed_documents)
@@ -163,9 +163,11 @@ class ToolOutputs:
                 if [p.text for p in unpacked(taken)] != [p.text for p in given]:
                     self._recorder.step_amended(step_id, place.run_id, given)
                 found = [(step_id, list(given))]
-        self._share(place, found, text)
+        self._share(place, found, text, handed_on=bool(documents))
 
-    def _share(self, place: Place[Scope], found: list[tuple[str, Taken]], text: str) -> None:
+    def _share(
+        self, place: Place[Scope], found: list[tuple[str, Taken]], text: str, *, handed_on: bool
+    ) -> None:
         """Says what of the found texts is in a tool's text; compared by whoever reads the steps."""
         if all(one_text.strip() in text for _, taken in found for one_text in _texts(taken)):
             return
@@ -174,6 +176,7 @@ class ToolOutputs:
             text,
             [partial(unpack, taken) for _, taken in found],
             lambda: [passage for _, taken in found for passage in unpacked(taken)],
+            handed_on=handed_on,
         )
         for number, (step_id, _) in enumerate(found):
             self._recorder.step_amended(step_id, place.run_id, partial(share.of, number))

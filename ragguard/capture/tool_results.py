@@ -65,10 +65,15 @@ class OutputShare:
         text: str,
         found: Sequence[Callable[[], list[Passage]]],
         bare: Callable[[], list[Passage]] = list,
+        *,
+        handed_on: bool = False,
     ) -> None:
         """Takes the tool's text and what each retrieval found; `bare` gives the same passages without the title or
         the metadata that a model would be shown, since many tools return a document's own text alone."""
         self._text, self._found, self._bare = text, found, bare
+        self._handed_on = handed_on
+        """True where the tool gave the documents beside its text, so that a text without them does not say that the
+        model got none."""
         self._lock = threading.Lock()
         self._got: Mapping[tuple[str, str], Passage] | None = None
         self._order: list[tuple[str, str]] = []
@@ -91,7 +96,7 @@ class OutputShare:
         candidates = list({_key(one): one for found in self._found for one in found()}.values())
         bodies = {one.id: one.text for one in self._bare() if one.id}
         got = delivered(candidates, self._text, [bodies.get(one.id, "") for one in candidates])
-        if got is None:
+        if got is None or (self._handed_on and not got and self._text.strip()):
             return
         self._got = {}
         for number, one in got:
