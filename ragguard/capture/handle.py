@@ -6,7 +6,6 @@ references and name given here hold.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from asyncio import CancelledError
@@ -20,9 +19,8 @@ from ragguard.capture.context import GeneratorFrame, current_handle, framework_r
 from ragguard.capture.events import Acknowledging, StepAmended, StepEnded
 from ragguard.capture.faults import Faults, describe, never_raises
 from ragguard.capture.identity import RunIdentity
-from ragguard.capture.plain import plain
 from ragguard.capture.recorder import Recorder
-from ragguard.capture.snapshot import id_in, metadata_of, passages_of, text_in, text_of
+from ragguard.capture.snapshot import answer_of, id_in, metadata_of, passages_of, text_in, text_of
 from ragguard.errors import Closed, InvalidInput, WrongEventLoop
 from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, new_id
 from ragguard.runtime.event_loop import running_loop
@@ -321,14 +319,10 @@ class RunHandle:
         """Says what the pipeline answered; the last call holds.
 
         Args:
-            answer: The answer: a text, or a framework's message or response.
+            answer: The answer: a text, a framework's message or response; a mapping, a number or another object is kept
+                as JSON.
         """
-        text, kind = text_of(answer)
-        is_content = isinstance(answer, list | tuple | bytes) or (
-            isinstance(answer, Mapping) and "type" in answer
-        )
-        if not text and not is_content and answer is not None and answer != "":
-            text, kind = json.dumps(plain(answer), ensure_ascii=False), kind or type(answer).__name__
+        text, kind = answer_of(answer)
         self.answer = text or None
         if kind:
             self.metadata["answer_content"] = kind

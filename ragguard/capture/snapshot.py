@@ -6,13 +6,14 @@ is; nothing here raises for strange content, and nothing is changed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import islice, zip_longest
 from types import NoneType
 from typing import Any
 
-from ragguard.capture.plain import CUT
+from ragguard.capture.plain import CUT, plain
 from ragguard.capture.shapes import HOLDERS, documents_in, held_by, is_document, node_content, node_in, scored
 from ragguard.records import CONTENT_KIND, Passage, new_id
 
@@ -224,6 +225,19 @@ def text_of(content: object) -> tuple[str, str]:
         return _text_and_kind(content)
     except Exception as error:  # noqa: BLE001 - content of the user's may raise anything when it is read
         return "", f"{type(content).__name__}, unreadable: {type(error).__name__}"
+
+
+def answer_of(answer: object) -> tuple[str, str]:
+    """Returns the text of an answer and the kind of what is no text in it; a number, a mapping, an object: as JSON."""
+    text, kind = text_of(answer)
+    if text or answer is None or isinstance(answer, str | bytes | list | tuple):
+        return text, kind
+    try:
+        if isinstance(answer, Mapping) and "type" in answer:
+            return "", kind  # a block of a message's content, such as an image
+        return json.dumps(plain(answer), ensure_ascii=False), kind or type(answer).__name__
+    except Exception as error:  # noqa: BLE001 - an answer of the user's may raise anything when it is read
+        return "", f"{type(answer).__name__}, unreadable: {type(error).__name__}"
 
 
 def text_in(value: object) -> str:
