@@ -26,11 +26,12 @@ FLOOR = CachedVenv(
         "opentelemetry-exporter-otlp-proto-http>=1.37,<2",
         "rich>=13.7",
         "typer>=0.15",
+        "hypothesis>=6.100",
         "pytest>=8.2",
         "pytest-asyncio>=0.24",
         "pytest-timeout>=2.3",
     ),
-    check="import llama_index.core, workflows, pytest_asyncio, pytest_timeout, numpy, httpx",
+    check="import llama_index.core, workflows, hypothesis, pytest_asyncio, pytest_timeout, numpy, httpx",
 )
 
 if __name__ == "__main__":
