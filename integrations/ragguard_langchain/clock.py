@@ -41,7 +41,7 @@ class TreeClock:
         self._open: dict[UUID, Where | None] | None = None
         """The open calls inside that may overlap, and where those began that may end without a word."""
         self._shared: _Start | None = None
-        """Of the calls that are open."""
+        """The clocks of the calls that are open."""
         self._parallel: dict[Hashable, _Start] | None = None
         """Of the calls that are known to be parallel, by what they have in common."""
         self.messages = 0

@@ -1,4 +1,4 @@
-"""What LangGraph tells of its calls in their metadata: which node, in which step of which graph, called by what."""
+"""Reads LangGraph's metadata of a call: its node, the step and the graph of the node, and what called it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from ragguard.records import Passage
 _QUESTIONS = ("question", "query", "input", "user_input", "prompt", "text")
 _HISTORIES = ("chat_history", "history", "conversation", "conversation_history")
 _STRUCTURED = "structured_response"
-"""Where `create_agent(response_format=…)` puts its answer."""
+"""The key of the state under which `create_agent(response_format=…)` puts its answer."""
 _SAYS_ANSWER = ("answer", "final", "reply", "response", "report", "output", "result")
 """Words in the names of fields that hold an answer."""
 _ANSWERS = ("answer", "output", "result", "response", "text", "generation", "content")

@@ -94,7 +94,7 @@ def _locate(argument: str, given: str | Locate | None) -> Locate | None:
 
 
 def _held(value: object, key: str, argument: str) -> object:
-    """What a mapping or an object holds under a key; of a sequence's items, the last that holds it."""
+    """Returns the value under a key of a mapping or an object; for a sequence, that of the last item that has one."""
     if isinstance(value, Mapping) and key in value:
         return value[key]
     if hasattr(value, key):

@@ -25,11 +25,11 @@ class Place(Generic[N]):
     """None for the first call of the tree, which is its own root."""
     sampled = True
     inputs: object = None
-    """Of a graph's node, and of a call that makes one text of documents: what it was given."""
+    """The input of the call; kept for nodes of a graph and for calls that make one text of documents."""
     stuffs = False
     """True for a classic stuff chain, whose text of documents is known with the call of its model's chain."""
     models = 0
-    """Of a call that is given documents: how often a model had been asked in the run when it began."""
+    """How often a model had been asked in the run when the call began; kept for calls that are given documents."""
     formats = False
     """True for a call that makes one text of documents."""
     step_id = ""
