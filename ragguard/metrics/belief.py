@@ -224,6 +224,20 @@ declare(
 )
 declare(
     Metric(
+        name="delta_seper_selection",
+        title="ΔSePer of the selection",
+        description="SePer after the step less SePer had the model got all its candidates: the selection's price.",
+        range=(-1, 1),
+        direction="higher",
+        unit="probability",
+        needs="a step of which the model got something else than its candidates, and the beliefs with either",
+        source="ragguard, by the SePer of Dai et al. 2025",
+        levels=("step",),
+        function=attribution,
+    )
+)
+declare(
+    Metric(
         name="delta_seper_total",
         title="ΔSePer of the run",
         description="How much all retrieval of the run moved the belief.",

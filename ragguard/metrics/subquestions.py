@@ -141,6 +141,20 @@ declare(
         function=marginal_coverage,
     )
 )
+declare(
+    Metric(
+        name="delta_coverage_selection",
+        title="Coverage of the selection",
+        description="Coverage after the step less coverage had the model got all its candidates: the selection's price.",
+        range=(-1, 1),
+        direction="higher",
+        unit="share",
+        needs="answerability ratings of a step of which the model got something else than its candidates",
+        source="ragguard, by the coverage of Ju et al. 2025",
+        levels=("step",),
+        function=coverage,
+    )
+)
 
 
 def redundancy(ratings: ArrayLike, eta: float = 3, mask: ArrayLike | None = None) -> Floats:

@@ -88,6 +88,7 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
         ("ΔSePer", _signed(best(scores, "delta_seper"))),
         ("UDCG", _plain(best(scores, "udcg"), 3) + (f" (was {_plain(before, 3)})" if before else "")),
         ("coverage", _plain(best(scores, "coverage"), 2)),
+        ("selection", _signed(best(scores, "delta_seper_selection"))),
     ]
     numbers = "   ".join(f"{name} {value}" for name, value in facts if not value.startswith("–"))
     dropped = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}

@@ -49,7 +49,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """`seper`, `seper_hard`, `delta_seper`, `delta_seper_alone`, `semantic_entropy` and what is read off them."""
+    """`seper`, `seper_hard`, `delta_seper`, `delta_seper_alone`, `delta_seper_selection`, `semantic_entropy` and what is read off them."""
 
     name: ClassVar[str] = "belief"
     version: ClassVar[str] = "1"
@@ -73,23 +73,31 @@ class Belief:
     over_references: OverReferences = "best"
     """With several references: the belief in the best one (`best`), or the mean over all (`mean`)."""
 
+    selection: bool = True
+    """Whether answers are drawn also with all that a step retrieved where the model got something else: what a guard,
+    a reranker or a compressor did to the belief (`delta_seper_selection`). One context more for each such step."""
+
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         sheet = Sheet(view, self)
         sheet.left_out(passages=False)
-        turns = [(turn, step) for turn, step in view.turns if step.readable]
+        turns = [
+            (turn, step)
+            for turn, step in view.turns
+            if step.readable or (self.selection and step.changed and step.unselected.readable)
+        ]
         if not turns:
             return sheet.results()
         if not view.run.question.strip():
             sheet.fail(ScoringError("beliefs are about the run's question, and this run has none"), "beliefs")
             return sheet.results()
         setting = view.setting
-        layout = lay_out(turns, window(setting.prompts, view.run.question, setting.engine.context))
+        fit = window(setting.prompts, view.run.question, setting.engine.context)
+        layout = lay_out(turns, fit, selection=self.selection)
         drawn, target = await self._draw(sheet, layout, ask)
         meanings = Meanings(view.run.question, ask, setting.language, self.equivalence, self.match, self.tau)
         estimator = Estimator(self.weights, self.kernel, self.over_references)
-        _BeliefReport(
-            sheet, layout, target, await estimator.beliefs(drawn, target.references, meanings)
-        ).write()
+        beliefs = await estimator.beliefs(drawn, target.references, meanings)
+        _BeliefReport(sheet, layout, target, beliefs, self.selection).write()
         return sheet.results()
 
     async def _draw(
@@ -160,6 +168,8 @@ class _BeliefReport:
     layout: Layout
     target: Target
     beliefs: Mapping[Key, BeliefIn | RagguardError]
+    selection: bool
+    """Whether what a guard or a reranker did to the belief is said."""
     told: set[Key] = field(default_factory=set)
     """Contexts whose cost a score has already."""
 
@@ -167,6 +177,10 @@ class _BeliefReport:
         if self.target.references:
             self._seper("seper_closed_book", {CLOSED_BOOK: 1.0}, None)
         for contexts in self.layout.steps:
+            if self.target.references and contexts.step.changed and self.selection:
+                self._seper("delta_seper_selection", contexts.selection, contexts)
+            if not contexts.step.readable:
+                continue
             if self.target.references:
                 self._seper("seper", {contexts.upto: 1.0}, contexts)
                 self._seper("seper_hard", {contexts.upto: 1.0}, contexts, kind="hard")

@@ -48,6 +48,8 @@ class StepContexts:
     change: Change
     parallel: int
     """How many steps its turn had."""
+    selection: Change
+    """From all that the step retrieved to what the model got of it; empty where they are the same."""
 
     @property
     def in_call_order(self) -> bool:
@@ -69,9 +71,13 @@ class Layout:
 
 
 def lay_out(
-    turns: Sequence[tuple[int, StepView]], fit: Callable[[Sequence[StepView]], BeliefContext]
+    turns: Sequence[tuple[int, StepView]],
+    fit: Callable[[Sequence[StepView]], BeliefContext],
+    *,
+    selection: bool = False,
 ) -> Layout:
-    """The contexts of steps that gave the model something. `fit` makes one context from steps."""
+    """The contexts of a run's steps. `fit` makes one context from steps; with `selection`, each step whose passages
+    are not its candidates gets one with all its candidates, too."""
     contexts: dict[Key, BeliefContext] = {CLOSED_BOOK: BeliefContext(CLOSED_BOOK)}
 
     def key(steps: Sequence[StepView]) -> Key:
@@ -84,26 +90,45 @@ def lay_out(
     before: list[StepView] = []
     for _, group in groupby(turns, key=lambda entry: entry[0]):
         together = [step for _, step in group]
-        orders = (
-            list(permutations(range(len(together))))
-            if len(together) <= ALL_ORDERS
-            else [range(len(together))]
-        )
-        changes: list[list[tuple[Key, float]]] = [[] for _ in together]
-        for order in orders:
-            for place, index in enumerate(order):
-                # Steps of a turn stand in call order whatever the order they count in: equal sets, equal contexts.
-                earlier = [together[i] for i in sorted(order[:place])]
-                with_it = [together[i] for i in sorted(order[: place + 1])]
-                changes[index] += [
-                    (key([*before, *with_it]), 1 / len(orders)),
-                    (key([*before, *earlier]), -1 / len(orders)),
-                ]
-        for place, step in enumerate(together):
-            upto = key([*before, *together[: place + 1]])
-            found.append(StepContexts(step, upto, key([step]), _merged(changes[place]), len(together)))
-        before += together
+        # A step of which the model got nothing adds nothing, in whatever order it counts.
+        reading = [step for step in together if step.readable]
+        changes = iter(_marginals(before, reading, key))
+        for number, step in enumerate(together):
+            earlier, upto = [*before, *together[:number]], key([*before, *together[: number + 1]])
+            selected: Change = {}
+            if selection and step.changed:
+                selected = _merged([(upto, 1.0), (key([*earlier, step.unselected]), -1.0)])
+            found.append(
+                StepContexts(
+                    step,
+                    upto,
+                    alone=key([step]),
+                    change=next(changes) if step.readable else {},
+                    parallel=len(reading),
+                    selection=selected,
+                )
+            )
+        before += reading
     return Layout(contexts, tuple(found))
+
+
+def _marginals(
+    before: Sequence[StepView], together: Sequence[StepView], key: Callable[[Sequence[StepView]], Key]
+) -> list[Change]:
+    """What each step of a turn adds to what was read before: the mean over all orders of the turn."""
+    indices = range(len(together))
+    orders = [tuple(indices)] if len(together) > ALL_ORDERS else list(permutations(indices))
+    terms: list[list[tuple[Key, float]]] = [[] for _ in together]
+    for order in orders:
+        for position, index in enumerate(order):
+            # Steps of a turn stand in call order whatever the order they count in: equal sets, equal contexts.
+            earlier = [together[i] for i in sorted(order[:position])]
+            with_it = [together[i] for i in sorted(order[: position + 1])]
+            terms[index] += [
+                (key([*before, *with_it]), 1 / len(orders)),
+                (key([*before, *earlier]), -1 / len(orders)),
+            ]
+    return [_merged(changes) for changes in terms]
 
 
 def _merged(terms: Sequence[tuple[Key, float]]) -> Change:

@@ -28,7 +28,8 @@ ORACLE_GRADE = 3
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """`answerability`, `redundancy`, `coverage`, `delta_coverage`, `alpha_ndcg`, `density` and the answer's own."""
+    """`answerability`, `redundancy`, `coverage`, `delta_coverage`, `delta_coverage_selection`, `alpha_ndcg`, `density` and the
+    answer's own."""
 
     name: ClassVar[str] = "coverage"
     version: ClassVar[str] = "1"
@@ -62,6 +63,7 @@ class Coverage:
         report.passages()
         report.steps("passages")
         report.steps("candidates")
+        report.selections()
         report.run()
         if view.run.answer is not None:
             report.answer("" if says_nothing else answer)
@@ -193,7 +195,7 @@ class _CoverageReport:
             if stage == "candidates" or step.changed:
                 more["label"] = "before" if stage == "candidates" else "after"
             try:
-                covered = self._coverage(so_far) if so_far else 0.0
+                covered = self._covered(so_far)
             except RagguardError as error:
                 if shown:
                     self.sheet.fail(error, f"coverage ({stage})", step)
@@ -206,6 +208,23 @@ class _CoverageReport:
                 except RagguardError as error:  # one of its ideal, which the model may never have got
                     self.sheet.fail(error, f"alpha_ndcg ({stage})", step)
             before = covered
+
+    def selections(self) -> None:
+        """`delta_coverage_selection`: what the selection of a step cost or gained, beside all that it retrieved."""
+        read: list[str] = []
+        for step in self.sheet.view.steps:
+            got = [step.all[at].text for at in step.got if at in step.judged]
+            if step.changed:
+                found = [step.all[at].text for at in range(step.candidates) if at in step.judged]
+                left_out = len(step.all) - len(step.judged)
+                try:
+                    change = self._covered([*read, *got]) - self._covered([*read, *found])
+                except RagguardError as error:
+                    self.sheet.fail(error, "delta_coverage_selection", step)
+                else:
+                    more = {"metadata": {"k": len(got), "candidates": len(found), "not_judged": left_out}}
+                    self.add("delta_coverage_selection", change, [*read, *got, *found], step=step, **more)
+            read += got
 
     def run(self) -> None:
         """`coverage_total` and `density` of all that the model got."""
@@ -254,6 +273,10 @@ class _CoverageReport:
     def _context(self) -> list[str]:
         view = self.sheet.view
         return list(dict.fromkeys(s.all[at].text for s in view.steps for at in s.got if at in s.judged))
+
+    def _covered(self, texts: Sequence[str]) -> float:
+        """Coverage, 0 where nothing was read."""
+        return self._coverage(texts) if texts else 0.0
 
     def _coverage(self, texts: Sequence[str]) -> float:
         return float(measures.coverage(self.ratings.table(texts), self.settings.eta, self.answerable))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ragguard.arguments import whole_number
 from ragguard.engines.base import EngineInfo
@@ -57,6 +57,11 @@ class StepView:
     def changed(self) -> bool:
         """Whether something came between what was retrieved and what the model got."""
         return self.got != tuple(range(self.candidates))
+
+    @property
+    def unselected(self) -> StepView:
+        """The same step, had the model got all its candidates in the order in which they were found."""
+        return replace(self, got=tuple(range(self.candidates)))
 
     @property
     def textless(self) -> tuple[int, ...]:

@@ -299,7 +299,8 @@
         }))));
   }
 
-  const HOP = ["delta_seper", "delta_seper_alone", "seper", "udcg", "coverage", "delta_coverage", "ra_nwg", "selection_efficiency"];
+  const HOP = ["delta_seper", "delta_seper_alone", "seper", "udcg", "coverage", "delta_coverage", "delta_seper_selection",
+    "delta_coverage_selection", "ra_nwg", "selection_efficiency"];
   function numbers(step) {
     const lines = [];
     for (const name of HOP) {

@@ -1,0 +1,122 @@
+"""The price of a selection: what a guard, a reranker or a compressor did, beside all that was retrieved."""
+
+import pytest
+
+from ragguard.scorers.belief import Belief
+from ragguard.scorers.pipeline import ScoringPipeline
+from tests.scorers.test_belief import beliefs, only, soft, values
+from tests.support.reader import (
+    FALSE,
+    FIRM,
+    FIRM_QUERY,
+    FOUNDER,
+    FOUNDER_QUERY,
+    NEAR,
+    NOISE,
+    TableEntailer,
+    reader,
+    run,
+    step,
+)
+
+
+async def test_a_guard_that_drops_the_lie_has_a_gain_with_an_error():
+    results = await beliefs(
+        run(step(FIRM_QUERY, [FIRM]), step(FOUNDER_QUERY, [FOUNDER], candidates=[FALSE, FOUNDER]))
+    )
+    price = only(results, "delta_seper_selection")
+    assert price.value == pytest.approx(soft(10) - soft(6))
+    assert price.stderr > 0
+    assert price.explanation == f"{soft(6):.2f} → {soft(10):.2f}"
+    assert price.reference_source == "gold"
+    assert price.level == "step"
+
+
+async def test_a_guard_that_drops_the_gold_has_a_loss():
+    results = await beliefs(
+        run(step(FIRM_QUERY, [FIRM]), step(FOUNDER_QUERY, [NOISE], candidates=[NOISE, FOUNDER]))
+    )
+    assert only(results, "delta_seper_selection").value == pytest.approx(soft(2) - soft(10))
+
+
+async def test_a_guard_that_keeps_nothing_has_a_price_and_the_step_no_other_score():
+    results = await beliefs(run(step(FIRM_QUERY, [FIRM]), step(FOUNDER_QUERY, [], candidates=[FOUNDER])))
+    assert only(results, "delta_seper_selection").value == pytest.approx(soft(2) - soft(10))
+    assert len(values(results, "seper")) == len(values(results, "delta_seper")) == 1
+    assert values(results, "delta_seper_total") == [pytest.approx(soft(2) - soft(0))]
+
+
+async def test_a_step_that_gives_all_it_found_has_no_price_and_asks_nothing_more():
+    engine, without = reader(), reader()
+    results = await beliefs(run(step(FIRM_QUERY, [FIRM, NEAR])), engine=engine)
+    assert values(results, "delta_seper_selection") == []
+    await beliefs(
+        run(step(FIRM_QUERY, [FIRM, NEAR])), engine=without, scorer=Belief(weights="count", selection=False)
+    )
+    assert engine.calls == without.calls
+
+
+async def test_it_can_be_switched_off():
+    changed = run(step(FIRM_QUERY, [FIRM], candidates=[FIRM, NEAR]))
+    results = await beliefs(changed, scorer=Belief(weights="count", selection=False))
+    assert values(results, "delta_seper_selection") == []
+    nothing = run(step(FIRM_QUERY, [], candidates=[FIRM, NEAR]))
+    assert await beliefs(nothing, scorer=Belief(weights="count", selection=False)) == []
+
+
+async def test_parallel_steps_count_as_before_beside_one_that_was_emptied():
+    steps = [
+        step(FIRM_QUERY, [FIRM]),
+        step(FOUNDER_QUERY, [FOUNDER]),
+        step(FIRM_QUERY, [], candidates=[NEAR]),
+    ]
+    with_it = await beliefs(run(*steps, turns=[0, 0, 0]))
+    without = await beliefs(run(*steps[:2], turns=[0, 0]))
+    assert values(with_it, "delta_seper") == values(without, "delta_seper")
+    assert values(with_it, "delta_seper_selection") == [0.0]
+
+
+async def test_support_for_the_runs_own_answer_says_that_it_is_support():
+    results = await beliefs(
+        run(step(FOUNDER_QUERY, [FOUNDER], candidates=[FALSE, FOUNDER]), references=None, answer="Ada Berg")
+    )
+    price = only(results, "delta_seper_selection")
+    assert (price.label, price.reference_source) == ("support", "answer")
+
+
+async def test_its_cost_is_foretold():
+    pipeline = ScoringPipeline(reader(), entailer=TableEntailer(), scorers=["belief"])
+    changed = await pipeline.plan(run(step(FIRM_QUERY, [FIRM], candidates=[FIRM, NEAR])))
+    same = await pipeline.plan(run(step(FIRM_QUERY, [FIRM])))
+    prompts = [sum(line.prompts for line in plan.lines if line.verb == "sample") for plan in (changed, same)]
+    assert prompts == [3, 2]
+
+
+async def coverage(the_run):
+    return await ScoringPipeline(reader(), scorers=["coverage"]).score(the_run)
+
+
+async def test_coverage_of_a_selection_is_what_was_read_by_then_beside_what_was_found():
+    results = await coverage(
+        run(
+            step(FIRM_QUERY, [FIRM], candidates=[NEAR, FIRM]),
+            step(FOUNDER_QUERY, [], candidates=[FOUNDER, NOISE]),
+            step(FIRM_QUERY, [NEAR], candidates=[NEAR, FIRM, FOUNDER]),
+        )
+    )
+    prices = [score for score in results if score.name == "delta_coverage_selection"]
+    # The third step's FIRM was read before; FOUNDER was not.
+    assert [price.value for price in prices] == [0.0, -0.5, -0.5]
+    assert all(price.stderr == 0.0 for price in prices)
+    assert prices[0].metadata["k"] == 1 and prices[0].metadata["candidates"] == 2
+
+
+async def test_coverage_of_a_selection_is_a_failure_where_a_candidate_cannot_be_rated():
+    engine = reader()
+    rated = engine.label
+    engine.label = lambda text, label: 0.01 if "Unratable" in text else rated(text, label)
+    results = await ScoringPipeline(engine, scorers=["coverage"]).score(
+        run(step(FIRM_QUERY, [FIRM], candidates=[FIRM, "Unratable."]))
+    )
+    assert values(results, "delta_coverage_selection") == []
+    assert any("delta_coverage_selection" in getattr(result, "message", "") for result in results)
