@@ -226,7 +226,7 @@ declare(
     Metric(
         name="delta_seper_selection",
         title="ΔSePer of the selection",
-        description="SePer after the step less SePer had the model got all its candidates: the selection's price.",
+        description="SePer after the step less SePer had the model got all candidates: the selection's price.",
         range=(-1, 1),
         direction="higher",
         unit="probability",

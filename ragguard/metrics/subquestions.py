@@ -145,7 +145,7 @@ declare(
     Metric(
         name="delta_coverage_selection",
         title="Coverage of the selection",
-        description="Coverage after the step less coverage had the model got all its candidates: the selection's price.",
+        description="Coverage after the step less coverage had the model got all candidates: the selection's price.",
         range=(-1, 1),
         direction="higher",
         unit="share",

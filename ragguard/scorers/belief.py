@@ -49,7 +49,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """`seper`, `seper_hard`, `delta_seper`, `delta_seper_alone`, `delta_seper_selection`, `semantic_entropy` and what is read off them."""
+    """`seper`, `seper_hard`, `delta_seper`, `delta_seper_alone`, `delta_seper_selection`, `semantic_entropy` and
+    what is read off them."""
 
     name: ClassVar[str] = "belief"
     version: ClassVar[str] = "1"

@@ -28,8 +28,8 @@ ORACLE_GRADE = 3
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """`answerability`, `redundancy`, `coverage`, `delta_coverage`, `delta_coverage_selection`, `alpha_ndcg`, `density` and the
-    answer's own."""
+    """`answerability`, `redundancy`, `coverage`, `delta_coverage`, `delta_coverage_selection`, `alpha_ndcg`,
+    `density` and the answer's own."""
 
     name: ClassVar[str] = "coverage"
     version: ClassVar[str] = "1"

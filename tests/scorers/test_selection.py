@@ -108,7 +108,8 @@ async def test_coverage_of_a_selection_is_what_was_read_by_then_beside_what_was_
     # The third step's FIRM was read before; FOUNDER was not.
     assert [price.value for price in prices] == [0.0, -0.5, -0.5]
     assert all(price.stderr == 0.0 for price in prices)
-    assert prices[0].metadata["k"] == 1 and prices[0].metadata["candidates"] == 2
+    assert prices[0].metadata["k"] == 1
+    assert prices[0].metadata["candidates"] == 2
 
 
 async def test_coverage_of_a_selection_is_a_failure_where_a_candidate_cannot_be_rated():
