@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 FLOORS = {
     "ragguard._version": 0, "ragguard._lazy": 0, "ragguard.records": 0, "ragguard.errors": 0,
     "ragguard.secrets": 0, "ragguard.credentials": 0, "ragguard.arguments": 0, "ragguard.recordcheck": 0,
-    "ragguard.runtime": 0,
+    "ragguard.runtime": 0, "ragguard.answer_text": 0,
     "ragguard.engines": 1, "ragguard.metrics": 1, "ragguard.world": 1,
     "ragguard.probes": 2,
     "ragguard.scorers": 3,

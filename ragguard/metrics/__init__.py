@@ -6,16 +6,9 @@ be right is an `InvalidInput` (a ValueError) that names the argument, its value 
 
 from __future__ import annotations
 
+from ragguard.answer_text import ENGLISH, Language, normalise
 from ragguard.metrics.agreement import Correlation, Difference, correlate, paired_bootstrap
-from ragguard.metrics.answers import (
-    ENGLISH,
-    Language,
-    exact_match,
-    is_abstention,
-    normalise,
-    rouge_l,
-    token_f1,
-)
+from ragguard.metrics.answers import exact_match, is_abstention, rouge_l, token_f1
 from ragguard.metrics.arrays import Aggregate, Padded, aggregate, pad
 from ragguard.metrics.belief import (
     attribution,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ragguard.answer_text import normalise
 from ragguard.engines.prompts import PromptSet
-from ragguard.metrics.answers import normalise
 from ragguard.probes.question import LabelAnswer, LabelQuestion
 from ragguard.probes.rating import check_mass
 from ragguard.records import Usage

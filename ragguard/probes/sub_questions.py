@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from ragguard.answer_text import normalise
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import ScoringError
-from ragguard.metrics.answers import normalise
 from ragguard.probes.question import SampleAnswer, SampleQuestion
 
 _MARKER = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.):]|[qQ]\d{1,2}[.:])?\s*")

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ragguard.metrics.answers import normalise
+from ragguard.answer_text import normalise
 from ragguard.store.means import RunMeans, Series
 
 

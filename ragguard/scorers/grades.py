@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from ragguard.answer_text import normalise
 from ragguard.errors import RagguardError
 from ragguard.metrics import rarity
-from ragguard.metrics.answers import normalise
 from ragguard.metrics.topk import t
 from ragguard.probes.grade import grade
 from ragguard.probes.question import Ask, LabelQuestion, answered

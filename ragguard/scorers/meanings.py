@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ragguard.answer_text import ENGLISH, Language, normalise
 from ragguard.engines.entailment.base import Pair, same
 from ragguard.errors import LowLabelMass, RagguardError
-from ragguard.metrics.answers import ENGLISH, Language, is_abstention, normalise
+from ragguard.metrics.answers import is_abstention
 from ragguard.probes.question import Ask, EntailAnswer, EntailQuestion
 from ragguard.probes.rating import LEAST_MASS
 from ragguard.records import Usage

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ragguard.answer_text import ENGLISH, Language
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.entailment.base import Entailer
 from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
-from ragguard.metrics.answers import ENGLISH, Language
 from ragguard.probes.tokens import prompt_tokens
 from ragguard.recordcheck import checked_result
 from ragguard.records import SPLIT_ERROR, Failure, Result, Run, Score

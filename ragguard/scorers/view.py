@@ -10,10 +10,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ragguard.answer_text import ENGLISH, Language
 from ragguard.arguments import whole_number
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.prompts import PromptSet
-from ragguard.metrics.answers import ENGLISH, Language
 from ragguard.probes.tokens import count_tokens
 from ragguard.records import Passage, RetrievalStep, Run
 

@@ -10,13 +10,13 @@ from collections.abc import Coroutine, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
+from ragguard.answer_text import ENGLISH, Language
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.entailment.base import Entailer
 from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import EngineProtocolError, InvalidInput, LowLabelMass, PromptTooLong, RagguardError
-from ragguard.metrics.answers import ENGLISH, Language
 from ragguard.probes.belief import belief
 from ragguard.probes.question import Answer, EntailAnswer, Question, SampleQuestion
 from ragguard.scorers.answers import verdict_of

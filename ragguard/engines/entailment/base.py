@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from ragguard.answer_text import normalise
 from ragguard.engines.base import EngineInfo, Message, Prompt, Span
 from ragguard.errors import InvalidInput
-from ragguard.metrics.answers import normalise
 from ragguard.records import Usage
 
 RELATIONS = ("entailment", "neutral", "contradiction")
