@@ -6,6 +6,7 @@ verb gets a third file with a third kind of `Request`; no layer needs to change 
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -169,3 +170,14 @@ def latest(deadlines: Sequence[float | None]) -> float | None:
     """The deadline of several requests that go out as one: none where one of them has none."""
     known = [deadline for deadline in deadlines if deadline is not None]
     return max(known) if known and len(known) == len(deadlines) else None
+
+
+def prompt_digest(stem: str, prompt: Prompt) -> hashlib._Hash:
+    """The digest of everything that a prompt's answer depends on, what may be cut from it included."""
+    digest = hashlib.sha256(stem.encode())
+    for message in prompt.messages:
+        content = message.content.encode("utf-8", "surrogatepass")
+        digest.update(f"\0{message.role} {len(content)} ".encode())
+        digest.update(content)
+    digest.update(repr([tuple(span) for span in prompt.cuttable]).encode())
+    return digest

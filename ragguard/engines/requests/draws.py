@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from ragguard.engines.base import Engine, EngineInfo, Prompt, Sample, Samples
-from ragguard.engines.requests.base import Request, cuts_between, latest, usage_share
-from ragguard.engines.requests.digest import prompt_digest
+from ragguard.engines.requests.base import Request, cuts_between, latest, prompt_digest, usage_share
 from ragguard.errors import EngineProtocolError
 from ragguard.records import Usage
 

@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ragguard.engines.base import Engine, EngineInfo, HowAnswered, LabelMode, LabelProbs, Prompt
-from ragguard.engines.requests.base import Request, cuts_between, latest, usage_share
-from ragguard.engines.requests.digest import prompt_digest
+from ragguard.engines.requests.base import Request, cuts_between, latest, prompt_digest, usage_share
 from ragguard.errors import EngineProtocolError
 from ragguard.records import Usage
 
