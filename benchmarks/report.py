@@ -22,8 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import record
-from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score, Usage
-from ragguard.sinks.base import ScoredRun
+from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score, ScoredRun, Usage
 from ragguard.store.ledger import ScoringOutcome
 from ragguard.store.store import Store
 from tests.support.browser import CHROMIUM, chromium

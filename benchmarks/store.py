@@ -32,9 +32,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import record
-from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
-from ragguard.capture.faults import Faults
+from ragguard.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.records import Passage, RetrievalStep, Run, Score
+from ragguard.runtime.faults import Faults
 from ragguard.service.intake import BATCH, Intake
 from ragguard.store import schema
 from ragguard.store.ledger import ScoringOutcome

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ragguard.capture.anywhere import current_run as current_run
     from ragguard.capture.anywhere import retrieval as retrieval
     from ragguard.capture.anywhere import retrieved as retrieved
-    from ragguard.capture.context import paused as paused
+    from ragguard.capture.enclosing import paused as paused
     from ragguard.client import RagGuard as RagGuard
     from ragguard.engines.account import Account as Account
     from ragguard.engines.account import Price as Price
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from ragguard.records import RetrievalStep as RetrievalStep
     from ragguard.records import Run as Run
     from ragguard.records import Score as Score
+    from ragguard.records import ScoredRun as ScoredRun
     from ragguard.report.hops import print_hops as print_hops
     from ragguard.scorers.scorer import Scorer as Scorer
     from ragguard.scorers.view import Caps as Caps
-    from ragguard.sinks.base import ScoredRun as ScoredRun
     from ragguard.sinks.base import Sink as Sink
     from ragguard.store.runfile import read_lines as read_lines
     from ragguard.store.runfile import read_runs as read_runs
@@ -55,13 +55,13 @@ _HOMES = {
     "RetrievalStep": "ragguard.records",
     "Run": "ragguard.records",
     "Score": "ragguard.records",
-    "ScoredRun": "ragguard.sinks.base",
+    "ScoredRun": "ragguard.records",
     "Scorer": "ragguard.scorers.scorer",
     "Sink": "ragguard.sinks.base",
     "connect": "ragguard.engines.connect",
     "current_run": "ragguard.capture.anywhere",
     "load_prompts": "ragguard.engines.prompts",
-    "paused": "ragguard.capture.context",
+    "paused": "ragguard.capture.enclosing",
     "print_hops": "ragguard.report.hops",
     "read_lines": "ragguard.store.runfile",
     "read_runs": "ragguard.store.runfile",

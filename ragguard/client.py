@@ -26,7 +26,6 @@ from uuid import UUID
 
 from ragguard.arguments import whole_number
 from ragguard.capture.calls import what_to_do
-from ragguard.capture.faults import Faults, describe
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.engines.account import Account, Limits
@@ -37,8 +36,9 @@ from ragguard.engines.entailment.connect import connect_entailer
 from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import Closed, InvalidInput
-from ragguard.records import Failure, Passage, Run, Score
+from ragguard.records import Failure, Passage, Run, Score, ScoredRun
 from ragguard.runtime.event_loop import running_loop
+from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.threads import in_daemon_thread
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.plan import Plan
@@ -50,7 +50,7 @@ from ragguard.service.redaction import Redact, Redactor
 from ragguard.service.report import Captured, Report
 from ragguard.service.scoring import References, reference_table
 from ragguard.service.service import Service, Settings
-from ragguard.sinks.base import ScoredRun, Sink, SpanSink
+from ragguard.sinks.base import Sink, SpanSink
 from ragguard.store.bounds import Bound
 from ragguard.store.runs import Runs
 from ragguard.store.store import Durability, Store

@@ -239,5 +239,17 @@ class Failure:
     occurred_ns: int = field(default_factory=time.time_ns)
 
 
+@dataclass(slots=True)
+class ScoredRun:
+    """A run with everything that was said of it in one go, failures included."""
+
+    run: Run
+    scores: Sequence[Score] = field(default_factory=list)
+    failures: Sequence[Failure] = field(default_factory=list)
+    started_ns: int = 0
+    """When scoring began and ended, on the wall clock; 0 where it was not measured."""
+    ended_ns: int = 0
+
+
 Result = Score | Failure
 Results = Sequence[Result]

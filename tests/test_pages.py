@@ -79,7 +79,7 @@ def test_the_picture_of_the_floors_is_the_one_that_imports_are_held_to():
     picture = ARCHITECTURE.split("```")[1]
     shown, floor = {}, None
     for line in picture.splitlines():
-        floor = int(line[0]) if line[:1].isdigit() else floor
+        floor = int(number.group()) if (number := re.match(r"\d+", line)) else floor
         shown |= dict.fromkeys(re.findall(r"ragguard\.\w+", line), floor)
     assert shown == FLOORS
 

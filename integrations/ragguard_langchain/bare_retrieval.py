@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from ragguard.capture.context import current_task
+from ragguard.capture.enclosing import current_task
 from ragguard.capture.trace import trace_context
 from ragguard.records import TraceContext
 from ragguard_langchain.options import NO_OPTIONS, CallOptions

@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from ragguard.capture.context import current_handle, current_run, is_paused
+from ragguard.capture.enclosing import is_paused
+from ragguard.capture.handle import current_handle, current_run
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
 from ragguard.records import Status

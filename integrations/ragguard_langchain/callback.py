@@ -17,11 +17,11 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 
-from ragguard.capture.context import current_task
-from ragguard.capture.faults import FAULTS
+from ragguard.capture.enclosing import current_task
 from ragguard.capture.snapshot import text_of
 from ragguard.capture.splitters import Splitter
 from ragguard.records import Status, TraceContext
+from ragguard.runtime.faults import FAULTS
 from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.formatting import STUFFS, formats_documents, given_documents
 from ragguard_langchain.messages import (

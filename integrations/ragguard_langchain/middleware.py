@@ -15,13 +15,13 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.faults import describe
 from ragguard.capture.shapes import HOLDERS, documents_in, scored
 from ragguard.capture.snapshot import passages_of
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import checked
+from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.excerpt import without
 from ragguard_langchain.filter import apruned, pruned

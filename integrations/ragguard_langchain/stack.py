@@ -13,7 +13,7 @@ from asyncio import Task
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from ragguard.capture.context import current_task
+from ragguard.capture.enclosing import current_task
 
 Where: TypeAlias = tuple[int, weakref.ref[Task[Any]] | None]
 """The thread, and the task where there is one."""

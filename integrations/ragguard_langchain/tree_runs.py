@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from ragguard.capture.context import current_run, is_paused
-from ragguard.capture.faults import describe
-from ragguard.capture.handle import references_of
-from ragguard.capture.identity import Otherwise, RunIdentity
+from ragguard.capture.enclosing import is_paused
+from ragguard.capture.handle import current_run, references_of
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
+from ragguard.events import Otherwise, RunIdentity
 from ragguard.records import Status
+from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.clock import TreeClock
 from ragguard_langchain.messages import NOTHING, Answer

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from ragguard.capture.context import current_run
 from ragguard.capture.decisions import joined
+from ragguard.capture.handle import current_run
 from ragguard.capture.open_runs import Unpack
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Decision, Passage, TraceContext

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 from langchain_core.documents import Document
 
-from ragguard.capture.faults import describe
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
+from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.messages import Taken, snapshot, unpacked
 

@@ -7,15 +7,24 @@ overlap says anything. What a step returns is an event; what it sends is kept by
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from llama_index.core.workflow import Event
 
-if TYPE_CHECKING:
-    from ragguard_llamaindex.calls import Call
+from ragguard_llamaindex.clocks import CallClock
 
 _KEPT = 256
 """How many emitted events of a workflow are remembered."""
+
+
+class WorkflowStep(Protocol):
+    """A call of a workflow's step: when it is now for that step, and whether it retrieves."""
+
+    @property
+    def clock(self) -> CallClock: ...
+
+    @property
+    def retrieves(self) -> bool: ...
 
 
 class Emissions:
@@ -24,7 +33,7 @@ class Emissions:
     def __init__(self) -> None:
         self._times: dict[int, tuple[Event, int, int]] = {}
         """By an event's identity: the event itself, the time, and its number among those of its step."""
-        self._running: dict[Call, Any] = {}
+        self._running: dict[WorkflowStep, Any] = {}
         self._model_done: int | None = None
         """Of an agent: when its model last had its say. The tool calls that it asked for follow that."""
         self._waiting: dict[str, int] = {}
@@ -32,7 +41,9 @@ class Emissions:
         self.known = True
         """False where LlamaIndex does not tell what a step sends."""
 
-    def begins(self, call: Call, name: str, arguments: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    def begins(
+        self, call: WorkflowStep, name: str, arguments: Mapping[str, Any]
+    ) -> tuple[int | None, int | None]:
         """A step begins: when what it follows was done, and its number among parallel steps; None where unknown."""
         sends = _sends()
         self.known = sends is not None
@@ -48,7 +59,7 @@ class Emissions:
         self._running[call] = sends
         return (max(times) if times else None), (min(ranks) if ranks else None)
 
-    def ended(self, call: Call, name: str, result: object) -> None:
+    def ended(self, call: WorkflowStep, name: str, result: object) -> None:
         """A step has ended: what it emitted follows all that was done in it."""
         sent = list(_sent(self._running.pop(call, None)))
         sent += [one for one in (result if isinstance(result, list) else [result]) if isinstance(one, Event)]

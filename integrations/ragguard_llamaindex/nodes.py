@@ -22,11 +22,11 @@ from llama_index.core.schema import (
     TextNode,
 )
 
-from ragguard.capture.faults import describe
 from ragguard.capture.shapes import node_content
 from ragguard.capture.snapshot import OwnPassages, metadata_of, passage, passage_of, score_of, unreadable
 from ragguard.errors import InvalidInput
 from ragguard.records import CONTENT_KIND, Passage
+from ragguard.runtime.faults import describe
 
 TextOf: TypeAlias = Callable[[BaseNode], str]
 """Gives the text of a node as the model reads it."""

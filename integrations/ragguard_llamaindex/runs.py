@@ -12,9 +12,9 @@ from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import StopEvent
 
-from ragguard.capture.faults import Faults, describe, never_raises
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Status
+from ragguard.runtime.faults import Faults, describe, never_raises
 from ragguard.runtime.notices import NOTICES
 from ragguard_llamaindex.calls import Call, Invocation
 from ragguard_llamaindex.foreign import span_of

@@ -20,12 +20,12 @@ from llama_index.core.query_engine import RetrySourceQueryEngine
 from llama_index.core.workflow import InputRequiredEvent
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
-from ragguard.capture.context import current_handle, current_run, is_paused
 from ragguard.capture.decisions import Verdict, joined
-from ragguard.capture.faults import FAULTS, Faults, never_raises
-from ragguard.capture.handle import RunHandle
+from ragguard.capture.enclosing import is_paused
+from ragguard.capture.handle import RunHandle, current_handle, current_run
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context, tracing_suppressed
+from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard_llamaindex.calls import (
     Call,
     Invocation,

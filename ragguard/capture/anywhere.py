@@ -20,20 +20,14 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
-from ragguard.capture.context import (
-    CurrentCall,
-    EnclosingStep,
-    current_call,
-    enclosing_step,
-    innermost,
-    is_paused,
-)
-from ragguard.capture.faults import FAULTS
-from ragguard.capture.handle import RunHandle
+from ragguard.capture.context import CurrentCall, framework_call
+from ragguard.capture.enclosing import EnclosingStep, enclosing_step, is_paused
+from ragguard.capture.handle import RunHandle, innermost
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import id_in, metadata_of, passages_of, text_in, text_of
 from ragguard.capture.turns import TurnKey
 from ragguard.records import CONTENT_KIND, Decision, Passage, Status
+from ragguard.runtime.faults import FAULTS
 from ragguard.runtime.notices import NOTICES
 
 P = ParamSpec("P")
@@ -80,6 +74,17 @@ class FrameworkRun:
         """Says what the pipeline answered, in place of what the framework returns."""
         self._call.begin("")
         self._call.recorder.run_answered(self._call.run_id, text_of(answer)[0] or None)
+
+
+def current_call() -> CurrentCall | None:
+    """The call at work: a framework's that belongs to a run, or the code inside `with rg.run(...)`; None outside of
+    both, and in a pause."""
+    if is_paused():
+        return None
+    handle, call = innermost(), framework_call()
+    if handle is None or (call is not None and call.run_id == handle.key):
+        return call  # a framework's call inside the handle's run knows more: its tool, its turn
+    return CurrentCall(handle.recorder, handle.key)
 
 
 def current_run() -> RunHandle | FrameworkRun | None:

@@ -1,47 +1,14 @@
-"""What the code at hand is inside of: a run, a retrieval, a framework's call, a pause of capture.
-
-Everything here is a context variable, so it goes where Python copies the context: into asyncio tasks,
-`asyncio.to_thread` and LangChain's `ContextThreadPoolExecutor`, and not into a plain thread or thread pool.
-"""
+"""The calls of frameworks around the code at hand: each integration says here how to find its own."""
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import sys
-import weakref
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass
-from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
+from ragguard.capture.recorder import Recorder
 from ragguard.capture.turns import TurnKey
 from ragguard.records import Passage
-
-if TYPE_CHECKING:
-    from ragguard.capture.handle import RunHandle
-    from ragguard.capture.recorder import Recorder
-
-current_handle: ContextVar[RunHandle | None] = ContextVar("ragguard_run", default=None)
-
-_KEEP_OPEN = frozenset(("contextlib", "_pytest", "pytest_asyncio", "anyio"))
-"""Callers that suspend a generator for as long as the code inside of it works: context managers and fixtures."""
-
-
-class EnclosingStep(NamedTuple):
-    """An open retrieval that was begun by `@ragguard.retrieval`; retrievals inside of it are parts of it."""
-
-    recorder: Recorder
-    run_id: str
-    step_id: str
-
-    def of(self, recorder: Recorder, run_id: str) -> bool:
-        """True where the retrieval belongs to that run."""
-        return self.recorder is recorder and self.run_id == run_id
-
-
-enclosing_step: ContextVar[EnclosingStep | None] = ContextVar("ragguard_step", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,73 +34,14 @@ frameworks: dict[str, FindCall] = {}
 """How each framework's integration finds the call at work, by the framework's name."""
 
 
-class GeneratorFrame:
-    """The generator in which a context variable was set, if it was one.
-
-    A generator shares the context of whoever iterates it, so what it set is also seen by its caller while it is
-    suspended.
-    """
-
-    __slots__ = ("_frame", "_task")
-
-    def __init__(self, frame: FrameType) -> None:
-        self._frame = frame
-        self._task = current_task()
-
-    @classmethod
-    def of(cls, frame: FrameType | None) -> GeneratorFrame | None:
-        """Wraps a generator's frame; None for any other, and for a generator that is a context manager."""
-        if frame is None or not frame.f_code.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
-            return None
-        caller = frame.f_back
-        name = "" if caller is None else str(caller.f_globals.get("__name__", ""))
-        return None if name.partition(".")[0] in _KEEP_OPEN else cls(frame)
-
-    @property
-    def suspended(self) -> bool:
-        """True where the generator waits to be iterated again, and so the code at hand is not inside of it."""
-        if self._frame.f_back is not None:
-            return False  # it is at work
-        if self._frame.f_code.co_flags & inspect.CO_GENERATOR:
-            return True
-        # An async generator also stands still while it awaits, which another task or thread cannot tell apart.
-        task = current_task()
-        return (task and task()) is (self._task and self._task())
-
-
-def current_run(recorder: Recorder) -> RunHandle | None:
-    """The innermost open `with rg.run(...)` of that recorder around the caller."""
-    return innermost(recorder)
-
-
-def innermost(recorder: Recorder | None = None) -> RunHandle | None:
-    """The innermost open `with rg.run(...)` around the caller, of one recorder or of any."""
-    handle = current_handle.get()
-    while handle is not None and (
-        handle.closed or handle.suspended or (recorder is not None and handle.recorder is not recorder)
-    ):
-        handle = handle.outer
-    return handle
-
-
-def current_call() -> CurrentCall | None:
-    """The call at work: a framework's that belongs to a run, or the code inside `with rg.run(...)`; None outside of
-    both, and in a pause."""
-    if is_paused():
-        return None
-    handle, call = innermost(), _framework_call()
-    if handle is None or (call is not None and call.run_id == handle.key):
-        return call  # a framework's call inside the handle's run knows more: its tool, its turn
-    return CurrentCall(handle.recorder, handle.key)
-
-
 def framework_run() -> str:
     """The id of the run that a framework's call around the caller belongs to; '' outside of any."""
-    call = _framework_call() if frameworks else None
+    call = framework_call() if frameworks else None
     return "" if call is None else call.run_id
 
 
-def _framework_call() -> CurrentCall | None:
+def framework_call() -> CurrentCall | None:
+    """Returns the call of a framework around the caller; None outside of any."""
     for find in list(frameworks.values()):
         try:
             call = find()
@@ -142,52 +50,3 @@ def _framework_call() -> CurrentCall | None:
         if call is not None:
             return call
     return None
-
-
-def current_task() -> weakref.ref[asyncio.Task[Any]] | None:
-    """The asyncio task at work, weakly; None outside a loop."""
-    if asyncio.events._get_running_loop() is None:
-        return None
-    task = asyncio.current_task()
-    return None if task is None else weakref.ref(task)
-
-
-class paused:  # noqa: N801 - reads as a word in a with statement
-    """Captures nothing inside: `with ragguard.paused():`, in sync and async code, in plain code and in frameworks.
-
-    A run that is open stays open; what it retrieves meanwhile is not recorded.
-    """
-
-    __slots__ = ("_frame", "_outer", "over")
-
-    def __init__(self) -> None:
-        self._frame: GeneratorFrame | None = None
-        self._outer: paused | None = None
-        self.over = True
-
-    def __enter__(self) -> paused:
-        self.over, self._outer = False, _pause.get()
-        self._frame = GeneratorFrame.of(sys._getframe(1))
-        _pause.set(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.over = True
-        if _pause.get() is self:
-            _pause.set(self._outer)
-
-    @property
-    def holds(self) -> bool:
-        """True where the code at hand is inside of it, or of the pause around it."""
-        if not self.over and (self._frame is None or not self._frame.suspended):
-            return True
-        return self._outer is not None and self._outer.holds
-
-
-_pause: ContextVar[paused | None] = ContextVar("ragguard_paused", default=None)
-
-
-def is_paused() -> bool:
-    """True inside `with ragguard.paused()`."""
-    pause = _pause.get()
-    return pause is not None and pause.holds

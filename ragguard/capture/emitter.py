@@ -12,11 +12,12 @@ from typing import Any
 
 from ragguard.capture.calls import CallLog
 from ragguard.capture.counts import CaptureCounts
-from ragguard.capture.events import EventIntake, RunEnded, RunStarted, StepAmended, StepEnded
-from ragguard.capture.faults import FAULTS, Faults
 from ragguard.capture.followers import Follower
+from ragguard.capture.intake import EventIntake
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Retrieval, Unpack
+from ragguard.events import RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Status
+from ragguard.runtime.faults import FAULTS, Faults
 
 
 class Emitter:

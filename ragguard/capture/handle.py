@@ -10,20 +10,25 @@ import sys
 import time
 from asyncio import CancelledError
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from operator import index
 from types import FrameType, TracebackType
 from typing import Any, Literal, SupportsIndex
 
-from ragguard.capture.context import GeneratorFrame, current_handle, framework_run, innermost
-from ragguard.capture.events import Acknowledging, StepAmended, StepEnded
-from ragguard.capture.faults import Faults, describe, never_raises
-from ragguard.capture.identity import RunIdentity
+from ragguard.capture.context import framework_run
+from ragguard.capture.enclosing import GeneratorFrame
+from ragguard.capture.intake import Acknowledging
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import answer_of, id_in, metadata_of, passages_of, text_in, text_of
 from ragguard.errors import Closed, InvalidInput, WrongEventLoop
+from ragguard.events import RunIdentity, StepAmended, StepEnded
 from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, new_id
 from ragguard.runtime.event_loop import running_loop
+from ragguard.runtime.faults import Faults, describe, never_raises
+
+current_handle: ContextVar[RunHandle | None] = ContextVar("ragguard_run", default=None)
+"""The latest `with rg.run(...)` around the code at hand; it may be closed or suspended."""
 
 
 class RunHandle:
@@ -404,3 +409,18 @@ def _turn(value: object) -> int | None:
 
 def _is_cancellation(error: BaseException) -> bool:
     return isinstance(error, (CancelledError, GeneratorExit, KeyboardInterrupt))
+
+
+def current_run(recorder: Recorder) -> RunHandle | None:
+    """The innermost open `with rg.run(...)` of that recorder around the caller."""
+    return innermost(recorder)
+
+
+def innermost(recorder: Recorder | None = None) -> RunHandle | None:
+    """The innermost open `with rg.run(...)` around the caller, of one recorder or of any."""
+    handle = current_handle.get()
+    while handle is not None and (
+        handle.closed or handle.suspended or (recorder is not None and handle.recorder is not recorder)
+    ):
+        handle = handle.outer
+    return handle

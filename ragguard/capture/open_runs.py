@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
-from ragguard.capture.faults import describe
-from ragguard.capture.identity import RunIdentity
 from ragguard.capture.snapshot import OwnPassages, passages_of
 from ragguard.capture.turns import TurnKey, Turns
+from ragguard.events import Event, RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
 from ragguard.records import SPLIT_ERROR, Decision, Passage, RetrievalStep, Run, Status, SubStep, TraceContext
+from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 
 Unpack: TypeAlias = Callable[[Any], Iterable[str | Passage]]

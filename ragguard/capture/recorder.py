@@ -19,19 +19,29 @@ from uuid import UUID
 
 from ragguard.arguments import number_between, whole_number
 from ragguard.capture.calls import CallLog
-from ragguard.capture.context import enclosing_step, is_paused
 from ragguard.capture.counts import CaptureCounts
 from ragguard.capture.emitter import Emitter
-from ragguard.capture.events import Delivery, EventIntake, RunEnded, RunStarted, StepAmended, StepEnded
-from ragguard.capture.faults import FAULTS, Faults, describe, never_raises
+from ragguard.capture.enclosing import enclosing_step, is_paused
 from ragguard.capture.followers import Follower
-from ragguard.capture.identity import ASKED, GivenIds, RunIdentity, renamed
+from ragguard.capture.given_ids import GivenIds
+from ragguard.capture.intake import EventIntake
 from ragguard.capture.open_runs import About, OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
 from ragguard.capture.snapshot import text_in
 from ragguard.capture.trace import trace_context
 from ragguard.capture.turns import TurnKey
 from ragguard.errors import InvalidInput
+from ragguard.events import (
+    ASKED,
+    Delivery,
+    RunEnded,
+    RunIdentity,
+    RunStarted,
+    StepAmended,
+    StepEnded,
+    renamed,
+)
 from ragguard.records import Decision, Passage, Status, TraceContext, new_id
+from ragguard.runtime.faults import FAULTS, Faults, describe, never_raises
 from ragguard.runtime.notices import NOTICES
 from ragguard.secrets import without_secrets
 

@@ -13,8 +13,8 @@ from itertools import islice, zip_longest
 from types import NoneType
 from typing import Any
 
-from ragguard.capture.plain import CUT, plain
 from ragguard.capture.shapes import HOLDERS, documents_in, held_by, is_document, node_content, node_in, scored
+from ragguard.plain import CUT, plain
 from ragguard.records import CONTENT_KIND, Passage, new_id
 
 LOST = "ragguard.metadata"

@@ -20,8 +20,8 @@ from ragguard.records import Usage
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ragguard.records import ScoredRun
     from ragguard.scorers.plan import Plan
-    from ragguard.sinks.base import ScoredRun
     from ragguard.store.store import Store
 
 GIVE_UP_AFTER = 24

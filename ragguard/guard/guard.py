@@ -20,7 +20,6 @@ from pathlib import Path
 from threading import TIMEOUT_MAX
 from typing import NoReturn
 
-from ragguard.capture.faults import describe
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.layers.retry import failure_since
@@ -33,6 +32,7 @@ from ragguard.guard.judge import Candidate, EngineTime, PassageJudge
 from ragguard.guard.policies import Judged, Policy, TopUtility, UtilityThreshold, choose, names_of
 from ragguard.guard.policy_threads import PolicyThreads
 from ragguard.records import Decision, Dropped, Passage
+from ragguard.runtime.faults import describe
 from ragguard.service.loop import BackgroundLoop
 
 CALIBRATED_AT_ONCE = 16

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.faults import describe
 from ragguard.errors import InvalidInput
 from ragguard.guard.guard import DistractorGuard
 from ragguard.records import Decision, Passage
+from ragguard.runtime.faults import describe
 
 Item = TypeVar("Item")
 

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
-from ragguard.capture.faults import Faults, describe, is_cancelled
-from ragguard.sinks.base import BufferingSink, ScoredRun, Sink
+from ragguard.records import ScoredRun
+from ragguard.runtime.faults import Faults, describe, is_cancelled
+from ragguard.sinks.base import BufferingSink, Sink
 
 SINK_SECONDS = 30.0
 """How long a sink may take for one run."""

@@ -16,10 +16,10 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
-from ragguard.capture.faults import Faults
 from ragguard.capture.open_runs import WholeRun
 from ragguard.errors import Closed
+from ragguard.events import Event, RunEnded, RunStarted, StepEnded
+from ragguard.runtime.faults import Faults
 from ragguard.secrets import logger
 from ragguard.service.backlog import ScoringBacklog
 from ragguard.service.fields import storable_event
@@ -59,7 +59,7 @@ _RUNS_KEPT = 10_000
 
 
 class Intake:
-    """Takes events from any thread; see `capture.events.EventIntake`."""
+    """Takes events from any thread; see `capture.intake.EventIntake`."""
 
     def __init__(
         self,

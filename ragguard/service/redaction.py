@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
-from ragguard.capture.faults import Faults
-from ragguard.capture.plain import METADATA, plain_metadata
+from ragguard.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.plain import METADATA, plain_metadata
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, SubStep
+from ragguard.runtime.faults import Faults
 from ragguard.secrets import without
 
 Redact: TypeAlias = Callable[[str], str | None]

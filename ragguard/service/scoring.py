@@ -18,18 +18,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from ragguard.capture.faults import describe
 from ragguard.capture.handle import references_of
 from ragguard.errors import InvalidInput, RagguardError
-from ragguard.records import Failure, Run, Score
+from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.runtime.clock import now_ns
+from ragguard.runtime.faults import describe
 from ragguard.scorers.pipeline import Identity
 from ragguard.scorers.plan import Plan
 from ragguard.secrets import logger, without_secrets
 from ragguard.service.delivery import Delivery
 from ragguard.service.failures import FailureTally
 from ragguard.service.redaction import Redactor
-from ragguard.sinks.base import ScoredRun
 from ragguard.store.claims import Claim
 from ragguard.store.ledger import Due, ScoringOutcome
 from ragguard.store.store import Store

@@ -14,11 +14,11 @@ from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, 
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ragguard.capture.faults import Faults, describe
 from ragguard.errors import RagguardError
 from ragguard.recordcheck import checked_run
-from ragguard.records import Failure, Run
+from ragguard.records import Failure, Run, ScoredRun
 from ragguard.runtime.clock import now_ns
+from ragguard.runtime.faults import Faults, describe
 from ragguard.scorers.plan import Plan
 from ragguard.secrets import logger
 from ragguard.service import exits
@@ -34,7 +34,7 @@ from ragguard.service.report import Captured, Report
 from ragguard.service.scoring import Pipeline, References, RetrySchedule, Scoring
 from ragguard.service.stream import bounded
 from ragguard.service.worker import ScoringWorker
-from ragguard.sinks.base import ScoredRun, Sink
+from ragguard.sinks.base import Sink
 from ragguard.store.ledger import Left
 from ragguard.store.store import Store
 

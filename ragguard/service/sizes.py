@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sys import getsizeof
 
-from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.open_runs import Retrieval, WholeRun
+from ragguard.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Passage, RetrievalStep
 
 EVENT = 1024

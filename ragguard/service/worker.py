@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from ragguard.capture.faults import Faults, is_cancelled
 from ragguard.errors import Closed
 from ragguard.runtime.clock import now_ns
+from ragguard.runtime.faults import Faults, is_cancelled
 from ragguard.service.loop import BackgroundLoop
 from ragguard.service.scoring import Do, RetrySchedule, Scoring
 from ragguard.store.claims import Claim

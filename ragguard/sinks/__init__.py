@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ragguard._lazy import lazy
 
 if TYPE_CHECKING:
+    from ragguard.records import ScoredRun as ScoredRun
     from ragguard.sinks.base import BufferingSink as BufferingSink
-    from ragguard.sinks.base import ScoredRun as ScoredRun
     from ragguard.sinks.base import Sink as Sink
     from ragguard.sinks.base import SpanSink as SpanSink
     from ragguard.sinks.jsonl import JsonlSink as JsonlSink

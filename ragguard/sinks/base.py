@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Protocol, runtime_checkable
 
-from ragguard.records import Failure, Run, Score
-
-
-@dataclass(slots=True)
-class ScoredRun:
-    """A run with everything that was said of it in one go, failures included."""
-
-    run: Run
-    scores: Sequence[Score] = field(default_factory=list)
-    failures: Sequence[Failure] = field(default_factory=list)
-    started_ns: int = 0
-    """When scoring began and ended, on the wall clock; 0 where it was not measured."""
-    ended_ns: int = 0
+from ragguard.records import ScoredRun
 
 
 @runtime_checkable

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from opentelemetry.metrics import Counter, Histogram, Meter
 
-from ragguard.records import Score
+from ragguard.records import Score, ScoredRun
 from ragguard.sinks import names as n
-from ragguard.sinks.base import ScoredRun
 from ragguard.sinks.spans import score_name
 from ragguard.sinks.values import identifier
 

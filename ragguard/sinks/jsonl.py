@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from ragguard.errors import StoreError
-from ragguard.sinks.base import ScoredRun
+from ragguard.records import ScoredRun
 from ragguard.store.scorefile import score_lines
 
 

@@ -19,10 +19,9 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, S
 
 from ragguard._version import __version__
 from ragguard.errors import InvalidInput
-from ragguard.records import Decision, Failure, RetrievalStep, Run, Score, TraceContext
+from ragguard.records import Decision, Failure, RetrievalStep, Run, Score, ScoredRun, TraceContext
 from ragguard.runtime.threads import in_daemon_thread
 from ragguard.sinks.backlog import BacklogGauge, Told
-from ragguard.sinks.base import ScoredRun
 from ragguard.sinks.content import Content
 from ragguard.sinks.instruments import Instruments, Prices
 from ragguard.sinks.otlp import Exporting, configured

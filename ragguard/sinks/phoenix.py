@@ -20,13 +20,12 @@ from typing import Any
 import httpx
 from opentelemetry.trace import SpanContext, format_span_id
 
-from ragguard.capture.faults import describe
 from ragguard.credentials import checked_key, split_credentials
 from ragguard.errors import InvalidInput, RagguardError
 from ragguard.metrics.registry import METRICS
-from ragguard.records import Score
+from ragguard.records import Score, ScoredRun
+from ragguard.runtime.faults import describe
 from ragguard.secrets import without_secrets
-from ragguard.sinks.base import ScoredRun
 from ragguard.sinks.names import SKIPPED
 from ragguard.sinks.otel import OtelSink
 from ragguard.sinks.spans import annotator, identity, score_name

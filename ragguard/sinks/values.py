@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ragguard.capture.plain import plain_metadata
+from ragguard.plain import plain_metadata
 
 Scalar: TypeAlias = str | bool | int | float
 Value: TypeAlias = Scalar | list[str] | list[bool] | list[int] | list[float]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Sequence
 
-from ragguard.capture.events import Event, StepAmended
+from ragguard.events import Event, StepAmended
 from ragguard.store.bounds import evict_ended, is_full
 from ragguard.store.transfer import copy_back, copy_unfinished
 

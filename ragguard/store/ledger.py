@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ragguard.capture.plain import plain_metadata
+from ragguard.plain import plain_metadata
 from ragguard.records import Failure, Score
 from ragguard.runtime.clock import now_ns
 from ragguard.store.rows import dump, key_of, storable, usage_text

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ragguard.records import Level
-from ragguard.sinks.base import ScoredRun
+from ragguard.records import Level, ScoredRun
 from ragguard.store.reading import chunks
 from ragguard.store.rows import storable
 from ragguard.store.unreadable import WRONG_SCORES, check_scores

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ragguard.capture.events import RunEnded
+from ragguard.events import RunEnded
 from ragguard.records import RetrievalStep, Run
 from ragguard.store.rows import PassageTable, add_end, dump, maybe, run_data, step_columns, storable
 from ragguard.store.texts import NeededTexts

@@ -13,8 +13,8 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ragguard.capture.events import RunEnded, StepAmended
-from ragguard.capture.plain import plain, plain_metadata
+from ragguard.events import RunEnded, StepAmended
+from ragguard.plain import plain, plain_metadata
 from ragguard.records import (
     Decision,
     Dropped,

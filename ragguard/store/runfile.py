@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
-from ragguard.capture.faults import describe
 from ragguard.errors import RunFormatError, StoreError
 from ragguard.recordcheck import checked_run
 from ragguard.records import Run
+from ragguard.runtime.faults import describe
 from ragguard.store.rows import dump
 from ragguard.store.runformat import Wrong, data_of_run, run_of_data
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING
 from typing import Any, TypeAlias, TypeVar, get_args
 
-from ragguard.capture.plain import plain_metadata
+from ragguard.plain import plain_metadata
 from ragguard.records import (
     Decision,
     Dropped,

@@ -9,10 +9,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ragguard.capture.plain import plain_metadata
 from ragguard.errors import InvalidInput, MissingDependency, StoreError
-from ragguard.records import Failure, Run, Score, Usage
-from ragguard.sinks.base import ScoredRun
+from ragguard.plain import plain_metadata
+from ragguard.records import Failure, Run, Score, ScoredRun, Usage
 from ragguard.store.files import is_store
 from ragguard.store.means import RunMeans, means_of
 from ragguard.store.rows import Data, dump

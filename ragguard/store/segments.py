@@ -13,9 +13,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ragguard.capture.events import RunStarted
-from ragguard.capture.identity import ASKED, RunIdentity, renamed
-from ragguard.capture.plain import plain_metadata
+from ragguard.events import ASKED, RunIdentity, RunStarted, renamed
+from ragguard.plain import plain_metadata
 from ragguard.records import RetrievalStep, Run, new_id
 from ragguard.runtime.notices import NOTICES
 from ragguard.store.rows import dump, storable

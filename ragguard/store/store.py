@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from ragguard.arguments import file_path
-from ragguard.capture.events import Event
-from ragguard.capture.faults import describe
 from ragguard.errors import Closed, InvalidInput, StoreError
-from ragguard.records import Failure, Run, Score, new_id
+from ragguard.events import Event
+from ragguard.records import Failure, Run, Score, ScoredRun, new_id
 from ragguard.runtime.clock import now_ns
+from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 from ragguard.secrets import logger
-from ragguard.sinks.base import ScoredRun
 from ragguard.store import bounds, ledger, owners, reading
 from ragguard.store.bounds import Bound
 from ragguard.store.claims import Claim, Submission, claims_at

@@ -10,8 +10,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from ragguard.capture.events import RunEnded, RunStarted, StepAmended, StepEnded
-from ragguard.capture.identity import RunIdentity
+from ragguard.events import RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
 from ragguard.records import Run
 from ragguard.store.counting import add_to_counters, counters_of
 from ragguard.store.ledger import insert_failures, insert_scores

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ragguard.capture.faults import describe
+from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 
 T = TypeVar("T")

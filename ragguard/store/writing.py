@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import sqlite3
 
-from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.errors import InvalidInput
+from ragguard.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import RetrievalStep, Run
 from ragguard.runtime.clock import now_ns
 from ragguard.store.new_runs import INSERT_STEP, NewRun, insert_new

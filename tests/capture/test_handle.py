@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from support.captured import Captured
 
-from ragguard.capture.context import current_run
-from ragguard.capture.events import RunEnded
-from ragguard.capture.handle import RunHandle
+from ragguard.capture.handle import RunHandle, current_run
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import Closed, InvalidInput
+from ragguard.events import RunEnded
 from ragguard.records import Passage
 
 

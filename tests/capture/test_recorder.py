@@ -11,9 +11,9 @@ from uuid import uuid4
 import pytest
 from support.captured import Captured
 
-from ragguard.capture.events import Delivered, RunEnded, RunStarted, StepEnded
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
+from ragguard.events import Delivered, RunEnded, RunStarted, StepEnded
 from ragguard.records import Decision, Passage
 
 

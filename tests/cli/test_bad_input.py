@@ -7,8 +7,7 @@ from support.stored import closed_after
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
-from ragguard.records import Run, Score
-from ragguard.sinks.base import ScoredRun
+from ragguard.records import Run, Score, ScoredRun
 from ragguard.store import schema
 from ragguard.store.runfile import write_runs
 from tests.cli.test_compare import scored, side, stored

@@ -8,8 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
-from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
-from ragguard.sinks.base import ScoredRun
+from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.store.ledger import ScoringOutcome
 from ragguard.store.scorefile import write_scores
 from ragguard.store.store import Store

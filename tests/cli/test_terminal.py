@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from ragguard.cli.app import COMMANDS, app
 from ragguard.cli.validate import _show
-from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score
-from ragguard.sinks.base import ScoredRun
+from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.store.scorefile import write_scores
 from ragguard.validate.tables import Table
 from tests.cli.test_compare import stored

@@ -27,7 +27,7 @@ from support.runs import a_run, as_events, scores_of
 from support.scripted_pipeline import ScriptedPipeline
 from support.stored import settle
 
-from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
+from ragguard.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.records import Run
 from ragguard.service.scoring import RetrySchedule
 from ragguard.service.service import Service, Settings

@@ -13,8 +13,8 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import Passage, RagGuard
-from ragguard.capture.plain import CUT
 from ragguard.capture.snapshot import MOST_PASSAGES
+from ragguard.plain import CUT
 from ragguard_langchain import RagGuardCallback
 from ragguard_llamaindex import instrument, uninstrument
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from ragguard.errors import InvalidInput, UnknownName
-from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
+from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.report.comparison import Condition, compare
 from ragguard.report.pairs import questions_of
-from ragguard.sinks.base import ScoredRun
 from ragguard.store.means import means_of
 
 

@@ -5,8 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ragguard.records import RetrievalStep, Run, Score
-from ragguard.sinks.base import ScoredRun
+from ragguard.records import RetrievalStep, Run, Score, ScoredRun
 from ragguard.store.scorefile import write_scores
 
 ROOT = Path(__file__).parents[2]

@@ -10,9 +10,8 @@ import pytest
 from support.overviews import overviews
 
 from ragguard.errors import InvalidInput, StoreError
-from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score
+from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.report.html import write_html
-from ragguard.sinks.base import ScoredRun
 
 HOSTILE = (
     "</script><script>document.title='pwned'</script>",

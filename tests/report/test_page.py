@@ -5,9 +5,8 @@ import re
 import pytest
 from support.overviews import overviews
 
-from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score
+from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.report.html import write_html
-from ragguard.sinks.base import ScoredRun
 from tests.support.browser import CHROMIUM, chromium
 
 pytestmark = [

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.runs import a_run, a_step, as_events
 
-from ragguard.capture.events import RunEnded, RunStarted, StepEnded
-from ragguard.capture.faults import Faults
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
+from ragguard.events import RunEnded, RunStarted, StepEnded
 from ragguard.records import Run, SubStep
+from ragguard.runtime.faults import Faults
 from ragguard.service.fields import UNREADABLE, storable_event
 from ragguard.service.intake import Intake
 from ragguard.service.redaction import Redactor

@@ -8,12 +8,12 @@ import pytest
 from support.program import run_program
 from support.runs import a_run, as_events
 
-from ragguard.capture.events import RunEnded, RunStarted, StepEnded
-from ragguard.capture.faults import Faults
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import Closed, StoreError
+from ragguard.events import RunEnded, RunStarted, StepEnded
 from ragguard.records import Passage, RetrievalStep, Run
+from ragguard.runtime.faults import Faults
 from ragguard.service import intake as module
 from ragguard.service.backlog import ScoringBacklog
 from ragguard.service.intake import LOST, Intake
@@ -456,8 +456,8 @@ def test_the_tick_comes_now_and_then_also_under_load(start):
 
 HUNDRED_THOUSAND = """
 import resource, sys
-from ragguard.capture.events import RunStarted, StepEnded
-from ragguard.capture.faults import Faults
+from ragguard.events import RunStarted, StepEnded
+from ragguard.runtime.faults import Faults
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.service.intake import Intake
 from ragguard.service.queue import QueueBounds

@@ -16,7 +16,7 @@ from ragguard.store.store import Store
 # kills take seconds. A victim writes down every step once it is acknowledged.
 NURSERY = """
 import asyncio, json, os, signal, sys, threading, time
-from ragguard.capture.events import RunStarted, StepEnded, RunEnded
+from ragguard.events import RunStarted, StepEnded, RunEnded
 from ragguard.records import Run
 from ragguard.service.service import Service, Settings
 from ragguard.store.store import Store

@@ -13,10 +13,10 @@ from support.reader import TableEntailer, reader, two_hops
 from support.runs import a_run, as_events, scores_of
 from support.scripted_pipeline import ListSink, ScriptedPipeline
 
-from ragguard.capture.events import RunEnded, RunStarted
-from ragguard.capture.faults import Faults
 from ragguard.errors import Closed, EngineUnreachable, InvalidInput
+from ragguard.events import RunEnded, RunStarted
 from ragguard.records import Passage, Run
+from ragguard.runtime.faults import Faults
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.service.redaction import Redactor
 from ragguard.service.scoring import RetrySchedule

@@ -1,7 +1,6 @@
 """A scored run of two hops, the second one guarded: what the sinks' tests send."""
 
-from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, Usage
-from ragguard.sinks.base import ScoredRun
+from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, ScoredRun, Usage
 
 START = 1_700_000_000_000_000_000
 MS = 1_000_000

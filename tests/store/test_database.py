@@ -14,8 +14,8 @@ from support.child import in_child
 from support.runs import a_run, a_step, as_events, scores_of
 from support.stored import captured, closed_after, settle
 
-from ragguard.capture.events import StepAmended, StepEnded
 from ragguard.errors import SchemaMismatch, StoreError
+from ragguard.events import StepAmended, StepEnded
 from ragguard.store import schema
 from ragguard.store.bounds import Bound
 from ragguard.store.store import Store

@@ -2,8 +2,7 @@
 
 from support.runs import a_run
 
-from ragguard.records import Failure, Score
-from ragguard.sinks.base import ScoredRun
+from ragguard.records import Failure, Score, ScoredRun
 from ragguard.store.ledger import ScoringOutcome
 from ragguard.store.means import means_of
 from ragguard.store.scorefile import read_means, write_scores

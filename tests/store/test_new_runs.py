@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 from support.runs import a_run, as_events
 
-from ragguard.capture.events import RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.events import RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.store.store import Store
 

@@ -7,8 +7,7 @@ import pytest
 from support.runs import a_run, scores_of
 
 from ragguard.errors import InvalidInput, MissingDependency, StoreError
-from ragguard.records import Failure, Score, Usage
-from ragguard.sinks.base import ScoredRun
+from ragguard.records import Failure, Score, ScoredRun, Usage
 from ragguard.sinks.jsonl import JsonlSink
 from ragguard.store.ledger import ScoringOutcome
 from ragguard.store.scorefile import check_score_file, read_scored, write_scores

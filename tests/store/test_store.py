@@ -10,9 +10,9 @@ from support.program import command, environment, run_program
 from support.runs import a_run, a_step, as_events, scores_of
 from support.stored import captured, closed_after, settle
 
-from ragguard.capture.events import Delivered, RunEnded, RunStarted, StepAmended, StepEnded
-from ragguard.capture.plain import CUT
 from ragguard.errors import Closed, InvalidInput, StoreError
+from ragguard.events import Delivered, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.plain import CUT
 from ragguard.records import (
     Decision,
     Dropped,
@@ -21,10 +21,10 @@ from ragguard.records import (
     RetrievalStep,
     Run,
     Score,
+    ScoredRun,
     SubStep,
     TraceContext,
 )
-from ragguard.sinks.base import ScoredRun
 from ragguard.store.bounds import Bound
 from ragguard.store.store import Store
 

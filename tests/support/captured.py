@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.handle import amended
 from ragguard.capture.open_runs import WholeRun
+from ragguard.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Run
 from ragguard.store.store import Store
 

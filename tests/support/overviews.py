@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ragguard.records import ScoredRun
 from ragguard.report.digest import MISLEADS
-from ragguard.sinks.base import ScoredRun
 from ragguard.store.ledger import ScoringOutcome
 from ragguard.store.overview import Overview
 from ragguard.store.store import Store

@@ -169,7 +169,7 @@ def failure_since(engine: Engine, since: float) -> EngineError | None:
         if isinstance(engine, Retry) and engine.latest_failure is not None:
             failed, error = engine.latest_failure
             return error if failed >= since else None
-        engine = engine._engine
+        engine = engine.wrapped
     return None
 
 

@@ -94,6 +94,11 @@ class Layer(Verbs):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    @property
+    def wrapped(self) -> Engine:
+        """The engine that the layer wraps; it may be a layer, too."""
+        return self._engine
+
     async def send(self, request: Request[R]) -> R:
         """Hands the request on."""
         return await put(self._engine, request)

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ragguard.capture.faults import describe
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.records import Passage
+from ragguard.runtime.faults import describe
 from ragguard.store.runfile import opened, raw_lines
 
 LARGEST = 512 * 2**20

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 import numpy as np
 import pytest
 
-from ragguard.capture.plain import CUT, METADATA, PlainLimits, plain_metadata
+from ragguard.plain import CUT, METADATA, PlainLimits, plain_metadata
 
 
 class Node(dict):

@@ -1,20 +1,54 @@
-"""The four events of capture, in the order in which they happen.
+"""The four events of capture, in the order in which they happen, and the identity of the run that they belong to.
 
 A hook makes an event and gives it to an intake: a queue, a store's writer, a list in a test. An event does
 not change after that.
+
+Ids of runs come from users, from clients' headers and from frameworks' threads of conversation. A hook may not wait
+for a disk, so a run asks for an id in its `RunIdentity`; the store's writer finds out whether another run has that
+id, or which run is continued, and writes the answer into the identity.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, TraceContext
 
-if TYPE_CHECKING:
-    from ragguard.capture.identity import RunIdentity
-    from ragguard.capture.open_runs import WholeRun
+Otherwise: TypeAlias = Literal["begin", "begin with a step", "drop"]
+"""What becomes of a part that continues a run where there is no such run: it begins one of its own, does so with its
+first step, or is not recorded (its first part was not sampled)."""
+ASKED = "ragguard.asked_id"
+"""Metadata key of a run that asked for an id which another run has."""
+
+
+@dataclass(slots=True, eq=False)
+class RunIdentity:
+    """The id that a run asks for, and the one that it has."""
+
+    asked: str
+    """The run's id, unless `thread` or another run's earlier claim to it say otherwise."""
+    resumes: bool = False
+    """True where the run continues the one that has the id."""
+    thread: str = ""
+    """What the run waited for that is continued, such as LangGraph's thread."""
+    otherwise: Otherwise = "begin"
+    stored: str = ""
+    """The id in the store, once the writer has decided; '' before."""
+
+    instead_of: str = ""
+    """The id that was given and is another run's in this process, so that `asked` is a fresh one; '' otherwise."""
+
+    @property
+    def id(self) -> str:
+        """The run's id as far as it is known."""
+        return self.stored or self.asked
+
+    @property
+    def continues(self) -> bool:
+        """True where it may be a further part of a run."""
+        return self.resumes or bool(self.thread)
 
 
 class Delivered(NamedTuple):
@@ -168,22 +202,10 @@ class RunEnded:
 Event: TypeAlias = RunStarted | StepEnded | StepAmended | RunEnded
 
 
-class EventIntake(Protocol):
-    """Takes events. Never raises; returns in microseconds unless the caller asked to wait for the disk.
-
-    A run that is one retrieval comes as one word: the busiest hooks have no time to make three events of it.
-    """
-
-    def __call__(self, event: Event | WholeRun) -> None: ...
-
-
-class Acknowledging(Protocol):
-    """Says when what was captured is safe, to code that can wait for it."""
-
-    async def written(self) -> None:
-        """Waits until what was captured so far is where the settings want it to be. Never raises."""
-        ...
-
-    def not_awaited(self) -> None:
-        """Takes note that a run has ended in code that cannot wait."""
-        ...
+def renamed(asked: str, given: str) -> str:
+    """The warning about an id that another run has."""
+    return (
+        f"the run id {asked!r} is that of another run, so this one is recorded as {given!r}. Leave id= out and keep "
+        "such a name in metadata=, or say that the run continues the other one (resume=True; `ragguard_resume` in a "
+        "framework's metadata or tags)"
+    )

@@ -7,7 +7,7 @@ from asyncio import CancelledError
 
 import pytest
 
-from ragguard.capture.faults import Faults, describe, never_raises
+from ragguard.runtime.faults import Faults, describe, never_raises
 
 
 class Hooks:
