@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
-from ragguard.runtime.terminal_text import harmless
+from ragguard.terminal_text import harmless
 
 HIDDEN = "…"
 """Stands in place of a secret."""

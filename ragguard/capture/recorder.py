@@ -8,7 +8,6 @@ ends is ended here: by its age, by the end of its task, or when too much is open
 from __future__ import annotations
 
 import math
-import os
 import time
 import weakref
 import zlib
@@ -42,6 +41,7 @@ from ragguard.events import (
 )
 from ragguard.records import Decision, Passage, Status, TraceContext, new_id
 from ragguard.runtime.faults import FAULTS, Faults, describe, never_raises
+from ragguard.runtime.fork import at_fork
 from ragguard.runtime.notices import NOTICES
 from ragguard.secrets import without_secrets
 
@@ -79,10 +79,10 @@ class Recorder:
         """The engines of the guards whose verdicts were recorded."""
         self.faults = Faults()
         self._forget()
-        _recorders.add(self)
+        at_fork(in_child=self._forget)
 
     def _forget(self) -> None:
-        """Starts with nothing open."""
+        """Starts with nothing open: at first, and in a forked child, as what is open belongs to the parent process."""
         self._runs = OpenRuns(self._max_open, self._ttl)
         self._lock, self._steps = self._runs.lock, self._runs.steps
         self._given = GivenIds()
@@ -475,16 +475,3 @@ class Recorder:
 def _text_of(error: BaseException | str) -> str:
     """Returns the text of an error without secrets."""
     return describe(error) if isinstance(error, BaseException) else without_secrets(text_in(error))
-
-
-_recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
-
-
-def _forget_in_child() -> None:
-    """What is open belongs to the parent process; its locks may be held by threads that are not here."""
-    for recorder in list(_recorders):
-        recorder._forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)

@@ -45,7 +45,7 @@ class RunSource:
 
     def _reject(self, name: str, problem: RunFormatError) -> None:
         self.rejected += 1
-        from ragguard.runtime.terminal_text import harmless
+        from ragguard.terminal_text import harmless
 
         self._console.print(harmless(f"{name}: {problem}"))
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
-import os
 import time
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import wait as wait_for_thread
 from functools import partial
@@ -33,6 +31,7 @@ from ragguard.guard.policies import Judged, Policy, TopUtility, UtilityThreshold
 from ragguard.guard.policy_threads import PolicyThreads
 from ragguard.records import Decision, Dropped, Passage
 from ragguard.runtime.faults import describe
+from ragguard.runtime.fork import at_fork
 from ragguard.service.loop import BackgroundLoop
 
 CALIBRATED_AT_ONCE = 16
@@ -107,7 +106,11 @@ class DistractorGuard:
         self._breaker = Breaker(pause_after, pause_s)
         self._threads: PolicyThreads[dict[int, str] | BaseException] = PolicyThreads()
         self._counts = DecisionCounts(self.engine)
-        _guards.add(self)
+        at_fork(in_child=self._begin_in_child)
+
+    def _begin_in_child(self) -> None:
+        self._breaker.renew()
+        self._threads.renew()
 
     def __copy__(self) -> DistractorGuard:
         """The guard itself, as with `deepcopy`."""
@@ -414,15 +417,3 @@ def _retrieve(task: asyncio.Task[list[Judged]]) -> None:
     """Looks at the error of a call that nobody waits for any more, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()
-
-
-def _begin_in_child() -> None:
-    """In a forked process: locks that nobody holds, and no threads."""
-    for guard in list(_guards):
-        guard._breaker.renew()
-        guard._threads.renew()
-
-
-_guards: weakref.WeakSet[DistractorGuard] = weakref.WeakSet()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_in_child)

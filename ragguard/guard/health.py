@@ -6,7 +6,6 @@ to drop.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections import Counter
@@ -29,6 +28,7 @@ from ragguard.errors import (
     PromptTooLong,
 )
 from ragguard.records import Decision, Dropped, GuardStatus
+from ragguard.runtime.fork import at_fork
 from ragguard.runtime.notices import NOTICES
 from ragguard.sinks.names import METRICS
 
@@ -187,8 +187,7 @@ def _begin_in_child() -> None:
     _unjudged.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_in_child)
+at_fork(in_child=_begin_in_child)
 
 
 def _counted(number: int, what: str) -> str:

@@ -17,8 +17,8 @@ from ragguard.records import Failure, RetrievalStep, Run, Score
 from ragguard.report.digest import MISLEADS, best
 from ragguard.report.hop_lines import Hop, Hops, Row, colour_of
 from ragguard.report.text import line_of
-from ragguard.runtime.terminal_text import harmless
 from ragguard.scorers.view import view_step
+from ragguard.terminal_text import harmless
 
 R = TypeVar("R", Score, Failure)
 

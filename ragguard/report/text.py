@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.markup import escape
 
-from ragguard.runtime.terminal_text import harmless
+from ragguard.terminal_text import harmless
 
 LONGEST = 200
 """Characters of a question that is shown in one line."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 from collections.abc import Callable
 
+from ragguard.runtime.fork import at_fork
 from ragguard.secrets import logger
 
 _log = logger("ragguard")
@@ -25,6 +25,7 @@ class Notices:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.forget()
+        at_fork(in_child=self._renew)
 
     def forget(self) -> None:
         """Forgets what was logged, so that each subject is logged again."""
@@ -32,8 +33,7 @@ class Notices:
         self._next: dict[str, float] = {}
         self._left_out: dict[str, int] = {}
 
-    def renew(self) -> None:
-        """Makes a new lock, for a forked process: the old one may be held by a thread that is not there."""
+    def _renew(self) -> None:
         self._lock = threading.RLock()
 
     def warn(self, subject: str, sentence: str | Callable[[], str], pause: float = PAUSE) -> bool:
@@ -70,6 +70,3 @@ class Notices:
 
 NOTICES = Notices()
 """The notices of this process, shared by all RagGuards and guards."""
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=NOTICES.renew)

@@ -7,14 +7,14 @@ serve; and the process waits at its end for every job in it, however long that h
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
-import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
+
+from ragguard.runtime.fork import at_fork
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class DaemonThreads(ThreadPoolExecutor):
         super().__init__(most, thread_name_prefix=name)
         self._most, self._name = most, name
         self._begin()
-        _pools.add(self)
+        at_fork(in_child=self._begin)
 
     def _begin(self) -> None:
         """No thread and no job: at first, and in a forked child."""
@@ -106,14 +106,3 @@ def _serve(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
     while (job := jobs.get()) is not None:
         job()
         del job  # what it holds must not wait for the next one
-
-
-_pools: weakref.WeakSet[DaemonThreads] = weakref.WeakSet()
-
-
-def _begin_in_child() -> None:
-    for pool in list(_pools):
-        pool._begin()
-
-
-os.register_at_fork(after_in_child=_begin_in_child)

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import atexit
 import concurrent.futures.thread  # noqa: F401 - registers its own end, which must come after ours
-import os
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from ragguard.runtime.fork import at_fork
 from ragguard.secrets import logger
 
 _log = logger("ragguard")
@@ -97,4 +97,4 @@ try:
     threading._register_atexit(_main_has_ended)  # type: ignore[attr-defined]
 except (AttributeError, RuntimeError):  # not there in some future Python, or the process is ending already
     atexit.register(_close_all)
-os.register_at_fork(after_in_child=_endings.clear)
+at_fork(in_child=_endings.clear)

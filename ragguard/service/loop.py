@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import weakref
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 
 from ragguard.errors import InvalidInput, WrongEventLoop
 from ragguard.runtime.event_loop import running_loop
+from ragguard.runtime.fork import at_fork
 from ragguard.runtime.threads import DaemonThreads
 from ragguard.secrets import logger
 
@@ -39,7 +39,7 @@ class BackgroundLoop:
         self.name = name
         self._loop: asyncio.AbstractEventLoop | None = None
         self._forget()
-        _loops.add(self)
+        at_fork(in_child=self._forget)
 
     def _forget(self) -> None:
         """In a forked child the thread is gone, and its lock may have been held."""
@@ -138,12 +138,3 @@ def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
 
 
 _left_behind: list[asyncio.AbstractEventLoop] = []
-_loops: weakref.WeakSet[BackgroundLoop] = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for loop in list(_loops):
-        loop._forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)

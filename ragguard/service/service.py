@@ -6,10 +6,8 @@ Starts nothing until it is needed, keeps working in a forked child, and ends wit
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
-import weakref
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +16,8 @@ from ragguard.errors import RagguardError
 from ragguard.recordcheck import checked_run
 from ragguard.records import Failure, Run, ScoredRun
 from ragguard.runtime.clock import now_ns
-from ragguard.runtime.faults import Faults, describe
+from ragguard.runtime.faults import Faults
+from ragguard.runtime.fork import at_fork
 from ragguard.scorers.plan import Plan
 from ragguard.secrets import logger
 from ragguard.service import exits
@@ -118,7 +117,7 @@ class Service:
         )  # fmt: skip
         self._closing: Report | None = None
         self._begin()
-        _services.add(self)
+        at_fork(in_child=self._begin_in_child)
 
     def _begin(self) -> None:
         self._pipeline: Pipeline | None = None
@@ -367,17 +366,3 @@ class Service:
         self.store.housekeep(run_ttl=ttl if ttl < math.inf else None, retention=self._settings.retention)
         self._update_backlog()
         self._ended()
-
-
-_services: weakref.WeakSet[Service] = weakref.WeakSet()
-
-
-def _begin_in_child() -> None:
-    for service in list(_services):
-        try:
-            service._begin_in_child()
-        except Exception as error:  # noqa: BLE001 - a fork must succeed
-            _log.error("ragguard could not begin anew in the forked process: %s", describe(error))
-
-
-os.register_at_fork(after_in_child=_begin_in_child)

@@ -7,16 +7,15 @@ must not cross a fork, so it is closed before one and opened again when it is ne
 from __future__ import annotations
 
 import ctypes
-import os
 import sqlite3
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from ragguard.errors import Closed, StoreError
+from ragguard.runtime.fork import at_fork
 from ragguard.secrets import logger
 from ragguard.store import files, schema
 
@@ -71,7 +70,7 @@ class Database:
             if damage is not None:
                 self._identity = files.identity_of(path)
                 self._move_aside(path, damage)
-        _databases.add(self)
+        at_fork(before=self._before_fork, in_parent=self._after_in_parent, in_child=self._after_in_child)
 
     @property
     def name(self) -> str:
@@ -354,21 +353,3 @@ def _is_fault_of_the_place(error: Exception) -> bool:
         isinstance(error, UnicodeDecodeError)
         or getattr(error, "sqlite_errorcode", -1) & 0xFF in _FAULTS_OF_THE_PLACE
     )
-
-
-_databases: weakref.WeakSet[Database] = weakref.WeakSet()
-
-
-def _for_all(step: Callable[[Database], None]) -> Callable[[], None]:
-    def run() -> None:
-        for database in list(_databases):
-            step(database)
-
-    return run
-
-
-os.register_at_fork(
-    before=_for_all(Database._before_fork),
-    after_in_parent=_for_all(Database._after_in_parent),
-    after_in_child=_for_all(Database._after_in_child),
-)

@@ -8,7 +8,6 @@ threads of its own instead. Where NumPy is built on another library nothing is d
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,8 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+
+from ragguard.runtime.fork import at_fork
 
 _lock = threading.Lock()
 _inside = 0
@@ -56,7 +57,7 @@ def _begin_in_child() -> None:
 
 
 # Whoever is about to say how many threads may finish first: the library's own locks cross a fork badly, too.
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_begin_in_child)
+at_fork(before=_lock.acquire, in_parent=_lock.release, in_child=_begin_in_child)
 
 
 @cache

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +29,7 @@ from ragguard.engines.requests.verbs import ModelEngine
 from ragguard.engines.truncation import fit
 from ragguard.errors import Closed
 from ragguard.records import Usage
+from ragguard.runtime.fork import at_fork
 from ragguard.secrets import logger
 
 log = logger(__name__)
@@ -155,7 +155,7 @@ def _free_in_child() -> None:
     NanoEngine._busy = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_free_in_child)
+at_fork(in_child=_free_in_child)
 
 
 async def _encoded(tokenizer: Tokenizer, prompts: Sequence[Prompt]) -> list[list[int]]:

@@ -297,11 +297,6 @@ def _threads() -> DaemonThreads:
     return DaemonThreads(min(4, os.cpu_count() or 1), "nano")
 
 
-# A forked process has none of its parent's threads.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_threads.cache_clear)
-
-
 @cache
 def load_model() -> Model:
     """The shipped weights."""

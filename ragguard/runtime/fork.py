@@ -1,0 +1,67 @@
+"""The fork registry: what an object does when the process forks.
+
+A child process has a copy of the memory of its parent, but only the one thread that forked: locks that other threads
+held stay locked there, and what those threads did is never finished. An object that holds locks, threads, files or
+unfinished work registers how it begins anew.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import os
+import weakref
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from ragguard.secrets import logger
+
+_log = logger("ragguard")
+
+Hook: TypeAlias = Callable[[], object]
+
+
+def at_fork(
+    *, before: Hook | None = None, in_parent: Hook | None = None, in_child: Hook | None = None
+) -> None:
+    """Has the hooks called around each fork of this process.
+
+    In the child and in the parent the hooks run in the order of registration, before the fork in the reverse order.
+    A hook that raises is logged, and the others run. A method is registered as long as its object lives.
+    """
+    number = next(_numbers)
+
+    def forget(_: object, registered: dict[int, _Hooks] = _registered) -> None:
+        registered.pop(number, None)
+
+    _registered[number] = (
+        _reference(before, forget), _reference(in_parent, forget), _reference(in_child, forget),
+    )  # fmt: skip
+
+
+_Reference: TypeAlias = Callable[[], Hook | None]
+_Hooks: TypeAlias = tuple[_Reference, _Reference, _Reference]
+_registered: dict[int, _Hooks] = {}
+_numbers = itertools.count()
+
+
+def _reference(hook: Hook | None, forget: Callable[[object], None]) -> _Reference:
+    return weakref.WeakMethod(hook, forget) if inspect.ismethod(hook) else lambda: hook
+
+
+def _call(references: Iterable[_Reference]) -> None:
+    for reference in references:
+        hook = reference()
+        try:
+            if hook is not None:
+                hook()
+        except Exception as error:  # noqa: BLE001 - a fork must succeed
+            _log.error("a part of ragguard could not follow a fork of the process: %r", error)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(  # noqa: TID251 - the one place
+        before=lambda: _call([hooks[0] for hooks in reversed(list(_registered.values()))]),
+        after_in_parent=lambda: _call([hooks[1] for hooks in list(_registered.values())]),
+        after_in_child=lambda: _call([hooks[2] for hooks in list(_registered.values())]),
+    )
