@@ -69,6 +69,19 @@ declare(
         function=utility,
     )
 )
+declare(
+    Metric(
+        name="utility_given",
+        title="Utility given what was read",
+        description="What the passage adds, for the run's question, to the utility of what was read in earlier turns.",
+        range=(-2, 2),
+        direction="higher",
+        needs="p_relevant and p_abstain of what was read before, without and with the passage",
+        source="ragguard, by the utility of Trappolini et al. 2025",
+        levels=("passage",),
+        function=utility,
+    )
+)
 
 
 def distracting_effect(p_abstain: ArrayLike) -> Value:

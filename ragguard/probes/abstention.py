@@ -20,9 +20,9 @@ class Abstention:
     usage: Usage
 
 
-def abstention(prompts: PromptSet, query: str, passage: str) -> LabelQuestion:
-    """The question, for the model that reads."""
-    prompt = prompts.render("abstention", [passage], query=query)
+def abstention(prompts: PromptSet, query: str, *passages: str) -> LabelQuestion:
+    """The question for the model that reads, about one passage or about several together."""
+    prompt = prompts.render("abstention", passages, query=query)
     return LabelQuestion(prompt, prompts.labels("abstention"), who="engine")
 
 

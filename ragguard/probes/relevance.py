@@ -28,15 +28,16 @@ def sees_references(query: str, question: str, references: Sequence[str]) -> boo
 
 
 def relevance(
-    prompts: PromptSet, query: str, passage: str, *, question: str = "", references: Sequence[str] = ()
+    prompts: PromptSet, query: str, *passages: str, question: str = "", references: Sequence[str] = ()
 ) -> LabelQuestion:
-    """The question."""
+    """The question for the judge, about one passage or about several together. The judge is shown the references
+    where the query is the run's own `question`."""
     if sees_references(query, question, references):
         prompt = prompts.render(
-            "relevance_with_references", [passage], query=query, references="\n".join(references)
+            "relevance_with_references", passages, query=query, references="\n".join(references)
         )
         return LabelQuestion(prompt, prompts.labels("relevance_with_references"))
-    return LabelQuestion(prompts.render("relevance", [passage], query=query), prompts.labels("relevance"))
+    return LabelQuestion(prompts.render("relevance", passages, query=query), prompts.labels("relevance"))
 
 
 def read_relevance(question: LabelQuestion, answer: LabelAnswer) -> Relevance:

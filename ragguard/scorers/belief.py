@@ -92,7 +92,7 @@ class Belief:
             sheet.fail(ScoringError("beliefs are about the run's question, and this run has none"), "beliefs")
             return sheet.results()
         setting = view.setting
-        fit = window(setting.prompts, view.run.question, setting.engine.context)
+        fit = window(setting.prompts, setting.engine.context, task="answer", question=view.run.question)
         layout = lay_out(turns, fit, selection=self.selection)
         drawn, target = await self._draw(sheet, layout, ask)
         meanings = Meanings(view.run.question, ask, setting.language, self.equivalence, self.match, self.tau)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby, permutations
 from typing import TypeAlias
 
-from ragguard.engines.prompts import PromptSet
+from ragguard.engines.prompts import PromptSet, Task
 from ragguard.probes.tokens import count_tokens, prompt_tokens
 from ragguard.scorers.view import StepView
 
@@ -169,10 +169,10 @@ class Window:
         return BeliefContext(tuple(texts), tuple(place[text] for text in leaving), dropped)
 
 
-def window(prompts: PromptSet, question: str, context: int | None) -> Window:
-    """The window that a model's context length leaves for the passages of an answer prompt."""
-    empty = prompt_tokens(prompts.render("answer", [], question=question))
-    frame = prompt_tokens(prompts.render("answer", [""], question=question)) - empty
+def window(prompts: PromptSet, context: int | None, *, task: Task, **slots: str) -> Window:
+    """The window that a model's context length leaves for the passages of a task's prompt."""
+    empty = prompt_tokens(prompts.render(task, [], **slots))
+    frame = prompt_tokens(prompts.render(task, [""], **slots)) - empty
     if context is None:
         return Window(math.inf, frame)
-    return Window(context - empty - prompts.template("answer").max_tokens, frame)
+    return Window(context - empty - prompts.template(task).max_tokens, frame)

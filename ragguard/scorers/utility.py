@@ -16,6 +16,7 @@ from ragguard.probes.abstention import Abstention, abstention, read_abstention
 from ragguard.probes.question import Ask, LabelAnswer, LabelQuestion, answered
 from ragguard.probes.relevance import Relevance, read_relevance, relevance, sees_references
 from ragguard.records import ReferenceSource, Result, Stage
+from ragguard.scorers.given import UtilityGiven
 from ragguard.scorers.sheet import Sheet
 from ragguard.scorers.view import StepView, View
 
@@ -34,7 +35,7 @@ class _Judged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Utility:
-    """`p_abstain`, `p_relevant`, `utility`, `distracting_effect`, `udcg`, `udcg_context`."""
+    """`p_abstain`, `p_relevant`, `utility`, `distracting_effect`, `udcg`, `udcg_context`, `utility_given`."""
 
     name: ClassVar[str] = "utility"
     version: ClassVar[str] = "1"
@@ -46,12 +47,18 @@ class Utility:
     gamma: float = 1 / 3
     """What harm weighs beside gain in UDCG, from 0 to 1."""
 
+    given: bool = False
+    """Whether each passage is also judged for the run's question with what the model got in earlier turns before it
+    (`utility_given`). Two prompts more for each passage, and two for each turn."""
+
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         sheet = Sheet(view, self)
         sheet.left_out()
         places = [(step, at) for step in view.steps for at in sorted(step.judged)]
         questions = [question for step, at in places for question in self._questions(view, step, at)]
-        answers = await ask(questions)
+        given = UtilityGiven(sheet, soft=self.soft) if self.given else None
+        more = given.questions() if given else []
+        answers = await ask([*questions, *more])
         judged: dict[tuple[str, int], _Judged] = {}
         for index, (step, at) in enumerate(places):
             pair = slice(2 * index, 2 * index + 2)
@@ -63,6 +70,8 @@ class Utility:
             if step.changed:
                 self._step(sheet, step, "candidates", range(step.candidates), judged)
         self._context(sheet, judged)
+        if given:
+            given.write(more, answers[len(questions) :])
         return sheet.results()
 
     def _questions(self, view: View, step: StepView, at: int) -> tuple[LabelQuestion, LabelQuestion]:

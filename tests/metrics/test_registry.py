@@ -12,7 +12,7 @@ from ragguard.metrics.registry import as_markdown, declare
 ROOT = Path(__file__).parents[2]
 # The design's table of scores.
 SCORES = {
-    "passage": "p_abstain p_relevant utility distracting_effect answerability redundancy grade",
+    "passage": "p_abstain p_relevant utility distracting_effect answerability redundancy grade utility_given",
     "step": "seper seper_hard delta_seper delta_seper_alone semantic_entropy delta_semantic_entropy udcg harm coverage "
     "delta_coverage delta_seper_selection delta_coverage_selection alpha_ndcg "
     "ra_nwg proc pct_proc selection_efficiency n_recall precision_at_grade t",
