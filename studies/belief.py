@@ -19,11 +19,11 @@ from ragguard.engines.connect import connect
 from ragguard.metrics import correlate
 from ragguard.metrics.arrays import Floats
 from ragguard.scorers.contexts import CLOSED_BOOK, Key
+from ragguard.validate.pooled import pooled, pooled_difference
 from ragguard.validate.progress import Progress, silent
 from ragguard.validate.tables import Cell, Table
 from ragguard.world import Case, PassageKind
 from studies.beliefs import Asked, Beliefs, Believed
-from studies.pooled import pooled, pooled_difference
 from studies.reasons import with_reasons
 
 REPEATS = 3

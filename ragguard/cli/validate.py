@@ -90,13 +90,17 @@ async def _data(
     from ragguard.validate.correlations import measured, tables
     from ragguard.validate.readers.dataset import read_dataset
     from ragguard.validate.scoring import score_contexts
+    from ragguard.validate.selections import Selections, all_together
+    from ragguard.validate.selections import tables as of_selections
 
     contexts = read_dataset(path, format, k)
+    graded = [(one.selection, one.outcome) for one in contexts if one.selection and one.outcome is not None]
+    whole = of_selections(all_together(Selections.of(graded)), progress=tell) if graded else []
     if engine is None:
         if erag or scorers or judge is not None:
             _refuse("engine", None, "--engine, for --erag, --scorers and --judge")
         scored = await score_contexts(contexts, None, scorers=())
-        return tables(measured(scored), metric, seed=seed)
+        return [*tables(measured(scored), metric, seed=seed), *whole]
     reader = connect(engine)
     judged_by = None if judge is None else connect(judge)
     try:
@@ -115,7 +119,7 @@ async def _data(
             )
         if erag:
             scored = await _with_erag(scored, reader, tell)
-        return tables(measured(scored), metric, seed=seed)
+        return [*tables(measured(scored), metric, seed=seed), *whole]
     finally:
         await _close(reader, judged_by)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ragguard.records import Passage
 from ragguard.scorers.answers import Verdict as Verdict
+from ragguard.validate.selections import Selection
 
 OUTCOMES: Mapping[Verdict, int] = {"correct": 2, "abstained": 1, "wrong": 0}
 """A graded answer as a number: to abstain is better than to be wrong."""
@@ -35,3 +36,5 @@ class Context:
     sub_questions: tuple[str, ...] = ()
     given: Mapping[str, float] = field(default_factory=dict)
     """Numbers that the data set itself gives for the context, by name, such as another metric's."""
+    selection: Selection | None = None
+    """The context as the top K of one search, in counts: what measures of a selection are made of."""

@@ -63,6 +63,44 @@ def test_without_an_engine_the_data_speak_for_themselves(tmp_path):
     assert done.exit_code == 0, done.output
 
 
+def test_retrieval_response_data_get_their_papers_analysis(tmp_path):
+    """Grades that are exactly T at α = 0.2, and nothing else, are found out."""
+    ranked, graded = [], []
+    for number in range(12):
+        for search in ("AM", "ES"):
+            rank = sorted(range(8), key=lambda place: (place * 7 + number * 3 + (search == "ES")) % 8)
+            key = {"id": f"N-{number}", "E": search, "Nc": 8, "Np": 3}
+            ranked.append({**key, "K": [2, 3, 4, 6], "rank": rank})
+            for k in (2, 3, 4, 6):
+                hits = [int(place < 3) for place in rank[:k]]
+                grade = 1 + sum(hits) + (sum(hits) == k)
+                graded.append({**key, "K": k, "inK": hits, "rank": rank[:k], "grade": grade})
+    for name, samples in (("ranked", ranked), ("graded", graded)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in samples))
+    out = tmp_path / "out.json"
+    done = validate(tmp_path, "--json", out)
+    assert done.exit_code == 0, done.output
+    tables = {table["name"]: table for table in json.loads(out.read_text())}
+    assert {
+        "correlations",
+        "sets-correlations",
+        "sets-searches",
+        "sets-segments",
+        "sets-alpha",
+    } <= tables.keys()
+    pooled = tables["sets-correlations"]
+    rows = {row[0]: dict(zip(pooled["columns"], row, strict=True)) for row in pooled["rows"]}
+    assert rows["N-n"]["T"] == pytest.approx(1)
+    assert rows["N-n"]["contexts"] == 24
+    assert rows["N-w"]["contexts"] == 72
+    assert {row[0] for row in tables["sets-searches"]["rows"]} == {"N-n, AM", "N-n, ES", "N-w, AM", "N-w, ES"}
+    (tmp_path / "ranked.jsonl").write_text(json.dumps({**ranked[0], "rank": [0]}) + "\n")
+    done = validate(tmp_path)
+    assert done.exit_code == 2
+    assert "each of the Nc = 8 candidates once" in " ".join(done.output.split())
+    assert "Traceback" not in done.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

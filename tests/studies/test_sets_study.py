@@ -2,25 +2,15 @@
 
 import math
 
-import numpy as np
 import pytest
 
 from ragguard import connect
 from ragguard.engines.layers import Cache
 from ragguard.records import Passage
+from ragguard.validate.selections import Selection, Selections
 from studies.reasons import ON_NANO
 from studies.reports import SEARCHES, Report
-from studies.sets import (
-    KS,
-    Selection,
-    correlations,
-    data_sets,
-    distribution,
-    fitted,
-    segments,
-    select,
-    study,
-)
+from studies.sets import KS, data_sets, order_alone, select, study
 
 
 class Given(Report):
@@ -40,73 +30,29 @@ def base(kinds: str) -> tuple[Passage, ...]:
     )
 
 
-def selection(
-    k: int, n_p: int, grade: float, total: int = 2, ndcg: float = 0.5, report: str = "r"
-) -> Selection:
-    return Selection(
-        report, "fair", tuple(range(k)), k, n_p, n_p, total, ndcg, n_p / min(k, total), 1.0, grade
-    )
-
-
 def test_a_selection_is_counted() -> None:
-    found = select(Given("r", (), base("xgxgxxgx")), "fair", 3)
+    found = select("x", Given("r", (), base("xgxgxxgx")), "fair", 3).selection
     assert (found.k, found.n_p, found.n_p_2k, found.total) == (3, 1, 2, 3)
-    # One relevant passage at rank 2 of a list that holds one.
-    assert found.ndcg == pytest.approx(1 / math.log2(3))
-    assert found.ra_nwg == pytest.approx(1 / 3)
+    # One relevant passage at rank 2: of a list that holds one, and of three places that three could fill.
+    assert found.values["nDCG@K of the list"] == pytest.approx(1 / math.log2(3))
+    assert found.values["nDCG@K"] == pytest.approx(1 / math.log2(3) / (1 + 1 / math.log2(3) + 1 / 2))
+    assert found.values["RA-nWG"] == pytest.approx(1 / 3)
     # Of the two that the top six hold one was chosen.
-    assert found.pct_proc == pytest.approx(1 / 2)
-    assert select(Given("r", (), base("xxg")), "fair", 2).ndcg == 0
+    assert found.values["%PROC"] == pytest.approx(1 / 2)
+    assert select("x", Given("r", (), base("xxg")), "fair", 2).selection.values["nDCG@K"] == 0
 
 
-@pytest.mark.parametrize(
-    ("k", "total", "segment"), [(2, 4, 0.5), (2, 3, 0.7), (3, 4, 0.8), (5, 4, 1.0), (10, 4, 2.0)]
-)
-def test_ratios_keep_their_first_digit(k: int, total: int, segment: float) -> None:
-    assert selection(k, 1, 3, total).segment == segment
-
-
-def test_measures_are_fitted_to_the_grades() -> None:
-    group = [selection(2, 0, 1), selection(2, 1, 2), selection(2, 2, 5), selection(4, 2, 4)]
-    found = fitted(group, [one.grade for one in group])
-    # Recall alone ties the last two; any weight on precision tells them apart, the smallest on the grid will do.
-    assert found["F"].alpha == pytest.approx(0.01)
-    assert np.argsort(found["F"].values).tolist() == [0, 1, 3, 2]
-    assert found["T"].values.tolist() == pytest.approx(
-        [
-            (1 - found["T"].alpha) * n - found["T"].alpha * (k - n) / k
-            for k, n in ((2, 0), (2, 1), (2, 2), (4, 2))
-        ]
-    )
-    assert math.isnan(found["nDCG"].alpha)
-
-
-def test_grades_are_shares_of_their_segment() -> None:
-    group = [selection(2, 1, 5), selection(2, 1, 5), selection(2, 1, 1), selection(4, 1, 3)]
-    table = distribution({"x": group}, "m")
-    cells = {row[0]: row[1:] for row in table.rows}
-    assert table.columns == ("K/N_p", "1", "2")
-    assert cells["x: grade 5"] == (pytest.approx(2 / 3), 0)
-    assert cells["x: grade 3"] == (0, 1)
-    assert cells["x: contexts"] == (3, 1)
-
-
-def test_narrow_and_wide_stand_apart_and_order_alone_is_seen() -> None:
-    narrow = [selection(2, n, grade, total=3, report=f"{n}{grade}") for n, grade in ((0, 1), (1, 2), (2, 3))]
-    wide = [selection(4, 2, grade, ndcg=grade / 10, report=f"w{grade}") for grade in (1.0, 3.0, 5.0)]
-    table = correlations({"x": narrow + wide})
-    rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
-    assert list(rows) == ["x-n", "x-w"]
-    assert rows["x-n"]["T"] == pytest.approx(1)
-    # All counts are equal: nothing but the order goes with the grade.
-    assert rows["x-w"]["T"] == 0
-    assert rows["x-w"]["order alone"] == pytest.approx(1)
-
-
-def test_a_segment_of_one_grade_has_no_correlation() -> None:
-    table = segments({"x": [selection(2, n, 5, report=f"{n}") for n in (0, 1, 2)]})
-    assert math.isnan(table.rows[0][1])
-    assert "–" in table.markdown()
+def test_order_alone_is_seen() -> None:
+    """All counts are equal: nothing but the order goes with the grade."""
+    graded = [
+        (Selection(data="x", search="fair", question=f"{grade}", k=4, n_p=2, total=2, values={"nDCG@K": grade / 10}),
+         grade)
+        for grade in (1.0, 3.0, 5.0)
+    ]  # fmt: skip
+    (row,) = order_alone(Selections.of(graded)).rows
+    assert row[:2] == ("x-w", pytest.approx(1))
+    (swapped,) = order_alone(Selections.of([(one, 6 - grade) for one, grade in graded])).rows
+    assert swapped[1] == pytest.approx(-1)
 
 
 def test_data_sets_have_two_to_four_relevant_passages() -> None:
@@ -123,7 +69,8 @@ async def test_a_small_study() -> None:
     engine = Cache(connect("nano"))
     tables = await study(engine, questions=1, seed=1)
     assert [table.name for table in tables] == [
-        "sets-grades", "sets-correlations", "sets-differences", "sets-segments", "sets-kinds", "sets-alpha",
+        "sets-grades", "sets-correlations", "sets-order", "sets-differences", "sets-segments", "sets-kinds",
+        "sets-alpha",
     ]  # fmt: skip
     known = {name for name in ON_NANO if name.startswith("sets-")}
     assert known <= {table.name for table in tables}

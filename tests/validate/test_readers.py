@@ -171,6 +171,60 @@ def test_graded_samples_alone_and_with_their_texts(tmp_path):
             read_dataset(tmp_path)
 
 
+RANKED = {
+    "id": "N-5", "E": "L12", "Nc": 4, "Np": 2, "K": [1, 3], "rank": [1, 2, 0, 3], "P": [1.0, 0.667], "R": [0.5, 1.0],
+}  # fmt: skip
+
+
+def test_ranked_samples_tell_the_top_2k(tmp_path):
+    lines(tmp_path / "graded.jsonl", GRADED, GRADED | {"K": 1, "inK": [1], "rank": [1]})
+    lines(tmp_path / "ranked.jsonl", RANKED)
+    three, one = read_dataset(tmp_path)
+    # Twice three is more than there are candidates: all of them count.
+    assert (three.selection.n_p_2k, one.selection.n_p_2k) == (2, 1)
+    assert one.given["f_e"] == pytest.approx(1 / (0.5 * 1 + 0.5 * 1))
+    assert three.given["f_e"] == pytest.approx(2 / (0.5 * 3 + 0.5 * 2))
+    assert (one.selection.data, one.selection.search, one.selection.question) == ("N", "L12", "N-5")
+    assert three.selection.values["nDCG@K"] == pytest.approx(1.5 / (1 + 1 / math.log2(3)))
+
+
+@pytest.mark.parametrize(
+    ("ranked", "graded", "told"),
+    [
+        ({"rank": [1, 2, 0]}, {}, r"rank: .*each of the Nc = 4 candidates once"),
+        ({"rank": [1, 2, 0, 0]}, {}, r"rank: .*each of the Nc = 4 candidates once"),
+        ({"K": [3, 1]}, {}, r"K: .*rising whole numbers from 1 to Nc = 4"),
+        ({"K": []}, {}, r"K: .*rising whole numbers"),
+        ({"K": [1, 5], "P": None, "R": None}, {}, r"K: .*rising whole numbers"),
+        ({"P": [1.0, 0.3]}, {}, r"P: .*what `rank` gives for each K"),
+        ({"R": [0.5]}, {}, r"R: .*what `rank` gives for each K"),
+        ({"E": "other"}, {}, r"id: .*Np of one of the ranked samples"),
+        ({"K": [1], "P": None, "R": None}, {}, r"K: .*one of the ranked sample's: \[1\]"),
+        ({"rank": [0, 2, 1, 3]}, {}, r"rank: .*the beginning of the ranked sample's: \[0, 2, 1\]"),
+        ({}, {"K": 4}, r"K: .*the length of `inK`, 3"),
+        ({}, {"grade": 7}, r"grade: .*from 1 to 5"),
+        ({}, {"grade": None}, r"grade: .*from 1 to 5"),
+        ({}, {"Np": 0}, r"Np: .*1 to Nc = 4"),
+    ],
+)
+def test_samples_that_contradict_each_other_are_one_clear_error(tmp_path, ranked, graded, told):
+    lines(tmp_path / "graded.jsonl", GRADED | graded)
+    lines(tmp_path / "ranked.jsonl", RANKED | ranked)
+    with pytest.raises(InvalidInput, match=rf"(graded|ranked).jsonl, line 1, {told}"):
+        read_dataset(tmp_path)
+
+
+def test_ranked_samples_named_twice_or_alone_are_refused(tmp_path):
+    lines(tmp_path / "ranked.jsonl", RANKED, RANKED)
+    with pytest.raises(InvalidInput, match="no graded samples"):
+        read_dataset(tmp_path)
+    with pytest.raises(InvalidInput, match="no graded samples"):
+        read_dataset(tmp_path / "ranked.jsonl")
+    lines(tmp_path / "graded.jsonl", GRADED)
+    with pytest.raises(InvalidInput, match=r"line 2, id: .*these are there twice"):
+        read_dataset(tmp_path)
+
+
 @pytest.fixture
 def trec(tmp_path):
     (tmp_path / "qrels.txt").write_text("q1 0 d1 2\nq1 0 d2 0\nq1 0 d9 1\nq2 0 d1 -1\n")

@@ -22,19 +22,11 @@ _HOLDS = (
 )
 
 
-def _responses(path: Path, k: int) -> Iterator[Context]:
-    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
-    graded = [file for file in files if responses.is_graded(file)]
-    if not graded:
-        raise InvalidInput(str(path), "no graded samples", "objects with `inK` and `grade`")
-    return responses.read(graded, [file for file in files if responses.is_texts(file)])
-
-
 FORMATS: Mapping[str, Callable[[Path, int], Iterator[Context]]] = {
     "contexts": lambda path, _: contexts.read(path),
     "runs": lambda path, _: runs.read(path),
     "udcg": lambda path, _: udcg.read(path),
-    "responses": _responses,
+    "responses": lambda path, _: responses.read(path),
     "crux": crux.read,
     "beir": beir.read,
     "trec": trec.read,
@@ -77,7 +69,7 @@ def format_of(path: Path) -> str:
     found = first(path)
     if "steps" in found or str(found.get("format", "")).startswith("ragguard.run/"):
         return "runs"
-    if {"inK", "grade"} <= found.keys():
+    if responses.is_graded(path) or responses.is_ranked(path):
         return "responses"
     if "passages" in found and "question" in found:
         return "udcg" if _is_udcg(found) else "contexts"
@@ -91,7 +83,7 @@ def _format_of_folder(path: Path) -> str:
         return "beir"
     if qrel_files(path):
         return "trec"
-    if any(responses.is_graded(file) for file in path.glob("*.json*")):
+    if any(responses.is_graded(file) or responses.is_ranked(file) for file in path.glob("*.json*")):
         return "responses"
     names = sorted(file.name for file in path.iterdir())[:8]
     raise InvalidInput(str(path), names if names or run_files(path) else "an empty folder", _HOLDS)
