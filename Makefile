@@ -6,12 +6,13 @@ CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ragguard
 BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint types check docs test-install test-newest test-vllm test-phoenix test-floors test-foreign clean
+.PHONY: help demo test lint types check golden docs test-install test-newest test-vllm test-phoenix test-floors test-foreign clean
 
 help:
 	@echo "make demo          install what the demonstration needs and run it"
 	@echo "make test          install what the tests need and run all of them"
 	@echo "make check         lint, format and types"
+	@echo "make golden        the golden files of tests/golden, anew, where a change to what others see is meant"
 	@echo "make test-install  the package alone in a clean environment: size, imports"
 	@echo "make test-vllm     engines and scores against a real vLLM, in an environment of its own (3.5 GB)"
 	@echo "make test-newest   the store, the service, the guard and faults on the newest Python of this machine"
@@ -52,6 +53,9 @@ types: .venv/.dev
 	$(BIN)/mypy
 
 check: lint types
+
+golden: .venv/.dev
+	RAGGUARD_WRITE_GOLDEN=1 $(BIN)/python -m pytest -q tests/golden
 
 test-install: .venv/.dev
 	$(BIN)/python -m pytest tests/packaging -m install

@@ -1,19 +1,18 @@
 """What engines send, and under which keys answers are kept, byte for byte as in the files beside this one.
 
 A cache that users have on disk, and a score's identity, rest on these. Where a change is meant, write the files
-anew (`RAGGUARD_WRITE_GOLDEN=1`) and say so in the changelog.
+anew (`make golden`) and say so in the changelog.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from contextlib import aclosing, closing
-from pathlib import Path
 
 import pytest
 from support.fake_model import FakeModel
+from support.golden import compare
 from support.misbehaving_server import MisbehavingServer
 from support.scripted_engine import ScriptedEngine
 
@@ -21,7 +20,6 @@ from ragguard.engines.base import Message, Prompt, Span
 from ragguard.engines.connect import connect
 from ragguard.engines.layers import Cache
 
-DATA = Path(__file__).parent / "data"
 LONG = Prompt((Message("system", "Be brief."), Message("user", "Who? Ada Berg.")), (Span(1, 5, 13),))
 PROMPTS = ["Who founded it?", LONG, [{"role": "user", "content": "Zoë – “quoted” \ud800"}]]
 
@@ -33,15 +31,6 @@ async def ask_everything(engine):
     await engine.label_probs(PROMPTS[:1], ("NO-RESPONSE", "NONE"))
     await engine.sample(PROMPTS[:2], 2, 8, 1.0, 7)
     await engine.sample(PROMPTS[:1], 3, 8, 0.0, 7)
-
-
-def compare(name, found):
-    """Fails unless `found` is what the golden file holds."""
-    path = DATA / f"{name}.json"
-    text = json.dumps(found, indent=1, sort_keys=True) + "\n"
-    if os.environ.get("RAGGUARD_WRITE_GOLDEN"):
-        path.write_text(text)
-    assert text == path.read_text()
 
 
 @pytest.mark.parametrize("face", ["vllm", "openai"])
