@@ -31,6 +31,7 @@ from ragguard.metrics.distraction import (
 )
 from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, recall, reciprocal_rank
 from ragguard.metrics.rarity import grade_weights, harm, n_recall, pct_proc, precision_at_grade, proc, ra_nwg
+from ragguard.metrics.recapture import Population, chapman
 from ragguard.metrics.registry import METRICS, Metric, find
 from ragguard.metrics.subquestions import (
     Subset,
@@ -56,6 +57,7 @@ __all__ = [
     "Metric",
     "Padded",
     "Parts",
+    "Population",
     "Subset",
     "aggregate",
     "alpha_ndcg",
@@ -63,6 +65,7 @@ __all__ = [
     "attribution",
     "average_precision",
     "best_alpha",
+    "chapman",
     "cluster",
     "correlate",
     "coverage",

@@ -1,0 +1,78 @@
+"""How many relevant passages there are, estimated by capture and recapture.
+
+Two retrievals of one query that do not depend on each other find n1 and n2 relevant passages, m of them both. The more
+they agree, the fewer there are that neither found. What two retrievers find hard alike neither finds: then the
+estimate is too low.
+"""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ragguard.errors import InvalidInput
+from ragguard.metrics import arrays
+from ragguard.metrics.arrays import Value
+from ragguard.metrics.registry import Metric, declare
+
+
+class Population(NamedTuple):
+    """An estimated number of passages, its standard error, and the ends of its interval."""
+
+    total: Value
+    stderr: Value
+    low: Value
+    high: Value
+
+
+def chapman(first: ArrayLike, second: ArrayLike, both: ArrayLike, level: float = 0.95) -> Population:
+    """Chapman's estimator N = (n1 + 1)(n2 + 1) / (m + 1) - 1, unbiased where n1 + n2 >= N.
+
+    Its variance is (n1 + 1)(n2 + 1)(n1 - m)(n2 - m) / ((m + 1)^2 (m + 2)). The interval is that of the transformed
+    logit of the share that was found (Sadinle 2009), and never below what was found, n1 + n2 - m. Where neither found
+    anything, nothing is known: nan. Where there are few passages, an interval of 95 % holds the truth in 86 to 100 of
+    100 cases.
+    """
+    found_first = arrays.read("first", first, low=0, axes=0)
+    found_second = arrays.read("second", second, low=0, axes=0)
+    found_both = arrays.read("both", both, low=0, axes=0)
+    arrays.fit(first=found_first.shape, second=found_second.shape, both=found_both.shape)
+    for name, values in (("first", found_first), ("second", found_second), ("both", found_both)):
+        arrays.whole(name, values, "whole numbers of passages")
+    if np.any(found_both > np.minimum(found_first, found_second)):
+        raise InvalidInput("both", both, "at most as many as the smaller of first and second")
+    z = NormalDist().inv_cdf(0.5 + arrays.parameter("level", level, 0.01, 0.9999) / 2)
+    n1, n2, m = found_first, found_second, found_both
+    seen = n1 + n2 - m
+    total = (n1 + 1) * (n2 + 1) / (m + 1) - 1
+    variance = (n1 + 1) * (n2 + 1) * (n1 - m) * (n2 - m) / ((m + 1) ** 2 * (m + 2))
+    only_first, only_second, shared = n1 - m + 0.5, n2 - m + 0.5, m + 0.5
+    unseen = only_first * only_second / shared
+    spread = z * np.sqrt(1 / shared + 1 / only_first + 1 / only_second + 1 / unseen)
+    low = np.maximum(seen - 0.5 + unseen * np.exp(-spread), seen)
+    high = np.maximum(seen - 0.5 + unseen * np.exp(spread), total)
+    known = seen > 0
+    return Population(
+        *(
+            arrays.plain(np.where(known, part, np.nan))
+            for part in (total, np.sqrt(variance), np.minimum(low, total), high)
+        )
+    )
+
+
+declare(
+    Metric(
+        name="relevant_total",
+        title="Relevant passages, estimated",
+        description="How many relevant passages there are for the step's query, judged by how far retrievals agree.",
+        range=(0, float("inf")),
+        direction="neither",
+        unit="passages",
+        needs="two or more retrievals of one query that do not depend on each other, and which passages are relevant",
+        source="Chapman 1951; interval: Sadinle 2009",
+        function=chapman,
+    )
+)
