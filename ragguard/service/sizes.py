@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sys import getsizeof
+from types import NoneType
 
 from ragguard.capture.open_runs import Retrieval, WholeRun
 from ragguard.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
@@ -11,9 +12,14 @@ from ragguard.records import Passage, RetrievalStep
 EVENT = 1024
 """Bytes of an event beside what it holds."""
 _OBJECT = 64
-_NODES = 600
-"""So many objects are looked at; of a list that is longer, a sample stands for the rest."""
-_SAMPLE = 64
+_LOOKS = 2000
+"""So many objects are looked at, at most."""
+_LONG = 512
+"""Of a list that is longer, so many items stand for the rest."""
+_SAMPLE = 6
+"""Of the items of a list that are collections or objects, so many stand for the others."""
+_SMALL = frozenset({int, float, bool, NoneType})
+_COUNTED = _SMALL | {str}
 
 
 def size_of(event: Event | WholeRun) -> int:
@@ -47,38 +53,48 @@ def _held(step: object) -> tuple[object, ...]:
 
 
 class _Walk:
-    """One look at some objects; ends after so many of them, also where they form a cycle."""
+    """One look at some objects; ends after so many of them, also where they form a reference cycle."""
 
     def __init__(self) -> None:
-        self._left = _NODES
+        self._left = _LOOKS
 
     def size(self, value: object) -> int:
-        self._left -= 1
-        kind = type(value)
-        if kind is str:
-            return getsizeof(value)
-        if self._left <= 0 or value is None or kind is float or kind is int:
-            return _OBJECT
-        if isinstance(value, Passage):
-            return _OBJECT + getsizeof(value.text) + (self.size(value.metadata) if value.metadata else 0)
-        if kind is dict:
-            return _OBJECT + self._several(list(value.values()))  # type: ignore[attr-defined]
-        if isinstance(value, (list, tuple, set, frozenset)):
-            return _OBJECT + self._several(value)
+        """Bytes of a value with what it holds, about."""
         if isinstance(value, (str, bytes, bytearray)):
             return getsizeof(value)
+        if self._left <= 0 or type(value) in _SMALL:
+            return _OBJECT
+        if isinstance(value, dict):
+            return self._several(list(value.values()))
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return self._several(list(value))
+        if isinstance(value, Passage):
+            self._left -= 1
+            return _OBJECT + getsizeof(value.text) + (self.size(value.metadata) if value.metadata else 0)
         held = getattr(value, "__dict__", None)
         if type(held) is dict:
-            return _OBJECT + self._several(list(held.values()))
+            return self._several(list(held.values()))
+        self._left -= 1
         nbytes = getattr(value, "nbytes", None)  # arrays
         return _OBJECT + (nbytes if type(nbytes) is int else 0)
 
-    def _several(self, values: list[object] | tuple[object, ...] | set[object] | frozenset[object]) -> int:
-        count = len(values)
-        if count <= _SAMPLE:
-            return sum(map(self.size, values))
-        values = list(values)
-        stride = count // _SAMPLE
-        # Snapshots hold several parts of each document in turn; a multiple of three would meet the texts alone.
-        seen = values[:: stride + 1 if stride % 3 == 0 else stride]
-        return sum(map(self.size, seen)) * count // len(seen)
+    def _several(self, values: list[object]) -> int:
+        """Bytes of a collection: texts count one by one, a hook has no time for each of the other items."""
+        seen = _spread(values, _LONG)
+        self._left -= len(seen)
+        texts = [one for one in seen if type(one) is str]
+        others = [one for one in seen if type(one) not in _COUNTED] if len(texts) < len(seen) else []
+        looked_at = _spread(others, _SAMPLE)
+        size = sum(map(getsizeof, texts)) + _OBJECT * (len(seen) - len(texts) - len(others))
+        if looked_at:
+            size += sum(map(self.size, looked_at)) * len(others) // len(looked_at)
+        return _OBJECT + (size * len(values) // len(seen) if seen else 0)
+
+
+def _spread(values: list[object], most: int) -> list[object]:
+    """At most so many of the values, evenly spread."""
+    if len(values) <= most:
+        return values
+    # Snapshots hold several parts of each document in turn: a stride that divides their number meets one part alone.
+    stride = -(-len(values) // most) | 1
+    return values[:: stride if stride % 3 else stride + 2]
