@@ -29,7 +29,7 @@ from benchmarks.machine import record
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import EngineUnreachable
 from ragguard.records import Passage
-from ragguard.service.scoring import RetrySchedule
+from ragguard.runtime.retry import RetrySchedule
 from ragguard.service.service import Service, Settings
 from ragguard.store.store import Store
 

@@ -22,16 +22,18 @@ from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.errors import CalibrationError, EngineTimeout, InvalidInput
-from ragguard.guard.breaker import START_S, Breaker
+from ragguard.errors import CalibrationError, CircuitOpen, EngineTimeout, InvalidInput
 from ragguard.guard.calibration import Calibration, Example, check_promise, choose_threshold, mean_kept
+from ragguard.guard.first_answer import START_S, FirstAnswer
 from ragguard.guard.health import DecisionCounts, GuardHealth, GuardOutcome, cause_of
 from ragguard.guard.judge import Candidate, EngineTime, PassageJudge
 from ragguard.guard.policies import Judged, Policy, TopUtility, UtilityThreshold, choose, names_of
 from ragguard.guard.policy_threads import PolicyThreads
 from ragguard.records import Decision, Dropped, Passage
+from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.faults import describe
 from ragguard.runtime.fork import at_fork
+from ragguard.runtime.retry import RetrySchedule
 from ragguard.service.loop import BackgroundLoop
 
 CALIBRATED_AT_ONCE = 16
@@ -103,13 +105,15 @@ class DistractorGuard:
         self._judge = PassageJudge(
             self.engine, self.judge, None if prompts is None else load_prompts(prompts)
         )
-        self._breaker = Breaker(pause_after, pause_s)
+        self._breaker = CircuitBreaker(
+            pause_after, RetrySchedule(first=pause_s, longest=pause_s, jitter=(1.0, 1.0))
+        )
+        self._first_answer = FirstAnswer()
         self._threads: PolicyThreads[dict[int, str] | BaseException] = PolicyThreads()
         self._counts = DecisionCounts(self.engine)
         at_fork(in_child=self._begin_in_child)
 
     def _begin_in_child(self) -> None:
-        self._breaker.renew()
         self._threads.renew()
 
     def __copy__(self) -> DistractorGuard:
@@ -274,22 +278,27 @@ class DistractorGuard:
         if any(policy.needs_utility for policy in self.policies):
             if not query.strip():
                 return GuardOutcome("kept_all", "no query")
-            if paused := self._breaker.open():
-                return GuardOutcome("error", paused, "paused")
-            found = await self._judged_within(query, readable, self._left(clock))
+            try:
+                attempt = self._breaker.enter()
+            except CircuitOpen as paused:
+                return GuardOutcome("error", str(paused), "paused")
+            try:
+                found = await self._judged_within(query, readable, self._left(clock), attempt)
+            finally:
+                self._breaker.left(attempt)
             if isinstance(found, GuardOutcome):
                 return found
             judged = found
         return await self._chosen(judged, len(given) - len(readable), clock)
 
     async def _judged_within(
-        self, query: str, readable: list[Candidate], left: float
+        self, query: str, readable: list[Candidate], left: float, attempt: Attempt
     ) -> list[Judged] | GuardOutcome:
         """The judgements, or why there are none. Never waits longer than `left`, not even for a cancellation."""
         if left <= 0:
             return self._late("queued", "the event loop was held up before the engine could be asked")
         began, waiting = time.monotonic(), EngineTime()
-        starts, late = self._breaker.starts(), False
+        starts, late = self._first_answer.may_wait(), False
         behind = START_S if starts else left + GRACE_S
         task = asyncio.ensure_future(self._judge.judged(query, readable, began + behind, waiting))
         if starts:
@@ -304,22 +313,23 @@ class DistractorGuard:
                     # Soon, not now: whoever else is late at this moment must not wait for this call's clearing up.
                     task.get_loop().call_soon(task.cancel)
         if not task.done():
-            return self._too_late(began, left, waiting)
+            return self._too_late(began, left, waiting, attempt)
         if task.cancelled():
             outcome = GuardOutcome("error", "the engine broke the call off", "cancelled")
         elif (error := task.exception()) is None:
-            self._breaker.met()
+            self._breaker.succeeded()
+            self._first_answer.came()
             return task.result()
         elif isinstance(error, EngineTimeout):
-            return self._too_late(began, left, waiting)
+            return self._too_late(began, left, waiting, attempt)
         else:
             outcome = _failed(error)
         # A passage that is too long says nothing of how the engine is.
         if outcome.cause != "prompt_too_long":
-            self._breaker.missed(waiting.asked or began, outcome.reason)
+            self._missed(attempt, waiting, outcome.reason)
         return outcome
 
-    def _too_late(self, began: float, left: float, waiting: EngineTime) -> GuardOutcome:
+    def _too_late(self, began: float, left: float, waiting: EngineTime, attempt: Attempt) -> GuardOutcome:
         """Why no judgement came in time. The engine is to blame unless the time went by in the guard's own queue."""
         failures = [failure_since(engine, began) for engine in (self.engine, self.judge)]
         failure = next((one for one in failures if one is not None), None)
@@ -331,14 +341,20 @@ class DistractorGuard:
             return self._late("queued", f"the call spent {queued:.0f} ms in the guard's own queue")
         else:
             outcome = self._late("too_slow", "the engine has not answered")
-        self._breaker.missed(waiting.asked or began, outcome.reason)
+        self._missed(attempt, waiting, outcome.reason)
         return outcome
+
+    def _missed(self, attempt: Attempt, waiting: EngineTime, why: str) -> None:
+        """Counts a failure of the engine. Calls that were under way together when it failed are one failure."""
+        attempt.began = waiting.asked or attempt.began
+        if self._breaker.failed(attempt, why, self):
+            self._first_answer.forget()
 
     def _late(self, cause: str, why: str) -> GuardOutcome:
         return GuardOutcome("timeout", f"no judgement within {self.budget_ms:g} ms: {why}", cause)
 
     def _started(self, task: asyncio.Task[list[Judged]]) -> None:
-        self._breaker.started(not task.cancelled() and task.exception() is None)
+        self._first_answer.waited(answered=not task.cancelled() and task.exception() is None)
 
     async def _chosen(self, judged: list[Judged], blank: int, clock: float) -> GuardOutcome:
         """What the policies drop. Policies that may take time run on a thread, and are awaited within the budget."""

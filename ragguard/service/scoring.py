@@ -10,12 +10,11 @@ import asyncio
 import hashlib
 import inspect
 import math
-import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ragguard.capture.handle import references_of
@@ -23,6 +22,7 @@ from ragguard.errors import InvalidInput, RagguardError
 from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import describe
+from ragguard.runtime.retry import RetrySchedule
 from ragguard.scorers.pipeline import Identity
 from ragguard.scorers.plan import Plan
 from ragguard.secrets import logger, without_secrets
@@ -61,23 +61,6 @@ class Do(Protocol):
     """Has a function called on the store's writer thread."""
 
     def __call__(self, work: Callable[[], T], /, *, hurry: bool = True) -> Future[T]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class RetrySchedule:
-    """The schedule of repeated attempts: after `first` seconds, then after twice as long each time."""
-
-    attempts: int = 20
-    first: float = 1.0
-    longest: float = 900.0
-
-    def after(self, attempts: int) -> float | None:
-        """Returns the seconds to wait after so many attempts; None after the last one."""
-        return None if attempts >= self.attempts else self.wait(attempts)
-
-    def wait(self, failures: int) -> float:
-        """Returns the seconds to wait after so many failures in a row."""
-        return min(self.longest, self.first * 2.0 ** min(failures - 1, 60)) * random.uniform(0.75, 1.25)
 
 
 class Scoring:

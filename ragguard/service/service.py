@@ -18,6 +18,7 @@ from ragguard.records import Failure, Run, ScoredRun
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import Faults
 from ragguard.runtime.fork import at_fork
+from ragguard.runtime.retry import RetrySchedule
 from ragguard.scorers.plan import Plan
 from ragguard.secrets import logger
 from ragguard.service import exits
@@ -30,7 +31,7 @@ from ragguard.service.loop import BackgroundLoop
 from ragguard.service.queue import QueueBounds
 from ragguard.service.redaction import Redactor
 from ragguard.service.report import Captured, Report
-from ragguard.service.scoring import Pipeline, References, RetrySchedule, Scoring
+from ragguard.service.scoring import Pipeline, References, Scoring
 from ragguard.service.stream import bounded
 from ragguard.service.worker import ScoringWorker
 from ragguard.sinks.base import Sink

@@ -7,15 +7,16 @@ others keep their place in the store and lose no attempt.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
 from ragguard.errors import Closed
+from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import Faults, is_cancelled
+from ragguard.runtime.retry import RetrySchedule
 from ragguard.service.loop import BackgroundLoop
-from ragguard.service.scoring import Do, RetrySchedule, Scoring
+from ragguard.service.scoring import Do, Scoring
 from ragguard.store.claims import Claim
 from ragguard.store.store import Store
 
@@ -39,8 +40,7 @@ class ScoringWorker:
         self._main: Future[None] | None = None
         self._waker: Callable[[], object] = lambda: None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._failed_in_a_row = 0
-        self._failed_at = self._pause_until = 0.0
+        self._circuit = CircuitBreaker(1, self._retry)
 
     def start(self) -> None:
         """Starts the task, once."""
@@ -82,16 +82,20 @@ class ScoringWorker:
 
     async def _take(self) -> float:
         """Starts scoring what is due, up to the limit; returns for how many seconds nothing else will be due."""
-        pause = self._pause_until - time.monotonic()
-        if pause > 0:
+        if (pause := self._circuit.pause) > 0:
             return pause
-        room = (1 if self._failed_in_a_row else self._concurrency) - len(self._tasks)
+        room = (1 if self._circuit.is_open else self._concurrency) - len(self._tasks)
         if room <= 0:
             return _LONGEST_SLEEP  # a task that ends wakes this one
         # Looking for work does not hurry the writer: it would commit small batches, and hooks would feel them.
-        claims, next_ns = await asyncio.wrap_future(self._do(lambda: self._look(room), hurry=False))
+        attempt, claims = self._circuit.enter(), list[Claim]()
+        try:
+            claims, next_ns = await asyncio.wrap_future(self._do(lambda: self._look(room), hurry=False))
+        finally:
+            if not claims:
+                self._circuit.left(attempt)
         for claim in claims:
-            task = asyncio.get_running_loop().create_task(self._work(claim))
+            task = asyncio.get_running_loop().create_task(self._work(claim, attempt))
             self._tasks.add(task)
             task.add_done_callback(self._done)
         if claims:
@@ -105,7 +109,7 @@ class ScoringWorker:
         claims = self._store.claim(room)
         return claims, None if claims else self._store.left().next_ns
 
-    async def _work(self, claim: Claim) -> None:
+    async def _work(self, claim: Claim, attempt: Attempt) -> None:
         answered = True
         try:
             answered = await self._scoring.work(claim, BACKGROUND_PRIORITY)
@@ -115,13 +119,9 @@ class ScoringWorker:
             self._faults.note("scoring", error)
             answered = False
         if answered:
-            self._failed_in_a_row = 0
+            self._circuit.succeeded()
         else:
-            self._failed_in_a_row += 1
-            wait = (
-                self._retry.after(min(self._failed_in_a_row, self._retry.attempts - 1)) or self._retry.longest
-            )
-            self._pause_until = time.monotonic() + wait
+            self._circuit.failed(attempt, "no engine answered", self)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

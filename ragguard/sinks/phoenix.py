@@ -25,6 +25,7 @@ from ragguard.errors import InvalidInput, RagguardError
 from ragguard.metrics.registry import METRICS
 from ragguard.records import Score, ScoredRun
 from ragguard.runtime.faults import describe
+from ragguard.runtime.retry import RetrySchedule
 from ragguard.secrets import without_secrets
 from ragguard.sinks.names import SKIPPED
 from ragguard.sinks.otel import OtelSink
@@ -72,7 +73,8 @@ class PhoenixSink:
         if attempts < 1:
             raise InvalidInput("attempts", attempts, "at least 1")
         bare, credentials = split_credentials("url", url, "an http:// or https:// address")
-        self.url, self._attempts = bare.rstrip("/"), attempts
+        self.url = bare.rstrip("/")
+        self._retry = RetrySchedule(attempts, first=0.5, longest=8.0, jitter=(1.0, 1.0))
         self._spans = spans or OtelSink(otlp=url, project=project, spans_only=True)
         self._owns_spans = spans is None
         key = checked_key("api_key", api_key or os.environ.get("PHOENIX_API_KEY", ""))
@@ -124,9 +126,9 @@ class PhoenixSink:
         if not data:
             return
         problem = ""
-        for attempt in range(self._attempts):
+        for attempt in range(self._retry.attempts):
             if attempt:
-                await asyncio.sleep(min(8.0, 0.25 * 2**attempt))
+                await asyncio.sleep(self._retry.wait(attempt))
             try:
                 answer = await self._client.post(path, params={"sync": "false"}, json={"data": data})
             except httpx.TimeoutException:

@@ -29,7 +29,7 @@ from support.stored import settle
 
 from ragguard.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.records import Run
-from ragguard.service.scoring import RetrySchedule
+from ragguard.runtime.retry import RetrySchedule
 from ragguard.service.service import Service, Settings
 from ragguard.store import schema
 from ragguard.store.store import Store

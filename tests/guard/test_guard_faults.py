@@ -237,7 +237,7 @@ async def test_an_answer_that_comes_too_late_is_not_taken_for_the_next_call():
     engine = Slow(label=says)
     watching = guard(engine, budget_ms=20_000)
     await watching.aprune("warm up", [HELPS])
-    watching._breaker.met()  # an engine that has answered before: late calls are cancelled
+    watching._first_answer.came()  # an engine that has answered before: late calls are cancelled
     watching.budget_ms = 30
     assert (await watching.aprune("first", [HELPS, MISLEADS])).status == "timeout"
     watching.budget_ms = 20_000

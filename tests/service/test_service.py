@@ -17,9 +17,9 @@ from ragguard.errors import Closed, EngineUnreachable, InvalidInput
 from ragguard.events import RunEnded, RunStarted
 from ragguard.records import Passage, Run
 from ragguard.runtime.faults import Faults
+from ragguard.runtime.retry import RetrySchedule
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.service.redaction import Redactor
-from ragguard.service.scoring import RetrySchedule
 from ragguard.service.service import Service, Settings
 from ragguard.store.bounds import Bound
 from ragguard.store.store import Store

@@ -9,14 +9,10 @@ single call, sent as a probe, comes back well.
 from __future__ import annotations
 
 import asyncio
-import random
-import threading
 from collections.abc import Awaitable, Callable
 from copy import copy
-from dataclasses import dataclass
 from time import monotonic
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.deadline import remaining
@@ -32,7 +28,9 @@ from ragguard.errors import (
     InvalidInput,
     PromptTooLong,
 )
+from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.retry import RetrySchedule
 
 _Answer = TypeVar("_Answer")
 
@@ -71,8 +69,9 @@ class Patience:
         for name, seconds in (("base", base), ("cap", cap), ("total", total), ("pause", pause)):
             if not seconds > 0:
                 raise InvalidInput(name, seconds, "more than 0 seconds")
-        self._attempts, self._base, self._cap, self._total = attempts, base, cap, total
-        self._circuit = _Circuit(trip_after, pause, max(pause, longest_pause))
+        self._schedule, self._total = RetrySchedule(attempts, base, cap, jitter=(0.0, 1.0)), total
+        pauses = RetrySchedule(first=pause, longest=max(pause, longest_pause), jitter=(1.0, 1.0))
+        self._circuit = CircuitBreaker(trip_after, pauses)
         self.latest_failure: tuple[float, EngineError] | None = None
         """When (on the monotonic clock) and how an attempt failed that is or was repeated."""
 
@@ -82,45 +81,54 @@ class Patience:
         """What `ask` returns, asked again as long as that may help; `proves`: a return shows a server that is well."""
         started = monotonic()
         until = started + self._total if deadline is None else min(deadline, started + self._total)
-        attempt = 0
+        number = 0
         while True:
             remaining(deadline, "a call")
-            attempt += 1
-            ticket = self._circuit.enter()
+            number += 1
+            attempt = self._circuit.enter()
             try:
                 answer = await ask()
             except EngineError as error:
-                self._circuit.failed(ticket, error, hurried=deadline is not None)
+                self._report(attempt, error, hurried=deadline is not None)
                 if _blames_server(error, deadline is not None):
                     NOTICES.warn(f"engine {id(self)}", _UNANSWERED.format(error))
-                wait = self._wait(error, attempt, until)
+                wait = self._wait(error, number, until)
                 if wait is None:
-                    if attempt == 1:
+                    if number == 1:
                         raise
-                    spent = f"given up after {attempt} attempts in {monotonic() - started:.1f} s"
+                    spent = f"given up after {number} attempts in {monotonic() - started:.1f} s"
                     raise _given_up(error, spent) from error.__cause__
                 # Without its traceback, which would hold the frames and prompts of this call.
                 self.latest_failure = (monotonic(), copy(error).with_traceback(None))
                 await asyncio.sleep(wait)
             except SystemExit as error:
                 # It would end the event loop, and with it every other call of the process.
-                self._circuit.failed(ticket, error, hurried=True)
+                self._circuit.left(attempt)
                 raise EngineProtocolError(f"the engine raised SystemExit({error})") from error
-            except BaseException as error:
-                self._circuit.failed(ticket, error, hurried=True)
+            except BaseException:
+                self._circuit.left(attempt)
                 raise
             else:
                 if proves:
-                    self._circuit.answered()
+                    self._circuit.succeeded()
                 else:
-                    self._circuit.left(ticket)
+                    self._circuit.left(attempt)
                 return answer
 
-    def _wait(self, error: EngineError, attempt: int, until: float) -> float | None:
-        """The seconds until the next attempt, or None when there shall be none."""
-        if not error.retryable or error.repeated or attempt >= self._attempts:
+    def _report(self, attempt: Attempt, error: EngineError, *, hurried: bool) -> None:
+        """Tells the circuit breaker what a failure says of the server: that depends on who set the deadline, too."""
+        if isinstance(error, EngineRejected | PromptTooLong):
+            self._circuit.succeeded()
+        elif _blames_server(error, hurried):
+            self._circuit.failed(attempt, str(error), error)
+        else:
+            self._circuit.left(attempt)
+
+    def _wait(self, error: EngineError, attempts: int, until: float) -> float | None:
+        """Returns the seconds until the next attempt, or None when there shall be none."""
+        wait = self._schedule.after(attempts)
+        if wait is None or not error.retryable or error.repeated:
             return None
-        wait = random.uniform(0, min(self._cap, self._base * 2 ** (attempt - 1)))
         if isinstance(error, EngineOverloaded) and error.retry_after is not None:
             # Never earlier than asked, and not all at the same instant.
             wait += max(0.0, error.retry_after)
@@ -171,80 +179,6 @@ def failure_since(engine: Engine, since: float) -> EngineError | None:
             return error if failed >= since else None
         engine = engine.wrapped
     return None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Ticket:
-    """One attempt; attempts are numbered in the order in which they begin."""
-
-    number: int
-
-
-class _Circuit:
-    """Closed, open, or half open with one probe under way. Shared by threads."""
-
-    def __init__(self, trip_after: int, first_pause: float, longest: float) -> None:
-        self._trip_after, self._first_pause, self._longest = trip_after, first_pause, longest
-        self._lock = threading.Lock()
-        self._failures = 0
-        self._entered = 0
-        self._counted: WeakKeyDictionary[BaseException, int] = WeakKeyDictionary()
-        """Errors that were counted, with the number of the last attempt that had begun by then."""
-        self._last = ""
-        self._pause = first_pause
-        self._opened: float | None = None
-        self._probe: _Ticket | None = None
-
-    def enter(self) -> _Ticket:
-        """A ticket for one attempt, or `CircuitOpen`."""
-        with self._lock:
-            self._entered += 1
-            ticket = _Ticket(self._entered)
-            if self._opened is None:
-                return ticket
-            left = self._opened + self._pause - monotonic()
-            if left > 0 or self._probe is not None:
-                again = f"it is tried again in {left:.1f} s" if left > 0 else "one call is trying it just now"
-                raise CircuitOpen(
-                    f"not asked, as the engine failed {self._failures} times in a row; {again}. "
-                    f"The last failure: {self._last}"
-                )
-            self._probe = ticket
-            return ticket
-
-    def answered(self) -> None:
-        """The server is well. A late answer to a call from before the circuit opened proves it, too."""
-        with self._lock:
-            self._failures, self._opened, self._probe = 0, None, None
-            self._pause = self._first_pause
-
-    def left(self, ticket: _Ticket) -> None:
-        """An attempt ended and says nothing of the server: if it was the probe, another one is."""
-        with self._lock:
-            if self._probe is ticket:
-                self._probe = None
-
-    def failed(self, ticket: _Ticket, error: BaseException, *, hurried: bool) -> None:
-        """An attempt failed. Whether the server is to blame depends on how, and on who set the deadline."""
-        if isinstance(error, EngineRejected | PromptTooLong):
-            self.answered()
-            return
-        with self._lock:
-            probing = self._probe is ticket
-            if probing:
-                self._probe = None
-            if not _blames_server(error, hurried):
-                return
-            # Callers that wait for one request get one and the same error: it failed once.
-            if ticket.number > self._counted.get(error, 0):
-                self._counted[error] = self._entered
-                self._failures += 1
-            self._last = str(error)
-            if probing:
-                self._pause = min(self._longest, self._pause * 2)
-                self._opened = monotonic()
-            elif self._opened is None and self._failures >= self._trip_after:
-                self._opened = monotonic()
 
 
 def _given_up(error: EngineError, spent: str) -> EngineError:

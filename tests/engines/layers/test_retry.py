@@ -51,7 +51,7 @@ def waits(monkeypatch):
 def clock(monkeypatch):
     """Time that passes only when it is told to: `clock[0] += seconds`."""
     now = [1000.0]
-    monkeypatch.setattr("ragguard.engines.layers.retry.monotonic", lambda: now[0])
+    monkeypatch.setattr("ragguard.runtime.circuit_breaker.monotonic", lambda: now[0])
     return now
 
 

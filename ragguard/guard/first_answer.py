@@ -1,0 +1,51 @@
+"""Time for an engine's first answer.
+
+A server that has to be looked at, or a model that has to be loaded, may need longer than any budget. Were every call
+cancelled with its budget, such an engine would begin anew each time. So one call at a time may go on behind its budget
+until the engine has answered for the first time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from ragguard.runtime.fork import at_fork
+
+START_S = 30.0
+"""Seconds that an engine may take until its first answer."""
+
+
+class FirstAnswer:
+    """Knows whether an engine has answered, and which call may wait for that behind its budget."""
+
+    def __init__(self) -> None:
+        self._answered = False
+        self._waiting_until = 0.0
+        self._renew()
+        at_fork(in_child=self._renew)
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+
+    def may_wait(self) -> bool:
+        """Returns whether this call is the one that may go on behind its budget; it then ends with `waited`."""
+        with self._lock:
+            now = time.monotonic()
+            if self._answered or now < self._waiting_until:
+                return False
+            self._waiting_until = now + START_S
+            return True
+
+    def waited(self, *, answered: bool) -> None:
+        """Ends the wait of the call that went on behind its budget."""
+        self._answered = self._answered or answered
+        self._waiting_until = 0.0
+
+    def came(self) -> None:
+        """Takes note that the engine has answered."""
+        self._answered = True
+
+    def forget(self) -> None:
+        """Takes note that the engine has gone away: it may come back as another one."""
+        self._answered = False

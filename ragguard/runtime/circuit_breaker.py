@@ -1,0 +1,107 @@
+"""The circuit breaker: what keeps failing is left alone for a while, then tried by one call at a time."""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+from weakref import WeakKeyDictionary
+
+from ragguard.errors import CircuitOpen
+from ragguard.runtime.fork import at_fork
+from ragguard.runtime.retry import RetrySchedule
+
+
+class Attempt:
+    """One call through a circuit breaker."""
+
+    __slots__ = ("began",)
+
+    def __init__(self) -> None:
+        self.began = monotonic()
+        """When the engine was asked, on the monotonic clock."""
+
+
+class CircuitBreaker:
+    """Opens after a number of failures in a row, and closes with the first success. Threads may share one.
+
+    While the circuit is open no call may be made. When the pause is over one call is let through; each such call that
+    fails begins the next, longer pause.
+
+    Args:
+        after: After how many failures in a row the circuit opens.
+        pauses: How long the circuit stays open: its waits, one after the other.
+    """
+
+    def __init__(self, after: int, pauses: RetrySchedule) -> None:
+        self._after, self._pauses = after, pauses
+        self._failures = self._openings = 0
+        self._why = ""
+        self._until = 0.0
+        self._probe: Attempt | None = None
+        self._counted: WeakKeyDictionary[object, float] = WeakKeyDictionary()
+        """When a failure with this cause was last counted."""
+        self._renew()
+        at_fork(in_child=self._renew)
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+
+    @property
+    def is_open(self) -> bool:
+        """True until a call succeeds, also while one is let through."""
+        return self._openings > 0
+
+    @property
+    def pause(self) -> float:
+        """The seconds until a call may be made, 0 where the circuit is closed or its pause is over."""
+        return max(0.0, self._until - monotonic()) if self._openings else 0.0
+
+    def enter(self) -> Attempt:
+        """Begins a call; raises CircuitOpen where none may be made now. Each call ends with `succeeded`, `failed` or
+        `left`."""
+        with self._lock:
+            attempt = Attempt()
+            if self._openings:
+                left = self._until - attempt.began
+                if left > 0 or self._probe is not None:
+                    again = (
+                        f"it is tried again in {left:.1f} s" if left > 0 else "one call is trying it just now"
+                    )
+                    raise CircuitOpen(
+                        f"not asked, as the engine failed {self._failures} times in a row; {again}. "
+                        f"The last failure: {self._why}"
+                    )
+                self._probe = attempt
+            return attempt
+
+    def succeeded(self) -> None:
+        """Closes the circuit. A late answer to a call from before it opened proves the engine well, too."""
+        with self._lock:
+            self._failures = self._openings = 0
+            self._probe = None
+
+    def left(self, attempt: Attempt) -> None:
+        """Ends a call that says nothing of the engine: it was cancelled, or its own prompt was at fault."""
+        with self._lock:
+            if self._probe is attempt:
+                self._probe = None
+
+    def failed(self, attempt: Attempt, why: str, cause: object) -> bool:
+        """Ends a call that failed; True where this opened the circuit.
+
+        Calls of one cause that had begun when its failure was counted are no further failures: several callers
+        waited for one request, or for an engine that went away.
+        """
+        with self._lock:
+            probing = self._probe is attempt
+            if probing:
+                self._probe = None
+            if attempt.began > self._counted.get(cause, -1.0):
+                self._counted[cause] = monotonic()
+                self._failures += 1
+            self._why = why
+            opens = probing or (not self._openings and self._failures >= self._after)
+            if opens:
+                self._openings += 1
+                self._until = monotonic() + self._pauses.wait(self._openings)
+            return opens

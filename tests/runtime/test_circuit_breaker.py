@@ -1,0 +1,144 @@
+"""The circuit breaker: opens after failures in a row, lets one call at a time try again, closes with a success."""
+
+import threading
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.child import in_child
+
+from ragguard.errors import CircuitOpen, EngineUnreachable
+from ragguard.runtime import circuit_breaker
+from ragguard.runtime.circuit_breaker import CircuitBreaker
+from ragguard.runtime.retry import RetrySchedule
+
+PAUSES = RetrySchedule(first=10.0, longest=40.0, jitter=(1.0, 1.0))
+
+
+class Clock:
+    """Time that passes only when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        self.now += 1e-6  # no two readings are equal, as on a real clock
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(circuit_breaker, "monotonic", clock)
+    return clock
+
+
+def fail(breaker: CircuitBreaker, why: str = "gone") -> bool:
+    return breaker.failed(breaker.enter(), why, EngineUnreachable(why))
+
+
+def test_it_opens_after_failures_in_a_row_and_says_why(clock):
+    breaker = CircuitBreaker(3, PAUSES)
+    assert [fail(breaker), fail(breaker)] == [False, False]
+    breaker.succeeded()
+    assert [fail(breaker, f"fault {n}") for n in range(3)] == [False, False, True]
+    with pytest.raises(CircuitOpen, match=r"3 times in a row; it is tried again in 10.0 s. .*: fault 2"):
+        breaker.enter()
+    assert breaker.is_open
+    assert 9.9 < breaker.pause <= 10.0
+
+
+def test_pauses_grow_with_each_failed_try_and_begin_anew_after_a_success(clock):
+    breaker, pauses = CircuitBreaker(1, PAUSES), []
+    for _ in range(4):
+        fail(breaker)
+        pauses.append(round(breaker.pause))
+        clock.now += pauses[-1] + 1
+    breaker.succeeded()
+    assert (breaker.is_open, breaker.pause) == (False, 0.0)
+    fail(breaker)
+    assert [*pauses, round(breaker.pause)] == [10, 20, 40, 40, 10]
+
+
+def test_calls_of_one_cause_that_were_under_way_together_are_one_failure(clock):
+    breaker, shared = CircuitBreaker(2, PAUSES), EngineUnreachable("gone")
+    together = [breaker.enter() for _ in range(9)]
+    assert not any(breaker.failed(attempt, "gone", shared) for attempt in together)
+    assert breaker.failed(breaker.enter(), "gone", shared)
+
+
+def test_a_call_that_says_nothing_of_the_engine_lets_another_one_try(clock):
+    breaker = CircuitBreaker(1, PAUSES)
+    fail(breaker)
+    clock.now += 11
+    probe = breaker.enter()
+    with pytest.raises(CircuitOpen, match="trying it just now"):
+        breaker.enter()
+    breaker.left(probe)
+    breaker.enter()
+
+
+@given(
+    st.integers(1, 4), st.lists(st.sampled_from(["enter", "fail", "succeed", "leave", "wait"]), max_size=60)
+)
+def test_whatever_happens_one_call_at_a_time_tries_an_open_circuit(after, steps):
+    clock = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(circuit_breaker, "monotonic", clock)
+        breaker, calls, probes, failures = CircuitBreaker(after, PAUSES), [], [], 0
+        for step in steps:
+            if step == "wait":
+                clock.now += 15.0
+            elif step == "enter":
+                was_open, pause = breaker.is_open, breaker.pause
+                try:
+                    attempt = breaker.enter()
+                except CircuitOpen:
+                    assert was_open
+                    assert pause > 0 or probes
+                else:
+                    assert not was_open or (pause == 0 and not probes)
+                    (probes if was_open else calls).append(attempt)
+            elif probes or calls:
+                kind = probes or calls
+                attempt = kind.pop()
+                if step == "succeed":
+                    breaker.succeeded()
+                    calls, probes, failures = calls + probes, [], 0
+                    assert not breaker.is_open
+                elif step == "leave":
+                    breaker.left(attempt)
+                else:
+                    failures += 1
+                    was_open = breaker.is_open
+                    opened = breaker.failed(attempt, "gone", EngineUnreachable())
+                    assert opened is (kind is probes or (not was_open and failures >= after))
+                    assert breaker.is_open is (was_open or opened)
+
+
+def test_threads_find_one_way_through(clock):
+    breaker = CircuitBreaker(1, PAUSES)
+    fail(breaker)
+    clock.now += 11
+    together, passed = threading.Barrier(8), []
+
+    def enter() -> None:
+        together.wait(20)
+        with suppress(CircuitOpen):
+            passed.append(breaker.enter())
+
+    threads = [threading.Thread(target=enter) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(passed) == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_finds_its_lock_free():
+    breaker = CircuitBreaker(1, PAUSES)
+    with breaker._lock:
+        in_child(lambda: fail(breaker))
+    breaker.enter()
