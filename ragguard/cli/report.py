@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +26,9 @@ def run(
     run_id: Annotated[str, typer.Option("--run", help="Show one run with all its hops.")] = "",
     sort: Annotated[str, typer.Option(help="The order of the list: by harm, loss, gain or new.")] = "harm",
     most: Annotated[int, typer.Option("--most", "-n", min=1, help="How many runs to list.")] = 20,
+    recall: Annotated[
+        bool, typer.Option("--recall", help="Estimate recall for queries that were asked more than once.")
+    ] = False,
 ) -> None:
     """Look at scored runs.
 
@@ -41,6 +45,10 @@ def run(
         raise InvalidInput("--sort", sort, ", ".join(ORDERS))
     if html is not None and run_id:
         raise InvalidInput("--run", run_id, "one of --run and --html: the page shows every run")
+    if recall and (html is not None or run_id):
+        raise InvalidInput(
+            "--recall", True, "neither --html nor --run beside it: it is about queries of all runs"
+        )
     store = Store(database, read_only=True)
     try:
         if html is not None:
@@ -49,6 +57,8 @@ def run(
             say(f"{_runs(count)} written to {html}; open it in a browser")
         elif run_id:
             _show_run(store, run_id)
+        elif recall:
+            _show_recall(store, most)
         else:
             _show_runs(store.overviews(MISLEADS, texts=False), sort, most)
     finally:
@@ -101,6 +111,41 @@ def _show_run(store: Store, wanted: str) -> None:
     run = store.run(run_of_part(wanted, store.run_ids()))
     if run is not None:
         screen().print(hop_table(run, store.scores(run.id), store.failures(run.id)))
+
+
+def _show_recall(store: Store, most: int) -> None:
+    from ragguard.cli.terminal import Column, screen, show_table
+    from ragguard.errors import InvalidInput
+    from ragguard.report.recall import estimate_recall
+    from ragguard.report.text import as_markup, question_line
+
+    found = estimate_recall(store.scored_runs())
+    if not found:
+        raise InvalidInput(
+            "the store", "no such query", "one that was asked twice or more, with judged passages"
+        )
+    known = [one for one in found if isfinite(one.recall)]
+    shown, console = known[:most], screen()
+    if shown:
+        show_table(console, f"{len(known)} queries, the lowest recall first", [
+            Column("query", [as_markup(question_line(one.query)) for one in shown], least=24),
+            Column("retrievals", [str(one.retrievals) for one in shown], right=True, spare=1),
+            Column("relevant found", [str(one.found) for one in shown], right=True),
+            Column("in all", [f"~{one.total.total:.1f}" for one in shown], right=True),
+            Column("95 %", [f"{one.total.low:.1f} … {one.total.high:.1f}" for one in shown], right=True, spare=2),
+            Column("recall of one", [f"~{one.recall:.2f}" for one in shown], right=True),
+        ])  # fmt: skip
+    if len(known) > len(shown):
+        console.print(f"… and {len(known) - len(shown):,} more; all of them: --most {len(known)}")
+    if len(found) > len(known):
+        console.print(
+            f"{len(found) - len(known):,} more were asked twice or more, but found the same each time: that tells "
+            "nothing of what is missing."
+        )
+    console.print(
+        "Estimated by capture and recapture (Chapman): the more two retrievals agree, the less there is that neither "
+        "found. What all retrievers miss alike is not counted."
+    )
 
 
 def _misleading(line: dict[str, Any]) -> str:

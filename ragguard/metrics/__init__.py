@@ -31,7 +31,7 @@ from ragguard.metrics.distraction import (
 )
 from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, recall, reciprocal_rank
 from ragguard.metrics.rarity import grade_weights, harm, n_recall, pct_proc, precision_at_grade, proc, ra_nwg
-from ragguard.metrics.recapture import Population, chapman
+from ragguard.metrics.recapture import Population, chapman, recapture
 from ragguard.metrics.registry import METRICS, Metric, find
 from ragguard.metrics.subquestions import (
     Subset,
@@ -92,6 +92,7 @@ __all__ = [
     "proc",
     "ra_nwg",
     "recall",
+    "recapture",
     "reciprocal_rank",
     "redundancy",
     "required_subset",

@@ -63,6 +63,29 @@ def chapman(first: ArrayLike, second: ArrayLike, both: ArrayLike, level: float =
     )
 
 
+def recapture(found: ArrayLike, relevant: ArrayLike, level: float = 0.95) -> Population:
+    """Chapman's estimate of how many relevant passages there are, from retrievals of one query.
+
+    `found[r, p]`: retrieval r found passage p; `relevant[p]`: passage p is relevant. A retrieval that found nothing but
+    what another found as well (the same retriever again, or with a smaller k) tells nothing of what is missing and is
+    left out; with fewer than two left, nothing is known. Of more than two, every second one in order makes up one side.
+    """
+    table = np.atleast_2d(np.asarray(found, dtype=np.bool_))
+    if table.ndim > 2:
+        raise InvalidInput("found", found, "a table (retrievals, passages)")
+    wanted = arrays.boolean("relevant", relevant, table.shape[1:])
+    kept: list[int] = []
+    for row in range(len(table)):
+        others = (r for r in range(len(table)) if r != row and not np.any(table[row] & ~table[r]))
+        # Of equal ones the first stays.
+        if not any(np.any(table[r] & ~table[row]) or r < row for r in others):
+            kept.append(row)
+    if len(kept) < 2:
+        return Population(*4 * (float("nan"),))
+    sides = [table[kept[side::2]].any(axis=0) & wanted for side in (0, 1)]
+    return chapman(sides[0].sum(), sides[1].sum(), (sides[0] & sides[1]).sum(), level)
+
+
 declare(
     Metric(
         name="relevant_total",
@@ -73,6 +96,6 @@ declare(
         unit="passages",
         needs="two or more retrievals of one query that do not depend on each other, and which passages are relevant",
         source="Chapman 1951; interval: Sadinle 2009",
-        function=chapman,
+        function=recapture,
     )
 )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragguard.errors import InvalidInput
-from ragguard.metrics import chapman
+from ragguard.metrics import chapman, recapture
 
 
 def by_hand(n1, n2, m):
@@ -72,3 +72,35 @@ def test_arrays_come_back_as_arrays():
 def test_what_cannot_be_is_refused(arguments, named):
     with pytest.raises(InvalidInput, match=named):
         chapman(*arguments)
+
+
+def table(*lists):
+    """Retrievals as rows over the passages a to j."""
+    return [[letter in found for letter in "abcdefghij"] for found in lists]
+
+
+ALL = [True] * 10
+
+
+def test_two_retrievals_that_differ():
+    assert recapture(table("abcd", "cdef"), ALL) == chapman(4, 4, 2)
+    # Only relevant passages count.
+    assert recapture(table("abcd", "cdef"), [letter in "acdj" for letter in "abcdefghij"]) == chapman(3, 2, 2)
+
+
+@pytest.mark.parametrize("lists", [["abc"], ["abc", "abc"], ["abc", "ab"], ["ab", "abc", "bc"], []])
+def test_a_retrieval_within_another_tells_nothing_of_what_is_missing(lists):
+    assert all(math.isnan(part) for part in recapture(table(*lists) or np.zeros((0, 10)), ALL))
+
+
+def test_the_same_retrieval_twice_counts_once():
+    assert recapture(table("abcd", "abcd", "cdef", "cd"), ALL) == chapman(4, 4, 2)
+
+
+def test_of_more_than_two_every_second_makes_up_a_side():
+    assert recapture(table("ab", "bc", "cd", "de"), ALL) == chapman(4, 4, 3)
+
+
+def test_a_table_of_another_shape_is_refused():
+    with pytest.raises(InvalidInput, match="relevant"):
+        recapture(table("ab"), [True])

@@ -22,7 +22,7 @@ SCORES = {
 # What the numbers are made with, and what is said of numbers: no metrics themselves.
 HELPERS = {
     "aggregate", "answerable_questions", "best_alpha", "cluster", "correlate", "find", "grade_weights", "is_abstention",
-    "kernel", "normalise", "pad", "paired_bootstrap", "required_subset", "sample_weights", "seper_stderr",
+    "chapman", "kernel", "normalise", "pad", "paired_bootstrap", "required_subset", "sample_weights", "seper_stderr",
     "udcg_of_parts", "utility_parts",
 }  # fmt: skip
 
