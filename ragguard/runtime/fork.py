@@ -46,7 +46,16 @@ _numbers = itertools.count()
 
 
 def _reference(hook: Hook | None, forget: Callable[[object], None]) -> _Reference:
-    return weakref.WeakMethod(hook, forget) if inspect.ismethod(hook) else lambda: hook
+    if not inspect.ismethod(hook):
+        return lambda: hook
+    # weakref.WeakMethod prints an error where its object goes only after the interpreter has cleared the modules.
+    owner, function = weakref.ref(hook.__self__, forget), hook.__func__
+
+    def bound() -> Hook | None:
+        alive = owner()
+        return None if alive is None else function.__get__(alive)
+
+    return bound
 
 
 def _call(references: Iterable[_Reference]) -> None:

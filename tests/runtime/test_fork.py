@@ -1,6 +1,8 @@
 """The fork registry: every hook runs once at its time, whatever the others do, as long as its object lives."""
 
 import gc
+import subprocess
+import sys
 
 import pytest
 from support.child import in_child
@@ -67,3 +69,15 @@ def test_functions_are_kept():
     at_fork(in_child=lambda: log.append("child"))
     in_child(lambda: log == ["child"])
     assert not log
+
+
+def test_an_object_that_lives_to_the_end_of_the_process_leaves_no_word():
+    program = (
+        "from ragguard.runtime.fork import at_fork\n"
+        "class Held:\n"
+        "    def __init__(self): at_fork(in_child=self.begin_anew); self.itself = self\n"
+        "    def begin_anew(self): pass\n"
+        "held = Held()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
