@@ -172,6 +172,19 @@ class StepAmended:
         read = {(before.id, before.text): after for before, after in self.read_as}
         return [read.get((one.id, one.text), one) for one in retrieved] if read else retrieved
 
+    def k(self, known: int | None, passages: int, dropped: int) -> int | None:
+        """Returns K of the step from what was known of it: its K, how many passages the model got, and how many of them
+        a guard had dropped. A reranker or a cut that chose some sets K to their number; a guard never lowers it."""
+        chosen = passages
+        if self.decision is not None:
+            # What this guard was given; those that were dropped before stand in the decision, too.
+            chosen = len(self.decision.kept) + len(self.decision.dropped) - dropped
+        elif self.passages is not None:
+            chosen = len(self.passages)
+        if 0 < chosen < passages:
+            return chosen
+        return known if known is None else max(known, chosen)
+
     def _unpacked(self) -> Delivered:
         if callable(self._packed):
             self._packed = self._packed()

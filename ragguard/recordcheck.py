@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, get_args
 
+from ragguard.arguments import checked_k
 from ragguard.errors import InvalidInput
 from ragguard.records import (
     Decision,
@@ -93,6 +94,12 @@ def _grade(value: Any, where: str) -> None:
         raise InvalidInput(where, value, "a whole number from 1 to 5, or None")
 
 
+def _step(value: Any, where: str) -> None:
+    _plain_step(value, where)
+    if value.k is not None:
+        checked_k(f"{where}.k", value.k, len(value.passages))
+
+
 def _mapping(value: Any, where: str) -> None:
     if not isinstance(value, Mapping):
         raise InvalidInput(where, value, "a mapping")
@@ -168,7 +175,7 @@ _DECISION = _record(
         "reason": _text, "engine": _text, "started_ns": _whole,
     },
 )  # fmt: skip
-_STEP = _record(
+_plain_step = _record(
     RetrievalStep,
     {
         "id": _id, "run_id": _id, "index": _whole, "turn": _whole, "query": _text, "passages": _PASSAGES,
@@ -189,6 +196,6 @@ _FAILURE: Mapping[str, Check] = {
 }  # fmt: skip
 _RUN: Mapping[str, Check] = {
     "id": _id, "question": _text, "references": _maybe(_list_of(_text)), "answer": _maybe_text,
-    "steps": _list_of(_STEP), "metadata": _mapping, "sub_questions": _maybe(_list_of(_text)),
+    "steps": _list_of(_step), "metadata": _mapping, "sub_questions": _maybe(_list_of(_text)),
     "pool": _maybe(_PASSAGES), "name": _text, "trace": _TRACE, **_SPAN,
 }  # fmt: skip

@@ -1,6 +1,6 @@
 """The records: passages, steps, runs, guards' decisions, scores and failures.
 
-Plain data that every part of the package shares. Nothing here computes, reads or writes anything,
+Plain data that every part of the package shares. Nothing here reads or writes anything,
 and nothing here may import another part of the package.
 """
 
@@ -22,6 +22,8 @@ CONTENT_KIND = "ragguard.content"
 """Metadata key of a passage without text: what it is instead, such as `image`. Such a passage is not judged."""
 SPLIT_ERROR = "ragguard.split_error"
 """Metadata key of a step whose splitter failed: the error. Its one passage is then the whole text."""
+K_ERROR = "ragguard.k_error"
+"""Metadata key of a step whose `k=` cannot be right: what is wrong. No score that needs K is given for the step."""
 
 
 def new_id() -> str:
@@ -102,6 +104,14 @@ class SubStep:
     status: Status = "ok"
 
 
+def places_of(k: int | None, passages: int, candidates: int, *, kept: int, dropped: int) -> int:
+    """Returns K of a step from its `k` and from how many passages there are; `kept` and `dropped` by a guard."""
+    if k is not None:
+        return k
+    # Where the model got fewer than the guard kept, something else chose behind the guard.
+    return (passages + dropped if passages >= kept else passages) or candidates
+
+
 @dataclass(slots=True)
 class RetrievalStep:
     """One logical retrieval: the outermost retriever call, or a retrieving tool call."""
@@ -126,10 +136,22 @@ class RetrievalStep:
     decision: Decision | None = None
     trace: TraceContext | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    k: int | None = None
+    """For how many passages there was a place in the prompt, as the retriever was asked or a reranker chose. None: not
+    known; see `places`."""
 
     def __post_init__(self) -> None:
         """One passage, or its text, is a list of one: a text is a sequence, too, and would be taken apart."""
         self.passages, self.candidates = _passages(self.passages), _passages(self.candidates)
+
+    @property
+    def places(self) -> int:
+        """K, the number of places in the prompt: `k` where it is known, else how many passages there were before a
+        guard dropped some. A reranker or a cut that chose some sets K to their number; where nothing is left, K is the
+        number of candidates."""
+        decision = self.decision
+        kept, dropped = (0, 0) if decision is None else (len(decision.kept), len(decision.dropped))
+        return places_of(self.k, len(self.passages), len(self.candidates), kept=kept, dropped=dropped)
 
 
 @dataclass(slots=True)

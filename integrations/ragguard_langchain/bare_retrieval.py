@@ -37,6 +37,7 @@ class BareRetrieval:
         "started_ns",
         "task",
         "thread",
+        "top_k",
         "trace",
     )
     around: None = None
@@ -49,8 +50,9 @@ class BareRetrieval:
         name: str,
         metadata: Mapping[str, Any] | None,
         options: CallOptions = NO_OPTIONS,
+        top_k: int | None = None,
     ) -> None:
-        self.options = options
+        self.options, self.top_k = options, top_k
         self.id, self.query, self.name = id, query, name
         self.metadata = metadata.copy() if type(metadata) is dict else metadata
         self.trace: TraceContext | None = span_of(id, retrieval=True) or trace_context()

@@ -124,7 +124,13 @@ class CallTree:
         )
 
     def begin_bare(
-        self, id: UUID, query: str, name: str, metadata: Mapping[str, Any] | None, options: CallOptions
+        self,
+        id: UUID,
+        query: str,
+        name: str,
+        metadata: Mapping[str, Any] | None,
+        options: CallOptions,
+        top_k: int | None = None,
     ) -> bool:
         """A retriever that is the first call and a run of its own: the recorder hears of it when it is over, since
         a run that is one retrieval is recorded as a whole. False where it is a part of something, or is to be recorded
@@ -137,7 +143,7 @@ class CallTree:
             or (metadata and not _JOINS.isdisjoint(metadata))
         ):
             return False
-        self.bare[id] = one = BareRetrieval(id, query, name, metadata, options)
+        self.bare[id] = one = BareRetrieval(id, query, name, metadata, options, top_k)
         innermost.set(one)
         if len(self.bare) > LIMIT:
             self.bare.pop(next(iter(self.bare)), None)
@@ -156,6 +162,7 @@ class CallTree:
             partial(kept_metadata, one.metadata or {}),
             one.started_ns,
             trace,
+            one.top_k,
         )
 
     def _unfold(self, id: UUID | None) -> Place[Scope] | None:
@@ -171,7 +178,7 @@ class CallTree:
         )
         place.started_ns, place.task, place.began_in = one.started_ns, one.task, one.began_in
         self.places.plant(place, owner=True)
-        self.steps.begin(place, one.query, one.name, metadata)
+        self.steps.begin(place, one.query, one.name, metadata, top_k=one.top_k)
         return place
 
     def pass_over(self, place: Place[Scope]) -> None:

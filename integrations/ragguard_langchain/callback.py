@@ -40,6 +40,7 @@ from ragguard_langchain.scopes import Scope, ToolCall
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.stack import here
 from ragguard_langchain.tool_outputs import ToolOutputs
+from ragguard_langchain.top_k import top_k_of_caller
 from ragguard_langchain.verdicts import VerdictReport
 from ragguard_langchain.views import TextOf
 
@@ -179,13 +180,13 @@ class RagGuardCallback(BaseCallbackHandler):
             if (self._places and run_id in self._places) or (tree.bare and run_id in tree.bare):
                 return
             query = query if isinstance(query, str) else question_of(query)
-            around = tree.around(query)
+            around, top_k = tree.around(query), top_k_of_caller()
             parent = tree.parent(parent_run_id)
             if parent is None and around is not None:
                 parent = around.root or around
             if parent is not None:
                 place = tree.child(parent, run_id, metadata, tags, where=here())
-            elif tree.begin_bare(run_id, query, name or "", metadata, self._options):
+            elif tree.begin_bare(run_id, query, name or "", metadata, self._options, top_k):
                 return
             else:
                 place = tree.root(
@@ -195,7 +196,7 @@ class RagGuardCallback(BaseCallbackHandler):
             if place.sampled:
                 if not place.condenses and query == place.notes.run.written:
                     place.condenses = asks_in_chain(query, tags)
-                tree.steps.begin(place, query, name or "", metadata, around)
+                tree.steps.begin(place, query, name or "", metadata, around, top_k=top_k)
             else:
                 tree.pass_over(place)
         except FAULTS as error:

@@ -49,6 +49,7 @@ class TreeSteps:
         around: Place[Scope] | None = None,
         *,
         started_ns: int = 0,
+        top_k: int | None = None,
     ) -> None:
         """Opens the step that a call is; a part where it is inside another one. A tool call has no `name` here."""
         scope = place.notes
@@ -74,7 +75,7 @@ class TreeSteps:
         self.recorder.step_started(
             step_id, place.run_id, query, within=place.step_id, perhaps_within=around.step_id if around else "",
             tool=place.tool, name=name, turn=turn, order=place.clock.order, metadata=about, started_ns=started_ns,
-            trace=trace or (run.trace if whole else "here"),
+            trace=trace or (run.trace if whole else "here"), top_k=top_k,
         )  # fmt: skip
         place.outer_step, place.step_id, place.is_step = place.step_id, step_id, True
         place.query, place.around, place.began_in = query, around, place.began_in or here()

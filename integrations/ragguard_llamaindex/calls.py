@@ -129,6 +129,8 @@ class Call:
     trace: TraceContext | None = None
     over = False
     """Of a bare retriever: that it was recorded in one go."""
+    top_k: int | None = None
+    """Of a retriever: how many nodes it is asked for, where it says so."""
     given_run: Invocation | None = None
 
     def __init__(self, id: str, kind: Kind) -> None:

@@ -24,6 +24,7 @@ from ragguard.capture.decisions import Verdict, joined
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.handle import RunHandle, current_handle, current_run
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.snapshot import top_k_in
 from ragguard.capture.trace import trace_context, tracing_suppressed
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard_llamaindex.calls import (
@@ -198,6 +199,7 @@ class Spans:
             around.clock.reach(self.recorder.next_turn(around.run.run_id))
         call = inner_call(kind, span_id, around, arguments, instance)
         if kind is Kind.RETRIEVER:
+            call.top_k = _top_k(instance)
             self._retrieving(call, type(instance).__name__)
         elif kind is Kind.WORKFLOW and around.kind is Kind.HANDLE:
             self._starts(call, around)
@@ -218,6 +220,8 @@ class Spans:
         asked = arguments.get("str_or_query_bundle")
         call.asked = call.meant = asked if type(asked) is str else asked_in(kind, arguments)
         call.name, call.started_ns = type(instance).__name__, time.time_ns()
+        if kind is Kind.RETRIEVER:
+            call.top_k = _top_k(instance)
         call.trace = span_of(span_id, retrieval=kind is Kind.RETRIEVER) or trace_context()
         tags = active_instrument_tags.get()
         if tags or kind is not Kind.RETRIEVER:
@@ -323,7 +327,7 @@ class Spans:
             call.step_id, run.run_id, call.meant, within=within, tool=call.tool, name=name,
             turn=None if within else call.clock.tick(), order=() if within else call.clock.order,
             trace=None if within else span_of(call.id, retrieval=True) or "here",
-            metadata=None if within else about(call, name),
+            metadata=None if within else about(call, name), top_k=call.top_k,
         )  # fmt: skip
 
     def _retrieved(self, call: Call, result: object) -> None:
@@ -333,7 +337,7 @@ class Spans:
             found = taken(result, self.runs.options.text_of) if self.recorder.samples(run_id) else ()
             self.recorder.run_made(
                 run_id, call.asked, found, unpack=unpacked, name=call.name,
-                started_ns=call.started_ns, trace=span_of(call.id, retrieval=True) or call.trace,
+                started_ns=call.started_ns, trace=span_of(call.id, retrieval=True) or call.trace, top_k=call.top_k,
             )  # fmt: skip
             return
         if call.own_clock is not None:
@@ -381,3 +385,9 @@ class Spans:
 def _is_step(around: Call) -> bool:
     """True for a call without an object that is a step of the workflow around it."""
     return around.kind is Kind.WORKFLOW and "llamaindex.step.input_event" in active_instrument_tags.get()
+
+
+def _top_k(retriever: object) -> int | None:
+    """Returns how many nodes a retriever is asked for; None where it does not say."""
+    value = getattr(retriever, "similarity_top_k", None)
+    return top_k_in(getattr(retriever, "_similarity_top_k", None) if value is None else value)

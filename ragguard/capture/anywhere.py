@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import inspect
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast, overload
@@ -24,7 +24,7 @@ from ragguard.capture.context import CurrentCall, framework_call
 from ragguard.capture.enclosing import EnclosingStep, enclosing_step, is_paused
 from ragguard.capture.handle import RunHandle, innermost
 from ragguard.capture.shapes import documents_in
-from ragguard.capture.snapshot import id_in, metadata_of, passages_of, text_in, text_of
+from ragguard.capture.snapshot import id_in, metadata_of, passages_of, text_in, text_of, top_k_in
 from ragguard.capture.turns import TurnKey
 from ragguard.records import CONTENT_KIND, Decision, Passage, Status
 from ragguard.runtime.faults import FAULTS
@@ -33,6 +33,8 @@ from ragguard.runtime.notices import NOTICES
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_TOP_K = ("k", "top_k")
+"""The names by which functions that retrieve take the number of passages."""
 _NO_RUN = (
     "a retrieval was made outside of any run, so it is not recorded. Make it inside `with rg.run(question)`, or "
     "inside a LangChain, LangGraph or LlamaIndex call that is captured (RagGuardCallback(rg) in its callbacks, or "
@@ -53,13 +55,15 @@ class FrameworkRun:
         return self._call.recorder.stored_id(self._call.run_id)
 
     def retrieved(
-        self, query: str, passages: object, *, candidates: object = None, tool: str = "", turn: int | None = None,
-        started_ns: int = 0, decision: Decision | None = None, metadata: Mapping[str, Any] | None = None, id: str = "",
+        self, query: str, passages: object, *, candidates: object = None, k: int | None = None, tool: str = "",
+        turn: int | None = None, started_ns: int = 0, decision: Decision | None = None,
+        metadata: Mapping[str, Any] | None = None, id: str = "",
     ) -> str:  # fmt: skip
         """Records one retrieval and returns the step's id; see `RunHandle.retrieved`."""
         return _recorded(
-            self._call, query, passages, candidates, tool, turn, started_ns, decision, metadata, id
-        )
+            self._call, query, passages, candidates=candidates, k=k, tool=tool, turn=turn, started_ns=started_ns,
+            decision=decision, metadata=metadata, id=id,
+        )  # fmt: skip
 
     def failed(
         self, query: str, error: BaseException | str, *, status: Status = "error", tool: str = "",
@@ -101,6 +105,7 @@ def retrieved(
     documents: object,
     *,
     candidates: object = None,
+    k: int | None = None,
     tool: str = "",
     turn: int | None = None,
     started_ns: int = 0,
@@ -117,6 +122,8 @@ def retrieved(
         documents: What the model gets: documents or nodes of a framework, (document, score) pairs, Passages, texts,
             or what holds them (`{"documents": [...]}`). Ids and scores are kept.
         candidates: What was retrieved before a reranker or a guard. None: the same as `documents`.
+        k: For how many passages there is a place in the prompt, at least as many as came; a guard does not lower it.
+            None: as many as there were before a guard dropped some.
         tool: The name of the tool or retriever.
         turn: A number that parallel retrievals share. None: a turn of its own.
         started_ns: When it began, in nanoseconds since 1970. 0: now.
@@ -128,14 +135,26 @@ def retrieved(
     if call is None:
         _warn_outside()
         return ""
-    return _recorded(call, query, documents, candidates, tool, turn, started_ns, decision, metadata, id)
+    return _recorded(
+        call, query, documents, candidates=candidates, k=k, tool=tool, turn=turn, started_ns=started_ns,
+        decision=decision, metadata=metadata, id=id,
+    )  # fmt: skip
 
 
 @overload
 def retrieval(function: Callable[P, R], /) -> Callable[P, R]: ...
 @overload
-def retrieval(*, query: str = "query", tool: str = "") -> Callable[[Callable[P, R]], Callable[P, R]]: ...
-def retrieval(function: Callable[..., Any] | None = None, /, *, query: str = "query", tool: str = "") -> Any:
+def retrieval(
+    *, query: str = "query", tool: str = "", k: str | int | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def retrieval(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    query: str = "query",
+    tool: str = "",
+    k: str | int | None = None,
+) -> Any:
     """Records each call of a function as a retrieval: what it was asked, what it returned, or its error.
 
     The function may be sync or async, a generator of documents included; what it returns is passed on unchanged,
@@ -147,18 +166,31 @@ def retrieval(function: Callable[..., Any] | None = None, /, *, query: str = "qu
         function: The function, where the decorator is used without arguments.
         query: The name of the argument that holds the query. Where there is none, the first text is taken.
         tool: The name of the retriever. Empty: the function's.
+        k: For how many passages there is a place in the prompt: the number, or the name of the argument that holds it.
+            None: the argument `k` or `top_k`, where there is one and the function gives no more than that.
     """
     if function is None:
-        return functools.partial(_decorated, query=query, tool=tool)
-    return _decorated(function, query=query, tool=tool)
+        return functools.partial(_decorated, query=query, tool=tool, k=k)
+    return _decorated(function, query=query, tool=tool, k=k)
 
 
-def _decorated(function: Callable[..., Any], *, query: str, tool: str) -> Callable[..., Any]:
+def _decorated(
+    function: Callable[..., Any], *, query: str, tool: str, k: str | int | None
+) -> Callable[..., Any]:
     position = _position(function, query)
+    signature = _signature(function)
 
     def recording(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Recording:
         asked = _query_in(args, kwargs, query, position)
-        return _Recording(asked, tool, getattr(function, "__name__", ""))
+        given: object = None
+        top_k: object = None
+        if isinstance(k, str):
+            given = _argument(signature, args, kwargs, (k,))
+        elif k is None:
+            top_k = _argument(signature, args, kwargs, _TOP_K)
+        else:
+            given = k
+        return _Recording(asked, tool, getattr(function, "__name__", ""), given, top_k_in(top_k))
 
     if inspect.isasyncgenfunction(function):
 
@@ -200,8 +232,8 @@ def _decorated(function: Callable[..., Any], *, query: str, tool: str) -> Callab
 class _Recording:
     """One call of a decorated function: a step that begins with it and ends with what it gave."""
 
-    def __init__(self, query: str, tool: str, name: str) -> None:
-        self._query, self._tool, self._name = query, tool, name
+    def __init__(self, query: str, tool: str, name: str, k: object, top_k: int | None) -> None:
+        self._query, self._tool, self._name, self._k, self._top_k = query, tool, name, k, top_k
         self._call: CurrentCall | None = None
         self._step_id = ""
         self.found: Any = []
@@ -212,7 +244,7 @@ class _Recording:
         if call is None:
             _warn_outside()
             return self
-        self._step_id = _started(call, self._query, self._tool, name=self._name)
+        self._step_id = _started(call, self._query, self._tool, name=self._name, top_k=self._top_k)
         return self
 
     @contextmanager
@@ -267,7 +299,7 @@ class _Recording:
         if isinstance(error, GeneratorExit):
             error = None  # whoever iterated it had enough: what was given until then is what was retrieved
         if error is None:
-            _ended(call, self._step_id, self._query, _documents(self.found))
+            _ended(call, self._step_id, self._query, _documents(self.found), k=self._k)
         else:
             cancelled = isinstance(error, CancelledError | KeyboardInterrupt)
             call.recorder.step_failed(self._step_id, error, "cancelled" if cancelled else "error")
@@ -281,6 +313,29 @@ def _position(function: Callable[..., Any], name: str) -> int | None:
         return None
     at = list(parameters).index(name) if name in parameters else None
     return None if at is None or parameters[name].kind is inspect.Parameter.KEYWORD_ONLY else at
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """Returns the signature of a function; None where Python knows none."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+
+
+def _argument(
+    signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str]
+) -> object:
+    """Returns the first of some arguments of a call that the function has, its default where it is not given; None
+    where the function has none of them."""
+    if signature is not None and any(name in signature.parameters for name in names):
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:  # the call itself says so
+            return None
+        bound.apply_defaults()
+        return next((bound.arguments[name] for name in names if name in bound.arguments), None)
+    return next((kwargs[name] for name in names if name in kwargs), None)
 
 
 def _query_in(args: tuple[Any, ...], kwargs: dict[str, Any], name: str, position: int | None) -> str:
@@ -320,17 +375,17 @@ def _warn_outside() -> None:
 
 
 def _recorded(
-    call: CurrentCall, query: str, passages: object, candidates: object, tool: str, turn: int | None,
+    call: CurrentCall, query: str, passages: object, *, candidates: object, k: object, tool: str, turn: int | None,
     started_ns: int, decision: Decision | None, metadata: Mapping[str, Any] | None, id: str,
 ) -> str:  # fmt: skip
     step_id = _started(call, query, tool, turn, started_ns=started_ns, id=id)
-    _ended(call, step_id, query, passages, candidates=candidates, decision=decision, metadata=metadata)
+    _ended(call, step_id, query, passages, candidates=candidates, decision=decision, metadata=metadata, k=k)
     return step_id
 
 
 def _started(
     call: CurrentCall, query: str, tool: str, turn: int | TurnKey | None = None, *, started_ns: int = 0, id: str = "",
-    name: str = "",
+    name: str = "", top_k: int | None = None,
 ) -> str:  # fmt: skip
     """Opens a step where the call stands, and returns its id."""
     step_id = id_in(id)
@@ -341,7 +396,7 @@ def _started(
             turn = call.turn() if callable(call.turn) else call.turn
         call.recorder.step_started(
             step_id, call.run_id, asked, perhaps_within=call.within, tool=text_in(tool) or call.tool, name=name,
-            turn=turn, metadata=call.metadata, started_ns=started_ns if type(started_ns) is int else 0,
+            turn=turn, metadata=call.metadata, started_ns=started_ns if type(started_ns) is int else 0, top_k=top_k,
         )  # fmt: skip
     except FAULTS as error:
         call.recorder.faults.note("retrieved", error)
@@ -350,7 +405,7 @@ def _started(
 
 def _ended(
     call: CurrentCall, step_id: str, query: str, documents: object, *, candidates: object = None,
-    decision: Decision | None = None, metadata: Mapping[str, Any] | None = None,
+    decision: Decision | None = None, metadata: Mapping[str, Any] | None = None, k: object = None,
 ) -> None:  # fmt: skip
     """Closes the step with what was retrieved."""
     recorder = call.recorder
@@ -360,7 +415,7 @@ def _ended(
         passages = passages_of(documents)
         recorder.step_ended(
             step_id, passages, candidates=None if candidates is None else passages_of(candidates),
-            decision=decision, metadata=metadata_of(metadata),
+            decision=decision, metadata=metadata_of(metadata), k=k,
         )  # fmt: skip
         call.found(step_id, query, passages)
     except FAULTS as error:

@@ -231,6 +231,7 @@ class RunHandle:
         passages: object,
         *,
         candidates: object = None,
+        k: int | None = None,
         tool: str = "",
         turn: int | None = None,
         started_ns: int = 0,
@@ -244,6 +245,8 @@ class RunHandle:
             query: What was asked of the retriever.
             passages: What the model gets: Passages, texts, mappings with a `text`, or documents of a framework.
             candidates: What was retrieved before a reranker or a guard. None: the same as `passages`.
+            k: For how many passages there is a place in the prompt, at least as many as came; a guard does not lower
+                it. None: as many as there were before a guard dropped some.
             tool: The name of the tool or retriever.
             turn: A number that parallel retrievals share. None: a turn of its own.
             started_ns: When it began, in nanoseconds since 1970. 0: now.
@@ -257,6 +260,7 @@ class RunHandle:
             query,
             passages,
             candidates,
+            k=k,
             tool=tool,
             turn=turn,
             started_ns=started_ns,
@@ -273,6 +277,7 @@ class RunHandle:
         passages: object,
         candidates: object,
         *,
+        k: object,
         tool: str,
         turn: object,
         started_ns: int,
@@ -295,6 +300,7 @@ class RunHandle:
                 candidates=None if candidates is None else passages_of(candidates),
                 decision=decision,
                 metadata=metadata_of(metadata),
+                k=k,
             )
 
     def failed(
@@ -377,6 +383,7 @@ def amended(step: RetrievalStep, event: StepAmended) -> RetrievalStep:
         passages=step.passages if event.passages is None else event.passages,
         decision=step.decision if event.decision is None else event.decision,
         metadata={**step.metadata, **event.metadata} if event.metadata else step.metadata,
+        k=event.k(step.k, len(step.passages), 0 if step.decision is None else len(step.decision.dropped)),
         index=step.index if event.index is None else event.index,
         status=step.status if event.error is None else "error",
         error=step.error if event.error is None else event.error,

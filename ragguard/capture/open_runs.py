@@ -11,10 +11,22 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from ragguard.arguments import checked_k
 from ragguard.capture.snapshot import OwnPassages, passages_of
 from ragguard.capture.turns import TurnKey, Turns
+from ragguard.errors import InvalidInput
 from ragguard.events import Event, RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
-from ragguard.records import SPLIT_ERROR, Decision, Passage, RetrievalStep, Run, Status, SubStep, TraceContext
+from ragguard.records import (
+    K_ERROR,
+    SPLIT_ERROR,
+    Decision,
+    Passage,
+    RetrievalStep,
+    Run,
+    Status,
+    SubStep,
+    TraceContext,
+)
 from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 
@@ -58,6 +70,10 @@ class Retrieval:
     unpack: Unpack | None = None
     candidates: list[Passage] | None = None
     decision: Decision | None = None
+    k: object = None
+    """For how many passages there is a place, as the application says; checked when the step is read."""
+    top_k: int | None = None
+    """How many passages the retriever was asked for, where the framework tells."""
     parts: list[Retrieval] | None = None
     """Parts that have ended, in the order of their ends."""
 
@@ -65,12 +81,31 @@ class Retrieval:
         """The record of a retrieval that has ended; what was retrieved is what the model got, until amended."""
         passages, metadata = unpacked(self.found, self.unpack, self.metadata or {}, self.tool or self.name)
         parts = sorted(self.parts or (), key=lambda part: part.started_ns)
+        k: int | None = None
+        if self.k is None:
+            k = self._asked_for(len(passages))
+        else:
+            try:
+                k = checked_k("k", self.k, len(passages))
+            except InvalidInput as error:
+                metadata = {**metadata, K_ERROR: str(error)}
         return RetrievalStep(
             self.id, self.run.id, self.index, self.turn, self.query, passages,
             self._candidates(passages, parts),
             self.started_ns, self.ended_ns, self.status, self.tool, [part._as_part() for part in parts],
-            self.error, self.decision, self.trace, metadata,
+            self.error, self.decision, self.trace, metadata, k,
         )  # fmt: skip
+
+    def _asked_for(self, delivered: int) -> int | None:
+        """Returns the `top_k` of the retriever that this is, or of its only part where all that it found went on to
+        the guard or the model; None where the retriever gave more than that."""
+        before = delivered + (0 if self.decision is None else len(self.decision.dropped))
+        top_k = self.top_k
+        if top_k is None and self.parts is not None and len(self.parts) == 1:
+            (part,) = self.parts
+            if len(unpacked(part.found, part.unpack, {})[0]) == before:
+                top_k = part.top_k
+        return top_k if top_k is not None and top_k >= max(before, 1) else None
 
     def _candidates(self, passages: list[Passage], parts: Sequence[Retrieval]) -> list[Passage]:
         """What was retrieved: what the parts gave, where the whole has not all of that (a reranker, a cut)."""
@@ -104,6 +139,7 @@ class WholeRun:
     found: Any
     unpack: Unpack | None
     trace: TraceContext | None
+    top_k: int | None = None
 
     def as_run(self) -> Run:
         """The record of its beginning."""
@@ -116,9 +152,10 @@ class WholeRun:
     def as_step(self) -> RetrievalStep:
         """The record of its retrieval."""
         passages, about = unpacked(self.found, self.unpack, {"retriever": self.name} if self.name else {})
+        k = self.top_k if self.top_k is not None and self.top_k >= max(len(passages), 1) else None
         return RetrievalStep(
             str(self.id), str(self.id), 0, 0, self.query, passages, passages, self.started_ns, self.ended_ns, "ok",
-            trace=self.trace, metadata=about,
+            trace=self.trace, metadata=about, k=k,
         )  # fmt: skip
 
     def as_events(self) -> tuple[Event, ...]:

@@ -226,6 +226,7 @@ class Recorder:
         metadata: About | None = None,
         started_ns: int = 0,
         trace: TraceContext | None = None,
+        top_k: int | None = None,
     ) -> None:
         """Records a run that was one retrieval, and is over; see `step_ended` for the passages."""
         try:
@@ -241,7 +242,16 @@ class Recorder:
                 self.counts.steps += 1
             self._intake(
                 WholeRun(
-                    run_id, query, name, metadata, started_ns or ended_ns, ended_ns, passages, unpack, trace
+                    run_id,
+                    query,
+                    name,
+                    metadata,
+                    started_ns or ended_ns,
+                    ended_ns,
+                    passages,
+                    unpack,
+                    trace,
+                    top_k,
                 )
             )
         except FAULTS as error:
@@ -346,8 +356,10 @@ class Recorder:
         metadata: Mapping[str, Any] | None = None,
         started_ns: int = 0,
         trace: TraceContext | Here | None = "here",
+        top_k: int | None = None,
     ) -> None:
-        """Opens a retrieval. `order` says where it stands among those of its turn, whichever starts first.
+        """Opens a retrieval. `order` says where it stands among those of its turn, whichever starts first; `top_k` is
+        how many passages the retriever is asked for.
 
         `within` names the open retrieval that it is a part of; `perhaps_within` one that it seems
         to be a part of: it is, if it ends before that one and that one ends well.
@@ -361,7 +373,7 @@ class Recorder:
             if trace == "here":
                 trace = None if within else trace_context()
             one = Retrieval(step_id, run, query, started_ns or time.time_ns(), tool, name, metadata, trace)
-            one.order = order
+            one.order, one.top_k = order, top_k
             now = self._clock()
             with self._lock:
                 if step_id in self._steps or run_id not in self._runs:  # it may have ended since
@@ -389,12 +401,14 @@ class Recorder:
         decision: Decision | None = None,
         metadata: Mapping[str, Any] | None = None,
         trace: TraceContext | None = None,
+        k: object = None,
     ) -> None:
         """Closes a retrieval with what it gave; `trace` is for a span that was not known at its start.
 
         That is a list of passages, taken as it is since the caller made the snapshot; or with
         `unpack` whatever that takes, a tool's one string or the parts of documents: it is called
-        when somebody reads the step.
+        when somebody reads the step. `k` is how many places the application says there are; what cannot be right
+        is noted in the step's metadata.
         """
         try:
             one = self._steps.get(step_id)
@@ -402,7 +416,7 @@ class Recorder:
                 return
             if metadata:
                 one.metadata = {**(one.metadata or {}), **metadata}
-            one.candidates, one.decision = candidates, decision
+            one.candidates, one.decision, one.k = candidates, decision, k
             one.trace = trace or one.trace
             self._emitter.finish(one, "ok", passages, unpack)
         except FAULTS as error:

@@ -255,6 +255,11 @@ def id_in(value: object) -> str:
     return text_in(value) or new_id()
 
 
+def top_k_in(value: object) -> int | None:
+    """Returns how many passages a framework's retriever is asked for; None for what is no such number."""
+    return value if type(value) is int and value > 0 else None
+
+
 def _text_and_kind(content: object) -> tuple[str, str]:
     if isinstance(content, (list, tuple)):
         texts, kinds = [], []

@@ -72,8 +72,9 @@ def _show(found: Comparison) -> None:
         ]),
     ])  # fmt: skip
     console.print(
-        f"p is corrected for the number of metrics, {len(found.changes)} (Holm). Passages a step: "
-        f"{found.passages_before:.1f} before, {found.passages_after:.1f} after; UDCG shifts with that number."
+        f"p is corrected for the number of metrics, {len(found.changes)} (Holm). A step, on average: "
+        f"K = {found.places_before:.1f}, {found.passages_before:.1f} kept before; "
+        f"K = {found.places_after:.1f}, {found.passages_after:.1f} kept after. Scores on other K are not alike."
     )
     if found.only_before or found.only_after:
         console.print(f"Left out: {found.only_before} questions only before, {found.only_after} only after.")

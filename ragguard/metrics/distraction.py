@@ -118,27 +118,38 @@ declare(
 )
 
 
-def udcg(u: ArrayLike, gamma: float = 1 / 3, mask: ArrayLike | None = None) -> Value:
-    """σ(mean of the gains + γ · mean of the harms) of a context's utilities (eq. 4)."""
+def udcg(u: ArrayLike, gamma: float = 1 / 3, mask: ArrayLike | None = None, k: int | None = None) -> Value:
+    """Returns UDCG = σ(Σ u⁺ / k + γ Σ u⁻ / k) of a context's utilities, u⁺ = max(u, 0), u⁻ = min(u, 0) (eq. 4).
+
+    `k` is the number of places in the context (default: the number of utilities). A place that is empty, as a guard
+    dropped its passage, counts neither as gain nor as loss: a context of empty places has σ(0) = 0.5.
+    """
     utilities = arrays.read("u", u, low=-1, high=1, mask=mask)
-    return _udcg(np.maximum(utilities, 0), np.minimum(utilities, 0), gamma, mask)
+    return _udcg(np.maximum(utilities, 0), np.minimum(utilities, 0), gamma, mask, k)
 
 
 def udcg_of_parts(
-    gain: ArrayLike, harm: ArrayLike, gamma: float = 1 / 3, mask: ArrayLike | None = None
+    gain: ArrayLike,
+    harm: ArrayLike,
+    gamma: float = 1 / 3,
+    mask: ArrayLike | None = None,
+    k: int | None = None,
 ) -> Value:
-    """UDCG where gain and harm of a passage stand side by side, as `utility_parts` gives them."""
+    """Returns UDCG = σ(Σ gain / k + γ Σ harm / k), with gain and harm of each passage as `utility_parts` gives them.
+
+    `k` is the number of places in the context; see `udcg`.
+    """
     gains = arrays.read("gain", gain, low=0, high=1, mask=mask)
     harms = arrays.read("harm", harm, low=-1, high=0, mask=mask)
     arrays.same(gain=gains, harm=harms)
-    return _udcg(gains, harms, gamma, mask)
+    return _udcg(gains, harms, gamma, mask, k)
 
 
 declare(
     Metric(
         name="udcg",
         title="UDCG",
-        description="What the step's passages should do for the answer: gain less a third of the harm. Shifts with k.",
+        description="What the step's passages should do for the answer: gain less a third of the harm, over K places.",
         range=UDCG_RANGE,
         direction="higher",
         needs="the utilities of the step's passages",
@@ -274,10 +285,16 @@ declare(
 )
 
 
-def _udcg(gains: Floats, harms: Floats, gamma: float, mask: ArrayLike | None) -> Value:
+def _udcg(gains: Floats, harms: Floats, gamma: float, mask: ArrayLike | None, k: int | None) -> Value:
     weight = arrays.parameter("gamma", gamma, 0, 1)
     total = np.add.reduce(gains, axis=-1) + weight * np.add.reduce(harms, axis=-1)
-    mean = arrays.ratio(total, arrays.lengths(gains, mask))
+    places = arrays.lengths(gains, mask)
+    if k is not None:
+        filled = int(np.max(places, initial=0))
+        places = arrays.count("k", k)
+        if filled > places:
+            raise InvalidInput("k", k, f"at least {filled}, the number of passages")
+    mean = arrays.ratio(total, places)
     return arrays.plain(1 / (1 + np.exp(-mean)))
 
 

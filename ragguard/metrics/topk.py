@@ -27,11 +27,20 @@ class BestAlpha(NamedTuple):
     correlation: float
 
 
-def t(n_p: ArrayLike, k: ArrayLike, alpha: float = 0.5) -> Value:
-    """(1 − α) relevant ones less α times the share of others (eq. 3)."""
+def t(n_p: ArrayLike, k: ArrayLike, alpha: float = 0.5, delivered: ArrayLike | None = None) -> Value:
+    """Returns T = (1 − α) n_p − α n_n / K for n_p relevant and n_n other passages in K places (eq. 3).
+
+    `delivered` = n_p + n_n is how many of the K places hold a passage (default: all). A place that is empty, as a guard
+    dropped its passage, counts neither for nor against.
+    """
     relevant, size = _selection(n_p, k)
     weight = arrays.parameter("alpha", alpha, 0, 1)
-    return arrays.plain((1 - weight) * relevant - weight * np.asarray(arrays.ratio(size - relevant, size)))
+    filled = size
+    if delivered is not None:
+        filled = _at_least("delivered", delivered, relevant)
+        if np.any(filled > size):
+            raise InvalidInput("delivered", delivered, f"at most k = {size}")
+    return arrays.plain((1 - weight) * relevant - weight * np.asarray(arrays.ratio(filled - relevant, size)))
 
 
 declare(

@@ -81,6 +81,9 @@ class Comparison:
     """Metrics that one side lacks."""
     passages_before: float
     passages_after: float
+    places_before: float
+    """K, the number of places in the prompt of a step, on average; scores that are computed on K shift with it."""
+    places_after: float
     failures_before: int
     failures_after: int
     """Scores that could not be given."""
@@ -146,7 +149,7 @@ def compare(
     return Comparison(
         _corrected(found), _most_moved(moves, after.asked, most), len(moves),
         len(shared), len(before.asked) - len(shared), len(after.asked) - len(shared),
-        missing, before.passages, after.passages, before.failures, after.failures,
+        missing, before.passages, after.passages, before.places, after.places, before.failures, after.failures,
         {
             series.title: sorted(before.origins[series] ^ after.origins[series])
             for series in both if before.origins[series] != after.origins[series]

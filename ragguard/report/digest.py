@@ -130,6 +130,7 @@ def _step(step: StepLine, texts: Texts, began_ns: int, differ: Mapping[int, str]
             "status": decision["status"], "reason": decision["reason"], "ms": round(decision["elapsed_ms"] or 0, 2),
         },
         "texts": [texts.number(text) for text in step.texts],
+        "k": step.places,
         "kept": step.kept,
         "reasons": {rank: "; ".join(filter(None, (why, differ.get(rank)))) for rank, why in step.reasons.items()},
     }  # fmt: skip
@@ -150,6 +151,6 @@ S = TypeVar("S", bound=Said)
 
 
 def best(scores: Iterable[S], name: str, stage: str = "passages") -> S | None:
-    """Returns the score of that name; one against gold is preferred to one against the answer."""
-    found = [score for score in scores if score.name == name and score.stage == stage]
+    """Returns the latest score of that name; one against gold is preferred to one against the answer."""
+    found = [score for score in scores if score.name == name and score.stage == stage][::-1]
     return min(found, key=lambda score: score.reference_source != "gold", default=None)

@@ -13,7 +13,7 @@ from rich.text import Text
 from ragguard.capture.delivered import notice
 from ragguard.capture.disagreement import disagreements
 from ragguard.errors import InvalidInput
-from ragguard.records import Failure, RetrievalStep, Run, Score
+from ragguard.records import K_ERROR, Failure, RetrievalStep, Run, Score
 from ragguard.report.digest import MISLEADS, best
 from ragguard.report.hop_lines import Hop, Hops, Row, colour_of
 from ragguard.report.text import line_of
@@ -111,7 +111,7 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
     return Hop(
         f"hop {step.index + 1}: ",
         harmless(step.query),
-        numbers or _outcome(step, utilities),
+        "   ".join(filter(None, [_places(step), numbers or _outcome(step, utilities)])),
         [
             *filter(None, [notice(step.metadata, len(step.passages))]),
             *_reasons(failures),
@@ -119,6 +119,14 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
         ],
         rows,
     )
+
+
+def _places(step: RetrievalStep) -> str:
+    """Returns K of a step, and how many passages the model got where these are fewer; "" where K is not known."""
+    if K_ERROR in step.metadata or not step.places:
+        return ""
+    kept = len(step.passages)
+    return f"K = {step.places}" + ("" if kept == step.places else f", {kept} kept")
 
 
 def _outcome(step: RetrievalStep, utilities: Mapping[int, float]) -> str:

@@ -21,7 +21,9 @@ class Questions:
     origins: dict[Series, set[str]] = field(default_factory=lambda: defaultdict(set))
     """Series → the engines, prompts and settings that scored it."""
     passages: float = 0.0
-    """Passages per step, on average; UDCG depends on this number."""
+    """Passages per step, on average."""
+    places: float = 0.0
+    """Places in the prompt per step (K), on average; UDCG, RA-nWG and the like are computed on K."""
     failures: int = 0
 
 
@@ -29,7 +31,7 @@ def questions_of(runs: Iterable[RunMeans]) -> Questions:
     """Returns the means of each question over its runs; iterates over `runs` once."""
     found = Questions()
     gathered: dict[Series, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    steps = passages = 0
+    steps = passages = places = 0
     for run in runs:
         question = normalise(run.question)
         if not question:
@@ -38,6 +40,7 @@ def questions_of(runs: Iterable[RunMeans]) -> Questions:
         found.failures += run.failures
         steps += run.steps
         passages += run.passages
+        places += run.places
         for series, mean in run.means.items():
             gathered[series][question].append(mean)
             found.origins[series].add(run.origins[series])
@@ -45,5 +48,6 @@ def questions_of(runs: Iterable[RunMeans]) -> Questions:
         series: {question: sum(values) / len(values) for question, values in by_question.items()}
         for series, by_question in gathered.items()
     }
-    found.passages = passages / steps if steps else 0.0
+    if steps:
+        found.passages, found.places = passages / steps, places / steps
     return found

@@ -26,7 +26,7 @@ class Grades:
     """`grade`, `ra_nwg`, `proc`, `pct_proc`, `selection_efficiency`, `n_recall`, `precision_at_grade`, `harm`, `t`."""
 
     name: ClassVar[str] = "grades"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     models: ClassVar[tuple[str, ...]] = ("judge",)
 
     alpha: float = 1.0
@@ -40,9 +40,9 @@ class Grades:
         report = _GradeReport(self, sheet, _known(view), _mark(view))
         await report.judge(ask)
         for step in view.steps:
-            report.step(step, "passages", step.got)
+            report.step(step, "passages")
             if step.changed:
-                report.step(step, "candidates", range(step.candidates))
+                report.step(step, "candidates")
         return sheet.results()
 
 
@@ -106,9 +106,10 @@ class _GradeReport:
                                expectation=rating.expectation, usage=rating.usage, metadata=rating.remarks,
                                references=self.mark)  # fmt: skip
 
-    def step(self, step: StepView, stage: Stage, listed: Iterable[int]) -> None:
-        """The measures of one list of a step."""
-        wanted = [at for at in listed if at in step.judged]
+    def step(self, step: StepView, stage: Stage) -> None:
+        """Adds the measures of one list of a step. A place that is left empty counts as nothing."""
+        wanted = [at for at in step.listed(stage) if at in step.judged]
+        k = step.judged_places(stage)
         texts = [step.all[at].text for at in wanted]
         query = step.step.query or self.sheet.view.run.question
         candidates = [step.all[at].text for at in range(len(step.all)) if at in step.judged]
@@ -116,14 +117,13 @@ class _GradeReport:
         chosen = self._grades(query, texts)
         reachable = self._grades(query, candidates)
         pool, origin = self._pool(query, candidates)
-        if not texts or chosen is None or reachable is None or pool is None:
+        if not k or chosen is None or reachable is None or pool is None:
             return
-        k = len(texts)
         relevant = sum(1 for value in chosen if value >= RELEVANT)
         measures = {
             "precision_at_grade": rarity.precision_at_grade(chosen, k, RELEVANT),
             "harm": rarity.harm(chosen, k),
-            "t": t(relevant, k, self.settings.t_alpha),
+            "t": t(relevant, k, self.settings.t_alpha, delivered=len(texts)),
         }
         real = len(pool) > len(reachable)
         if len(pool) > len(chosen):
@@ -142,7 +142,9 @@ class _GradeReport:
                 stderr=None if self.estimated else 0.0,
                 references=self.mark,
                 reference_source="gold" if origin == "given" else "none",
-                metadata={"k": k, "pool": origin, "pool_size": len(pool), "not_judged": step.over_cap},
+                metadata={
+                    "k": k, "kept": len(texts), "pool": origin, "pool_size": len(pool), "not_judged": step.over_cap,
+                },
             )  # fmt: skip
 
     def _grades(self, query: str, texts: Iterable[str]) -> list[int] | None:

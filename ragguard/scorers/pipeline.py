@@ -18,7 +18,7 @@ from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
 from ragguard.probes.tokens import prompt_tokens
 from ragguard.recordcheck import checked_result
-from ragguard.records import SPLIT_ERROR, Failure, Result, Run, Score
+from ragguard.records import K_ERROR, SPLIT_ERROR, Failure, Result, Run, Score
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import Asker, Respondent
 from ragguard.scorers.belief import Belief
@@ -123,7 +123,7 @@ class ScoringPipeline:
                 able.append(scorer)
             else:
                 failures.append(_failure(scorer, run, fault))
-        failures += _not_split(run)
+        failures += _not_captured_whole(run)
         if not able:
             return failures
         self._warn_of_language(run)
@@ -240,9 +240,14 @@ def _latin(text: str) -> bool:
     return 2 * sum(char < "\u0250" for char in letters) >= len(letters)
 
 
-def _not_split(run: Run) -> list[Failure]:
-    """A failure for each step whose splitter failed: what is said of its passages is about the whole text."""
+def _not_captured_whole(run: Run) -> list[Failure]:
+    """Returns a failure for each step whose splitter failed, so that scores are about its whole text, and for each
+    step whose K cannot be right, so that no score which needs K is given."""
     return [
+        Failure("capture", "InvalidInput", step.metadata[K_ERROR], run_id=run.id, step_id=step.id)
+        for step in run.steps
+        if K_ERROR in step.metadata
+    ] + [
         Failure(
             "capture",
             "SplitterFailed",

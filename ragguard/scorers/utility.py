@@ -38,7 +38,7 @@ class Utility:
     """`p_abstain`, `p_relevant`, `utility`, `distracting_effect`, `udcg`, `udcg_context`, `utility_given`."""
 
     name: ClassVar[str] = "utility"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     models: ClassVar[tuple[str, ...]] = ("engine", "judge")
 
     soft: bool = False
@@ -66,9 +66,9 @@ class Utility:
             if found is not None:
                 judged[step.step.id, at] = found
         for step in view.steps:
-            self._step(sheet, step, "passages", step.got, judged)
+            self._step(sheet, step, "passages", judged)
             if step.changed:
-                self._step(sheet, step, "candidates", range(step.candidates), judged)
+                self._step(sheet, step, "candidates", judged)
         self._context(sheet, judged)
         if given:
             given.write(more, answers[len(questions) :])
@@ -146,27 +146,34 @@ class Utility:
         sheet: Sheet,
         step: StepView,
         stage: Stage,
-        wanted: Sequence[int],
         judged: dict[tuple[str, int], _Judged],
     ) -> None:
+        """Adds UDCG over the K places of one list of a step; a passage that a guard dropped leaves its place empty."""
+        wanted, k = step.listed(stage), step.judged_places(stage)
         found = [judged.get((step.step.id, at)) for at in wanted if at in step.judged]
         known = [passage for passage in found if passage is not None]
-        if not known or len(known) < len(found):
+        if not k or len(known) < len(found):
             # Over passages that were judged only in part it would mean something else; the failures are told.
             return
-        value, stderr = self._udcg(known)
+        value, stderr = self._udcg(known, k)
         sheet.add(
             "udcg", value, step=step, stage=stage, stderr=stderr,
             label="before" if stage == "candidates" else "after" if step.changed else "",
-            metadata={"k": len(known), "not_judged": len(wanted) - len(known), **_judge(sheet.view)},
+            metadata={
+                "k": k, "kept": len(known), "not_judged": len(wanted) - len(known), **_judge(sheet.view),
+            },
             **_seen(sheet.view, step),
         )  # fmt: skip
 
     def _context(self, sheet: Sheet, judged: dict[tuple[str, int], _Judged]) -> None:
-        """Each passage of the final context once, at its best: a bridge helps its own hop."""
+        """Adds UDCG over the passages of the final context, each once and at its best (a bridge helps its own hop), and
+        over the places that were left empty."""
         best: dict[str, _Judged] = {}
-        missing = 0
+        missing = empty = 0
         for step in sheet.view.steps:
+            if not step.places:
+                return
+            empty += max(0, step.places - len(step.got))
             for at in step.got:
                 found, text = judged.get((step.step.id, at)), step.all[at].text
                 if found is None and at in step.judged:
@@ -175,21 +182,22 @@ class Utility:
                     missing += 1
                 elif text not in best or found.utility > best[text].utility:
                     best[text] = found
-        if best:
-            value, stderr = self._udcg(list(best.values()))
+        if k := len(best) + empty:
+            value, stderr = self._udcg(list(best.values()), k)
             sheet.add(
                 "udcg_context", value, stderr=stderr,
-                metadata={"k": len(best), "not_judged": missing, **_judge(sheet.view)},
+                metadata={"k": k, "kept": len(best), "not_judged": missing, **_judge(sheet.view)},
                 **_seen(sheet.view, *sheet.view.steps),
             )  # fmt: skip
 
-    def _udcg(self, context: Sequence[_Judged]) -> tuple[float, float | None]:
+    def _udcg(self, context: Sequence[_Judged], k: int) -> tuple[float, float | None]:
+        """Returns UDCG over k places, of which the passages fill some, and its standard error."""
         gains, harms = [p.gain for p in context], [p.harm for p in context]
-        value = float(udcg_of_parts(gains, harms, self.gamma))
+        value = float(udcg_of_parts(gains, harms, self.gamma, k=k))
         if any(passage.stderr is None for passage in context):
             return value, None
         weights = [(1.0 if p.utility > 0 else self.gamma) * (p.stderr or 0.0) for p in context]
-        return value, value * (1 - value) * math.hypot(*weights) / len(context)
+        return value, value * (1 - value) * math.hypot(*weights) / k
 
 
 class _Seen(TypedDict):

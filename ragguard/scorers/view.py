@@ -15,7 +15,7 @@ from ragguard.arguments import whole_number
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.prompts import PromptSet
 from ragguard.probes.tokens import count_tokens
-from ragguard.records import Passage, RetrievalStep, Run
+from ragguard.records import K_ERROR, Passage, RetrievalStep, Run, Stage
 
 LONG_FORM_TOKENS = 30
 """Answers and references longer than about this are no short answers."""
@@ -52,6 +52,8 @@ class StepView:
     """What has a text and is inside the cap on judged passages: indices into `all`."""
     candidates: int
     """How many of `all` were retrieved."""
+    places: int
+    """K: for how many passages there was a place; 0 where the step's K cannot be right, and a failure says so."""
 
     @property
     def changed(self) -> bool:
@@ -73,6 +75,18 @@ class StepView:
         """How many passages with a text are not judged."""
         return len(self.all) - len(self.judged) - len(self.textless)
 
+    def listed(self, stage: Stage) -> Sequence[int]:
+        """Returns one of the step's two lists: what the model got, or what was retrieved; indices into `all`."""
+        return self.got if stage == "passages" else range(self.candidates)
+
+    def judged_places(self, stage: Stage) -> int:
+        """Returns K for a list of the step, without the places of passages that are not judged. Among candidates there
+        was a place for each."""
+        if not self.places:
+            return 0
+        listed = self.listed(stage)
+        return max(self.places, len(listed)) - sum(at not in self.judged for at in listed)
+
     @property
     def readable(self) -> bool:
         """Whether the model got a text to read."""
@@ -88,15 +102,16 @@ def view_step(step: RetrievalStep, cap: int) -> StepView:
         free.setdefault((passage.id, passage.text), []).append(index)
     got: list[int] = []
     for passage in step.passages:
-        places = free.get((passage.id, passage.text))
-        if places:
-            got.append(places.pop(0))
+        same = free.get((passage.id, passage.text))
+        if same:
+            got.append(same.pop(0))
         else:
             got.append(len(everything))
             everything.append(passage)
     order = [*got, *sorted(set(range(len(everything))) - set(got))]
     with_text = [index for index in order if everything[index].text.strip()]
-    return StepView(step, tuple(everything), tuple(got), frozenset(with_text[:cap]), candidates)
+    places = 0 if K_ERROR in step.metadata else step.places
+    return StepView(step, tuple(everything), tuple(got), frozenset(with_text[:cap]), candidates, places)
 
 
 def numbered(steps: Sequence[RetrievalStep]) -> list[tuple[int, RetrievalStep]]:

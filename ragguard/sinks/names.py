@@ -30,7 +30,12 @@ class Name(str):
 GEN_AI = (
     GEN_AI_OPERATION := Name("gen_ai.operation.name", "string", "`retrieval` on a step's span", "step"),
     GEN_AI_DATA_SOURCE := Name("gen_ai.data_source.id", "string", "the tool or retriever by name", "step"),
-    GEN_AI_TOP_K := Name("gen_ai.retrieval.top_k", "int", "how many passages came back", "step"),
+    GEN_AI_TOP_K := Name(
+        "gen_ai.retrieval.top_k",
+        "int",
+        "how many passages the retrieval was asked for, where that is known",
+        "step",
+    ),
     GEN_AI_QUERY := Name("gen_ai.retrieval.query.text", "string", "the query", "step", content=True),
     GEN_AI_DOCUMENTS := Name(
         "gen_ai.retrieval.documents", "JSON", "ids and retriever scores of the passages", "step", content=True
@@ -68,6 +73,9 @@ OURS = (
     STEP_STATUS := Name("ragguard.step.status", "string", "ok, error, cancelled, interrupted", "step"),
     STEP_QUERY_HASH := Name("ragguard.step.query.hash", "string", "SHA-256 of the query, 16 digits", "step"),
     DOCUMENTS_TOTAL := Name("ragguard.documents.total", "int", "passages the step gave to the model", "step"),
+    DOCUMENTS_PLACES := Name(
+        "ragguard.documents.places", "int", "K: for how many passages there was a place in the prompt", "step"
+    ),
     DOCUMENTS_CANDIDATES := Name("ragguard.documents.candidates", "int", "passages it retrieved", "step"),
     DOCUMENTS_EXPORTED := Name("ragguard.documents.exported", "int", "passages written on this span", "step"),
     DOCUMENT_HASHES := Name("ragguard.documents.hashes", "string[]", "SHA-256 of each text, 16 digits", "step"),

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from ragguard.capture.disagreement import disagreements
-from ragguard.records import Decision, Failure, Passage, RetrievalStep, Run, Score
+from ragguard.records import K_ERROR, Decision, Failure, Passage, RetrievalStep, Run, Score
 from ragguard.sinks import names as n
 from ragguard.sinks.content import Content
 from ragguard.sinks.values import Attributes, Value, as_list, identifier, plain
@@ -67,6 +67,7 @@ class Writer:
         put.put(n.DOCUMENTS_EXPORTED, len(shown))
         put.put(n.DOCUMENTS_TOTAL, len(step.passages))
         put.put(n.DOCUMENTS_CANDIDATES, len(step.candidates))
+        put.put(n.DOCUMENTS_PLACES, None if K_ERROR in step.metadata else step.places)
         if self.content.spans:
             documents = [{"id": passage_id(p), "score": put.scalar(p.score)} for p in shown]
             put.put_json(n.GEN_AI_DOCUMENTS, documents if self.content.outputs else None)
@@ -80,7 +81,7 @@ class Writer:
         put.put(n.SKIPPED, put.skipped or None)
         put.put(n.STEP_ID, step.id)
         put.put(n.RUN_ID, step.run_id)
-        put.put(n.GEN_AI_TOP_K, len(step.candidates or step.passages))
+        put.put(n.GEN_AI_TOP_K, step.k)
         put.put(n.GEN_AI_DATA_SOURCE, source(step))
         put.put(n.GEN_AI_OPERATION, "retrieval")
         put.put(n.OI_KIND, "RETRIEVER")

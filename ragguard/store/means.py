@@ -37,6 +37,8 @@ class RunMeans:
     question: str
     steps: int = 0
     passages: int = 0
+    places: int = 0
+    """K of all steps together."""
     failures: int = 0
     means: dict[Series, float] = field(default_factory=dict)
     origins: dict[Series, str] = field(default_factory=dict)
@@ -44,30 +46,41 @@ class RunMeans:
 
 
 def means_of(scored: ScoredRun) -> RunMeans:
-    """The same of records."""
-    values: dict[Series, list[float]] = defaultdict(list)
+    """Returns the means of a run's records. Where a series was scored in several ways, the latest way holds."""
+    values: dict[tuple[Series, str], list[float]] = defaultdict(list)
     origins: dict[Series, str] = {}
     for score in scored.scores:
         stage = score.stage if score.level != "run" else "passages"
         series = Series(score.name, score.level, score.reference_source, stage)
-        values[series].append(score.value)
         origin = f"{score.engine}, {score.prompts}, {score.scorer} {score.version}"
-        origins[series] = max(origin, origins.get(series, ""))
+        values[series, origin].append(score.value)
+        origins[series] = origin
+    means = {series: values[series, origin] for series, origin in origins.items()}
     steps = scored.run.steps
     return RunMeans(
-        scored.run.question, len(steps), sum(len(step.passages) for step in steps), len(scored.failures),
-        {series: sum(found) / len(found) for series, found in values.items()}, origins,
+        scored.run.question, len(steps), sum(len(step.passages) for step in steps),
+        sum(step.places for step in steps), len(scored.failures),
+        {series: sum(found) / len(found) for series, found in means.items()}, origins,
     )  # fmt: skip
 
 
-_STEPS = "SELECT run, count(*), sum(json_array_length(body, '$.passages')) FROM steps WHERE run IN ({}) GROUP BY run"
+# K as `places_of` in `records.py` says.
+_STEPS = (
+    "SELECT run, count(*), sum(passages), "
+    "sum(coalesce(k, nullif(passages + iif(passages >= kept, dropped, 0), 0), candidates)) FROM "
+    "(SELECT run, k, json_array_length(body, '$.passages') AS passages, "
+    "coalesce(json_array_length(body, '$.candidates'), 0) AS candidates, "
+    "coalesce(json_array_length(body, '$.decision.kept'), 0) AS kept, "
+    "coalesce(json_array_length(body, '$.decision.dropped'), 0) AS dropped "
+    "FROM steps WHERE run IN ({})) GROUP BY run"
+)
 _FAILURES = "SELECT run, count(*) FROM failures WHERE run IN ({}) GROUP BY run"
 _MEANS = (
-    "SELECT run, avg(value), max(engine || ', ' || prompts || ', ' || scorer || ' ' || version), "
+    "SELECT run, avg(value), engine || ', ' || prompts || ', ' || scorer || ' ' || version AS of_origin, "
     f"{WRONG_SCORES}, "
     "name, level, reference_source, iif(level = 'run', 'passages', stage) AS of_stage "
     "FROM scores JOIN origins ON origins.id = origin WHERE run IN ({}) "
-    "GROUP BY run, name, level, reference_source, of_stage ORDER BY run, min(scores.seq)"
+    "GROUP BY run, name, level, reference_source, of_stage, of_origin ORDER BY run, max(scores.seq)"
 )
 
 
@@ -75,12 +88,12 @@ def means_at(connection: sqlite3.Connection, places: Sequence[int]) -> dict[int,
     """The runs at these places; raises where a row cannot be read."""
     rows = chunks(connection, "SELECT seq, question FROM runs WHERE seq IN ({}) ORDER BY seq", places)
     found = {place: RunMeans(storable(question)) for place, question in rows}
-    for place, steps, passages in chunks(connection, _STEPS, places):
-        found[place].steps, found[place].passages = steps, passages
+    for place, *counts in chunks(connection, _STEPS, places):
+        found[place].steps, found[place].passages, found[place].places = counts
     for place, failures in chunks(connection, _FAILURES, places):
         found[place].failures = failures
     for place, mean, origin, wrong, *names in chunks(connection, _MEANS, places):
         check_scores(wrong)
-        series = Series(*names)
+        series = Series(*names)  # of one that was scored in several ways the latest comes last, and holds
         found[place].means[series], found[place].origins[series] = mean, origin
     return found

@@ -18,8 +18,8 @@ from ragguard.store.texts import NeededTexts
 from ragguard.store.time_slice import TimeSlice
 
 INSERT_STEP: Final = (
-    "INSERT INTO steps (id, idx, turn, query, status, tool, started_ns, ended_ns, body, run) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO steps (id, idx, turn, query, status, tool, started_ns, ended_ns, body, k, run) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _INSERT_RUN = (
     "INSERT INTO runs (seq, id, name, question, answer, status, started_ns, ended_ns, body, owner, due_ns, queued_ns) "

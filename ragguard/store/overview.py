@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ragguard.capture.delivered import notice
-from ragguard.records import Dropped, Failure, Passage, Usage
+from ragguard.records import K_ERROR, Dropped, Failure, Passage, Usage, places_of
 from ragguard.store.reading import chunks, failures_at, origins_of, texts_of, with_bodies
 from ragguard.store.rows import Data, usage_of
 from ragguard.store.unreadable import WRONG_SCORES, check_run, check_scores, check_step
@@ -78,6 +78,8 @@ class StepLine:
     """Rank → why the guard dropped it."""
     decision: Data | None
     error: str
+    places: int
+    """K: for how many passages there was a place; 0 where the step's K cannot be right."""
     notice: str
     """What a reader of its numbers has to know, where it is unknown what the model read."""
 
@@ -149,8 +151,15 @@ def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str]) -> StepLine:
             read.append(place)  # rewritten on its way to the model, by a postprocessor or a tool
     kept += [True] * len(read)
     shown = [texts.get(items[place][0], "") for place in (*candidates, *read)]
-    about = notice(body.get("metadata", {}), len(given))
-    return StepLine(row["seq"], row, shown, kept, reasons, decision, body.get("error", ""), about)
+    metadata = body.get("metadata", {})
+    guarded = decision or {"kept": (), "dropped": ()}
+    k = places_of(
+        row["k"], len(given), len(candidates), kept=len(guarded["kept"]), dropped=len(guarded["dropped"])
+    )
+    return StepLine(
+        row["seq"], row, shown, kept, reasons, decision, body.get("error", ""), 0 if K_ERROR in metadata else k,
+        notice(metadata, len(given)),
+    )  # fmt: skip
 
 
 _UNITS = f"CAST(round({{}} * {SCALE}) AS INTEGER)"

@@ -231,7 +231,7 @@ def step_columns(step: RetrievalStep, table: PassageTable) -> tuple[Any, ...]:
     """A step's row, without its run."""
     return (
         storable(step.id), step.index, step.turn, storable(step.query), step.status,
-        storable(step.tool), step.started_ns, step.ended_ns, step_body(step, table),
+        storable(step.tool), step.started_ns, step.ended_ns, step_body(step, table), step.k,
     )  # fmt: skip
 
 
@@ -257,10 +257,11 @@ def step_body(step: RetrievalStep, table: PassageTable) -> str:
     return dump(body)
 
 
-def amended_body(body: Data, event: StepAmended) -> tuple[str, PassageTable]:
-    """A step's body after it became known what the model really got; of what was retrieved only texts change, to what
-    the model reads of them."""
+def amended_body(body: Data, event: StepAmended, k: int | None) -> tuple[str, PassageTable, int | None]:
+    """Returns a step's body, its new passages and its K after it became known what the model really got. Of what was
+    retrieved only texts change, to what the model reads of them."""
     table = PassageTable(body.get("items", ()))
+    k = event.k(k, len(body["passages"]), len(body.get("decision", {}).get("dropped", ())))
     if event.passages is not None:
         body.setdefault("candidates", body["passages"])
         body["passages"] = table.put_all(event.passages)
@@ -278,7 +279,7 @@ def amended_body(body: Data, event: StepAmended) -> tuple[str, PassageTable]:
         body["error"] = event.error
     if table.items:
         body["items"] = table.items
-    return dump(body), table
+    return dump(body), table, k
 
 
 def step_of(row: Row, body: Data, run_id: str, texts: Texts) -> RetrievalStep:
@@ -304,6 +305,7 @@ def step_of(row: Row, body: Data, run_id: str, texts: Texts) -> RetrievalStep:
         None if decision is None else _decision_of(decision, items),
         _trace_of(body.get("trace")),
         body.get("metadata", {}),
+        row["k"],
     )
 
 

@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING
 from typing import Any, TypeAlias, TypeVar, get_args
 
+from ragguard.arguments import checked_k
+from ragguard.errors import InvalidInput
 from ragguard.plain import plain_metadata
 from ragguard.records import (
     Decision,
@@ -82,6 +84,11 @@ def _step(value: Any, where: str) -> RetrievalStep:
         fields["candidates"] = list(fields["passages"])
     # A step that says nothing of its turn came after the one before.
     fields.setdefault("turn", _number_in(where))
+    if "k" in fields:
+        try:
+            checked_k("k", fields["k"], len(fields["passages"]))
+        except InvalidInput as error:
+            raise Wrong(_at(where, "k"), fields["k"], error.allowed) from error
     return RetrievalStep(**fields)
 
 
@@ -127,6 +134,10 @@ def _text(value: Any, where: str) -> str:
     if len(value) > LONGEST_TEXT:
         raise Wrong(where, f"{len(value)} characters", f"at most {LONGEST_TEXT}: cut it into passages")
     return storable(value)
+
+
+def _anything(value: Any, where: str) -> Any:
+    return value
 
 
 def _id(value: Any, where: str) -> str:
@@ -228,12 +239,12 @@ _DECISION = _record(
     ("kept",),
 )  # fmt: skip
 _STEP: Mapping[str, Check] = {
-    "id": _id, "query": _text, "passages": _PASSAGES, "candidates": _PASSAGES, "turn": _whole,
+    "id": _id, "query": _text, "passages": _PASSAGES, "candidates": _PASSAGES, "turn": _whole, "k": _anything,
     "tool": _text, "sub_steps": _list_of(_SUB_STEP), "error": _text, "decision": _DECISION, "trace": _TRACE,
     "metadata": _object, **_SPAN,
 }  # fmt: skip
 _RUN: Mapping[str, Check] = {
-    "format": lambda value, where: value, "id": _id, "question": _text, "references": _texts,
+    "format": _anything, "id": _id, "question": _text, "references": _texts,
     "answer": _text, "steps": _list_of(_step), "metadata": _object, "sub_questions": _texts,
     "pool": _PASSAGES, "name": _text, "trace": _TRACE, **_SPAN,
 }  # fmt: skip
@@ -255,7 +266,7 @@ def data_of_run(run: Run) -> Data:
 
 def _step_data(step: RetrievalStep) -> Data:
     data: Data = {"id": step.id, "query": step.query, "turn": step.turn} | _given(
-        step, "tool", "error", "metadata"
+        step, "tool", "error", "metadata", "k"
     )
     passages = [_passage_data(passage) for passage in step.passages]
     data |= _span_data(step) | {"passages": passages}

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from ragguard.errors import SchemaMismatch, StoreError
 
-VERSION = 2
+VERSION = 3
 APPLICATION_ID = 0x52474431
 """Marks the file as ours (`file` and SQLite's own tools show it)."""
 
@@ -58,6 +58,7 @@ TABLES = (
         started_ns INTEGER NOT NULL,
         ended_ns INTEGER NOT NULL,
         body TEXT NOT NULL,
+        k INTEGER,
         UNIQUE (run, id)
     )""",
     "CREATE TABLE passages (digest BLOB PRIMARY KEY, text TEXT NOT NULL)",
@@ -129,6 +130,8 @@ MIGRATIONS: Mapping[int, Sequence[str]] = {
         "UPDATE passage_uses SET uses = uses - 1",
         "DELETE FROM passage_uses WHERE uses <= 0",
     ),
+    # Of older steps K is not known: readers count the places, as `RetrievalStep.places` says.
+    2: ("ALTER TABLE steps ADD COLUMN k INTEGER",),
 }
 """Version → the statements that make the next one of it. The file of each past version is in tests/store/data."""
 

@@ -22,7 +22,7 @@ _RUN: Mapping[str, tuple[type, ...]] = {
 }  # fmt: skip
 _STEP: Mapping[str, tuple[type, ...]] = {
     "id": (str,), "idx": (int,), "turn": (int,), "query": (str,), "status": (str,), "tool": (str,),
-    "started_ns": (int,), "ended_ns": (int,),
+    "started_ns": (int,), "ended_ns": (int,), "k": (int, _NONE),
 }  # fmt: skip
 _FAILURE: Mapping[str, tuple[type, ...]] = {
     "scorer": (str,), "error": (str,), "message": (str,), "step_id": (str,), "attempts": (int,),

@@ -193,19 +193,19 @@ class Writing:
         self._insert_new()
         seq = self._opened(event.run_id if segment is None else segment.run_id)
         step = self._db.execute(
-            "SELECT seq, idx FROM steps WHERE run = ? AND id = ?", (seq, storable(event.step_id))
+            "SELECT seq, idx, k FROM steps WHERE run = ? AND id = ?", (seq, storable(event.step_id))
         ).fetchone()
         if step is None:
             self.unplaced.append(event)
             return
-        body, table = amended_body(self._body("steps", step[0]), event)
+        body, table, k = amended_body(self._body("steps", step[0]), event, step[2])
         self._needed.add(table)
         before = 0 if segment is None else segment.index
         index = step[1] if event.index is None else event.index + before
         failed = None if event.error is None else "error"
         self._db.execute(
-            "UPDATE steps SET body = ?, idx = ?, status = coalesce(?, status) WHERE seq = ?",
-            (body, index, failed, step[0]),
+            "UPDATE steps SET body = ?, idx = ?, status = coalesce(?, status), k = ? WHERE seq = ?",
+            (body, index, failed, k, step[0]),
         )
         if seq not in self._open:
             self._changed(seq)
@@ -281,7 +281,7 @@ class Writing:
     def _replace(self, run: int, new: Run) -> bool:
         """Puts the steps of `new` in place of those there; False where they are the same."""
         rows = self._db.execute(
-            "SELECT id, idx, turn, query, status, tool, started_ns, ended_ns, body FROM steps "
+            "SELECT id, idx, turn, query, status, tool, started_ns, ended_ns, body, k FROM steps "
             "WHERE run = ? ORDER BY idx, seq",
             (run,),
         ).fetchall()

@@ -109,13 +109,13 @@ def of_step(step: RetrievalStep) -> dict[str, Any]:
     found: dict[str, Any] = {
         "openinference.span.kind": "RETRIEVER", "input.value": step.query,
         "gen_ai.operation.name": "retrieval", "gen_ai.data_source.id": step.tool,
-        "gen_ai.retrieval.top_k": len(passages), "gen_ai.retrieval.query.text": step.query,
+        "gen_ai.retrieval.top_k": step.k, "gen_ai.retrieval.query.text": step.query,
         "gen_ai.retrieval.documents": json.dumps([{"id": p.id, "score": p.score} for p in passages]),
         "ragguard.run.id": step.run_id, "ragguard.step.id": step.id, "ragguard.step.index": step.index,
         "ragguard.step.turn": step.turn, "ragguard.step.status": step.status,
         "ragguard.step.query.hash": _digest(step.query),
         "ragguard.documents.total": len(passages), "ragguard.documents.exported": len(passages),
-        "ragguard.documents.candidates": len(step.candidates),
+        "ragguard.documents.candidates": len(step.candidates), "ragguard.documents.places": step.places,
         "ragguard.documents.hashes": [_digest(p.text) for p in passages],
     }  # fmt: skip
     for index, passage in enumerate(passages):

@@ -172,7 +172,7 @@
   }
 
   const find = (scores, name, stage = "passages") => {
-    const found = scores.filter((score) => score[0] === name && score[5] === stage);
+    const found = scores.filter((score) => score[0] === name && score[5] === stage).reverse(); // the latest first
     return found.find((score) => !score[4]) || found[0] || null;
   };
   const withError = (score, show) => score == null ? null
@@ -308,9 +308,8 @@
         const score = find(step.scores, name, stage);
         if (!score) continue;
         const about = caption(name), before = stage === "candidates" ? " before the guard" : "";
-        const k = name === "udcg" ? " (k = " + step.passages.filter((p) => stage === "candidates" || p.kept).length + ")" : "";
         lines.push(el("li", { title: about.about }, about.title + before + (score[4] ? " (support) " : " "),
-          el("b", {}, withError(score, name.startsWith("delta") ? signed : (v) => number(v, name === "udcg" ? 3 : 2))), k));
+          el("b", {}, withError(score, name.startsWith("delta") ? signed : (v) => number(v, name === "udcg" ? 3 : 2)))));
       }
     }
     return el("ul", { class: "numbers" }, lines);
@@ -323,7 +322,8 @@
   }
 
   function hop(step, place, texts) {
-    const facts = [step.tool && "by " + step.tool, step.took != null && number(step.took, 1) + " ms", step.status !== "ok" && step.status,
+    const kept = step.passages.filter((passage) => passage.kept).length;
+    const facts = [step.tool && "by " + step.tool, step.k && "K = " + step.k + (kept === step.k ? "" : ", " + kept + " kept"), step.took != null && number(step.took, 1) + " ms", step.status !== "ok" && step.status,
       step.guard && guarded(step)].filter(Boolean).join(" · ");
     return el("section", { class: "hop", "aria-label": "Hop " + (place + 1) },
       el("header", {}, el("h3", {}, "Hop " + (place + 1)), el("span", { class: "query" }, "“" + step.query + "”"), el("span", { class: "soft" }, facts)),

@@ -1,0 +1,156 @@
+"""K is the number of places in the prompt, not of what a guard left of them."""
+
+import math
+
+import pytest
+
+from ragguard.errors import InvalidInput
+from ragguard.metrics import t, udcg
+from ragguard.recordcheck import checked_run
+from ragguard.records import K_ERROR, Decision, Dropped, Failure, Passage, RetrievalStep, Run
+from ragguard.scorers.pipeline import ScoringPipeline
+from tests.support.reader import FIRM, FIRM_QUERY, FOUNDER, FOUNDER_QUERY, NEAR, NOISE, reader, run, step
+
+CANDIDATES = {"five a": 5, "five b": 5, "five c": 5, "two a": 2, "two b": 2}
+POOL = {**CANDIDATES, "five d": 5, "one": 1, "three": 3}
+
+
+def graded(texts):
+    return [Passage(text, id=text, grade=POOL[text]) for text in texts]
+
+
+def guarded(kept, k=None):
+    """A step of five candidates of which a guard keeps some."""
+    found, left = graded(CANDIDATES), graded(kept)
+    gone = [Dropped(one, rank, "junk") for rank, one in enumerate(found, 1) if one.text not in kept]
+    decision = Decision(left, gone, "pruned" if gone else "kept_all")
+    return RetrievalStep(query=FIRM_QUERY, passages=left, candidates=found, decision=decision, k=k)
+
+
+async def graded_scores(one, stage="passages"):
+    the_run = run(one, pool=graded(POOL))
+    results = await ScoringPipeline(reader(), scorers=["grades"]).score(the_run)
+    return {score.name: score for score in results if score.stage == stage and score.level == "step"}
+
+
+def expected(kept, k):
+    """RA-nWG, N-Recall, precision, harm and T from their formulas, without any code of the metrics."""
+    n = {grade: sum(value == grade for value in POOL.values()) for grade in range(1, 6)}
+    weights = {5: 1.0, 4: 0.0, 3: min(0.1 * n[5] / n[3], 0.25), 2: 0.0, 1: 0.0}
+    best = sum(sorted((weights[grade] for grade in POOL.values()), reverse=True)[:k])
+    grades = [POOL[text] for text in kept]
+    good, junk = sum(grade >= 4 for grade in grades), sum(grade <= 2 for grade in grades)
+    return {
+        "ra_nwg": sum(weights[grade] for grade in grades) / best,
+        "n_recall": good / min(k, sum(grade >= 4 for grade in POOL.values())),
+        "precision_at_grade": good / k,
+        "harm": junk / k,
+        "t": 0.5 * good - 0.5 * (len(grades) - good) / k,
+    }
+
+
+@pytest.mark.parametrize("k", [None, 5, 8])
+@pytest.mark.parametrize("kept", [list(CANDIDATES), ["five a"], ["five a", "two a"], []])
+async def test_a_guard_does_not_look_better_the_more_gold_it_drops(kept, k):
+    found = await graded_scores(guarded(kept, k))
+    for name, value in expected(kept, k or 5).items():
+        assert found[name].value == pytest.approx(value), name
+        assert (found[name].metadata["k"], found[name].metadata["kept"]) == (k or 5, len(kept))
+
+
+async def test_the_numbers_that_showed_the_fault():
+    """Five kept: 0.706 and 0.75; one kept was worth 1.0 and 1.0, and none had no score."""
+    rounded = [
+        [round(found[name].value, 3) for name in ("ra_nwg", "n_recall")]
+        for found in [await graded_scores(guarded(kept)) for kept in (list(CANDIDATES), ["five a"], [])]
+    ]
+    assert rounded == [[0.706, 0.75], [0.235, 0.25], [0, 0]]
+
+
+async def test_a_reranker_that_chooses_sets_k_and_a_guard_behind_it_does_not_lower_it():
+    found = graded(CANDIDATES)
+    reranked = RetrievalStep(query=FIRM_QUERY, passages=found[:2], candidates=found)
+    assert (await graded_scores(reranked))["ra_nwg"].metadata["k"] == reranked.places == 2
+    behind = Decision(found[:1], [Dropped(found[1], 2, "junk")], "pruned")
+    pruned = RetrievalStep(query=FIRM_QUERY, passages=found[:1], candidates=found, decision=behind)
+    assert (await graded_scores(pruned))["ra_nwg"].metadata["k"] == pruned.places == 2
+    before = Decision(found[:4], [Dropped(found[4], 5, "junk")], "pruned")
+    chosen = RetrievalStep(query=FIRM_QUERY, passages=found[:2], candidates=found, decision=before)
+    assert chosen.places == 2
+
+
+async def test_selection_and_ceiling_have_the_same_k():
+    found = await graded_scores(guarded(["five a"]))
+    total = 4 + 0.25
+    assert found["proc"].value == pytest.approx(3 / total)
+    assert found["pct_proc"].value == pytest.approx(1 / 3)
+    results = await ScoringPipeline(reader(), scorers=["grades"]).score(run(guarded(["five a"])))
+    (alone,) = [score for score in results if getattr(score, "name", "") == "selection_efficiency"]
+    assert alone.value == pytest.approx(1 / 3)
+
+
+async def utilities(*steps):
+    results = await ScoringPipeline(reader(), scorers=["utility"]).score(run(*steps))
+    return [score for score in results if getattr(score, "name", "") in ("udcg", "udcg_context")]
+
+
+def dropping(query, kept, dropped):
+    """A step of which a guard dropped some."""
+    whole = step(query, [*kept, *dropped])
+    left = whole.passages[: len(kept)]
+    gone = [Dropped(one, 1, "junk") for one in whole.passages[len(kept) :]]
+    return RetrievalStep(
+        query=query, passages=left, candidates=whole.passages, decision=Decision(left, gone, "pruned")
+    )
+
+
+async def test_what_a_guard_drops_is_neither_gain_nor_loss_for_udcg():
+    sigma = lambda x: 1 / (1 + math.exp(-x))  # noqa: E731
+    after, before, context = await utilities(dropping(FIRM_QUERY, [FIRM], [NEAR]))
+    assert after.value == pytest.approx(sigma(0.9 / 2))
+    assert before.value == pytest.approx(sigma(0.9 / 2 - 0.4 / 3 / 2))
+    assert context.value == after.value
+    assert [score.metadata["k"] for score in (after, before, context)] == [2, 2, 2]
+    assert after.metadata["kept"] == 1
+    assert after.value > before.value, "a guard that drops a distractor helps"
+    worse, *_ = await utilities(dropping(FIRM_QUERY, [NEAR], [FIRM]))
+    assert worse.value < before.value, "a guard that drops what helps does harm"
+
+
+async def test_a_step_of_which_nothing_is_left_has_a_udcg_of_a_half():
+    after, *_ = await utilities(dropping(FIRM_QUERY, [], [FIRM, NEAR]))
+    assert (after.value, after.metadata["k"], after.metadata["kept"]) == (0.5, 2, 0)
+
+
+async def test_the_context_counts_the_empty_places_of_all_steps():
+    *_, context = await utilities(
+        dropping(FIRM_QUERY, [FIRM], [NEAR]), step(FOUNDER_QUERY, [NOISE, FOUNDER], k=4)
+    )
+    assert context.metadata["k"] == 2 + 4
+    assert context.value == pytest.approx(udcg([0.9, 0, -0.05, 0.95, 0, 0]))
+
+
+async def test_a_k_that_cannot_be_right_is_a_failure_and_no_number():
+    bad = step(FIRM_QUERY, [FIRM, NEAR])
+    bad.metadata = {K_ERROR: "k: got 1; allowed: at least 2, the number of passages that were delivered"}
+    results = await ScoringPipeline(reader(), scorers=["grades", "utility"]).score(run(bad))
+    (failure,) = [result for result in results if isinstance(result, Failure)]
+    assert (failure.scorer, failure.error, failure.step_id) == ("capture", "InvalidInput", bad.id)
+    assert "at least 2" in failure.message
+    assert {score.level for score in results if not isinstance(score, Failure)} == {"passage"}
+
+
+@pytest.mark.parametrize("k", [0, -1, 1, True, "5", 2.0])
+def test_a_record_with_a_k_that_cannot_be_right_is_refused(k):
+    with pytest.raises(InvalidInput, match="k: got"):
+        checked_run(Run(question="q", steps=[step(FIRM_QUERY, [FIRM, NEAR], k=k)]))
+
+
+def test_metrics_of_places():
+    assert t(1, 5, 0.5, delivered=1) == 0.5
+    assert t(1, 5, 0.5, delivered=3) == pytest.approx(0.5 - 0.5 * 2 / 5)
+    assert udcg([], k=3) == 0.5
+    assert udcg([0.9, -0.4], k=4) == udcg([0.9, -0.4, 0, 0])
+    for call in (lambda: udcg([1, 1], k=1), lambda: t(1, 5, delivered=6), lambda: t(2, 5, delivered=1)):
+        with pytest.raises(InvalidInput):
+            call()
