@@ -288,7 +288,7 @@ class Writing:
         if [tuple(row) for row in rows] == [step_columns(step, PassageTable()) for step in new.steps]:
             return False
         for row in rows:
-            self._needed.remove(digests_in(json.loads(row[-1])))
+            self._needed.remove(digests_in(json.loads(row["body"])))
         self._db.execute("DELETE FROM steps WHERE run = ?", (run,))
         for step in new.steps:
             self._step(run, step)
