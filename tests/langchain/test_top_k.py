@@ -22,7 +22,9 @@ async def run(retriever, config, mode, **settings):
 
 def vector_store(count=4):
     made = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
-    made.add_documents([Document(f"shelf {number} about it", id=f"shelf-{number}") for number in range(count)])
+    made.add_documents(
+        [Document(f"shelf {number} about it", id=f"shelf-{number}") for number in range(count)]
+    )
     return made
 
 
