@@ -17,14 +17,6 @@ def whole_number(argument: str, value: object, least: int) -> int:
     return value
 
 
-def checked_k(argument: str, value: object, delivered: int) -> int:
-    """Returns K, the number of places of a step that delivered so many passages; refuses fewer places than passages."""
-    k = whole_number(argument, value, 1)
-    if k < delivered:
-        raise InvalidInput(argument, k, f"at least {delivered}, the number of passages that were delivered")
-    return k
-
-
 def number_between(argument: str, value: object, low: float, high: float, allowed: str) -> float:
     """Returns a number from `low` to `high`; a bool and a NaN are none."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, get_args
 
-from ragguard.arguments import checked_k
 from ragguard.errors import InvalidInput
 from ragguard.records import (
     Decision,
@@ -52,6 +51,16 @@ def checked_result(result: Result) -> Result:
     else:
         raise InvalidInput("result", result, "a Score or a Failure")
     return result
+
+
+def checked_k(argument: str, value: object, delivered: int) -> int:
+    """Returns K, the number of places of a step that delivered so many passages; refuses fewer places than passages."""
+    least = max(1, delivered)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _LARGEST:
+        raise InvalidInput(
+            argument, value, f"a whole number, {least} or more: {delivered} passages were delivered"
+        )
+    return value
 
 
 def _fields(record: object, where: str, checks: Mapping[str, Check]) -> None:

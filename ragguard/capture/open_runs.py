@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from ragguard.arguments import checked_k
 from ragguard.capture.snapshot import OwnPassages, passages_of
 from ragguard.capture.turns import TurnKey, Turns
 from ragguard.errors import InvalidInput
 from ragguard.events import Event, RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
+from ragguard.recordcheck import checked_k
 from ragguard.records import (
     K_ERROR,
     SPLIT_ERROR,

@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING
 from typing import Any, TypeAlias, TypeVar, get_args
 
-from ragguard.arguments import checked_k
 from ragguard.errors import InvalidInput
 from ragguard.plain import plain_metadata
+from ragguard.recordcheck import checked_k
 from ragguard.records import (
     Decision,
     Dropped,

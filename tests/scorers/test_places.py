@@ -132,11 +132,11 @@ async def test_the_context_counts_the_empty_places_of_all_steps():
 
 async def test_a_k_that_cannot_be_right_is_a_failure_and_no_number():
     bad = step(FIRM_QUERY, [FIRM, NEAR])
-    bad.metadata = {K_ERROR: "k: got 1; allowed: at least 2, the number of passages that were delivered"}
+    bad.metadata = {K_ERROR: "k: got 1; allowed: a whole number, 2 or more: 2 passages were delivered"}
     results = await ScoringPipeline(reader(), scorers=["grades", "utility"]).score(run(bad))
     (failure,) = [result for result in results if isinstance(result, Failure)]
     assert (failure.scorer, failure.error, failure.step_id) == ("capture", "InvalidInput", bad.id)
-    assert "at least 2" in failure.message
+    assert "2 or more" in failure.message
     assert {score.level for score in results if not isinstance(score, Failure)} == {"passage"}
 
 
