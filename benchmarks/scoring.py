@@ -175,7 +175,7 @@ async def count(runs: Sequence[Run]) -> dict[str, Any]:
         meter = Meter(open_engine("nano"))
         compared = PairMeter(EngineEntailer(meter))
         pipeline = ScoringPipeline(meter, entailer=compared)
-        await pipeline.score(run)
+        await pipeline.results(run)
         ours += Cost(sum(meter.requests.values()), sum(meter.prompts.values()), compared.pairs, meter.tokens)
         alone += naive(run, meter, compared)
         plan = await pipeline.plan(run)
@@ -198,13 +198,13 @@ async def count(runs: Sequence[Run]) -> dict[str, Any]:
 async def pace(engine: Engine, runs: Sequence[Run], together: int) -> dict[str, Any]:
     """Steps scored in a second, several runs at a time as the service does it."""
     pipeline = ScoringPipeline(engine)
-    await pipeline.score(runs[0])
+    await pipeline.results(runs[0])
     left, started = list(runs[1:]), time.perf_counter()
 
     async def work() -> int:
         bad = 0
         while left:
-            bad += sum(not isinstance(result, Score) for result in await pipeline.score(left.pop()))
+            bad += sum(not isinstance(result, Score) for result in await pipeline.results(left.pop()))
         return bad
 
     failures = sum(await asyncio.gather(*(work() for _ in range(together))))

@@ -23,15 +23,15 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from support.scripted_pipeline import ScriptedPipeline
+from support.scripted_pipeline import ScriptedPipeline, ScriptedSettings
 
 from benchmarks.machine import record
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import EngineUnreachable
 from ragguard.records import Passage
 from ragguard.runtime.retry import RetrySchedule
-from ragguard.service.service import Service, Settings
-from ragguard.store.store import Store
+from ragguard.service.service import Service
+from ragguard.service.settings import Settings
 
 THREADS = 4
 RUNS_PER_SECOND = 25
@@ -48,9 +48,9 @@ def resident_mib() -> float:
 class Forgetful(ScriptedPipeline):
     """Keeps no list of what it saw, which would be the leak."""
 
-    async def score(self, run: Any, *, priority: int = 10) -> Any:
+    async def results(self, run: Any, *, priority: int = 10) -> Any:
         self.seen.clear()
-        return await super().score(run, priority=priority)
+        return await super().results(run, priority=priority)
 
 
 def capture(recorder: Recorder, name: int, until: float, waits: list[float]) -> None:
@@ -83,9 +83,11 @@ def soak(seconds: float, folder: str) -> dict[str, Any]:
         return EngineUnreachable("it is away for a while") if away else None
 
     pipeline = Forgetful(fault=fault)
-    settings = Settings(concurrency=16, retry=RetrySchedule(60, 0.2, 1.0))
-    service = Service(Store(path), lambda: pipeline, settings=settings)
-    recorder = Recorder(service.intake)
+    settings = Settings(
+        scoring=ScriptedSettings(pipeline), store=path, concurrency=16, retry=RetrySchedule(60, 0.2, 1.0)
+    )
+    service = Service(settings)
+    recorder = service.recorder
     waits: list[list[float]] = [[] for _ in range(THREADS)]
     until = began + seconds
     threads = [

@@ -36,6 +36,7 @@ from ragguard.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.records import Passage, RetrievalStep, Run, Score
 from ragguard.runtime.faults import Faults
 from ragguard.service.intake import BATCH, Intake
+from ragguard.service.settings import Settings
 from ragguard.store import schema
 from ragguard.store.ledger import ScoringOutcome
 from ragguard.store.rows import DIGEST_BYTES
@@ -82,7 +83,7 @@ def pace(load: tuple[int, int, int | None], steps: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "s.db"
         store = Store(path)
-        intake = Intake(store, Faults())
+        intake = Intake(Settings(), store, faults=Faults())
         intake.do(lambda: None).result()
         for seed in range(ROUNDS):
             batch = events(steps, *load, seed)
@@ -191,7 +192,7 @@ def full(steps: int) -> dict[str, Any]:
     """What `durability="full"` costs a hook: it waits for the disk."""
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder) / "s.db", durability="full")
-        intake = Intake(store, Faults(), full=True)
+        intake = Intake(Settings(durability="full"), store, faults=Faults())
         waits = []
         for event in events(steps, 5, 500, None, 0):
             began = time.perf_counter()

@@ -12,10 +12,7 @@ that goes wrong with an engine, a disk or a sink reaches the application.
 
 from __future__ import annotations
 
-import math
-import re
 import sys
-import time
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -25,47 +22,31 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from uuid import UUID
 
 from ragguard.arguments import whole_number
-from ragguard.capture.calls import what_to_do
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.engines.account import Account, Limits
 from ragguard.engines.base import Engine
-from ragguard.engines.connect import connect
 from ragguard.engines.entailment.base import Entailer
-from ragguard.engines.entailment.connect import connect_entailer
-from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.prompts import PromptSet
-from ragguard.errors import Closed, InvalidInput
+from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Passage, Run, Score, ScoredRun
 from ragguard.runtime.event_loop import running_loop
-from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.threads import in_daemon_thread
-from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.plan import Plan
+from ragguard.scorers.references import References
 from ragguard.scorers.scorer import Scorer
+from ragguard.scorers.settings import ScoringSettings
 from ragguard.scorers.view import Caps
-from ragguard.service.checked import LONGEST
-from ragguard.service.queue import QueueBounds
-from ragguard.service.redaction import Redact, Redactor
-from ragguard.service.report import Captured, Report
-from ragguard.service.scoring import References, reference_table
-from ragguard.service.service import Service, Settings
-from ragguard.sinks.base import Sink, SpanSink
-from ragguard.store.bounds import Bound
+from ragguard.service.redaction import Redact
+from ragguard.service.report import Report
+from ragguard.service.service import Service
+from ragguard.service.settings import Settings
+from ragguard.sinks.base import Sink
 from ragguard.store.runs import Runs
 from ragguard.store.store import Durability, Store
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
-
-    from ragguard.sinks.otel import OtelSink
-
-_BLOCK = re.compile(r"block(?:\((\d+(?:\.\d+)?)\))?")
-_BLOCK_SECONDS = 1.0
-_RECENT_SECONDS = 30.0
-_EVENTS_A_RUN = 64
-_LONGEST_KEPT = 9e9
-"""Seconds, some 285 years: more nanoseconds than a store's columns hold, and as good as no limit."""
 
 
 class Scores(list[Score]):
@@ -163,63 +144,25 @@ class RagGuard:
         run_ttl: float = 3600.0,
         exit_timeout: float = 10.0,
     ) -> None:
-        drop, block = _overflow(on_overflow)
-        numbers = {"queue_size": queue_size, "queue_bytes": queue_bytes, "concurrency": concurrency}
-        for name, number in numbers.items():
-            whole_number(name, number, 1)
-        if not isinstance(score_rate, int | float) or not 0.0 <= score_rate <= 1.0:
-            raise InvalidInput("score_rate", score_rate, "a share between 0 and 1")
-        if not isinstance(exit_timeout, int | float) or not exit_timeout >= 0:
-            raise InvalidInput("exit_timeout", exit_timeout, "a number of seconds, 0 or more")
-        if not isinstance(run_ttl, int | float) or not run_ttl > 0:
-            raise InvalidInput("run_ttl", run_ttl, "a number of seconds over 0")
-        ttl = math.inf if run_ttl > _LONGEST_KEPT else float(run_ttl)
-        if isinstance(scorers, str):
-            raise InvalidInput("scorers", scorers, f"a list, such as ({scorers!r},)")
-        if not isinstance(scorers, list | tuple):
-            raise InvalidInput("scorers", scorers, "a list of names and Scorers")
-        if not isinstance(caps, Caps | None):
-            raise InvalidInput("caps", caps, "Caps(...), or None for the usual ones")
-        if not isinstance(sinks, list | tuple):
-            raise InvalidInput("sinks", sinks, "a list of sinks")
-        for sink in sinks:
-            if not isinstance(sink, Sink):
-                raise InvalidInput("sinks", sink, "something with `async def submit(scored)` and `aclose()`")
-        if isinstance(references, Mapping):
-            references = reference_table(references)
-        for name, function in (("references", references), ("redact", redact)):
-            if function is not None and not callable(function):
-                raise InvalidInput(name, function, "a function of one text")
-        self._given = (engine, judge, entailer, tuple(scorers), prompts, caps, Account.of(budget))
-        self._engines: list[Engine] = []
-        self._entailer: Entailer | None = None
-        self._telemetry = (tracer_provider, otlp, capture_content)
-        asked = tracer_provider is not None or otlp is not None
-        writing = [sink for sink in sinks if isinstance(sink, SpanSink)]
-        for sink in writing:
-            sink.watch(self._depth, self._service_counts)
-        faults = Faults()
-        scored = bool(scorers) or asked or bool(sinks)  # sinks hear of runs that nobody scores as well
-        self._service = Service(
-            Store(store, durability=durability, bound=Bound(queue_size, drop), scored=scored),
-            self._pipeline,
-            [*sinks, self._otel_sink()] if asked else sinks,
-            late_sink=None if asked or writing else self._applications_own,
-            settings=Settings(
-                full=durability == "full", queue_size=queue_size, block=block if store is None else None,
-                bounds=QueueBounds(_EVENTS_A_RUN * queue_size, queue_bytes, drop, block or 0.0),
-                concurrency=concurrency, run_ttl=ttl, retention=_seconds(retention),
-                exit_timeout=float(min(exit_timeout, LONGEST)), scores=scored, score_rate=score_rate,
-            ),
-            references=references,
-            redactor=None if redact is None else Redactor(redact, faults),
-            faults=faults,
-            sweep=lambda: self.recorder.sweep(),
-            release=self._release,
-            capture=self._captured,
+        scoring = ScoringSettings(
+            engine=engine, judge=judge, entailer=entailer, scorers=scorers, prompts=prompts, caps=caps,
+            budget=Account.of(budget),  # one account, also for forked processes
         )  # fmt: skip
-        self.recorder = Recorder(self._service.intake, sample_rate=sample_rate, ttl=ttl)
-        self._service.pipeline()
+        self._service = Service(
+            Settings(
+                scoring=scoring, store=store, durability=durability, sample_rate=sample_rate,
+                score_rate=score_rate, references=references, redact=redact, sinks=sinks,
+                tracer_provider=tracer_provider, otlp=otlp, capture_content=capture_content,
+                queue_size=queue_size, queue_bytes=queue_bytes, on_overflow=on_overflow,
+                concurrency=concurrency, retention=retention, run_ttl=run_ttl, exit_timeout=exit_timeout,
+            )
+        )  # fmt: skip
+        self._service.pipeline.get()  # says at once what is wrong with an address or a scorer
+
+    @property
+    def recorder(self) -> Recorder:
+        """What integrations tell of runs and retrievals."""
+        return self._service.recorder
 
     # Capture
 
@@ -278,15 +221,15 @@ class RagGuard:
             dry_run: True returns a Plan of the prompts and tokens that scoring would take, and asks nothing.
         """
         if dry_run:
-            return await self._service.plan(run.record() if isinstance(run, RunHandle) else run)
+            return await self._service.on_demand.plan(run.record() if isinstance(run, RunHandle) else run)
         if not isinstance(run, RunHandle):
-            scored = await self._service.score(run)
+            scored = await self._service.on_demand.of_record(run)
         elif not run.sampled:
             return Scores([])
         elif run.closed:
-            scored = await self._service.score_captured(lambda: run.id, run.record)
+            scored = await self._service.on_demand.of_captured(lambda: run.id, run.record)
         else:
-            scored = await self._service.sketch(run.record())
+            scored = await self._service.on_demand.of_open(run.record())
         return Scores(scored.scores, scored.failures)
 
     def score_runs(
@@ -302,7 +245,7 @@ class RagGuard:
         whole_number("concurrency", concurrency, 1)
         if not isinstance(runs, Iterable | AsyncIterable):
             raise InvalidInput("runs", runs, "runs that can be iterated")
-        return self._service.score_all(runs, concurrency)
+        return self._service.on_demand.of_each(runs, concurrency)
 
     # What is known
 
@@ -314,24 +257,23 @@ class RagGuard:
     def scores(self, run: str | UUID | Run | RunHandle) -> list[Score]:
         """Returns all scores of a run, which is given as its id, as a record or as what `rg.run` yields."""
         self._service.settle()
-        return self._service.store.scores(self._service.stored_id(_id_of(run)))
+        return self._service.store.scores(self._stored_id(run))
 
     def failures(self, run: str | UUID | Run | RunHandle) -> list[Failure]:
         """Returns the scores that could not be given for a run, and why."""
         self._service.settle()
-        return self._service.store.failures(self._service.stored_id(_id_of(run)))
+        return self._service.store.failures(self._stored_id(run))
 
     def delete(self, run: str | UUID | Run | RunHandle) -> bool:
         """Removes a run, its scores and its texts for good; False where it is not there."""
         self._service.settle()
         self.recorder.release(_id_of(run))
-        return self._service.store.delete(self._service.stored_id(_id_of(run)))
+        return self._service.store.delete(self._stored_id(run))
 
     @property
     def engine(self) -> Engine:
         """The engine with its layers; a guard that is given this one shares its cache and its budget."""
-        self._service.pipeline()
-        return self._engines[0]
+        return self._service.pipeline.get().engines[0]
 
     @property
     def store(self) -> Store:
@@ -384,71 +326,17 @@ class RagGuard:
     ) -> None:
         await self.aclose()
 
-    # Parts
-
-    def _pipeline(self) -> ScoringPipeline:
-        """The engines and what scores with them; made once, and anew in a forked process."""
-        engine, judge, entailer, scorers, prompts, caps, account = self._given
-        reader = connect(engine, budget=account)
-        self._engines = [reader] if judge is None else [reader, connect(judge, budget=account)]
-        self._entailer = None if entailer is None else connect_entailer(entailer, account)
-        return ScoringPipeline(
-            reader, judge=None if judge is None else self._engines[1], entailer=self._entailer,
-            scorers=scorers, prompts=prompts, caps=caps,
-        )  # fmt: skip
-
-    def _captured(self) -> Captured:
-        counts, calls = self.recorder.counts, self.recorder.calls.total
-        recent = time.monotonic() - _RECENT_SECONDS
-        failed = [error for engine in self._engines if (error := failure_since(engine, recent))]
-        return Captured(
-            counts.unsampled,
-            describe(failed[0]) if failed else "",
-            "" if counts.unsampled else what_to_do(calls),
-        )
-
-    async def _release(self) -> None:
-        """Closes the engines that were made here; the user's own are the user's to close."""
-        for made, given in zip(self._engines, self._given[:2], strict=False):
-            if isinstance(given, str):
-                await made.aclose()
-        if isinstance(self._given[2], str) and self._entailer is not None:
-            await self._entailer.aclose()
-
-    def _otel_sink(self) -> OtelSink:
-        from ragguard.sinks.otel import OtelSink
-
-        provider, otlp, content = self._telemetry
-        sink = OtelSink(provider, otlp=otlp, capture_content=content)
-        sink.watch(self._depth, self._service_counts)
-        return sink
-
-    def _applications_own(self) -> Sink | None:
-        """A sink to the provider that the application has set; none where it has none (yet)."""
-        if "opentelemetry.sdk.trace" not in sys.modules:
-            return None
-        from ragguard.sinks.otlp import configured
-
-        return self._otel_sink() if configured() else None
-
     def _with_guards(self, report: Report) -> Report:
         """The report, with what guards on these engines or captured here could not judge."""
         health = sys.modules.get("ragguard.guard.health")
         if health is None:  # no guard was ever made
             return report
-        return replace(report, unguarded=health.unjudged([*self._engines, *self.recorder.guard_engines]))
+        built = self._service.pipeline.built
+        engines = [*(built.engines if built else ()), *self.recorder.guard_engines]
+        return replace(report, unguarded=health.unjudged(engines))
 
-    def _depth(self) -> int:
-        try:
-            return self._service.store.left().pending
-        except Closed:  # an application's meter goes on asking
-            return 0
-
-    def _service_counts(self) -> Mapping[str, int]:
-        counts = self._service.store.counts
-        return {
-            name: counts[name] for name in ("runs_dropped", "events_lost", "events_refused", "sink_failures")
-        }
+    def _stored_id(self, run: str | UUID | Run | RunHandle) -> str:
+        return self._service.on_demand.stored_id(_id_of(run))
 
 
 def _id_of(run: str | UUID | Run | RunHandle) -> str:
@@ -457,21 +345,3 @@ def _id_of(run: str | UUID | Run | RunHandle) -> str:
     if not isinstance(run, str | UUID):
         raise InvalidInput("run", run, "a run's id, a Run, or what `with rg.run(...)` yields")
     return str(run)
-
-
-def _overflow(policy: str) -> tuple[Literal["oldest", "newest"], float | None]:
-    if policy == "drop_oldest":
-        return "oldest", None
-    if policy == "drop_newest":
-        return "newest", None
-    block = _BLOCK.fullmatch(policy) if isinstance(policy, str) else None
-    if block is None:
-        raise InvalidInput("on_overflow", policy, "'drop_oldest', 'drop_newest', 'block' or 'block(SECONDS)'")
-    return "newest", float(block.group(1) or _BLOCK_SECONDS)
-
-
-def _seconds(retention: timedelta | float | None) -> float | None:
-    seconds = retention.total_seconds() if isinstance(retention, timedelta) else retention
-    if seconds is not None and (not isinstance(seconds, int | float) or not seconds > 0):
-        raise InvalidInput("retention", retention, "a time longer than 0")
-    return None if seconds is None or seconds > _LONGEST_KEPT else float(seconds)

@@ -85,7 +85,19 @@ def _scorers(given: Sequence[str | Scorer], soft: bool) -> tuple[Scorer, ...]:
 
 
 class ScoringPipeline:
-    """Scores runs. Owns none of its engines unless told to close them."""
+    """Asks the scorers about runs.
+
+    Args:
+        engine: The model that reads.
+        judge: The model that judges; None: the engine.
+        entailer: What compares answers; None: the judge.
+        scorers: The scorers, by name or as objects.
+        prompts: The prompts; None: those that fit the engine.
+        caps: The most that is judged of one run; None: `Caps()`.
+        soft: True weights utility by the probability of relevance instead of rounding that first.
+        language: The language of answers.
+        owned: The models that `aclose` closes; None: all of them.
+    """
 
     def __init__(
         self,
@@ -98,6 +110,7 @@ class ScoringPipeline:
         caps: Caps | None = None,
         soft: bool = False,
         language: Language = ENGLISH,
+        owned: Sequence[Engine | Entailer] | None = None,
     ) -> None:
         self._engine, self._judge = engine, judge or engine
         self._scorers = _scorers(scorers, soft)
@@ -105,11 +118,17 @@ class ScoringPipeline:
         self._judge_compares = entailer is None
         self._entailer = entailer or EngineEntailer(self._judge, self._prompts)
         self._caps, self._language = caps or Caps(), language
+        self._owned: list[Engine | Entailer] = [*self.engines, self._entailer] if owned is None else [*owned]
         self._setting: Setting | None = None
         # The judge speaks the languages it was taught; a small NLI model mostly speaks English alone.
         self._english_only = entailer is not None
 
-    async def score(
+    @property
+    def engines(self) -> tuple[Engine, ...]:
+        """The engine, and the judge where that is another one."""
+        return (self._engine,) if self._judge is self._engine else (self._engine, self._judge)
+
+    async def results(
         self, run: Run, *, priority: int = 10, deadline: float | None = None
     ) -> list[Score | Failure]:
         """Everything that can be said of a run, and what cannot be said and why. Engine faults never raise."""
@@ -151,11 +170,9 @@ class ScoringPipeline:
         )
 
     async def aclose(self) -> None:
-        """Closes engine, judge and entailer."""
-        await self._engine.aclose()
-        if self._judge is not self._engine:
-            await self._judge.aclose()
-        await self._entailer.aclose()
+        """Closes the models that the pipeline owns."""
+        for model in self._owned:
+            await model.aclose()
 
     def _warn_of_language(self, run: Run) -> None:
         """Once, where an entailer of its own meets another language than English."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+
+from ragguard.store.store import Store
 
 
 class ScoringBacklog:
     """Counts runs that have ended and are not scored; holds a run's end back while there are too many."""
 
-    def __init__(self, size: int, timeout: float, waiting: Callable[[], int]) -> None:
-        """`timeout` is for how many seconds an end is held back; `waiting` counts the runs that are stored and
-        not scored."""
-        self._size, self.timeout, self._waiting = size, timeout, waiting
+    def __init__(self, size: int, timeout: float, store: Store) -> None:
+        """`timeout` is for how many seconds an end is held back."""
+        self._size, self.timeout, self._store = size, timeout, store
         self.begin()
 
     def begin(self) -> None:
@@ -37,7 +37,7 @@ class ScoringBacklog:
         end that is neither still queued nor yet counted would let one too many in."""
         with self._changed:
             self._queued -= written
-            self._written = self._waiting()
+            self._written = self._store.left().pending
             self._changed.notify_all()
 
     def leave(self, ended: int) -> None:

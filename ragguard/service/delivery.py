@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ragguard.records import ScoredRun
 from ragguard.runtime.faults import Faults, describe, is_cancelled
+from ragguard.service.spans import SpanOutput
 from ragguard.sinks.base import BufferingSink, Sink
+from ragguard.store.store import Store
 
 SINK_SECONDS = 30.0
 """How long a sink may take for one run."""
@@ -38,15 +40,10 @@ class Undelivered:
 class Delivery:
     """Sends scored runs to the sinks and counts what did not reach them."""
 
-    def __init__(
-        self,
-        sinks: Iterable[Sink],
-        faults: Faults,
-        count: Callable[[str], None],
-        late: Callable[[], Sink | None] | None = None,
-    ) -> None:
-        """`late` gives one more sink once there is one; it is asked until then."""
-        self._sinks, self._faults, self._count, self._late = list(sinks), faults, count, late
+    def __init__(self, output: SpanOutput, store: Store, faults: Faults) -> None:
+        self._output, self._store, self._faults = output, store, faults
+        self._sinks = output.sinks()
+        self._awaits_application = output.awaits_application
         self.begin()
 
     def begin(self) -> None:
@@ -56,9 +53,9 @@ class Delivery:
         self._causes: dict[str, str] = {}
 
     def __bool__(self) -> bool:
-        if self._late is not None and (sink := self._late()) is not None:
+        if self._awaits_application and (sink := self._output.of_application()) is not None:
             self._sinks.append(sink)
-            self._late = None
+            self._awaits_application = False
         return bool(self._sinks)
 
     @property
@@ -111,6 +108,6 @@ class Delivery:
             if isinstance(error, _OURS) or is_cancelled(error):
                 raise
             self._faults.note(f"the sink {type(sink).__name__}", error)
-            self._count("sink_failures")
+            self._store.count("sink_failures")
             return error
         return None

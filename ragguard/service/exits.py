@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Protocol
 
 from ragguard.runtime.fork import at_fork
 from ragguard.secrets import logger
@@ -26,12 +26,21 @@ SLACK = 1.5
 """Seconds beyond its own timeout after which a service that does not close is left behind."""
 
 
-class Ending(NamedTuple):
-    """How one service ends; both functions take a number of seconds."""
+class Ending(Protocol):
+    """What is flushed and closed at the end of the process."""
 
-    timeout: float
-    flush: Callable[[float], object]
-    close: Callable[[float], object]
+    @property
+    def exit_seconds(self) -> float:
+        """How long its end may take."""
+        ...
+
+    def flush(self, timeout: float) -> object:
+        """Does what is left to do, within so many seconds."""
+        ...
+
+    def close(self, timeout: float) -> object:
+        """Flushes and lets everything go, within so many seconds."""
+        ...
 
 
 _endings: dict[int, Ending] = {}
@@ -39,14 +48,14 @@ _spent = 0.0
 """Seconds that flushing took when `main()` returned; they count towards the end."""
 
 
-def at_exit(owner: object, ending: Ending) -> None:
+def at_exit(ending: Ending) -> None:
     """Has a service flushed and closed when the process ends."""
-    _endings[id(owner)] = ending
+    _endings[id(ending)] = ending
 
 
-def forget(owner: object) -> None:
+def forget(ending: Ending) -> None:
     """Takes back what `at_exit` registered, for a service that was closed."""
-    _endings.pop(id(owner), None)
+    _endings.pop(id(ending), None)
 
 
 def _main_has_ended() -> None:
@@ -55,7 +64,7 @@ def _main_has_ended() -> None:
     if any(not thread.daemon and thread not in here for thread in threading.enumerate()):
         atexit.register(_close_all)
         began = time.monotonic()
-        _each([(ending.timeout, ending.flush) for ending in _endings.values()])
+        _each([(ending.exit_seconds, ending.flush) for ending in _endings.values()])
         _spent = time.monotonic() - began
     else:
         _close_all()
@@ -64,7 +73,7 @@ def _main_has_ended() -> None:
 def _close_all() -> None:
     endings = list(_endings.values())
     _endings.clear()
-    _each([(max(0.0, ending.timeout - _spent), ending.close) for ending in endings])
+    _each([(max(0.0, ending.exit_seconds - _spent), ending.close) for ending in endings])
 
 
 def _each(endings: list[tuple[float, Callable[[float], object]]]) -> None:

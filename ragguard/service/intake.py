@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from ragguard.capture.open_runs import WholeRun
 from ragguard.errors import Closed
@@ -23,9 +23,10 @@ from ragguard.runtime.faults import Faults
 from ragguard.secrets import logger
 from ragguard.service.backlog import ScoringBacklog
 from ragguard.service.fields import storable_event
-from ragguard.service.queue import UNMEASURED, EventQueue, QueueBounds
+from ragguard.service.queue import UNMEASURED, EventQueue
 from ragguard.service.queue_items import ENDING, AwaitedEvent, QueueItem, WriterJob, events_of, may_drop
 from ragguard.service.redaction import Redactor
+from ragguard.service.settings import Settings
 from ragguard.service.sizes import size_of
 from ragguard.store.store import Store
 from ragguard.store.time_slice import TimeSlice
@@ -58,29 +59,39 @@ _RUNS_KEPT = 10_000
 """So many runs that lost events are remembered until they end."""
 
 
+class WriterListener(Protocol):
+    """What the writer tells its owner."""
+
+    def started(self) -> None:
+        """The writer was started; called once, by whoever captured first."""
+        ...
+
+    def runs_due(self) -> None:
+        """Runs have ended and are stored; called on the writer's thread."""
+        ...
+
+    def tick(self) -> None:
+        """It is time for housekeeping; called on the writer's thread every `tick_seconds`."""
+        ...
+
+
 class Intake:
     """Takes events from any thread; see `capture.intake.EventIntake`."""
 
     def __init__(
         self,
+        settings: Settings,
         store: Store,
-        faults: Faults,
         *,
-        full: bool = False,
-        bounds: QueueBounds | None = None,
+        faults: Faults,
+        listener: WriterListener | None = None,
         backlog: ScoringBacklog | None = None,
         redactor: Redactor | None = None,
-        started: Callable[[], None] = lambda: None,
-        ended: Callable[[], None] = lambda: None,
-        tick: Callable[[], None] = lambda: None,
-        tick_seconds: float = 5.0,
     ) -> None:
-        """`started` is called once, by whoever is first; `ended` when runs became due; `tick` now and then,
-        these two on the writer's thread."""
-        self._store, self._faults, self._full, self._bounds = store, faults, full, bounds or QueueBounds()
+        self._store, self._faults, self._listener = store, faults, listener
+        self._full, self._bounds = settings.durability == "full", settings.bounds
+        self._tick_seconds = settings.tick_seconds
         self._backlog, self._redactor = backlog, redactor
-        self._started, self._ended = started, ended
-        self._tick, self._tick_seconds = tick, tick_seconds
         self.begin()
 
     def begin(self) -> None:
@@ -167,7 +178,8 @@ class Intake:
             )
             thread.start()
             self._thread = thread
-        self._started()
+        if self._listener is not None:
+            self._listener.started()
 
     def do(self, work: Callable[[], T], *, hurry: bool = True) -> Future[T]:
         """Has something done on the writer's thread, after everything that was put in before.
@@ -297,7 +309,8 @@ class Intake:
         while True:
             if (now := time.monotonic()) >= next_tick:
                 next_tick = now + self._tick_seconds
-                self._guarded(self._tick)
+                if self._listener is not None:
+                    self._guarded(self._listener.tick)
             if not self._batch:
                 rested = now < awake_until and not queue and not queue.rest(LINGER)
                 if not queue:
@@ -355,7 +368,8 @@ class Intake:
             self._store.count("runs_captured", ended)
             if (backlog := self._backlog) is not None:
                 self._guarded(lambda: backlog.update(ended))
-            self._guarded(self._ended)
+            if self._listener is not None:
+                self._guarded(self._listener.runs_due)
 
     def _prepared(self, events: list[Event]) -> list[Event]:
         """The events as they may be written; one that cannot be read or redacted is left out and counted."""

@@ -11,18 +11,6 @@ _UNSCORED = "not everything is scored"
 
 
 @dataclass(frozen=True, slots=True)
-class Captured:
-    """The figures of capture that the report contains."""
-
-    unsampled: int = 0
-    """Runs that were not captured, as `sample_rate` wants it."""
-    engine: str = ""
-    """What a call to an engine failed of in the last half minute, where it is being repeated."""
-    calls: str = ""
-    """The calls that were no retrievals, and what to do where one of them is."""
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """Truthy only if everything captured before the call is scored, stored and delivered, or has failed for good."""
 

@@ -8,33 +8,31 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 
+from ragguard.capture.calls import what_to_do
+from ragguard.capture.recorder import Recorder
+from ragguard.engines.layers.retry import failure_since
 from ragguard.errors import RagguardError
-from ragguard.recordcheck import checked_run
-from ragguard.records import Failure, Run, ScoredRun
 from ragguard.runtime.clock import now_ns
-from ragguard.runtime.faults import Faults
+from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.fork import at_fork
-from ragguard.runtime.retry import RetrySchedule
-from ragguard.scorers.plan import Plan
 from ragguard.secrets import logger
 from ragguard.service import exits
 from ragguard.service.backlog import ScoringBacklog
-from ragguard.service.checked import seconds
 from ragguard.service.delivery import Delivery
-from ragguard.service.failures import FailureTally
 from ragguard.service.intake import Intake
 from ragguard.service.loop import BackgroundLoop
-from ragguard.service.queue import QueueBounds
+from ragguard.service.on_demand import ScoringOnDemand
+from ragguard.service.process_pipeline import ProcessPipeline
+from ragguard.service.progress import ScoringProgress
 from ragguard.service.redaction import Redactor
-from ragguard.service.report import Captured, Report
-from ragguard.service.scoring import Pipeline, References, Scoring
-from ragguard.service.stream import bounded
+from ragguard.service.report import Report
+from ragguard.service.scoring import RunScoring
+from ragguard.service.settings import Settings
+from ragguard.service.spans import SpanOutput
+from ragguard.service.timeouts import seconds
 from ragguard.service.worker import ScoringWorker
-from ragguard.sinks.base import Sink
 from ragguard.store.ledger import Left
 from ragguard.store.store import Store
 
@@ -42,156 +40,68 @@ _log = logger("ragguard")
 
 SCORER = BackgroundLoop("ragguard-scorer")
 """The event loop on which all RagGuards of a process score."""
-DIRECT_PRIORITY = 5
-"""The priority of scoring that a caller waits for: above background scoring, below every guard."""
 _GRACE = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The numbers and switches of a service."""
-
-    full: bool = False
-    bounds: QueueBounds = QueueBounds()  # noqa: RUF009 - frozen
-    queue_size: int = 1024
-    """Without a store: how many runs may wait to be scored."""
-    block: float | None = None
-    """Without a store: how long a run's end may wait for room."""
-    concurrency: int = 8
-    retry: RetrySchedule = RetrySchedule()  # noqa: RUF009 - frozen
-    score_rate: float = 1.0
-    run_ttl: float = 3600.0
-    retention: float | None = None
-    exit_timeout: float = 10.0
-    tick_seconds: float = 5.0
-    scores: bool = True
-    """False to capture only: no scorer runs, and no run waits for one."""
+_RECENT_SECONDS = 30.0
+"""For so long a failed call to an engine is a reason why runs are pending."""
+_CAPTURED = ("steps_captured", "runs_scored", "runs_unscored")
+"""Counts that say that something was captured."""
 
 
 class Service:
     """Takes events, has ended runs scored, and reports what was done."""
 
-    def __init__(
-        self,
-        store: Store,
-        pipeline: Callable[[], Pipeline],
-        sinks: Iterable[Sink] = (),
-        *,
-        late_sink: Callable[[], Sink | None] | None = None,
-        settings: Settings = Settings(),
-        references: References | None = None,
-        redactor: Redactor | None = None,
-        faults: Faults | None = None,
-        sweep: Callable[[], object] = lambda: None,
-        release: Callable[[], Awaitable[None]] | None = None,
-        capture: Callable[[], Captured] = Captured,
-    ) -> None:
-        """`pipeline` makes one, on the scorer's thread, once a process; `sweep` is called now and then on the
-        writer's thread; `release` lets the engines go at the end; `capture` says what the report tells of capture."""
-        self.store, self.faults, self._settings, self._redactor = (
-            store,
-            faults or Faults(),
-            settings,
-            redactor,
+    def __init__(self, settings: Settings) -> None:
+        self.settings, self.faults = settings, Faults()
+        self.store = Store(
+            settings.store, durability=settings.durability, bound=settings.waiting, scored=settings.scored
         )
-        self._make_pipeline, self._sweep, self._release, self._capture = pipeline, sweep, release, capture
-        self._tally = FailureTally()
+        redactor = None if settings.redact is None else Redactor(settings.redact, self.faults)
         self._backlog = (
             None
             if settings.block is None
-            else ScoringBacklog(settings.queue_size, settings.block, lambda: store.left().pending)
+            else ScoringBacklog(settings.queue_size, settings.block, self.store)
         )
+        self._progress = ScoringProgress(self._backlog)
         self.intake = Intake(
-            store, self.faults, full=settings.full, bounds=settings.bounds, backlog=self._backlog,
-            redactor=redactor, started=self._started, ended=self._ended, tick=self._tick,
-            tick_seconds=settings.tick_seconds,
+            settings, self.store, faults=self.faults, listener=self, backlog=self._backlog, redactor=redactor
+        )
+        self.recorder = Recorder(self.intake, sample_rate=settings.sample_rate, ttl=settings.ttl)
+        self.delivery = Delivery(SpanOutput(settings, self.store), self.store, self.faults)
+        self.pipeline = ProcessPipeline(settings)
+        self._scoring = RunScoring(
+            settings, self.store, self.intake, pipeline=self.pipeline, delivery=self.delivery,
+            progress=self._progress, redactor=redactor,
         )  # fmt: skip
-        self.delivery = Delivery(sinks, self.faults, store.count, late_sink)
-        self._scoring = Scoring(
-            store, self.intake.do, self.pipeline, self.delivery, references=references, redactor=redactor,
-            retry=settings.retry, settled=self._settled, tally=self._tally,
-            score_rate=settings.score_rate,
+        self.on_demand = ScoringOnDemand(
+            self.store, self.intake, loop=SCORER, pipeline=self.pipeline, scoring=self._scoring,
+            redactor=redactor,
         )  # fmt: skip
         self._worker = ScoringWorker(
-            SCORER, store, self.intake.do, self._scoring, self.faults, concurrency=settings.concurrency,
-            retry=settings.retry,
+            settings, self.store, self.intake, loop=SCORER, scoring=self._scoring, delivery=self.delivery,
+            faults=self.faults,
         )  # fmt: skip
         self._closing: Report | None = None
         self._begin()
         at_fork(in_child=self._begin_in_child)
 
     def _begin(self) -> None:
-        self._pipeline: Pipeline | None = None
-        self._progress = threading.Condition()
-        self._making, self._ending = threading.Lock(), threading.RLock()
+        self._ending = threading.RLock()
         self._left = Left(0, 0, None)
 
     def _begin_in_child(self) -> None:
         self._begin()
+        self.pipeline.begin()
+        self._progress.begin()
         self.intake.begin()
         self.delivery.begin()
         self._scoring.begin()
         self._worker.begin()
         self.faults.renew()
 
-    def pipeline(self) -> Pipeline:
-        """Returns the scoring pipeline, made on the first call."""
-        with self._making:
-            if self._pipeline is None:
-                self._pipeline = self._make_pipeline()
-            return self._pipeline
-
-    # Scoring on demand
-
-    async def score(self, run: Run) -> ScoredRun:
-        """Scores a run now, ahead of the background."""
-        self.intake.start()
-        return await SCORER.within(self._scoring.score(self._redacted(run), DIRECT_PRIORITY))
-
-    async def score_captured(self, run_id: Callable[[], str], otherwise: Callable[[], Run]) -> ScoredRun:
-        """Scores a captured run as it is stored, or as `otherwise` gives it where the store does not have it."""
-        self.intake.start()
-
-        async def find() -> ScoredRun:
-            run = await self._scoring.captured(lambda: self.stored_id(run_id()))
-            return await self._scoring.score(
-                self._redacted(otherwise()) if run is None else run, DIRECT_PRIORITY
-            )
-
-        return await SCORER.within(find())
-
-    async def sketch(self, run: Run) -> ScoredRun:
-        """Scores a run that has not ended, without storing anything."""
-        return await SCORER.within(self._scoring.sketch(self._redacted(run), DIRECT_PRIORITY))
-
-    async def plan(self, run: Run) -> Plan:
-        """Returns what scoring the run would ask, without asking."""
-        return await SCORER.within(self._scoring.plan(self._redacted(run)))
-
-    async def score_all(
-        self, runs: Iterable[Run] | AsyncIterable[Run], concurrency: int
-    ) -> AsyncGenerator[ScoredRun, None]:
-        """Scores runs, at most `concurrency` at once, and yields each as soon as it is done."""
-
-        async def one(run: Run) -> ScoredRun:
-            try:
-                return await self.score(run)
-            except RagguardError as error:
-                named = run if isinstance(run, Run) else Run()
-                return ScoredRun(
-                    named, [], [Failure("run", type(error).__name__, str(error), run_id=named.id)]
-                )
-
-        async for scored in bounded(runs, one, concurrency):
-            yield scored
-
-    def stored_id(self, run_id: str) -> str:
-        """The id under which a run is kept: redaction may have changed it."""
-        return run_id if self._redactor is None else self._redactor.id(run_id)
-
-    def _redacted(self, run: Run) -> Run:
-        run = checked_run(run)
-        return run if self._redactor is None else self._redactor.run(run)
+    @property
+    def exit_seconds(self) -> float:
+        """How long the end of the process may wait for this service."""
+        return self.settings.exit_seconds
 
     # What was done
 
@@ -238,11 +148,10 @@ class Service:
                 return False
             if left.next_ns is not None and (left.next_ns - now_ns()) / 1e9 > remaining:
                 return False  # all that is left waits for another attempt, later than the caller will
-            with self._progress:
-                self._progress.wait(min(remaining, 0.2))
+            self._progress.wait(min(remaining, 0.2))
 
     def _report(self, complete: bool, began: float) -> Report:
-        counts, left, capture = self.store.counts, self._left, self._capture()
+        counts, left, unsampled = self.store.counts, self._left, self.recorder.counts.unsampled
         lost = counts["events_lost"] + counts["events_refused"] + counts["runs_lost"]
         undelivered = self.delivery.undelivered()
         return Report(
@@ -263,16 +172,22 @@ class Service:
             degraded=self.store.degraded,
             seconds=time.monotonic() - began,
             retrying=left.retrying,
-            unscored=counts["runs_unscored" if self._settings.scores else "runs_captured"],
-            unsampled=capture.unsampled,
+            unscored=counts["runs_unscored" if self.settings.scored else "runs_captured"],
+            unsampled=unsampled,
             undelivered=undelivered,
-            cause_failed=self._tally.for_good,
-            cause_pending=capture.engine,
-            cause_retrying=self._tally.for_now,
+            cause_failed=self._scoring.tally.for_good,
+            cause_pending=self._engine_failure(),
+            cause_retrying=self._scoring.tally.for_now,
             nothing_because=""
-            if counts["steps_captured"] or counts["runs_scored"] or counts["runs_unscored"] or lost
-            else capture.calls,
+            if unsampled or lost or any(counts[name] for name in _CAPTURED)
+            else what_to_do(self.recorder.calls.total),
         )
+
+    def _engine_failure(self) -> str:
+        """Returns what a call to an engine failed of just now, where the call is being repeated; else ''."""
+        pipeline, recent = self.pipeline.built, time.monotonic() - _RECENT_SECONDS
+        failed = [failure_since(engine, recent) for engine in (pipeline.engines if pipeline else ())]
+        return next((describe(error) for error in failed if error), "")
 
     def close(self, timeout: float) -> Report:
         """Flushes within `timeout`, then ends; what is not scored stays in the store. Safe to call twice."""
@@ -305,8 +220,7 @@ class Service:
         async def end() -> None:
             await self._worker.stop()
             await self.delivery.aclose(timeout)
-            if self._release is not None:
-                await self._release()
+            await self.pipeline.aclose()
 
         ending = SCORER.submit(end())
         try:
@@ -341,29 +255,21 @@ class Service:
     def _is_own_thread(self) -> bool:
         return SCORER.is_current() or self.intake.is_current()
 
-    def _started(self) -> None:
-        exits.at_exit(self, exits.Ending(self._settings.exit_timeout, self.flush, self.close))
-        if self._settings.scores:
+    def started(self) -> None:
+        """Starts the worker and sees to the end of the process, when the writer starts."""
+        exits.at_exit(self)
+        if self.settings.scored:
             self._worker.start()
 
-    def _ended(self) -> None:
-        """Wakes the worker; the writer calls it after runs became due."""
+    def runs_due(self) -> None:
+        """Wakes the worker after runs became due."""
         self._worker.wake()
 
-    def _settled(self) -> None:
-        """Wakes callers that wait for progress; the scorer calls it after each run."""
-        self._update_backlog()
-        with self._progress:
-            self._progress.notify_all()
-
-    def _update_backlog(self) -> None:
+    def tick(self) -> None:
+        """Sweeps and keeps house, on the writer's thread."""
+        self.recorder.sweep()
+        ttl = self.settings.ttl
+        self.store.housekeep(run_ttl=ttl if ttl < math.inf else None, retention=self.settings.kept_seconds)
         if self._backlog is not None:
             self._backlog.update()
-
-    def _tick(self) -> None:
-        """Sweeps and keeps house; the writer calls it every `tick_seconds`."""
-        self._sweep()
-        ttl = self._settings.run_ttl
-        self.store.housekeep(run_ttl=ttl if ttl < math.inf else None, retention=self._settings.retention)
-        self._update_backlog()
-        self._ended()
+        self._worker.wake()

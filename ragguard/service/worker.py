@@ -1,22 +1,25 @@
-"""Claims runs that are due, a few at a time, and has them scored.
+"""What the worker does: claims runs that are due, a few at a time, and has each scored, kept as it is or delivered.
 
 While the engine does not answer at all, it is asked about one run at a time, ever more rarely; all
-others keep their place in the store and lose no attempt.
+others stay due in the store and lose no attempt.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable
 from concurrent.futures import Future
 
 from ragguard.errors import Closed
+from ragguard.records import ScoredRun
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import Faults, is_cancelled
-from ragguard.runtime.retry import RetrySchedule
+from ragguard.service.delivery import Delivery
 from ragguard.service.loop import BackgroundLoop
-from ragguard.service.scoring import Do, Scoring
+from ragguard.service.scoring import RunScoring, WriterThread
+from ragguard.service.settings import Settings
 from ragguard.store.claims import Claim
 from ragguard.store.store import Store
 
@@ -25,14 +28,21 @@ _LONGEST_SLEEP = 60.0
 
 
 class ScoringWorker:
-    """The task on the background loop that claims runs and has them scored."""
+    """The task on the background loop that works off what is due."""
 
     def __init__(
-        self, loop: BackgroundLoop, store: Store, do: Do, scoring: Scoring, faults: Faults, *,
-        concurrency: int, retry: RetrySchedule,
-    ) -> None:  # fmt: skip
-        self._loop, self._store, self._do, self._scoring, self._faults = loop, store, do, scoring, faults
-        self._concurrency, self._retry = concurrency, retry
+        self,
+        settings: Settings,
+        store: Store,
+        writer: WriterThread,
+        *,
+        loop: BackgroundLoop,
+        scoring: RunScoring,
+        delivery: Delivery,
+        faults: Faults,
+    ) -> None:
+        self._settings, self._store, self._writer = settings, store, writer
+        self._loop, self._scoring, self._delivery, self._faults = loop, scoring, delivery, faults
         self.begin()
 
     def begin(self) -> None:
@@ -40,7 +50,7 @@ class ScoringWorker:
         self._main: Future[None] | None = None
         self._waker: Callable[[], object] = lambda: None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._circuit = CircuitBreaker(1, self._retry)
+        self._circuit = CircuitBreaker(1, self._settings.retry)
 
     def start(self) -> None:
         """Starts the task, once."""
@@ -84,13 +94,15 @@ class ScoringWorker:
         """Starts scoring what is due, up to the limit; returns for how many seconds nothing else will be due."""
         if (pause := self._circuit.pause) > 0:
             return pause
-        room = (1 if self._circuit.is_open else self._concurrency) - len(self._tasks)
+        room = (1 if self._circuit.is_open else self._settings.concurrency) - len(self._tasks)
         if room <= 0:
             return _LONGEST_SLEEP  # a task that ends wakes this one
         # Looking for work does not hurry the writer: it would commit small batches, and hooks would feel them.
         attempt, claims = self._circuit.enter(), list[Claim]()
         try:
-            claims, next_ns = await asyncio.wrap_future(self._do(lambda: self._look(room), hurry=False))
+            claims, next_ns = await asyncio.wrap_future(
+                self._writer.do(lambda: self._look(room), hurry=False)
+            )
         finally:
             if not claims:
                 self._circuit.left(attempt)
@@ -112,7 +124,7 @@ class ScoringWorker:
     async def _work(self, claim: Claim, attempt: Attempt) -> None:
         answered = True
         try:
-            answered = await self._scoring.work(claim, BACKGROUND_PRIORITY)
+            answered = await self._work_off(claim)
         except (Exception, asyncio.CancelledError) as error:  # logged; the run is tried again after a pause
             if is_cancelled(error):
                 raise
@@ -122,6 +134,40 @@ class ScoringWorker:
             self._circuit.succeeded()
         else:
             self._circuit.failed(attempt, "no engine answered", self)
+
+    async def _work_off(self, claim: Claim) -> bool:
+        """Does what is due of a claimed run; returns False where no engine answered."""
+        run, due = claim.run, claim.due
+        if (busy := self._scoring.in_progress(run.id)) is not None:
+            await busy.wait()  # a caller has just asked for the same run; what is still due is claimed again
+            return True
+        with self._scoring.exclusively(run.id):
+            if not due.score:
+                await self._scoring.deliver(ScoredRun(run, claim.unsent, []))
+            elif due.attempts or self._chooses(run.id):
+                return (await self._scoring.attempt(run, due, BACKGROUND_PRIORITY)).answered
+            else:
+                await self._keep_unscored(claim)
+            return True
+
+    def _chooses(self, run_id: str) -> bool:
+        """Returns True for the share of the runs that is scored without being asked for: always the same runs."""
+        if self._settings.score_rate >= 1.0:
+            return True
+        # Not the hash that sampling uses: of the runs that it lets through, the same share is chosen.
+        digest = hashlib.sha256(run_id.encode("utf-8", "replace")).digest()
+        return int.from_bytes(digest[:4], "big") < self._settings.score_rate * 2**32
+
+    async def _keep_unscored(self, claim: Claim) -> None:
+        """Leaves a captured run unscored; sinks hear of it, and it may be scored later."""
+
+        def keep() -> None:
+            self._store.keep_unscored(claim.due, emit=bool(self._delivery))
+            self._store.count("runs_unscored")
+
+        await self._scoring.written(keep)
+        if self._delivery:
+            await self._scoring.deliver(ScoredRun(claim.run, [], []))
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

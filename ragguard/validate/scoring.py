@@ -20,6 +20,7 @@ from ragguard.errors import InvalidInput
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, recall, reciprocal_rank
 from ragguard.records import Failure, RetrievalStep, Run, Score
+from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import Caps
@@ -128,11 +129,11 @@ async def score_contexts(
     )
 
     async def one(at: int) -> tuple[int, Scored]:
-        results = await pipeline.score(run_of(contexts[at]))
-        scores = tuple(result for result in results if isinstance(result, Score))
-        failures = tuple(result for result in results if isinstance(result, Failure))
-        own = {score.name: score.value for score in scores if score.level != "passage"}
-        return at, Scored(contexts[at], own | rank_values(contexts[at]), scores, failures)
+        scored = await evaluate(pipeline, run_of(contexts[at]))
+        own = {score.name: score.value for score in scored.scores if score.level != "passage"}
+        return at, Scored(
+            contexts[at], own | rank_values(contexts[at]), tuple(scored.scores), tuple(scored.failures)
+        )
 
     done: dict[int, Scored] = {}
     progress("scoring", 0, len(contexts))

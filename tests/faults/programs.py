@@ -24,13 +24,14 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.runs import a_run, as_events, scores_of
-from support.scripted_pipeline import ScriptedPipeline
+from support.scripted_pipeline import ScriptedPipeline, ScriptedSettings
 from support.stored import settle
 
 from ragguard.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.records import Run
 from ragguard.runtime.retry import RetrySchedule
-from ragguard.service.service import Service, Settings
+from ragguard.service.service import Service
+from ragguard.service.settings import Settings
 from ragguard.store import schema
 from ragguard.store.store import Store
 from tests.faults.injection import FOR_EVER, MARK, Injection
@@ -186,11 +187,11 @@ def killed(path: Path, kind: str, n: int, times: int, durability: str) -> tuple[
 def at_service(path: Path, kind: str, n: int, times: int, durability: str) -> tuple[bool, str]:
     """All of it: captured by hooks, written and scored in threads; what `close` reports agrees with what is there."""
     pipeline = ScriptedPipeline()
-    service = Service(
-        Store(path, durability=durability),  # type: ignore[arg-type]
-        lambda: pipeline,
-        settings=Settings(full=durability == "full", retry=RetrySchedule(3, 0.01, 0.02), tick_seconds=0.01),
-    )
+    settings = Settings(
+        scoring=ScriptedSettings(pipeline), store=path, durability=durability,  # type: ignore[arg-type]
+        retry=RetrySchedule(3, 0.01, 0.02), tick_seconds=0.01,
+    )  # fmt: skip
+    service = Service(settings)
     captured: set[str] = set()
     with INJECTION.armed(kind, n, times):
         for run in RUNS[:3]:
@@ -219,7 +220,8 @@ def at_service(path: Path, kind: str, n: int, times: int, durability: str) -> tu
 def hangs(path: Path, kind: str, n: int, times: int, durability: str) -> tuple[bool, str]:
     """A disk that hangs while hooks capture: they return, and when it goes on, everything is stored."""
     pipeline = ScriptedPipeline()
-    service = Service(Store(path), lambda: pipeline, settings=Settings(tick_seconds=0.05))
+    settings = Settings(scoring=ScriptedSettings(pipeline), store=path, tick_seconds=0.05)  # type: ignore[arg-type]
+    service = Service(settings)
     captured: set[str] = set()
     with INJECTION.armed(kind, n, times, "hang"):
         for run in RUNS[:2]:

@@ -25,7 +25,7 @@ async def answers(the_run, engine=None, entailer=None):
     pipeline = ScoringPipeline(
         engine or reader(), entailer=entailer or TableEntailer(ALIASES), scorers=[Answers()]
     )
-    return await pipeline.score(the_run)
+    return await pipeline.results(the_run)
 
 
 async def verdict(the_run, **more):

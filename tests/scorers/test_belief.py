@@ -36,7 +36,7 @@ async def beliefs(the_run, *, scorer=None, engine=None, entailer=None, **more):
     pipeline = ScoringPipeline(
         engine or reader(), entailer=entailer or TableEntailer(), scorers=[scorer or counting()], **more
     )
-    return await pipeline.score(the_run)
+    return await pipeline.results(the_run)
 
 
 def values(results, name):

@@ -24,7 +24,7 @@ from tests.support.reader import (
 
 
 async def coverage(the_run, engine=None, **more):
-    return await ScoringPipeline(engine or reader(), scorers=[Coverage()], **more).score(the_run)
+    return await ScoringPipeline(engine or reader(), scorers=[Coverage()], **more).results(the_run)
 
 
 def named(results, name, stage="passages"):

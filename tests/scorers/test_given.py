@@ -40,7 +40,7 @@ def engine(**more):
 
 
 async def given(the_run, *, soft=False, engine=engine):
-    results = await ScoringPipeline(engine(), scorers=[Utility(given=True, soft=soft)]).score(the_run)
+    results = await ScoringPipeline(engine(), scorers=[Utility(given=True, soft=soft)]).results(the_run)
     return results, {
         (score.step_id, score.position): score
         for score in results
@@ -91,7 +91,7 @@ async def test_soft_relevance_counts_as_a_probability():
 async def test_it_is_off_unless_asked_for_and_its_cost_is_foretold():
     the_run = run(step(FIRM_QUERY, [FIRM]), step(FOUNDER_QUERY, [FOUNDER]))
     plain = ScoringPipeline(engine(), scorers=[Utility()])
-    assert not [s for s in await plain.score(the_run) if getattr(s, "name", "") == "utility_given"]
+    assert not [s for s in await plain.results(the_run) if getattr(s, "name", "") == "utility_given"]
     asks = [
         (await ScoringPipeline(engine(), scorers=[Utility(given=wanted)]).plan(the_run)).prompts
         for wanted in (False, True)

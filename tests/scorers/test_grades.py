@@ -20,7 +20,7 @@ from tests.support.reader import (
 
 
 async def grades(the_run, engine=None, **more):
-    return await ScoringPipeline(engine or reader(), scorers=["grades"], **more).score(the_run)
+    return await ScoringPipeline(engine or reader(), scorers=["grades"], **more).results(the_run)
 
 
 def value(results, name, stage="passages"):

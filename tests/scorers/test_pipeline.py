@@ -48,7 +48,7 @@ def guarded():
 
 
 async def test_every_name_of_the_contract_is_given():
-    results = await pipeline().score(guarded())
+    results = await pipeline().results(guarded())
     names = {
         level: {s.name for s in results if isinstance(s, Score) and s.level == level}
         for level in ("passage", "step", "run")
@@ -65,7 +65,7 @@ async def test_every_name_of_the_contract_is_given():
         "seper_closed_book", "delta_seper_total", "udcg_context", "coverage_total", "density", "answer_correct",
         "answer_coverage", "answer_density", "response_grade",
     }  # fmt: skip
-    pooled = await pipeline().score(guarded_with_pool())
+    pooled = await pipeline().results(guarded_with_pool())
     assert {"proc", "pct_proc"} <= {s.name for s in pooled}
 
 
@@ -82,7 +82,7 @@ async def test_every_key_is_different_and_every_score_is_whole():
         run(step("?", [FIRM, FIRM])),
         run(step("?", [FIRM]), step("?", [FIRM])),
     ):
-        results = await pipeline().score(the_run)
+        results = await pipeline().results(the_run)
         keys = [score.key for score in results if isinstance(score, Score)]
         assert len(set(keys)) == len(keys)
         for score in results:
@@ -97,7 +97,7 @@ async def test_every_key_is_different_and_every_score_is_whole():
 
 async def test_the_whole_run_takes_few_requests():
     engine, entailer = reader(), TableEntailer()
-    await pipeline(engine, entailer=entailer).score(two_hops())
+    await pipeline(engine, entailer=entailer).results(two_hops())
     waves = [call.verb for call in engine.calls]
     # Beliefs and sub-questions; abstention, relevance, grades; then ratings. Comparisons in a few rounds.
     assert sorted(waves) == ["label_probs"] * 4 + ["sample"] * 2
@@ -117,7 +117,7 @@ async def test_what_all_scores_cost_is_what_the_engines_say():
     engine.sample = lambda *a, **k: note(engine_sample, *a, **k)
     engine.label_probs = lambda *a, **k: note(engine_labels, *a, **k)
     entailer.entail = lambda *a, **k: note(entail, *a, **k)
-    results = await pipeline(engine, entailer=entailer).score(two_hops())
+    results = await pipeline(engine, entailer=entailer).results(two_hops())
     told, real = sum((s.usage for s in results), Usage()), sum(spent, Usage())
     assert replace(told, seconds=0) == replace(real, seconds=0)
     assert told.seconds == pytest.approx(real.seconds)
@@ -134,7 +134,7 @@ async def test_what_all_scores_cost_is_what_the_engines_say():
     ],
 )
 async def test_engine_faults_are_failures(error, again):
-    results = await pipeline(reader(fault=lambda call: error)).score(two_hops())
+    results = await pipeline(reader(fault=lambda call: error)).results(two_hops())
     assert results
     assert all(isinstance(result, Failure) for result in results)
     assert {result.scorer for result in results} == {"belief", "utility", "coverage", "answers", "grades"}
@@ -148,7 +148,7 @@ async def test_an_engine_that_cannot_be_reached_at_all_fails_every_scorer():
         async def info(self):
             raise EngineUnreachable("nothing at that address")
 
-    failures = await pipeline(Gone()).score(two_hops())
+    failures = await pipeline(Gone()).results(two_hops())
     assert [failure.scorer for failure in failures] == ["belief", "utility", "coverage", "answers", "grades"]
     assert all(failure.will_retry for failure in failures)
 
@@ -157,7 +157,7 @@ async def test_a_fault_of_one_kind_leaves_the_other_scores():
     def fault(call):
         return EngineUnreachable("gone") if call.verb == "sample" else None
 
-    results = await pipeline(reader(fault=fault)).score(two_hops())
+    results = await pipeline(reader(fault=fault)).results(two_hops())
     assert "utility" in {s.name for s in results if isinstance(s, Score)}
     assert {f.scorer for f in results if isinstance(f, Failure)} == {"belief", "coverage"}
 
@@ -169,7 +169,7 @@ async def test_a_plan_asks_nothing_and_foretells_the_requests():
     plan = await scoring.plan(the_run)
     assert not engine.calls
     assert not entailer.calls
-    results = await scoring.score(the_run)
+    results = await scoring.results(the_run)
     asked = {verb: sum(call.verb == verb for call in engine.calls) for verb in ("sample", "label_probs")}
     prompts = {verb: sum(len(c.prompts) for c in engine.calls if c.verb == verb) for verb in asked}
     lines = {line.verb: line for line in plan.lines}
@@ -228,14 +228,14 @@ async def test_a_dead_entailer_stops_those_alone_who_ask_it():
 
     entailer.info = dead
     scoring, the_run = pipeline(entailer=entailer), two_hops()
-    results = await scoring.score(the_run)
+    results = await scoring.results(the_run)
     assert {r.scorer for r in results if isinstance(r, Score)} == {"utility", "coverage", "grades"}
     failed = {r.scorer: (r.error, r.will_retry) for r in results if isinstance(r, Failure)}
     assert failed == dict.fromkeys(("belief", "answers"), ("EngineUnreachable", True))
     with pytest.raises(EngineUnreachable):
         await scoring.identity()
     entailer.info = alive
-    later = await scoring.score(the_run)
+    later = await scoring.results(the_run)
     assert not [r for r in later if isinstance(r, Failure)]
     # What was said meanwhile is said again in the same words, so it is kept once.
     keys = {r.key for r in later}
@@ -249,7 +249,9 @@ async def test_a_dead_judge_stops_those_alone_who_ask_it():
         raise EngineUnreachable("nothing at that address")
 
     judge.info = dead
-    results = await pipeline(judge=judge, prompts="default", scorers=["belief", "coverage"]).score(two_hops())
+    results = await pipeline(judge=judge, prompts="default", scorers=["belief", "coverage"]).results(
+        two_hops()
+    )
     assert {r.scorer for r in results if isinstance(r, Failure)} == {"belief", "coverage", "answers"}
     assert not [r for r in results if isinstance(r, Score)]
 
@@ -263,15 +265,15 @@ async def test_identity_changes_with_what_numbers_depend_on():
     other = await pipeline(entailer=TableEntailer(model="nli")).identity()
     changed = {a.scorer for a, b in zip(base.scorers, other.scorers, strict=True) if a != b}
     assert changed == {"belief", "answers"}
-    results = await pipeline().score(two_hops())
+    results = await pipeline().results(two_hops())
     assert {(s.scorer, s.version) for s in results} == {(s.scorer, s.version) for s in base.scorers}
 
 
 async def test_gold_that_arrives_later_makes_new_scores_beside_the_old():
     the_run = two_hops(references=None)
-    before = await pipeline().score(the_run)
+    before = await pipeline().results(the_run)
     the_run.references = ["Ada Berg"]
-    after = await pipeline().score(the_run)
+    after = await pipeline().results(the_run)
     kept = {s.key for s in before} & {s.key for s in after}
     assert not any("seper" in key for key in kept if key[2] in ("seper", "delta_seper"))
     assert {s.key for s in after if s.name == "delta_seper"}.isdisjoint({s.key for s in before})
@@ -279,7 +281,7 @@ async def test_gold_that_arrives_later_makes_new_scores_beside_the_old():
 
 async def test_a_users_prompts_are_used_and_recorded():
     prompts = replace(load_prompts("default"), name="ours", version="7")
-    results = await pipeline(prompts=prompts).score(two_hops())
+    results = await pipeline(prompts=prompts).results(two_hops())
     assert {s.prompts for s in results} == {"ours/7"}
 
 
@@ -298,7 +300,7 @@ class Longest:
 
 async def test_a_scorer_of_the_users_is_one_like_ours():
     assert isinstance(Longest(), Scorer)
-    results = await pipeline(scorers=["utility", Longest()]).score(two_hops())
+    results = await pipeline(scorers=["utility", Longest()]).results(two_hops())
     (score,) = [s for s in results if s.name == "longest"]
     assert score.value == len(NEAR)
     assert (score.scorer, score.run_id != "", score.engine) == ("longest", True, "scripted/first_token")
@@ -321,7 +323,7 @@ async def test_a_scorer_of_the_users_that_breaks_is_a_failure_and_no_more():
         async def score(self, view, ask):
             raise KeyError("nope")
 
-    results = await pipeline(scorers=["utility", Broken()]).score(two_hops())
+    results = await pipeline(scorers=["utility", Broken()]).results(two_hops())
     (failure,) = [r for r in results if isinstance(r, Failure)]
     assert (failure.scorer, failure.error) == ("broken", "KeyError")
 
@@ -343,8 +345,8 @@ def test_caps_must_allow_something():
 async def test_many_runs_at_once_do_not_meet():
     scoring = pipeline()
     runs = [two_hops() if n % 2 else guarded() for n in range(20)]
-    together = await asyncio.gather(*(scoring.score(one) for one in runs))
-    alone = [await pipeline().score(one) for one in runs]
+    together = await asyncio.gather(*(scoring.results(one) for one in runs))
+    alone = [await pipeline().results(one) for one in runs]
     assert [[s.value for s in results] for results in together] == [
         [s.value for s in results] for results in alone
     ]
@@ -353,7 +355,7 @@ async def test_many_runs_at_once_do_not_meet():
 
 def test_any_number_of_event_loops_may_use_it():
     scoring = pipeline()
-    first, second = (asyncio.run(scoring.score(two_hops())) for _ in range(2))
+    first, second = (asyncio.run(scoring.results(two_hops())) for _ in range(2))
     assert [s.value for s in first] == [s.value for s in second]
 
 
@@ -369,7 +371,7 @@ async def test_without_an_entailer_the_judge_compares_answers():
     judge.label = lambda text, label: (
         {"A": 0.0, "B": 0.1, "C": 0.9}[label] if "<answer 1>" in text else plain(text, label)
     )
-    results = await ScoringPipeline(engine, judge=judge, scorers=["belief"]).score(two_hops())
+    results = await ScoringPipeline(engine, judge=judge, scorers=["belief"]).results(two_hops())
     assert [round(s.value, 1) for s in results if s.name == "seper_hard"] == [0.2, 1.0]
     assert all(call.labels == ("A", "B", "C") for call in judge.calls)
 
@@ -377,7 +379,7 @@ async def test_without_an_entailer_the_judge_compares_answers():
 async def test_a_passage_of_ten_megabytes_and_binary_junk_do_no_harm():
     huge = "x y " * 2_500_000
     junk = bytes(range(256)).decode("latin-1") + "\ud800"
-    results = await pipeline(caps=Caps(prompt_tokens=5_000)).score(
+    results = await pipeline(caps=Caps(prompt_tokens=5_000)).results(
         run(step(FIRM_QUERY, [huge]), step(junk, [junk]))
     )
     assert {f.error for f in results if isinstance(f, Failure)} <= {"CapExceeded"}
@@ -388,14 +390,14 @@ async def test_another_language_is_warned_about_once_where_a_model_of_its_own_co
     the_run = two_hops()
     the_run.question = "オスロの会社を創業したのは誰ですか"
     scoring = pipeline(scorers=["belief"])
-    await scoring.score(two_hops())
+    await scoring.results(two_hops())
     assert not caplog.records
-    await scoring.score(the_run)
-    await scoring.score(the_run)
+    await scoring.results(the_run)
+    await scoring.results(the_run)
     assert ["multilingual" in record.message for record in caplog.records] == [True]
-    await pipeline(scorers=["belief"], language=Language(articles=("der", "die", "das"))).score(two_hops())
+    await pipeline(scorers=["belief"], language=Language(articles=("der", "die", "das"))).results(two_hops())
     assert len(caplog.records) == 2
-    await pipeline(scorers=["belief"], entailer=None).score(the_run)
+    await pipeline(scorers=["belief"], entailer=None).results(the_run)
     assert len(caplog.records) == 2
 
 
@@ -403,7 +405,7 @@ async def test_a_language_brings_its_own_abstentions():
     german = Language(articles=("der", "die", "das"), abstentions=("ich weiß es nicht",))
     (score,) = [
         s
-        for s in await pipeline(scorers=["coverage"], language=german).score(
+        for s in await pipeline(scorers=["coverage"], language=german).results(
             two_hops(answer="Ich weiß es nicht.")
         )
         if isinstance(s, Score) and s.name == "answer_correct"

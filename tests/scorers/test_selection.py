@@ -93,7 +93,7 @@ async def test_its_cost_is_foretold():
 
 
 async def coverage(the_run):
-    return await ScoringPipeline(reader(), scorers=["coverage"]).score(the_run)
+    return await ScoringPipeline(reader(), scorers=["coverage"]).results(the_run)
 
 
 async def test_coverage_of_a_selection_is_what_was_read_by_then_beside_what_was_found():
@@ -116,7 +116,7 @@ async def test_coverage_of_a_selection_is_a_failure_where_a_candidate_cannot_be_
     engine = reader()
     rated = engine.label
     engine.label = lambda text, label: 0.01 if "Unratable" in text else rated(text, label)
-    results = await ScoringPipeline(engine, scorers=["coverage"]).score(
+    results = await ScoringPipeline(engine, scorers=["coverage"]).results(
         run(step(FIRM_QUERY, [FIRM], candidates=[FIRM, "Unratable."]))
     )
     assert values(results, "delta_coverage_selection") == []

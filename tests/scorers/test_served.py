@@ -15,7 +15,7 @@ pytestmark = pytest.mark.vllm
 async def scored(engine, the_run):
     pipeline = ScoringPipeline(connect(engine), scorers=FAMILIES)
     try:
-        return await pipeline.score(the_run)
+        return await pipeline.results(the_run)
     finally:
         await pipeline.aclose()
 

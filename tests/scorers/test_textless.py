@@ -16,7 +16,7 @@ def step(query, given):
 
 
 async def scored(the_run, scorers=SCORERS):
-    results = await ScoringPipeline(reader(), scorers=scorers).score(the_run)
+    results = await ScoringPipeline(reader(), scorers=scorers).results(the_run)
     failures = [result for result in results if isinstance(result, Failure)]
     return [result for result in results if not isinstance(result, Failure)], failures
 

@@ -26,7 +26,7 @@ from tests.support.reader import (
 
 
 async def utility(the_run, engine=None, **more):
-    return await ScoringPipeline(engine or reader(), scorers=["utility"], **more).score(the_run)
+    return await ScoringPipeline(engine or reader(), scorers=["utility"], **more).results(the_run)
 
 
 def named(results, name, stage="passages"):

@@ -53,7 +53,7 @@ def score_all(runs) -> list[Scored]:
     async def work():
         pipeline = ScoringPipeline(connect("nano"))
         try:
-            return [Scored(run, await pipeline.score(run)) for run in runs]
+            return [Scored(run, await pipeline.results(run)) for run in runs]
         finally:
             await pipeline.aclose()
 

@@ -5,9 +5,10 @@ import time
 import pytest
 from support.program import run_program
 from support.runs import a_run
-from support.scripted_pipeline import ScriptedPipeline
+from support.scripted_pipeline import ScriptedSettings
 
 from ragguard.service.service import Service
+from ragguard.service.settings import Settings
 from ragguard.store.store import Store
 
 PROGRAM = """
@@ -68,8 +69,8 @@ def test_a_dead_engine_does_not_hold_up_the_end(tmp_path):
 async def test_a_service_that_was_closed_is_not_closed_again(tmp_path):
     from ragguard.service import exits
 
-    service = Service(Store(tmp_path / "s.db"), ScriptedPipeline)
-    await service.score(a_run())
+    service = Service(Settings(scoring=ScriptedSettings(), store=tmp_path / "s.db"))
+    await service.on_demand.of_record(a_run())
     assert id(service) in exits._endings
     service.close(5)
     assert id(service) not in exits._endings

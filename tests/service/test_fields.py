@@ -17,6 +17,7 @@ from ragguard.runtime.faults import Faults
 from ragguard.service.fields import UNREADABLE, storable_event
 from ragguard.service.intake import Intake
 from ragguard.service.redaction import Redactor
+from ragguard.service.settings import Settings
 from ragguard.store.store import Store
 
 
@@ -33,7 +34,7 @@ class Custom(BaseException):
 
 @pytest.fixture
 def intake(tmp_path):
-    one = Intake(Store(tmp_path / "s.db"), Faults())
+    one = Intake(Settings(), Store(tmp_path / "s.db"), faults=Faults())
     yield one
     one.close(10)
 
@@ -113,7 +114,8 @@ def test_a_redaction_that_wants_to_end_the_process_does_not_end_the_writer(tmp_p
             raise error
         return text
 
-    intake = Intake(Store(tmp_path / "s.db"), Faults(), redactor=Redactor(redact, Faults()))
+    redactor = Redactor(redact, Faults())
+    intake = Intake(Settings(), Store(tmp_path / "s.db"), faults=Faults(), redactor=redactor)
     store = stored(intake, *as_events(a_run("one")))
     assert stored(intake, *as_events(a_run("two", 0))).run("two") is not None
     assert [passage.text for passage in store.run("one").steps[0].passages] == ["", "", ""]

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from support.program import run_program
@@ -17,7 +18,9 @@ from ragguard.runtime.faults import Faults
 from ragguard.service import intake as module
 from ragguard.service.backlog import ScoringBacklog
 from ragguard.service.intake import LOST, Intake
-from ragguard.service.queue import UNMEASURED, EventQueue, QueueBounds
+from ragguard.service.queue import UNMEASURED, EventQueue
+from ragguard.service.settings import Settings
+from ragguard.store.ledger import Left
 from ragguard.store.store import Store
 
 
@@ -40,9 +43,10 @@ class SlowStore(Store):
 def start(tmp_path):
     started = []
 
-    def intake(store=None, **more):
+    def intake(store=None, *, listener=None, backlog=None, **settings):
         store = store or Store(tmp_path / "s.db")
-        one = Intake(store, Faults(), **more)
+        settings = Settings(events_a_run=1, **settings)
+        one = Intake(settings, store, faults=Faults(), listener=listener, backlog=backlog)
         started.append((one, store))
         return one, store
 
@@ -159,7 +163,7 @@ def test_a_hook_takes_microseconds(start):
 
 
 def test_full_durability_returns_when_the_step_is_on_the_disk(start, tmp_path):
-    intake, store = start(full=True)
+    intake, store = start(durability="full")
     started, *steps, ended = as_events(a_run())
     intake(started)
     for step in steps:
@@ -192,7 +196,7 @@ def test_work_is_done_in_its_turn(start):
 
 def test_a_hook_that_is_told_to_waits_for_room_and_nothing_is_lost(start):
     store = SlowStore()
-    intake, _ = start(store, bounds=QueueBounds(UNMEASURED + 8, drop="newest", block=60.0))
+    intake, _ = start(store, queue_size=UNMEASURED + 8, on_overflow="block(60.0)")
     done = threading.Event()
 
     def hook():
@@ -216,7 +220,7 @@ def test_beyond_its_bound_events_are_lost_and_counted(start, caplog, monkeypatch
     """A writer that has stood still for longer than `block` is not waited for any more."""
     monkeypatch.setattr(module, "STUCK", 0.05)
     store = SlowStore()
-    intake, _ = start(store, bounds=QueueBounds(100, drop="newest", block=block))
+    intake, _ = start(store, queue_size=100, on_overflow=f"block({block})")
     put(intake, a_run("held", steps=0))
     assert store.at_work.wait(10)
     time.sleep(0.1)
@@ -248,7 +252,7 @@ def many(intake, runs=300):
 @pytest.mark.parametrize("drop", ["oldest", "newest"])
 def test_a_run_that_lost_events_says_so_and_ends_all_the_same(start, drop):
     store = SlowStore()
-    intake, _ = start(store, bounds=QueueBounds(800, drop=drop))
+    intake, _ = start(store, queue_size=800, on_overflow=f"drop_{drop}")
     put(intake, a_run("held", steps=0))
     assert store.at_work.wait(10)
     runs = many(intake)
@@ -271,7 +275,7 @@ def test_a_run_that_lost_events_says_so_and_ends_all_the_same(start, drop):
 
 def test_what_waits_is_bounded_by_bytes_as_well(start):
     store = SlowStore()
-    intake, _ = start(store, bounds=QueueBounds(bytes=2**20))
+    intake, _ = start(store, queue_size=65_536, queue_bytes=2**20)
     intake.start()
     put(intake, a_run("held", steps=0))
     assert store.at_work.wait(10)
@@ -285,9 +289,11 @@ def test_what_waits_is_bounded_by_bytes_as_well(start):
 async def test_a_hook_on_an_event_loop_never_waits(start, monkeypatch):
     """Whatever the settings say: neither for room, nor for the disk, nor for those that are scored."""
     store = SlowStore()
-    backlog = ScoringBacklog(1, 60.0, lambda: 1)
-    settings = {"full": True, "bounds": QueueBounds(100, block=60.0), "backlog": backlog}
-    for chosen in (settings, {**settings, "backlog": None}, {"bounds": QueueBounds(100)}):
+    backlog = ScoringBacklog(1, 60.0, SimpleNamespace(left=lambda: Left(1, 0, None)))
+    settings = {
+        "durability": "full", "queue_size": 100, "on_overflow": "block(60.0)", "backlog": backlog,
+    }  # fmt: skip
+    for chosen in (settings, {**settings, "backlog": None}, {"queue_size": 100}):
         slow = SlowStore()
         intake, _ = start(slow, **chosen)
 
@@ -308,7 +314,7 @@ async def test_a_hook_on_an_event_loop_never_waits(start, monkeypatch):
 async def test_full_durability_waits_where_code_can_wait(start):
     """At the end of `async with`, and in `aretrieved`; the loop goes on meanwhile."""
     store = SlowStore()
-    intake, _ = start(store, full=True)
+    intake, _ = start(store, durability="full")
     recorder = Recorder(intake)
     async with asyncio.timeout(20):
         async with RunHandle(recorder, "who?", acknowledging=intake) as run:
@@ -328,7 +334,7 @@ async def test_full_durability_waits_where_code_can_wait(start):
 
 async def test_a_run_that_is_cancelled_does_not_wait_for_the_disk(start):
     store = SlowStore()
-    intake, _ = start(store, full=True)
+    intake, _ = start(store, durability="full")
     ran = asyncio.Event()
 
     async def work():
@@ -347,14 +353,14 @@ def test_full_durability_says_where_the_disk_did_not_take_it(start, caplog):
     class Degraded(Store):
         degraded = True
 
-    intake, store = start(Degraded(None), full=True)
+    intake, store = start(Degraded(None), durability="full")
     put(intake, a_run())
     assert store.counts["events_unconfirmed"] == 3
     assert caplog.text.count("does not hold") == 1
 
 
 async def test_full_durability_in_a_plain_with_on_a_loop_is_said(start, caplog):
-    intake, _ = start(full=True)
+    intake, _ = start(durability="full")
     with RunHandle(Recorder(intake), "who?", acknowledging=intake):
         pass
     assert caplog.text.count("use `async with rg.run(...)`") == 1
@@ -364,7 +370,7 @@ def test_a_thread_in_a_burst_is_slowed_down_while_the_disk_keeps_up(start, monke
     """And loses nothing, though nobody told it to wait."""
     monkeypatch.setattr(module, "PACE", 20.0)  # a busy machine takes longer to write one half
     monkeypatch.setattr(module, "STUCK", 20.0)
-    intake, store = start(bounds=QueueBounds(400))
+    intake, store = start(queue_size=400)
     for number in range(500):
         put(intake, a_run(f"r{number}", steps=1))
     intake.do(lambda: None).result(30)
@@ -445,7 +451,10 @@ def test_closing_writes_what_is_in(start):
 
 def test_the_tick_comes_now_and_then_also_under_load(start):
     ticks = []
-    intake, _ = start(tick=lambda: ticks.append(time.monotonic()), tick_seconds=0.02)
+    listener = SimpleNamespace(
+        started=lambda: None, runs_due=lambda: None, tick=lambda: ticks.append(time.monotonic())
+    )
+    intake, _ = start(listener=listener, tick_seconds=0.02)
     deadline = time.monotonic() + 10
     number = 0
     while len(ticks) < 5:
@@ -460,11 +469,11 @@ from ragguard.events import RunStarted, StepEnded
 from ragguard.runtime.faults import Faults
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.service.intake import Intake
-from ragguard.service.queue import QueueBounds
+from ragguard.service.settings import Settings
 from ragguard.store.store import Store
 
 store = Store(sys.argv[1] or None)
-intake = Intake(store, Faults(), bounds=QueueBounds(1024))
+intake = Intake(Settings(queue_size=16), store, faults=Faults())
 passages = [Passage(f"passage {number} says something or other", f"p{number}") for number in range(3)]
 
 def run(number):

@@ -6,11 +6,11 @@ import signal
 import subprocess
 
 from support.program import command, environment, run_program
-from support.scripted_pipeline import ListSink, ScriptedPipeline
+from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
 from support.stored import closed_after
 
-from ragguard.service.service import Service, Settings
-from ragguard.store.store import Store
+from ragguard.service.service import Service
+from ragguard.service.settings import Settings
 
 # One process that is warm and never captures itself; each victim is a fork of it, so that fifty
 # kills take seconds. A victim writes down every step once it is acknowledged.
@@ -18,22 +18,21 @@ NURSERY = """
 import asyncio, json, os, signal, sys, threading, time
 from ragguard.events import RunStarted, StepEnded, RunEnded
 from ragguard.records import Run
-from ragguard.service.service import Service, Settings
-from ragguard.store.store import Store
+from ragguard.service.service import Service
+from ragguard.service.settings import Settings
 from support.runs import a_run, as_events
-from support.scripted_pipeline import ScriptedPipeline
+from support.scripted_pipeline import ScriptedPipeline, ScriptedSettings
 
 path, durability = sys.argv[1:]
 
 class Busy(ScriptedPipeline):
-    async def score(self, run, *, priority=10):
+    async def results(self, run, *, priority=10):
         await asyncio.sleep(0.004)
-        return await super().score(run, priority=priority)
+        return await super().results(run, priority=priority)
 
 def victim(number, acknowledged):
-    service = Service(
-        Store(path, durability=durability), Busy, settings=Settings(full=durability == "full", exit_timeout=0)
-    )
+    settings = Settings(scoring=ScriptedSettings(Busy()), store=path, durability=durability, exit_timeout=0)
+    service = Service(settings)
     for index in range(10_000):
         for event in as_events(a_run(f"v{number}-{index}", steps=3, passages=4)):
             service.intake(event)
@@ -77,7 +76,7 @@ def kill(path, durability, times, longest):
 
 
 def resume(path):
-    service = Service(Store(path), ScriptedPipeline, settings=Settings(concurrency=32))
+    service = Service(Settings(scoring=ScriptedSettings(), store=path, concurrency=32))
     report = service.flush(120)
     service.close(5)
     return report
@@ -122,18 +121,20 @@ def test_fast_durability_loses_nothing_but_the_last_moment(tmp_path):
 
 def test_a_kill_between_store_and_sink_sends_again(tmp_path):
     code = (
-        "import os, sys; from ragguard.service.service import Service; from ragguard.store.store import Store\n"
+        "import os, sys; from ragguard.service.service import Service\n"
+        "from ragguard.service.settings import Settings\n"
         "from support.runs import *; from support.scripted_pipeline import *\n"
         "class Deadly(ListSink):\n"
         "    async def submit(self, scored): os.kill(os.getpid(), 9)\n"
-        "service = Service(Store(sys.argv[1], durability='full'), ScriptedPipeline, [Deadly()])\n"
+        "settings = {'store': sys.argv[1], 'durability': 'full', 'sinks': [Deadly()]}\n"
+        "service = Service(Settings(scoring=ScriptedSettings(), **settings))\n"
         "for event in as_events(a_run()): service.intake(event)\n"
         "service.flush(30)"
     )
     killed = run_program(code, tmp_path / "s.db", check=False)
     assert killed.returncode == -signal.SIGKILL
     sink, pipeline = ListSink(), ScriptedPipeline()
-    service = Service(Store(tmp_path / "s.db"), lambda: pipeline, [sink])
+    service = Service(Settings(scoring=ScriptedSettings(pipeline), store=tmp_path / "s.db", sinks=[sink]))
     assert service.flush(30)
     service.close(5)
     assert [scored.run.id for scored in sink.got] == ["r1"]

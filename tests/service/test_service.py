@@ -11,17 +11,15 @@ import pytest
 from support.child import in_child
 from support.reader import TableEntailer, reader, two_hops
 from support.runs import a_run, as_events, scores_of
-from support.scripted_pipeline import ListSink, ScriptedPipeline
+from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
 
 from ragguard.errors import Closed, EngineUnreachable, InvalidInput
 from ragguard.events import RunEnded, RunStarted
 from ragguard.records import Passage, Run
-from ragguard.runtime.faults import Faults
 from ragguard.runtime.retry import RetrySchedule
 from ragguard.scorers.pipeline import ScoringPipeline
-from ragguard.service.redaction import Redactor
-from ragguard.service.service import Service, Settings
-from ragguard.store.bounds import Bound
+from ragguard.service.service import Service
+from ragguard.service.settings import Settings
 from ragguard.store.store import Store
 
 QUICK = RetrySchedule(attempts=3, first=0.01, longest=0.05)
@@ -38,12 +36,10 @@ def eventually(condition, seconds=10.0):
 def make(tmp_path):
     made = []
 
-    def service(
-        pipeline=None, sinks=(), *, path: Path | None = tmp_path / "s.db", bound=None, settings=None, **more
-    ):
+    def service(pipeline=None, *, path: Path | None = tmp_path / "s.db", **settings):
         pipeline = pipeline or ScriptedPipeline()
-        settings = settings or Settings(retry=QUICK, exit_timeout=0.5)
-        one = Service(Store(path, bound=bound), lambda: pipeline, sinks, settings=settings, **more)
+        settings = {"retry": QUICK, "exit_timeout": 0.5, **settings}
+        one = Service(Settings(scoring=ScriptedSettings(pipeline), store=path, **settings))
         one.scripted = pipeline
         made.append(one)
         return one
@@ -85,7 +81,7 @@ def test_a_dead_entailer_delays_belief_alone_and_each_score_is_stored_once(make)
 
     entailer.info = info
     scoring = ScoringPipeline(reader(), entailer=entailer, scorers=("belief", "utility", "coverage"))
-    service = make(scoring, settings=Settings(retry=RetrySchedule(500, 0.01, 0.02), exit_timeout=0.5))
+    service = make(scoring, retry=RetrySchedule(500, 0.01, 0.02), exit_timeout=0.5)
     the_run = two_hops()
     for hop in the_run.steps:
         hop.run_id = the_run.id
@@ -150,7 +146,7 @@ def test_flush_waits_only_for_what_was_captured_before(make):
 
 
 def test_so_many_runs_are_scored_at_once_and_no_more(make):
-    service = make(ScriptedPipeline(gate=threading.Event()), settings=Settings(concurrency=3, retry=QUICK))
+    service = make(ScriptedPipeline(gate=threading.Event()), concurrency=3, retry=QUICK)
     capture(service, *(a_run(f"r{number}") for number in range(10)))
     eventually(lambda: service.scripted.running == 3)
     service.scripted.gate.set()
@@ -189,7 +185,7 @@ def test_an_engine_that_is_down_is_data_and_is_asked_again(make):
     down.set()
     service = make(
         ScriptedPipeline(fault=lambda run: EngineUnreachable("nothing answers") if down.is_set() else None),
-        settings=Settings(retry=RetrySchedule(50, 0.01, 0.02)),
+        retry=RetrySchedule(50, 0.01, 0.02),
     )
     capture(service, *(a_run(f"r{number}") for number in range(20)))
     eventually(lambda: any(service.store.failures(f"r{number}") for number in range(20)))
@@ -205,7 +201,8 @@ def test_an_engine_that_is_down_is_data_and_is_asked_again(make):
 def test_while_the_engine_is_down_one_run_at_a_time_is_tried(make):
     service = make(
         ScriptedPipeline(fault=lambda run: EngineUnreachable("nothing answers")),
-        settings=Settings(concurrency=8, retry=RetrySchedule(50, 0.05, 0.05)),
+        concurrency=8,
+        retry=RetrySchedule(50, 0.05, 0.05),
     )
     capture(service, *(a_run(f"r{number}") for number in range(50)))
     eventually(lambda: len(service.scripted.seen) >= 12)
@@ -229,7 +226,7 @@ def test_attempts_are_bounded_and_the_last_failure_says_so(make):
 def test_flush_does_not_wait_for_an_attempt_that_is_too_far_away(make):
     service = make(
         ScriptedPipeline(fault=lambda run: EngineUnreachable("nothing answers")),
-        settings=Settings(retry=RetrySchedule(9, 60.0, 60.0)),
+        retry=RetrySchedule(9, 60.0, 60.0),
     )
     capture(service, a_run())
     eventually(lambda: service.store.failures("r1"))
@@ -309,7 +306,7 @@ def test_a_sink_whose_methods_are_no_coroutines_and_fail_stops_nobody_either(mak
 
 def test_scoring_whose_own_work_was_cancelled_is_tried_again_after_a_pause(make):
     pipeline = ScriptedPipeline(fault=lambda run: asyncio.CancelledError())
-    service = make(pipeline, settings=Settings(retry=RetrySchedule(50, 60.0, 60.0), exit_timeout=0.5))
+    service = make(pipeline, retry=RetrySchedule(50, 60.0, 60.0), exit_timeout=0.5)
     capture(service, a_run())
     assert not service.flush(0.3)
     assert len(pipeline.seen) < 5, "one may have been claimed before the pause began"
@@ -405,7 +402,7 @@ def test_redaction_comes_before_anything_is_written(make, tmp_path):
             raise ValueError("cannot")
         return text.replace("Ada Berg", "[NAME]")
 
-    service = make(redactor=Redactor(redact, Faults()))
+    service = make(redact=redact)
     run = a_run()
     run.metadata = {"asked by": "Ada Berg", "deep": [{"x": "Ada Berg"}], "n": 3}
     run.steps[0].passages[0] = Passage("Ada Berg founded it", metadata={"author": "Ada Berg"})
@@ -428,8 +425,8 @@ def test_redaction_comes_before_anything_is_written(make, tmp_path):
 @pytest.mark.parametrize("drop", ["oldest", "newest"])
 def test_without_a_store_what_is_too_much_is_dropped_and_counted(make, drop):
     service = make(
-        ScriptedPipeline(gate=threading.Event()), path=None, bound=Bound(4, drop),
-        settings=Settings(concurrency=1, retry=QUICK),
+        ScriptedPipeline(gate=threading.Event()), path=None, queue_size=4, on_overflow=f"drop_{drop}",
+        concurrency=1, retry=QUICK,
     )  # fmt: skip
     capture(service, a_run("first"))
     assert service.scripted.entered.wait(10)
@@ -445,8 +442,8 @@ def test_without_a_store_what_is_too_much_is_dropped_and_counted(make, drop):
 
 def test_without_a_store_a_runs_end_may_wait_for_room(make):
     service = make(
-        ScriptedPipeline(gate=threading.Event()), path=None, bound=Bound(2, "newest"),
-        settings=Settings(concurrency=1, retry=QUICK, queue_size=2, block=5.0),
+        ScriptedPipeline(gate=threading.Event()), path=None,
+        concurrency=1, retry=QUICK, queue_size=2, on_overflow="block(5.0)",
     )  # fmt: skip
     capture(service, a_run("r0"), a_run("r1"))
     service.settle()
@@ -464,9 +461,9 @@ def test_without_a_store_a_runs_end_may_wait_for_room(make):
 
 def test_whoever_waits_for_room_loses_nothing_however_quick_the_scorer_is(make):
     service = make(
-        path=None, bound=Bound(2, "newest"),
+        path=None,
         # These runs began long ago: without an end to their time a tick would abandon the one that is open.
-        settings=Settings(retry=QUICK, queue_size=2, block=60.0, run_ttl=float("inf")),
+        retry=QUICK, queue_size=2, on_overflow="block(60.0)", run_ttl=float("inf"),
     )  # fmt: skip
     for number in range(300):
         capture(service, a_run(f"r{number}", steps=1))
@@ -477,8 +474,8 @@ def test_whoever_waits_for_room_loses_nothing_however_quick_the_scorer_is(make):
 
 def test_waiting_for_room_ends_in_time(make):
     service = make(
-        ScriptedPipeline(gate=threading.Event()), path=None, bound=Bound(1, "newest"),
-        settings=Settings(concurrency=1, retry=QUICK, queue_size=1, block=0.05),
+        ScriptedPipeline(gate=threading.Event()), path=None,
+        concurrency=1, retry=QUICK, queue_size=1, on_overflow="block(0.05)",
     )  # fmt: skip
     began = time.monotonic()
     capture(service, *(a_run(f"r{number}") for number in range(4)))
@@ -504,7 +501,10 @@ def test_close_keeps_to_its_time_and_gives_back_what_is_under_way(make):
 @pytest.mark.parametrize("path", ["store.db", None])
 def test_close_without_any_time_still_says_what_is_left(make, tmp_path, caplog, path):
     service = make(
-        ScriptedPipeline(gate=threading.Event()), path=path and tmp_path / path, bound=Bound(9, "newest")
+        ScriptedPipeline(gate=threading.Event()),
+        path=path and tmp_path / path,
+        queue_size=9,
+        on_overflow="drop_newest",
     )
     capture(service, *(a_run(f"r{number}") for number in range(3)))
     report = service.close(0.0)
@@ -527,7 +527,7 @@ async def test_scoring_after_the_end_says_so(make):
     service = make()
     service.close(1)
     with pytest.raises(Closed, match="new RagGuard"):
-        await service.score(a_run())
+        await service.on_demand.of_record(a_run())
 
 
 def test_flush_on_the_scorers_own_thread_cannot_wait_and_does_not(make):
@@ -586,10 +586,10 @@ def test_a_fork_in_the_middle_of_work_loses_nothing_of_the_parents(make):
 
 async def test_a_run_is_scored_when_asked_for(make):
     service = make()
-    scored = await service.score(a_run())
+    scored = await service.on_demand.of_record(a_run())
     assert list(scored.scores) == scores_of(a_run())
     assert service.store.scores("r1") == scores_of(a_run())
-    again = await service.score(a_run())
+    again = await service.on_demand.of_record(a_run())
     assert list(again.scores) == scores_of(a_run())
     assert len(service.scripted.seen) == 1
 
@@ -598,7 +598,7 @@ async def test_asking_while_the_background_is_at_it_asks_the_engine_once(make):
     service = make(ScriptedPipeline(gate=threading.Event()))
     capture(service, a_run())
     assert await asyncio.to_thread(service.scripted.entered.wait, 10)
-    asked = asyncio.ensure_future(service.score_captured(lambda: "r1", a_run))
+    asked = asyncio.ensure_future(service.on_demand.of_captured(lambda: "r1", a_run))
     await asyncio.sleep(0)
     service.scripted.gate.set()
     assert list((await asked).scores) == scores_of(a_run())
@@ -607,14 +607,14 @@ async def test_asking_while_the_background_is_at_it_asks_the_engine_once(make):
 
 async def test_asking_for_one_run_many_times_at_once_asks_the_engine_once(make):
     service = make()
-    answers = await asyncio.gather(*(service.score(a_run()) for _ in range(8)))
+    answers = await asyncio.gather(*(service.on_demand.of_record(a_run()) for _ in range(8)))
     assert all(list(scored.scores) == scores_of(a_run()) for scored in answers)
     assert len(service.scripted.seen) == 1
 
 
 async def test_cancelling_who_asked_leaves_the_run_to_the_background(make):
     service = make(ScriptedPipeline(gate=threading.Event()))
-    asked = asyncio.ensure_future(service.score(a_run()))
+    asked = asyncio.ensure_future(service.on_demand.of_record(a_run()))
     assert await asyncio.to_thread(service.scripted.entered.wait, 10)
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -635,7 +635,7 @@ async def test_many_runs_stream_through_a_few_at_a_time(make):
             yield a_run(f"r{number}")
 
     done = []
-    async for scored in service.score_all(runs(), 4):
+    async for scored in service.on_demand.of_each(runs(), 4):
         done.append(scored.run.id)
         assert taken - len(done) <= 5
     assert sorted(done) == sorted(f"r{number}" for number in range(60))
@@ -646,11 +646,11 @@ async def test_a_run_that_cannot_be_taken_is_a_failure_in_its_place(make):
     service = make()
     twice = a_run("twice")
     twice.steps[1].id = twice.steps[0].id
-    found = {scored.run.id: scored async for scored in service.score_all([a_run(), twice], 2)}
+    found = {scored.run.id: scored async for scored in service.on_demand.of_each([a_run(), twice], 2)}
     assert len(found["r1"].scores) == 3
     assert [failure.error for failure in found["twice"].failures] == ["InvalidInput"]
     with pytest.raises(InvalidInput, match="different ids"):
-        await service.score(twice)
+        await service.on_demand.of_record(twice)
 
 
 @pytest.mark.parametrize("call", ["flush", "close"])
@@ -669,10 +669,10 @@ def test_a_timeout_that_is_none_is_refused(make, call, timeout):
 
 
 def test_runs_may_be_open_without_any_limit(make):
-    service = make(settings=Settings(retry=QUICK, run_ttl=float("inf"), tick_seconds=0.01))
+    service = make(retry=QUICK, run_ttl=float("inf"), tick_seconds=0.01)
     capture(service, a_run())
     assert service.flush(10)
-    service.intake.do(service._tick).result(10)
+    service.intake.do(service.tick).result(10)
     assert service.faults.count == 0
 
 
@@ -747,7 +747,7 @@ def test_flush_close_and_readers_come_back_while_the_disk_stands_still(make, tmp
 def test_flush_tries_a_disk_that_failed_again(make, tmp_path, monkeypatch):
     """It is also tried every few seconds, but nobody who asks should be told of a fault that is over."""
     monkeypatch.setattr("ragguard.store.schema.PATIENCE", 0.05)
-    service = make(settings=Settings(retry=QUICK, tick_seconds=600.0, run_ttl=3e9))  # the runs began in 1970
+    service = make(retry=QUICK, tick_seconds=600.0, run_ttl=3e9)  # the runs began in 1970
     capture(service, a_run("before"))
     assert service.flush(10)
     with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as other:
@@ -762,8 +762,10 @@ def test_flush_tries_a_disk_that_failed_again(make, tmp_path, monkeypatch):
 @pytest.mark.parametrize("full", [False, True])
 def test_a_lock_that_another_program_holds_loses_nothing(make, tmp_path, monkeypatch, full):
     monkeypatch.setattr("ragguard.store.schema.PATIENCE", 0.05)
-    settings = Settings(full=full, retry=QUICK, tick_seconds=0.3, run_ttl=3e9)  # the runs began in 1970
-    service = make(settings=settings)
+    durability = "full" if full else "fast"
+    service = make(
+        durability=durability, retry=QUICK, tick_seconds=0.3, run_ttl=3e9
+    )  # the runs began in 1970
     capture(service, a_run("before"))
     assert service.flush(10)
     for turn in range(2):

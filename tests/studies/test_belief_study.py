@@ -109,7 +109,7 @@ async def test_beliefs_are_those_of_a_run() -> None:
     run = Run(question=case.question, references=case.references,
               steps=[RetrievalStep(query=case.question, passages=[Passage(gold)])])  # fmt: skip
     pipeline = ScoringPipeline(engine, scorers=[Belief(samples=6)])
-    scores = {score.name: score.value for score in await pipeline.score(run) if hasattr(score, "value")}
+    scores = {score.name: score.value for score in await pipeline.results(run) if hasattr(score, "value")}
     seed = view_run(run, await pipeline._ready()).seed
     beliefs = Beliefs(engine, engine, samples=6, draws=6, seed=seed)
     found = (await beliefs.of([Asked(case.question, tuple(case.references), ((gold,),))]))[0]

@@ -27,7 +27,7 @@ class ScriptedPipeline:
     entered: threading.Event = field(default_factory=threading.Event)
     threads: set[str] = field(default_factory=set)
 
-    async def score(self, run: Run, *, priority: int = 10) -> list[Score | Failure]:
+    async def results(self, run: Run, *, priority: int = 10) -> list[Score | Failure]:
         self.seen.append(run)
         self.threads.add(threading.current_thread().name)
         self.running += 1
@@ -50,6 +50,24 @@ class ScriptedPipeline:
 
     async def identity(self) -> Identity:
         return Identity("m/first", "m/first", "default/1", (ScorerIdentity("utility", "1"),))
+
+    @property
+    def engines(self) -> tuple[()]:
+        return ()
+
+    async def aclose(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class ScriptedSettings:
+    """Settings that build one pipeline, always the same."""
+
+    pipeline: object = field(default_factory=ScriptedPipeline)
+    scorers: tuple[str, ...] = ("scripted",)
+
+    def build(self) -> object:
+        return self.pipeline
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Checks times that users give to `flush` and `close`."""
+"""Checks of the timeouts that users give to `flush` and `close`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LONGEST = 1e8
 
 
 def seconds(name: str, timeout: object) -> float:
-    """A time to wait; infinity is allowed and means no limit."""
+    """Returns a time to wait as a finite number; infinity is allowed and means no limit."""
     if not isinstance(timeout, int | float) or not timeout >= 0:
         raise InvalidInput(name, timeout, 'a number of seconds, 0 or more; float("inf") for no limit')
     return float(min(timeout, LONGEST))

@@ -1,0 +1,91 @@
+"""Scores one run, with whatever goes wrong among the failures. Needs a pipeline alone: no store and no service."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from ragguard.engines.base import Engine
+from ragguard.errors import RagguardError
+from ragguard.records import Failure, Result, Run, Score, ScoredRun
+from ragguard.runtime.faults import describe
+from ragguard.scorers.pipeline import Identity
+from ragguard.scorers.plan import Plan
+from ragguard.secrets import logger, without_secrets
+
+_log = logger("ragguard")
+
+
+class ResultSource(Protocol):
+    """What asks the scorers about a run."""
+
+    async def results(self, run: Run, *, priority: int = 10) -> Sequence[Result]:
+        """Returns all scores of a run, and a failure for each that could not be computed."""
+        ...
+
+
+class Pipeline(ResultSource, Protocol):
+    """What the service asks of `scorers.pipeline.ScoringPipeline`."""
+
+    @property
+    def engines(self) -> Sequence[Engine]:
+        """The engine, and the judge where that is another one."""
+        ...
+
+    async def plan(self, run: Run) -> Plan:
+        """Returns what scoring the run would ask the engines."""
+        ...
+
+    async def identity(self) -> Identity:
+        """Returns what is equal for settings that give equal scores; raises where an engine cannot be reached."""
+        ...
+
+    async def aclose(self) -> None:
+        """Closes the engines that were made for the pipeline."""
+        ...
+
+
+async def evaluate(pipeline: ResultSource, run: Run, *, priority: int = 10) -> ScoredRun:
+    """Returns a run with its scores and failures. A fault of an engine or a scorer is a failure; nothing raises."""
+    started = time.time_ns()
+    try:
+        results = await pipeline.results(run, priority=priority)
+    except Exception as error:  # noqa: BLE001 - a fault of a scorer is a record as well
+        results = [_failure(run, error)]
+    finite = [one for one in results if isinstance(one, Failure) or math.isfinite(one.value)]
+    return ScoredRun(
+        run,
+        [one for one in finite if isinstance(one, Score)],
+        [one for one in finite if isinstance(one, Failure)]
+        + [
+            _not_finite(run, one)
+            for one in results
+            if isinstance(one, Score) and not math.isfinite(one.value)
+        ],
+        started_ns=started,
+        ended_ns=time.time_ns(),
+    )
+
+
+def _failure(run: Run, error: Exception) -> Failure:
+    if not isinstance(error, RagguardError):
+        _log.error("scoring run %s failed: %s", run.id, describe(error), exc_info=error)
+    return Failure(
+        "scorers",
+        type(error).__name__,
+        without_secrets(str(error)),
+        will_retry=bool(getattr(error, "retryable", False)),
+        run_id=run.id,
+    )
+
+
+def _not_finite(run: Run, score: Score) -> Failure:
+    return Failure(
+        score.scorer,
+        "NotFinite",
+        f"{score.name} came out as {score.value}",
+        run_id=run.id,
+        step_id=score.step_id,
+    )

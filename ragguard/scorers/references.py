@@ -1,0 +1,61 @@
+"""Finds the known right answers to a question: in the user's table, or by the user's function."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from ragguard.capture.handle import references_of
+from ragguard.errors import InvalidInput
+from ragguard.records import Failure, Run
+from ragguard.runtime.faults import describe
+
+KnownAnswers: TypeAlias = str | Sequence[str] | None
+References: TypeAlias = Callable[[str], KnownAnswers | Awaitable[KnownAnswers]]
+"""Returns the answers to a question that are known to be right."""
+
+
+class ReferenceTable:
+    """The right answers to questions; a question is found whatever its spaces and capitals."""
+
+    def __init__(self, table: Mapping[str, str | Sequence[str]]) -> None:
+        self._known = {_spelled(question): references_of(answers) for question, answers in table.items()}
+
+    def __call__(self, question: str) -> list[str] | None:
+        """Returns the answers to a question; None where it is not in the table."""
+        return self._known.get(_spelled(question))
+
+
+async def find_references(references: References, run: Run) -> tuple[list[str] | None, list[Failure]]:
+    """Returns the references of a run that has none of its own, and a failure where the user's function raised.
+
+    The function is asked about the run's question, then about the question as it was before a framework rewrote it.
+    """
+    if run.references or not run.question:
+        return None, []
+    try:
+        found = references_of(await _call(references, run.question))
+        original = run.metadata.get("original_question")
+        if found is None and isinstance(original, str) and original:
+            found = references_of(await _call(references, original))
+    except Exception as error:  # noqa: BLE001 - the user's function
+        message = f"references= failed for this question: {describe(error)}"
+        return None, [Failure("references", type(error).__name__, message, run_id=run.id)]
+    return found, []
+
+
+def _spelled(question: object) -> str:
+    if not isinstance(question, str):
+        raise InvalidInput("references", question, "a question that is a text, for each key")
+    return " ".join(question.split()).casefold()
+
+
+async def _call(function: Callable[[str], Any], question: str) -> KnownAnswers:
+    """Calls a user's function, a synchronous one in a thread, since it may block."""
+    if inspect.iscoroutinefunction(function):
+        found: KnownAnswers = await function(question)
+        return found
+    found = await asyncio.to_thread(function, question)
+    return await found if inspect.isawaitable(found) else found

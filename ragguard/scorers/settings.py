@@ -1,0 +1,56 @@
+"""What scores runs, as plain data: models, scorers, prompts, caps and a budget, from which a pipeline is built.
+
+The settings can be pickled wherever models are given as addresses, so that another process builds the same pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ragguard.engines.account import Account, Limits
+from ragguard.engines.base import Engine
+from ragguard.engines.connect import connect
+from ragguard.engines.entailment.base import Entailer
+from ragguard.engines.entailment.connect import connect_entailer
+from ragguard.engines.prompts import PromptSet
+from ragguard.errors import InvalidInput
+from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.scorer import Scorer
+from ragguard.scorers.view import Caps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringSettings:
+    """The models that are asked and the scorers that look at a run; the fields are RagGuard's arguments."""
+
+    engine: str | Engine = "nano"
+    judge: str | Engine | None = None
+    entailer: str | Entailer | None = None
+    scorers: Sequence[str | Scorer] = ("belief", "utility", "coverage")
+    prompts: str | Path | PromptSet | None = None
+    caps: Caps | None = None
+    budget: Account | Limits | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be right without a look at a model."""
+        if isinstance(self.scorers, str):
+            raise InvalidInput("scorers", self.scorers, f"a list, such as ({self.scorers!r},)")
+        if not isinstance(self.scorers, list | tuple):
+            raise InvalidInput("scorers", self.scorers, "a list of names and Scorers")
+        if not isinstance(self.caps, Caps | None):
+            raise InvalidInput("caps", self.caps, "Caps(...), or None for the usual ones")
+        Account.of(self.budget)
+
+    def build(self) -> ScoringPipeline:
+        """Returns a new pipeline; closing it closes the models that were given as addresses, and no others."""
+        account = Account.of(self.budget)
+        engine = connect(self.engine, budget=account)
+        judge = None if self.judge is None else connect(self.judge, budget=account)
+        entailer = None if self.entailer is None else connect_entailer(self.entailer, account)
+        models = ((engine, self.engine), (judge, self.judge), (entailer, self.entailer))
+        return ScoringPipeline(
+            engine, judge=judge, entailer=entailer, scorers=self.scorers, prompts=self.prompts, caps=self.caps,
+            owned=[model for model, given in models if model is not None and isinstance(given, str)],
+        )  # fmt: skip

@@ -1,0 +1,91 @@
+"""Scoring that a caller waits for: ahead of the background, on the scorer's event loop, of redacted runs alone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+
+from ragguard.errors import RagguardError
+from ragguard.recordcheck import checked_run
+from ragguard.records import Failure, Run, ScoredRun
+from ragguard.scorers.evaluation import evaluate
+from ragguard.scorers.plan import Plan
+from ragguard.service.intake import Intake
+from ragguard.service.loop import BackgroundLoop
+from ragguard.service.process_pipeline import ProcessPipeline
+from ragguard.service.redaction import Redactor
+from ragguard.service.scoring import RunScoring
+from ragguard.service.stream import bounded
+from ragguard.store.store import Store
+
+PRIORITY = 5
+"""Above background scoring, below every guard."""
+
+
+class ScoringOnDemand:
+    """Scores the runs that a caller names."""
+
+    def __init__(
+        self,
+        store: Store,
+        intake: Intake,
+        *,
+        loop: BackgroundLoop,
+        pipeline: ProcessPipeline,
+        scoring: RunScoring,
+        redactor: Redactor | None,
+    ) -> None:
+        self._store, self._intake, self._loop = store, intake, loop
+        self._pipeline, self._scoring, self._redactor = pipeline, scoring, redactor
+
+    async def of_record(self, run: Run) -> ScoredRun:
+        """Scores a run and stores what comes of it."""
+        self._intake.start()
+        return await self._loop.within(self._scoring.bring_up_to_date(self._redacted(run), PRIORITY))
+
+    async def of_captured(self, run_id: Callable[[], str], otherwise: Callable[[], Run]) -> ScoredRun:
+        """Scores a captured run as it is stored, or as `otherwise` gives it where the store does not have it.
+
+        The id is asked for once everything that was captured before is written.
+        """
+        self._intake.start()
+
+        async def find() -> ScoredRun:
+            run = await self._scoring.written(lambda: self._store.run(self.stored_id(run_id())))
+            return await self._scoring.bring_up_to_date(
+                self._redacted(otherwise()) if run is None else run, PRIORITY
+            )
+
+        return await self._loop.within(find())
+
+    async def of_open(self, run: Run) -> ScoredRun:
+        """Scores a run that has not ended, without storing anything."""
+        return await self._loop.within(evaluate(self._pipeline, self._redacted(run), priority=PRIORITY))
+
+    async def of_each(
+        self, runs: Iterable[Run] | AsyncIterable[Run], concurrency: int
+    ) -> AsyncGenerator[ScoredRun, None]:
+        """Scores runs, at most `concurrency` at once, and yields each as soon as it is done."""
+
+        async def one(run: Run) -> ScoredRun:
+            try:
+                return await self.of_record(run)
+            except RagguardError as error:
+                named = run if isinstance(run, Run) else Run()
+                return ScoredRun(
+                    named, [], [Failure("run", type(error).__name__, str(error), run_id=named.id)]
+                )
+
+        async for scored in bounded(runs, one, concurrency):
+            yield scored
+
+    async def plan(self, run: Run) -> Plan:
+        """Returns what scoring the run would ask, without asking."""
+        return await self._loop.within(self._pipeline.get().plan(self._redacted(run)))
+
+    def stored_id(self, run_id: str) -> str:
+        """Returns the id under which a run is kept: redaction may have changed it."""
+        return run_id if self._redactor is None else self._redactor.id(run_id)
+
+    def _redacted(self, run: Run) -> Run:
+        run = checked_run(run)
+        return run if self._redactor is None else self._redactor.run(run)

@@ -1,0 +1,40 @@
+"""The scoring pipeline of this process: built on the first use, and anew in a forked child."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from ragguard.records import Result, Run
+from ragguard.scorers.evaluation import Pipeline
+from ragguard.service.settings import Settings
+
+
+class ProcessPipeline:
+    """Builds the pipeline of a process once, whichever thread asks first."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.begin()
+
+    def begin(self) -> None:
+        """Starts without a pipeline: at first, and in a forked child, whose connections are its parent's."""
+        self._lock = threading.Lock()
+        self.built: Pipeline | None = None
+        """The pipeline; None where nothing has asked for it yet."""
+
+    def get(self) -> Pipeline:
+        """Returns the pipeline; raises what cannot be right in the settings of its models."""
+        with self._lock:
+            if self.built is None:
+                self.built = self._settings.scoring.build()
+            return self.built
+
+    async def results(self, run: Run, *, priority: int = 10) -> Sequence[Result]:
+        """Returns all scores of a run, and a failure for each that could not be computed."""
+        return await self.get().results(run, priority=priority)
+
+    async def aclose(self) -> None:
+        """Closes the models that were made for the pipeline."""
+        if self.built is not None:
+            await self.built.aclose()

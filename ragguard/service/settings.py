@@ -1,0 +1,171 @@
+"""The settings of a RagGuard: its arguments, checked once, and handed down whole to every part of the service."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from ragguard.arguments import whole_number
+from ragguard.errors import InvalidInput
+from ragguard.runtime.retry import RetrySchedule
+from ragguard.scorers.evaluation import Pipeline
+from ragguard.scorers.references import References, ReferenceTable
+from ragguard.scorers.settings import ScoringSettings
+from ragguard.service.queue import QueueBounds
+from ragguard.service.redaction import Redact
+from ragguard.service.timeouts import LONGEST
+from ragguard.sinks.base import Sink
+from ragguard.store.bounds import Bound
+from ragguard.store.store import Durability
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+_BLOCK = re.compile(r"block(?:\((\d+(?:\.\d+)?)\))?")
+_BLOCK_SECONDS = 1.0
+_LONGEST_KEPT = 9e9
+"""Seconds, some 285 years: more nanoseconds than a store's columns hold, and as good as no limit."""
+
+
+class PipelineSettings(Protocol):
+    """What a pipeline is built from, as `ScoringSettings` is."""
+
+    @property
+    def scorers(self) -> Sequence[Any]:
+        """The scorers; empty where runs are captured and never scored."""
+        ...
+
+    def build(self) -> Pipeline:
+        """Returns a new pipeline."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that a RagGuard is told. A field has the name and the meaning of RagGuard's argument.
+
+    Wrong values are refused when the settings are made.
+    """
+
+    scoring: PipelineSettings = ScoringSettings()  # noqa: RUF009 - frozen
+    store: str | Path | None = "ragguard.db"
+    durability: Durability = "fast"
+    sample_rate: float = 1.0
+    score_rate: float = 1.0
+    references: References | Mapping[str, str | Sequence[str]] | None = None
+    redact: Redact | None = None
+    sinks: Sequence[Sink] = ()
+    tracer_provider: TracerProvider | None = None
+    otlp: str | None = None
+    capture_content: bool | str | None = None
+    queue_size: int = 1024
+    queue_bytes: int = 64 * 2**20
+    on_overflow: str = "drop_oldest"
+    concurrency: int = 8
+    retention: timedelta | float | None = None
+    run_ttl: float = 3600.0
+    exit_timeout: float = 10.0
+    retry: RetrySchedule = RetrySchedule()  # noqa: RUF009 - frozen
+    """When a run is tried again that could not be scored for now."""
+    tick_seconds: float = 5.0
+    """How often leases are renewed and old runs looked for."""
+    events_a_run: int = 64
+    """How many events a run is taken for, where the queue holds events and not runs."""
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be right."""
+        for name in ("queue_size", "queue_bytes", "concurrency"):
+            whole_number(name, getattr(self, name), 1)
+        _overflow(self.on_overflow)
+        if not isinstance(self.score_rate, int | float) or not 0.0 <= self.score_rate <= 1.0:
+            raise InvalidInput("score_rate", self.score_rate, "a share between 0 and 1")
+        if not isinstance(self.exit_timeout, int | float) or not self.exit_timeout >= 0:
+            raise InvalidInput("exit_timeout", self.exit_timeout, "a number of seconds, 0 or more")
+        if not isinstance(self.run_ttl, int | float) or not self.run_ttl > 0:
+            raise InvalidInput("run_ttl", self.run_ttl, "a number of seconds over 0")
+        if not isinstance(self.sinks, list | tuple):
+            raise InvalidInput("sinks", self.sinks, "a list of sinks")
+        for sink in self.sinks:
+            if not isinstance(sink, Sink):
+                raise InvalidInput("sinks", sink, "something with `async def submit(scored)` and `aclose()`")
+        _function("redact", self.redact)
+        _function("references", self.find_references)
+        _seconds(self.retention)
+
+    @property
+    def find_references(self) -> References | None:
+        """The function that finds known right answers; that of a table where a table was given."""
+        found = self.references
+        return ReferenceTable(found) if isinstance(found, Mapping) else found
+
+    @property
+    def scored(self) -> bool:
+        """True where ended runs wait for the scorer: sinks hear of runs that nobody scores as well."""
+        return bool(self.scoring.scorers) or self.makes_spans or bool(self.sinks)
+
+    @property
+    def makes_spans(self) -> bool:
+        """True where spans of scores were asked for."""
+        return self.tracer_provider is not None or self.otlp is not None
+
+    @property
+    def bounds(self) -> QueueBounds:
+        """How much may wait for the disk."""
+        drop, block = _overflow(self.on_overflow)
+        return QueueBounds(
+            self.events_a_run * self.queue_size, bytes=self.queue_bytes, drop=drop, block=block or 0.0
+        )
+
+    @property
+    def waiting(self) -> Bound:
+        """How many ended runs may wait to be scored where there is no store."""
+        return Bound(self.queue_size, _overflow(self.on_overflow)[0])
+
+    @property
+    def block(self) -> float | None:
+        """Without a store: for how many seconds the end of a run is held back while too many wait. None: it is not."""
+        return _overflow(self.on_overflow)[1] if self.store is None else None
+
+    @property
+    def ttl(self) -> float:
+        """After how many seconds without an event an open run is abandoned; infinite for never."""
+        return math.inf if self.run_ttl > _LONGEST_KEPT else float(self.run_ttl)
+
+    @property
+    def kept_seconds(self) -> float | None:
+        """How long a run is kept after its end; None: for ever."""
+        return _seconds(self.retention)
+
+    @property
+    def exit_seconds(self) -> float:
+        """How long the end of the process may wait."""
+        return float(min(self.exit_timeout, LONGEST))
+
+
+def _overflow(policy: object) -> tuple[Literal["oldest", "newest"], float | None]:
+    """Returns what is dropped, and for how many seconds a thread waits first; None where it does not."""
+    if policy == "drop_oldest":
+        return "oldest", None
+    if policy == "drop_newest":
+        return "newest", None
+    block = _BLOCK.fullmatch(policy) if isinstance(policy, str) else None
+    if block is None:
+        raise InvalidInput("on_overflow", policy, "'drop_oldest', 'drop_newest', 'block' or 'block(SECONDS)'")
+    return "newest", float(block.group(1) or _BLOCK_SECONDS)
+
+
+def _seconds(retention: timedelta | float | None) -> float | None:
+    seconds = retention.total_seconds() if isinstance(retention, timedelta) else retention
+    if seconds is not None and (not isinstance(seconds, int | float) or not seconds > 0):
+        raise InvalidInput("retention", retention, "a time longer than 0")
+    return None if seconds is None or seconds > _LONGEST_KEPT else float(seconds)
+
+
+def _function(name: str, given: Callable[..., object] | None) -> None:
+    if given is not None and not callable(given):
+        raise InvalidInput(name, given, "a function of one text")

@@ -1,0 +1,75 @@
+"""Scoring one run needs settings and a pipeline alone: no store, no service; faults are among its failures."""
+
+import asyncio
+import pickle
+import subprocess
+import sys
+
+import pytest
+from support.reader import two_hops
+from support.scripted_pipeline import ScriptedPipeline
+
+from ragguard.errors import EngineUnreachable, InvalidInput
+from ragguard.records import Run
+from ragguard.scorers.evaluation import evaluate
+from ragguard.scorers.settings import ScoringSettings
+
+
+async def test_a_run_is_scored_by_settings_that_were_pickled():
+    """Another process, or another machine, builds the same pipeline from them."""
+    run, settings = two_hops(), ScoringSettings(scorers=("utility",), budget={"requests": 500})
+    found = []
+    for one in (settings, pickle.loads(pickle.dumps(settings))):
+        pipeline = one.build()
+        scored = await evaluate(pipeline, run)
+        await pipeline.aclose()
+        found.append([(score.key, score.value) for score in scored.scores])
+        assert scored.failures == []
+        assert 0 < scored.started_ns <= scored.ended_ns
+    assert found[0]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("error", [EngineUnreachable("nothing answers"), ZeroDivisionError("a scorer's own")])
+def test_what_a_pipeline_raises_is_a_failure(error):
+    def fault(run):
+        raise error
+
+    scored = asyncio.run(evaluate(ScriptedPipeline(fault=fault), Run("r1")))
+    [failure] = scored.failures
+    assert (scored.scores, failure.error, failure.run_id) == ([], type(error).__name__, "r1")
+    assert failure.will_retry == isinstance(error, EngineUnreachable)
+
+
+def test_a_number_that_is_none_is_a_failure():
+    scored = asyncio.run(evaluate(ScriptedPipeline(value=float("nan")), two_hops()))
+    assert scored.scores == []
+    assert {failure.error for failure in scored.failures} == {"NotFinite"}
+
+
+def test_no_store_and_no_service_is_needed():
+    code = (
+        "import sys; import ragguard.scorers.evaluation, ragguard.scorers.settings\n"
+        "print([name for name in sys.modules if name.startswith(('ragguard.store', 'ragguard.service'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"scorers": "utility"}, {"scorers": 3}, {"caps": 20}, {"budget": {"tokns": 3}}], ids=str
+)
+def test_wrong_settings_are_refused_when_they_are_made(wrong):
+    with pytest.raises(InvalidInput, match=next(iter(wrong))):
+        ScoringSettings(**wrong)
+
+
+async def test_closing_the_pipeline_closes_what_was_made_for_it_alone():
+    from ragguard import connect
+
+    given = connect("nano")
+    closed = []
+    given.aclose = lambda: closed.append(given)  # type: ignore[method-assign]
+    pipeline = ScoringSettings(engine=given, scorers=("utility",)).build()
+    await pipeline.aclose()
+    assert closed == []
