@@ -8,7 +8,6 @@ passages (table 3), ablations (table 4), the answer's probability as a rival (ta
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import get_args
 
 import numpy as np
 
@@ -39,6 +38,7 @@ from studies.predictions import (
 from studies.samples import Sample, read_contexts, sample
 
 SOURCE = "Trappolini et al. 2025"
+KINDS: tuple[PassageKind, ...] = ("gold", "same_relation", "same_subject", "contradiction", "unrelated")
 SETS = {1: "one hop", 2: "two hops"}
 K = 5
 CONTEXTS = 10
@@ -260,7 +260,7 @@ def _passages(sets: Sequence[DataSet]) -> Table:
     for one in sets:
         pools = one.sample.pools
         kinds = np.concatenate([pool.pool.kinds for pool in pools]) if pools else np.array([])
-        for kind in get_args(PassageKind):
+        for kind in KINDS:
             here = kinds == kind
             told = [
                 float(np.concatenate([values(pool) for pool in pools])[here].mean()) if here.any() else None

@@ -25,13 +25,21 @@ from ragguard.world.grammar import (
     sentence,
 )
 
-PassageKind = Literal["gold", "same_relation", "same_subject", "contradiction", "unrelated"]
+PassageKind = Literal[
+    "gold", "same_relation", "same_subject", "contradiction", "unrelated",
+    "partial", "same_type", "near_name", "outdated",
+]  # fmt: skip
+"""What a passage is to a case; the last four are in harder cases alone (`world.hard_cases`)."""
 HARM: dict[PassageKind, float] = {
     "gold": 0.0,
     "same_relation": 0.5,
     "same_subject": 0.5,
     "contradiction": 1.0,
     "unrelated": 0.0,
+    "partial": 0.0,
+    "same_type": 0.25,
+    "near_name": 0.75,
+    "outdated": 1.0,
 }
 GRADES: dict[PassageKind, int] = {
     "gold": 5,
@@ -50,7 +58,8 @@ class Case:
     references: list[str]
     """The answer and its aliases, the full form first."""
     gold: list[Passage]
-    """One passage a hop, in the order of the hops: `gold[i]` is what `sub_questions[i]` needs."""
+    """One passage a hop, in the order of the hops: `gold[i]` is what `sub_questions[i]` needs. Harder cases have
+    further ones behind these."""
     distractors: list[Passage]
     sub_questions: list[str]
     """The query of each hop, the second with the bridge's name in it."""

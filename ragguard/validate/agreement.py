@@ -1,0 +1,69 @@
+"""How well labels agree: of two raters, of several, and of a judge's numbers with what is true."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ragguard.errors import InvalidInput
+from ragguard.metrics import arrays
+from ragguard.metrics.arrays import Floats
+
+
+def auc(scores: ArrayLike, positive: ArrayLike) -> float:
+    """Returns the area under the ROC curve: how often a positive has the higher score of a pair, ties by half.
+
+    nan where there are no positives or no others.
+    """
+    values, truth = _columns(scores, positive)
+    good = truth.astype(bool)
+    n, m = int(good.sum()), int((~good).sum())
+    if not n or not m:
+        return math.nan
+    return float((arrays.ranks(values)[good].sum() - n * (n + 1) / 2) / (n * m))
+
+
+def cohen_kappa(first: ArrayLike, second: ArrayLike, *, quadratic: bool = False) -> float:
+    """Returns Cohen's κ of two raters: agreement beyond chance, (p_o − p_e) / (1 − p_e).
+
+    `quadratic` weighs a disagreement by the square of its distance, for grades. nan where both raters give one and
+    the same label throughout: chance alone would agree.
+    """
+    a, b = _columns(first, second)
+    if not a.size:
+        return math.nan
+    labels = np.unique(np.concatenate([a, b]))
+    table = np.zeros((len(labels), len(labels)))
+    np.add.at(table, (np.searchsorted(labels, a), np.searchsorted(labels, b)), 1.0 / a.size)
+    distance = np.subtract.outer(labels, labels) ** 2 if quadratic else 1.0 - np.eye(len(labels))
+    by_chance = float((np.outer(table.sum(axis=1), table.sum(axis=0)) * distance).sum())
+    return 1.0 - float((table * distance).sum()) / by_chance if by_chance else math.nan
+
+
+def fleiss_kappa(ratings: Sequence[Sequence[float]]) -> float:
+    """Returns Fleiss' κ of several raters, from the labels of each item; every item needs as many, two or more.
+
+    nan where all labels are the same.
+    """
+    counts = {len(labels) for labels in ratings}
+    if len(counts) != 1 or counts == {0} or counts == {1}:
+        raise InvalidInput("ratings", sorted(counts), "as many labels for every item, two or more")
+    table = np.asarray(ratings, dtype=np.float64)
+    n = table.shape[1]
+    labels = np.unique(table)
+    found = np.stack([(table == label).sum(axis=1) for label in labels], axis=1).astype(np.float64)
+    agreed = float(((found**2).sum(axis=1) - n).mean() / (n * (n - 1)))
+    by_chance = float(((found.sum(axis=0) / found.sum()) ** 2).sum())
+    return (agreed - by_chance) / (1 - by_chance) if by_chance < 1 else math.nan
+
+
+def _columns(first: ArrayLike, second: ArrayLike) -> tuple[Floats, Floats]:
+    a, b = (np.asarray(side, dtype=np.float64).ravel() for side in (first, second))
+    if a.shape != b.shape:
+        raise InvalidInput("labels", (len(a), len(b)), "as many of one as of the other")
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise InvalidInput("labels", "nan", "finite numbers")
+    return a, b
