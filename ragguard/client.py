@@ -6,8 +6,8 @@
         run.answered("Ada Berg")
     rg.flush(timeout=10)
 
-Nothing is started before it is needed. What cannot be right is said here, at once; afterwards nothing
-that goes wrong with an engine, a disk or a sink reaches the application.
+Threads, files and connections are opened when they are first needed. Wrong settings raise here, at once; no later
+failure of an engine, a disk or a sink reaches the application.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class Scores(list[Score]):
-    """What was said of a run; `failures` is what could not be said."""
+    """The scores of a run; `failures` has the scores that could not be computed."""
 
     def __init__(self, scores: Iterable[Score], failures: Iterable[Failure] = ()) -> None:
         super().__init__(scores)
@@ -178,7 +178,7 @@ class RagGuard:
         pool: Sequence[Passage] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> RunHandle:
-        """One run: `with rg.run(question) as run`, or `async with`.
+        """Captures one run: `with rg.run(question) as run`, or `async with`.
 
         An `id` that another run has is not used again: this run gets one of its own, with a warning; `run.id` says
         which. With `resume=True` it continues that run instead, in this process or another one with the same store:
@@ -210,11 +210,10 @@ class RagGuard:
     @overload
     async def score(self, run: Run | RunHandle, *, dry_run: Literal[True]) -> Plan: ...
     async def score(self, run: Run | RunHandle, *, dry_run: bool = False) -> Scores | Plan:
-        """Scores one run now; with `dry_run` says what that would ask, and asks nothing.
+        """Scores one run now; with `dry_run` returns what that would ask, and asks nothing.
 
-        What the same settings have said already is not asked again. A run that is still open is scored as
-        it stands, and nothing of that is stored. Of a run that was not sampled nothing is known, so nothing is
-        said.
+        Scores that the same settings gave before are read from the store. A run that is still open is scored as
+        it stands, and these scores are not stored. A run that was not sampled has no scores.
 
         Args:
             run: A Run, or what `rg.run` yields.
@@ -247,10 +246,10 @@ class RagGuard:
             raise InvalidInput("runs", runs, "runs that can be iterated")
         return self._service.on_demand.of_each(runs, concurrency)
 
-    # What is known
+    # Reading
 
     def runs(self) -> Runs:
-        """The runs that were captured, the oldest first: a sequence that reads page by page."""
+        """Returns the captured runs, the oldest first, as a sequence that reads page by page."""
         self._service.settle()
         return Runs(self._service.store)
 
@@ -265,7 +264,7 @@ class RagGuard:
         return self._service.store.failures(self._stored_id(run))
 
     def delete(self, run: str | UUID | Run | RunHandle) -> bool:
-        """Removes a run, its scores and its texts for good; False where it is not there."""
+        """Removes a run, its scores and its texts for good; returns False where there is no such run."""
         self._service.settle()
         self.recorder.release(_id_of(run))
         return self._service.store.delete(self._stored_id(run))
@@ -277,15 +276,15 @@ class RagGuard:
 
     @property
     def store(self) -> Store:
-        """Where it is kept."""
+        """The store that keeps runs and scores."""
         return self._service.store
 
-    # The end
+    # Closing
 
     def flush(self, timeout: float = 10.0) -> Report:
-        """Waits until all that was captured is scored, stored and delivered, or has failed for good; says so.
+        """Waits until all that was captured is scored, stored and delivered, or has failed for good.
 
-        Runs that are still open are counted and not awaited.
+        The report is true where that is so. Runs that are still open are counted and not awaited.
 
         Args:
             timeout: How many seconds to wait at most. What is not done by then goes on, and the report is false.
@@ -293,12 +292,14 @@ class RagGuard:
         return self._with_guards(self._service.flush(timeout))
 
     async def aflush(self, timeout: float = 10.0) -> Report:  # noqa: ASYNC109 - the same as flush
-        """As `flush`, without holding up the event loop."""
+        """Does what `flush` does, without blocking the event loop."""
         running_loop("aflush()")
         return await in_daemon_thread(lambda: self.flush(timeout))
 
     def close(self, timeout: float = 10.0) -> Report:
-        """Flushes and lets everything go; what is not done in time stays in the store. Safe to call twice.
+        """Flushes, then closes engines, sinks and the store. What is not scored in time stays in the store.
+
+        Safe to call twice.
 
         Args:
             timeout: How many seconds to wait at most.
@@ -306,7 +307,7 @@ class RagGuard:
         return self._with_guards(self._service.close(timeout))
 
     async def aclose(self, timeout: float = 10.0) -> Report:  # noqa: ASYNC109 - the same as close
-        """As `close`, without holding up the event loop."""
+        """Does what `close` does, without blocking the event loop."""
         running_loop("aclose()")
         return await in_daemon_thread(lambda: self.close(timeout))
 
@@ -327,7 +328,7 @@ class RagGuard:
         await self.aclose()
 
     def _with_guards(self, report: Report) -> Report:
-        """The report, with what guards on these engines or captured here could not judge."""
+        """Returns the report with what the guards that share an engine with this RagGuard could not judge."""
         health = sys.modules.get("ragguard.guard.health")
         if health is None:  # no guard was ever made
             return report

@@ -27,13 +27,13 @@ K_ERROR = "ragguard.k_error"
 
 
 def new_id() -> str:
-    """A fresh identifier: 32 hexadecimal digits, unique across processes."""
+    """Returns a fresh identifier: 32 hexadecimal digits, unique across processes."""
     return uuid.uuid4().hex
 
 
 @dataclass(slots=True)
 class Passage:
-    """A text a retriever gave."""
+    """A text that a retriever gave."""
 
     text: str
     id: str = ""
@@ -45,7 +45,7 @@ class Passage:
 
 
 def _several(given: Any, kind: type = str) -> Any:
-    """The values of a field; one value in place of a list is a list of one."""
+    """Returns the values of a field; one value in place of a list becomes a list of one."""
     return [given] if isinstance(given, kind) else given
 
 
@@ -75,15 +75,15 @@ class Decision:
     status: GuardStatus = "kept_all"
     elapsed_ms: float = 0.0
     reason: str = ""
-    """Why it ended so: the policy's name, the error, or the budget that ran out."""
+    """Why the guard decided so: the policy's name, the error, or the budget that ran out."""
     engine: str = ""
     started_ns: int = 0
-    """On the wall clock; 0 where it was not measured."""
+    """When the guard began, on the wall clock; 0 where that was not measured."""
 
 
 @dataclass(slots=True)
 class TraceContext:
-    """Where a step stands in an OpenTelemetry trace; immutable ids, never a live span."""
+    """The place of a step in an OpenTelemetry trace: immutable ids, never a live span."""
 
     trace_id: str
     span_id: str
@@ -141,7 +141,7 @@ class RetrievalStep:
     known; see `places`."""
 
     def __post_init__(self) -> None:
-        """One passage, or its text, is a list of one: a text is a sequence, too, and would be taken apart."""
+        """Makes a list of one passage, or of its text, which is a sequence and would else be split into letters."""
         self.passages, self.candidates = _passages(self.passages), _passages(self.candidates)
 
     @property
@@ -175,7 +175,7 @@ class Run:
     trace: TraceContext | None = None
 
     def __post_init__(self) -> None:
-        """One reference, sub-question, passage or step is a list of one: a text would be taken apart into letters."""
+        """Makes lists of one reference, sub-question, passage or step: a text would else be split into letters."""
         self.references, self.sub_questions = _several(self.references), _several(self.sub_questions)
         self.pool, self.steps = _passages(self.pool), _several(self.steps, RetrievalStep)
 
@@ -198,8 +198,8 @@ class Usage:
             self.prompts + other.prompts,
             self.prompt_tokens + other.prompt_tokens,
             self.output_tokens + other.output_tokens,
-            self.seconds + other.seconds,
-            self.cached + other.cached,
+            seconds=self.seconds + other.seconds,
+            cached=self.cached + other.cached,
         )
 
 
@@ -234,7 +234,7 @@ class Score:
     """The mean over the labels, where `value` is the most probable one."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     stage: Stage = "passages"
-    """Which list of a step it is about: what the model got, or what was retrieved before a guard or a cut."""
+    """Which of a step's lists the score is about: what the model got, or what was retrieved before a guard or a cut."""
 
     @property
     def key(self) -> tuple[str | int, ...]:
@@ -263,7 +263,7 @@ class Failure:
 
 @dataclass(slots=True)
 class ScoredRun:
-    """A run with everything that was said of it in one go, failures included."""
+    """A run with the scores and failures of one attempt at scoring it."""
 
     run: Run
     scores: Sequence[Score] = field(default_factory=list)

@@ -11,7 +11,7 @@ class ScoringBacklog:
     """Counts runs that have ended and are not scored; holds a run's end back while there are too many."""
 
     def __init__(self, size: int, timeout: float, store: Store) -> None:
-        """`timeout` is for how many seconds an end is held back."""
+        """`timeout` is how many seconds the end of a run is held back at most."""
         self._size, self.timeout, self._store = size, timeout, store
         self.begin()
 
@@ -22,26 +22,28 @@ class ScoringBacklog:
 
     @property
     def full(self) -> bool:
-        """True where no more runs may wait."""
+        """True while no further run may wait."""
         return self._queued + self._written >= self._size
 
     def enter(self, *, wait: bool) -> None:
-        """Counts a run that has ended, with `wait` once there is room for it or the time is up."""
+        """Counts a run that has ended; with `wait`, once fewer runs wait or the timeout has passed."""
         with self._changed:
             if wait:
                 self._changed.wait_for(lambda: not self.full, self.timeout)
             self._queued += 1
 
     def update(self, written: int = 0) -> None:
-        """Takes note that so many ended runs are stored, or lost, and that some may be scored. One call for both: an
-        end that is neither still queued nor yet counted would let one too many in."""
+        """Notes that `written` ended runs are now stored, and counts the stored runs that wait.
+
+        Both change together: a run that is counted as neither queued nor stored would let one too many in.
+        """
         with self._changed:
             self._queued -= written
             self._written = self._store.left().pending
             self._changed.notify_all()
 
     def leave(self, ended: int) -> None:
-        """Takes note that so many runs that entered will never be stored."""
+        """Notes that `ended` runs that entered will never be stored."""
         with self._changed:
             self._queued -= ended
             self._changed.notify_all()

@@ -19,7 +19,7 @@ _CAUSE_CHARACTERS = 200
 
 
 _OURS = (KeyboardInterrupt, SystemExit, GeneratorExit)
-"""Errors that end the process or the generator, and are not the sink's."""
+"""Errors that end the process or a generator; they are not the sink's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Delivery:
         self.begin()
 
     def begin(self) -> None:
-        """Starts with no run under way and nothing undelivered: at first, and in a forked child."""
+        """Starts with no run in progress and nothing undelivered: at first, and in a forked child."""
         self._turns: dict[int, asyncio.Lock] = {}
         self._failed: Counter[str] = Counter()
         self._causes: dict[str, str] = {}
@@ -60,11 +60,11 @@ class Delivery:
 
     @property
     def buffers(self) -> bool:
-        """Whether a sink sends later what it takes now, so that it has to be flushed."""
+        """True where a sink sends later what it takes now, and so has to be flushed."""
         return any(isinstance(sink, BufferingSink) for sink in self._sinks)
 
     def undelivered(self) -> tuple[Undelivered, ...]:
-        """What did not reach its sink so far, and did not arrive when the buffering ones were last flushed."""
+        """Returns what did not reach its sink, and what buffering sinks could not send when they were last flushed."""
         found = Counter(self._failed)
         for sink in self._sinks:
             if isinstance(sink, BufferingSink):
@@ -100,7 +100,7 @@ class Delivery:
     async def _guarded(
         self, sink: Sink, work: Callable[[], Awaitable[None]], seconds: float
     ) -> BaseException | None:
-        """Does a sink's work within its time; returns what went wrong, counted and logged."""
+        """Awaits work of a sink within its timeout; returns the error, which is counted and logged, or None."""
         try:
             async with asyncio.timeout(seconds):
                 await work()

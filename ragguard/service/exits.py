@@ -23,7 +23,7 @@ from ragguard.secrets import logger
 _log = logger("ragguard")
 
 SLACK = 1.5
-"""Seconds beyond its own timeout after which a service that does not close is left behind."""
+"""Seconds beyond its own timeout after which the process no longer waits for a service to close."""
 
 
 class Ending(Protocol):
@@ -54,7 +54,7 @@ def at_exit(ending: Ending) -> None:
 
 
 def forget(ending: Ending) -> None:
-    """Takes back what `at_exit` registered, for a service that was closed."""
+    """Unregisters a service that was closed."""
     _endings.pop(id(ending), None)
 
 
@@ -77,7 +77,7 @@ def _close_all() -> None:
 
 
 def _each(endings: list[tuple[float, Callable[[float], object]]]) -> None:
-    """Runs all at once, so that the longest timeout bounds them, not the sum."""
+    """Ends all services at the same time, so that the longest timeout is the bound, and not the sum."""
     began = time.monotonic()
     threads = []
     for timeout, end in endings:

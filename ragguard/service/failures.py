@@ -1,4 +1,4 @@
-"""The latest failures of scoring, for the report of `flush`; those of an engine are logged at once."""
+"""The latest failures of scoring, for the report of `flush`; failures of an engine are also logged at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _names(kind: type[EngineError]) -> Iterable[str]:
 
 
 def _is_of_engine(failure: Failure) -> bool:
-    """Whether an engine failed, and not one prompt, one reply or one passage."""
+    """Returns True where an engine failed, and not one prompt, one reply or one passage."""
     return failure.error in {*_names(EngineError)} - {PromptTooLong.__name__}
 
 

@@ -27,7 +27,7 @@ _NUMBER = (float, int, NoneType)
 
 
 def storable_event(event: Event) -> Event:
-    """The event itself where every field has its type, else a copy whose fields have."""
+    """Returns the event itself where every field has its type, else a copy in which every field has."""
     match event:
         case StepEnded():
             step = event.step
@@ -99,9 +99,9 @@ def _decision(value: Any) -> Decision:
         [_dropped(one) for one in dropped if isinstance(one, Dropped)],
         value.status if isinstance(value.status, str) and value.status in _GUARD_STATUS else "error",
         score_of(value.elapsed_ms, {}) or 0.0,
-        text_in(value.reason),
-        text_in(value.engine),
-        value.started_ns if _is_whole(value.started_ns) else 0,
+        reason=text_in(value.reason),
+        engine=text_in(value.engine),
+        started_ns=value.started_ns if _is_whole(value.started_ns) else 0,
     )
 
 
@@ -111,13 +111,13 @@ def _dropped(one: Dropped) -> Dropped:
         one.position if _is_whole(one.position) else 0,
         text_in(one.reason),
         score_of(one.utility, {}),
-        score_of(one.p_abstain, {}),
-        score_of(one.p_relevant, {}),
+        p_abstain=score_of(one.p_abstain, {}),
+        p_relevant=score_of(one.p_relevant, {}),
     )
 
 
 def _fits(decision: Decision | None) -> bool:
-    """True for no decision, and for one whose fields have their types, as a guard makes them."""
+    """Returns True for None, and for a decision whose fields all have their types, as those of a guard have."""
     if decision is None:
         return True
     return (
@@ -162,7 +162,7 @@ _RUN_ENDED: Mapping[str, Convert] = {
 
 
 def _fitted(record: Record, fields: Mapping[str, Convert]) -> Record:
-    """The record itself where its fields have their types: that is nearly always so, and must cost little."""
+    """Returns the record itself where its fields have their types, which is nearly always so and must cost little."""
     changes: dict[str, Any] = {}
     unreadable = []
     for name, convert in fields.items():

@@ -38,25 +38,25 @@ _log = logger("ragguard")
 LOST: Final = "ragguard.events_lost"
 """Metadata key of a run that says how many of its events were lost."""
 LINGER = 0.04
-"""Seconds for which the writer gathers events after the first one of a batch. A transaction takes as long as several
-runs in it, so fewer and larger ones cost the process less; with the time that it takes to write one, a kill loses at
-most 50 ms."""
+"""Seconds for which the writer gathers events after the first one of a batch. A transaction costs as much as several
+runs in it, so fewer and larger transactions cost the process less. Gathering and writing together stay below 50 ms,
+which is what a kill may lose."""
 AWAKE = 2.0
-"""For so many seconds after an event the writer looks for the next one by itself. A thread that a hook wakes asks for
-the interpreter at once, and the call that has just retrieved pays for every time it is refused."""
+"""Seconds after an event for which the writer looks for the next event by itself, so that hooks need not wake it. A
+thread that a hook wakes competes for the interpreter at once with the call that has just retrieved."""
 BATCH = 256
-"""Events of one transaction: few enough that even large ones are on the disk in a moment."""
+"""The most events of one transaction: few enough that even large events are on the disk in a moment."""
 BATCH_BYTES = 8 * 2**20
-"""The writer holds no more than about so much beside the queue."""
+"""The most bytes, about, that the writer takes out of the queue for one batch."""
 DISK_WAIT = 30.0
 """How long a hook waits for its step to be on the disk, with `durability="full"`."""
 PACE = 0.005
 """How long a hook on a thread waits at most while more than half of the queue is full and the disk keeps up."""
 STUCK = 1.0
-"""A writer that has done nothing for so many seconds is not waited for, unless `block(SECONDS)` asks for more."""
+"""Hooks do not wait for a writer that did no work for so many seconds, unless `block(SECONDS)` asks for more."""
 _SAY_EVERY = 60.0
 _RUNS_KEPT = 10_000
-"""So many runs that lost events are remembered until they end."""
+"""The most runs with lost events that are remembered until they end."""
 
 
 class WriterListener(Protocol):
@@ -95,16 +95,16 @@ class Intake:
         self.begin()
 
     def begin(self) -> None:
-        """Starts empty and without a thread: at first, and in a forked child: the parent writes what it has."""
+        """Starts empty and without a thread: at first, and in a forked child, whose parent writes what is queued."""
         self._queue: EventQueue[QueueItem] = EventQueue(self._bounds, may_drop)
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
         self.closed = False
         self._last: Callable[[], object] = lambda: None
         self._batch: list[QueueItem] = []
-        """What the writer has taken out and not yet written."""
+        """The items that the writer has taken out of the queue and not yet written."""
         self._worked = time.monotonic()
-        """When the writer last began or ended a batch."""
+        """When the writer last began or ended a batch, on the monotonic clock."""
         self._lost_of: dict[str, int] = {}
         self._said: dict[str, float] = {}
         if self._backlog is not None:
@@ -112,12 +112,12 @@ class Intake:
 
     @property
     def depth(self) -> int:
-        """How much waits for the writer."""
+        """How many items wait for the writer."""
         return len(self._queue)
 
     @property
     def started(self) -> bool:
-        """Whether anything was ever put in."""
+        """True once the writer was started in this process."""
         return self._thread is not None
 
     def __call__(self, event: Event | WholeRun) -> None:
@@ -161,7 +161,7 @@ class Intake:
             await asyncio.sleep(0.01)
 
     def not_awaited(self) -> None:
-        """Says that `durability="full"` cannot hold for a run whose end was no `async with`, on an event loop."""
+        """Warns that `durability="full"` cannot hold for a run that ends on an event loop without `async with`."""
         if self._full and not self._may_wait():
             self._say(
                 "not awaited",
@@ -182,27 +182,27 @@ class Intake:
             self._listener.started()
 
     def do(self, work: Callable[[], T], *, hurry: bool = True) -> Future[T]:
-        """Has something done on the writer's thread, after everything that was put in before.
+        """Calls a function on the writer's thread, after everything that was put in before; returns the future result.
 
-        Without `hurry` it waits with the events in front of it until their batch is written.
+        With `hurry` the writer wakes at once; without it the function waits for the batch of the events before it.
         """
         done: Future[T] = Future()
         if self.closed:
             done.set_exception(Closed("the service was closed; make a new RagGuard"))
             return done
         self.start()
-        # Said first: a word that comes after the writer has taken the job would hurry the events behind it.
+        # Woken before the job is queued: a wake after the writer has taken the job would hurry the events behind it.
         if hurry:
             self._queue.wake()
         self._queue.append(WriterJob(work, done))  # type: ignore[arg-type]
         return done
 
     def is_current(self) -> bool:
-        """True on the writer's own thread, where waiting for it would be for ever."""
+        """True on the writer's own thread, where waiting for the writer would never end."""
         return threading.current_thread() is self._thread
 
     def close(self, timeout: float, last: Callable[[], object] = lambda: None) -> bool:
-        """Writes what is in, calls `last` and ends the thread; False where that took too long."""
+        """Writes what is queued, calls `last` and ends the thread; returns False where that took too long."""
         with self._lock:
             self.closed = True
             thread, self._last = self._thread, last
@@ -224,7 +224,7 @@ class Intake:
     # The hook's side
 
     def _may_wait(self) -> bool:
-        """False on an event loop, which a wait would hold, and on the writer's own thread."""
+        """Returns False on an event loop, which a wait would block, and on the writer's own thread."""
         return asyncio._get_running_loop() is None and not self.is_current()
 
     def _keeps_up(self) -> bool:
@@ -234,7 +234,7 @@ class Intake:
         return self._queue.full if self._backlog is None else self._backlog.full
 
     def _offer(self, event: Event | WholeRun) -> None:
-        """Puts an event in where many wait already."""
+        """Puts an event into a queue in which many wait already."""
         size, block = size_of(event), self._bounds.block
         if self._queue.offer(event, size):
             if self._queue.crowded and self._keeps_up() and self._may_wait():
@@ -288,8 +288,8 @@ class Intake:
     # The writer's side
 
     def _write_all(self, queue: EventQueue[QueueItem]) -> None:
-        """Writes until it is closed. An error that gets here (somebody ended the thread from outside, memory ran out)
-        costs one more attempt at the batch, and at the second time the batch."""
+        """Writes until the intake is closed. After an error that gets here (an exception raised into the thread from
+        outside, no memory left) the batch is tried once more, and is lost when that fails, too."""
         failed: list[QueueItem] = []
         while True:
             try:
@@ -301,7 +301,7 @@ class Intake:
                 if failed is self._batch:
                     self._give_up(error)
                 failed = self._batch
-                time.sleep(LINGER)  # whatever it is, it must not fill the processor
+                time.sleep(LINGER)  # an error that comes back at once must not keep the processor busy
         self._guarded(self._last)
 
     def _serve(self, queue: EventQueue[QueueItem]) -> None:
@@ -323,12 +323,12 @@ class Intake:
                     if not rested and len(queue) < UNMEASURED:
                         queue.rest(LINGER)
                 self._batch = queue.take(BATCH, BATCH_BYTES)
-                # Only now: a word that outlives its job would have the next events written one by one.
+                # Only now: a wake that outlives its job would have the next events written one by one.
                 queue.forget_wakes()
             self._worked = time.monotonic()
             running = None not in self._batch
             self._write(self._batch)
-            self._batch = []  # its thousands of objects go now, not when the next hook has just put something in
+            self._batch = []  # frees thousands of objects now, not while the next hook runs
             self._worked = time.monotonic()
             if not running:
                 return
@@ -372,7 +372,7 @@ class Intake:
                 self._guarded(self._listener.runs_due)
 
     def _prepared(self, events: list[Event]) -> list[Event]:
-        """The events as they may be written; one that cannot be read or redacted is left out and counted."""
+        """Returns the events as they may be written; one that cannot be read or redacted is left out and counted."""
         kept, time_slice = [], TimeSlice()
         for event in events:
             time_slice.rest_if_used()
@@ -387,12 +387,12 @@ class Intake:
         return kept
 
     def _marked(self, event: RunEnded) -> RunEnded:
-        """The run's end with a word on how many of its events were lost."""
+        """Returns the run's end with the number of its lost events in the metadata."""
         lost = self._lost_of.pop(event.run_id, 0)
         return replace(event, metadata={**event.metadata, LOST: lost}) if lost else event
 
     def _give_up(self, error: BaseException) -> None:
-        """Lets a batch go; whoever waits for a part of it is told."""
+        """Gives up the batch at hand; callers that wait for a part of it get the error."""
         batch, self._batch = self._batch, []
         for item in batch:
             if isinstance(item, WriterJob) and not item.done.done():

@@ -16,9 +16,9 @@ from typing import Generic, Literal, TypeVar
 T = TypeVar("T")
 
 UNMEASURED = 64
-"""So many waiting items are taken without a look at their size, so that hooks pay for it in a burst alone."""
+"""How many waiting items are accepted without measuring them, so that hooks pay for measuring in a burst alone."""
 _AT_ONCE = 64
-"""The part of the bounds that is freed in one go when items are dropped: one in so many."""
+"""One part in so many of the bounds is freed when items are dropped, so that not every hook has to drop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +29,21 @@ class QueueBounds:
     bytes: int = 64 * 2**20
     drop: Literal["oldest", "newest"] = "oldest"
     block: float = 0.0
-    """Seconds for which a thread may wait for room first; never on an event loop."""
+    """Seconds for which a thread may wait before anything is dropped; a hook on an event loop never waits."""
 
 
 class EventQueue(Generic[T]):
-    """Items with their sizes in bytes."""
+    """A first-in, first-out queue of items with their sizes in bytes."""
 
     def __init__(self, bounds: QueueBounds, may_drop: Callable[[T], bool]) -> None:
-        """`may_drop` says which items may be dropped; those that may not are taken beyond the bounds, by a quarter
-        of the count at most."""
+        """`may_drop` says which items may be dropped; other items are accepted beyond the bounds, up to a quarter of
+        the count more."""
         self._bounds, self._may_drop = bounds, may_drop
         self._items: deque[tuple[int, T]] = deque()
         self._bytes = 0
         # Reentrant: a garbage collection may run a hook inside a hook.
         self._changed = threading.Condition(threading.RLock())
-        self._words: SimpleQueue[None] = SimpleQueue()
+        self._wakes: SimpleQueue[None] = SimpleQueue()
         self._asleep = False
 
     def __len__(self) -> int:
@@ -52,23 +52,23 @@ class EventQueue(Generic[T]):
     # The hooks' side
 
     def put(self, item: T) -> bool:
-        """Puts an item in where few wait; else returns False, and `offer` has to look at its size."""
+        """Puts an item in where few items wait; else returns False, and `offer` has to be called with its size."""
         waiting = len(self._items)
         if waiting >= UNMEASURED:
             return False
         self.append(item)
         if waiting == UNMEASURED - 1:
-            self.wake()  # a batch is complete, and the next hook would have to measure its item
+            self.wake()  # the batch is complete, and the next hook would have to measure its item
         return True
 
     def append(self, item: T) -> None:
-        """Puts an item in, whatever waits."""
+        """Puts an item in, however many wait."""
         self._items.append((0, item))
         if self._asleep:
             self.wake()
 
     def offer(self, item: T, size: int) -> bool:
-        """Puts an item in where the bounds allow it."""
+        """Puts an item in where the bounds allow that; returns whether they do."""
         with self._changed:
             if not self._has_room(item, size):
                 return False
@@ -79,13 +79,13 @@ class EventQueue(Generic[T]):
         return True
 
     def offer_within(self, item: T, size: int, seconds: float) -> bool:
-        """Puts an item in as soon as the bounds allow it; False where they do not in so many seconds."""
+        """Puts an item in as soon as the bounds allow that; returns False where they do not in so many seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._has_room(item, size), seconds)
             return self.offer(item, size)
 
     def force(self, item: T, size: int) -> list[T]:
-        """Puts an item in, or not, by the policy; returns the items that are dropped for it."""
+        """Puts an item into a full queue, or drops it, by the policy; returns the dropped items."""
         if self._bounds.drop == "newest":
             return [] if self.offer(item, size) else [item]
         dropped: list[T] = []
@@ -97,18 +97,18 @@ class EventQueue(Generic[T]):
         return dropped
 
     def wait_below_half(self, seconds: float) -> None:
-        """Waits until less than half of what may wait does."""
+        """Waits until the queue is less than half full, or for so many seconds."""
         with self._changed:
             self._changed.wait_for(lambda: not self.crowded, seconds)
 
     @property
     def crowded(self) -> bool:
-        """True where more than half of what may wait does."""
+        """True while the queue is more than half full."""
         return 2 * len(self._items) > self._bounds.items or 2 * self._bytes > self._bounds.bytes
 
     @property
     def full(self) -> bool:
-        """True where the bounds allow nothing more."""
+        """True while the bounds allow no further item."""
         return len(self._items) >= self._bounds.items or self._bytes >= self._bounds.bytes
 
     def _has_room(self, item: T, size: int) -> bool:
@@ -135,7 +135,7 @@ class EventQueue(Generic[T]):
     # The writer's side
 
     def take(self, most: int, most_bytes: int) -> list[T]:
-        """The next items: at most so many, and no more once they reach so many bytes."""
+        """Takes out the next items: at most `most`, and no more once they reach `most_bytes`."""
         taken: list[T] = []
         total = 0
         with self._changed:
@@ -148,22 +148,22 @@ class EventQueue(Generic[T]):
         return taken
 
     def first(self) -> T | None:
-        """The next item, which stays; None where none waits."""
+        """Returns the next item and leaves it in the queue; None where none waits."""
         with suppress(IndexError):
             return self._items[0][1]
         return None
 
     def sleep(self, seconds: float) -> None:
-        """Waits for an item, or to be woken; nobody else may wait meanwhile."""
+        """Waits for an item or a wake, at most for so many seconds. One thread alone may wait."""
         self._asleep = True
         if not self._items:
             self.rest(seconds)
         self._asleep = False
 
     def rest(self, seconds: float) -> bool:
-        """Waits to be woken; items alone do not wake. True where somebody did."""
+        """Waits for a wake, at most for so many seconds; returns whether one came. A new item ends no such wait."""
         try:
-            self._words.get(timeout=max(0.0, seconds))
+            self._wakes.get(timeout=max(0.0, seconds))
         except Empty:
             return False
         return True
@@ -171,10 +171,10 @@ class EventQueue(Generic[T]):
     def wake(self) -> None:
         """Ends the writer's wait, now or as soon as it waits."""
         self._asleep = False
-        self._words.put(None)
+        self._wakes.put(None)
 
     def forget_wakes(self) -> None:
-        """Drops what `wake` said so far: it was for the items that are taken already."""
+        """Forgets the wakes so far: they were for items that are taken out already."""
         with suppress(Empty):
             while True:
-                self._words.get_nowait()
+                self._wakes.get_nowait()

@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class WriterJob(Generic[T]):
-    """Work other than events that the writer does when its turn comes."""
+    """A function that the writer calls in the order of the queue."""
 
     work: Callable[[], T]
     done: Future[T]
 
     def run(self) -> None:
-        """Does the work; its result or its error goes to whoever waits for it."""
+        """Calls the function; its result or its error goes into the future."""
         if self.done.set_running_or_notify_cancel():
             try:
                 self.done.set_result(self.work())
@@ -45,14 +45,17 @@ ENDING = (RunEnded, WholeRun)
 
 
 def events_of(event: Event | WholeRun) -> tuple[Event, ...]:
-    """The events as they are written: a whole run is three."""
+    """Returns the events that are written for one queued event: a whole run is written as three."""
     return event.as_events() if isinstance(event, WholeRun) else (event,)
 
 
 def may_drop(item: QueueItem) -> bool:
-    """True for what a full queue may drop. A run's end is small and closes what is stored already; jobs and awaited
-    events have somebody who waits. A start that says which run it is keeps the events behind it from going into another
-    run of that id."""
+    """Returns whether a full queue may drop the item.
+
+    Kept are: the end of a run, which is small and closes what is stored already; jobs and awaited events, for which a
+    caller waits; and the start of a run that asks for an id, without which the events behind it would go into another
+    run of that id.
+    """
     if type(item) is RunStarted:
         return item.identity is None
     return item is not None and not isinstance(item, (RunEnded, WriterJob, AwaitedEvent))

@@ -20,7 +20,7 @@ from ragguard.runtime.faults import Faults
 from ragguard.secrets import without
 
 Redact: TypeAlias = Callable[[str], str | None]
-"""A text → what may be kept of it; None or an empty text: nothing."""
+"""A function from a text to what may be kept of the text; None or '' keeps nothing."""
 
 _OWN_KEYS = frozenset(
     "agent answer_content error framework interrupted langgraph_node lc_agent_name parent_run_id retriever "
@@ -33,9 +33,9 @@ _GENERATED = re.compile(
 """Ids that hold no text: UUIDs, and ids that were redacted before."""
 _QUERIES = 1024
 _QUOTED = 20
-"""Passages that are looked for in a guard's reason."""
+"""The most passages whose texts are looked for in a guard's reason."""
 _SHORTEST_QUOTE = 8
-"""Characters of a query or a passage that is looked for in a reason or an error."""
+"""The least characters of a query or a passage that is looked for in a reason or an error."""
 
 
 class Redactor:
@@ -48,7 +48,7 @@ class Redactor:
     def __init__(self, redact: Redact, faults: Faults) -> None:
         self._redact, self._faults = redact, faults
         self._queries: OrderedDict[str, str] = OrderedDict()
-        """Step → query, for the last steps: a guard's reason, which may quote the query, can come after the step."""
+        """Query by step id, for the latest steps: a guard's reason may quote the query and can come after the step."""
 
     def event(self, event: Event) -> Event:
         """Returns the event as it may be written."""
@@ -176,7 +176,7 @@ class Redactor:
         return None if text is None else self._text(text)
 
     def _quoting(self, text: str, *quoted: str) -> str:
-        """A reason or an error, which may quote what an engine was asked, escaped or cut off as the engine likes."""
+        """Returns a reason or an error without the texts that it may quote, whole, escaped or cut off."""
         if not text:
             return text
         secrets = [one for one in quoted if len(one) >= _SHORTEST_QUOTE and self._text(one) != one]

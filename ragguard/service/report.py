@@ -12,16 +12,16 @@ _UNSCORED = "not everything is scored"
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Truthy only if everything captured before the call is scored, stored and delivered, or has failed for good."""
+    """What was done with what was captured; true if all of it is scored, stored and delivered, or failed for good."""
 
     complete: bool
     captured: int = 0
     """Runs that ended, since this RagGuard was made."""
     steps: int = 0
     scored: int = 0
-    """Runs of which everything could be said."""
+    """Runs whose scores could all be computed."""
     failed: int = 0
-    """Runs of which something could not be said, and is not tried again."""
+    """Runs of which a score could not be computed, and is not tried again."""
     pending: int = 0
     """Runs that have ended and are still to be scored, those that wait for another attempt included."""
     open: int = 0
@@ -36,15 +36,15 @@ class Report:
     retrying: int = 0
     """Runs among the pending ones that failed for now and are tried again."""
     unscored: int = 0
-    """Runs that were stored and of which no score was asked, or none could be said."""
+    """Runs that were stored, and of which no score was asked for, or none exists."""
     unsampled: int = 0
-    """Runs that were not captured, as `sample_rate` wants it."""
+    """Runs that were not captured, because of `sample_rate`."""
     undelivered: tuple[Undelivered, ...] = ()
     """What did not reach its sink."""
     cause_failed: str = ""
     """The latest failure that is not tried again."""
     cause_pending: str = ""
-    """What a call to an engine failed of that is being repeated."""
+    """The error of a call to an engine that is being repeated."""
     cause_retrying: str = ""
     """The latest failure that is tried again."""
     nothing_because: str = ""

@@ -42,7 +42,7 @@ SCORER = BackgroundLoop("ragguard-scorer")
 """The event loop on which all RagGuards of a process score."""
 _GRACE = 0.5
 _RECENT_SECONDS = 30.0
-"""For so long a failed call to an engine is a reason why runs are pending."""
+"""Seconds for which a failed call to an engine counts as the reason why runs are pending."""
 _CAPTURED = ("steps_captured", "runs_scored", "runs_unscored")
 """Counts that say that something was captured."""
 
@@ -112,7 +112,7 @@ class Service:
                 self.intake.do(lambda: None).result(timeout)
 
     def flush(self, timeout: float) -> Report:
-        """Waits until everything captured so far is scored and stored; says whether it is."""
+        """Waits until everything captured so far is scored, stored and delivered; the report says whether it is."""
         began, timeout = time.monotonic(), seconds("timeout", timeout)
         if self._closing is not None:
             return self._closing
@@ -128,7 +128,7 @@ class Service:
         return self._report(complete, began)
 
     def _flush_sinks(self, deadline: float) -> None:
-        """Has the sinks send what they hold; what has not arrived by the deadline counts as not delivered."""
+        """Flushes the sinks; what has not arrived by the deadline counts as not delivered."""
         if not self.delivery.buffers:
             return
         flushing = SCORER.submit(self.delivery.flush())
@@ -147,7 +147,7 @@ class Service:
             if not remaining:
                 return False
             if left.next_ns is not None and (left.next_ns - now_ns()) / 1e9 > remaining:
-                return False  # all that is left waits for another attempt, later than the caller will
+                return False  # the next attempt comes after the timeout
             self._progress.wait(min(remaining, 0.2))
 
     def _report(self, complete: bool, began: float) -> Report:
@@ -184,13 +184,13 @@ class Service:
         )
 
     def _engine_failure(self) -> str:
-        """Returns what a call to an engine failed of just now, where the call is being repeated; else ''."""
+        """Returns the latest error of a call to an engine that is being repeated; '' where there is none."""
         pipeline, recent = self.pipeline.built, time.monotonic() - _RECENT_SECONDS
         failed = [failure_since(engine, recent) for engine in (pipeline.engines if pipeline else ())]
         return next((describe(error) for error in failed if error), "")
 
     def close(self, timeout: float) -> Report:
-        """Flushes within `timeout`, then ends; what is not scored stays in the store. Safe to call twice."""
+        """Flushes within `timeout`, then closes; what is not scored stays in the store. Safe to call twice."""
         began, timeout = time.monotonic(), seconds("timeout", timeout)
         if not self._ending.acquire(timeout=timeout + _GRACE):  # another thread closes it, and has more time
             return self._report(False, began)
@@ -204,11 +204,11 @@ class Service:
         finally:
             self._ending.release()
         exits.forget(self)
-        self._tell_what_is_left(report)
+        self._log_what_is_left(report)
         return report
 
     def _end(self, deadline: float) -> bool:
-        """Ends scoring, sinks, engines and the store; False where the writer did not end in time."""
+        """Ends scoring, sinks, engines and the store; returns False where the writer did not end in time."""
         if SCORER.started:
             self._end_scoring(max(_GRACE, deadline - time.monotonic()))
         if not self.intake.close(max(_GRACE, deadline - time.monotonic()), self._close_store):
@@ -237,7 +237,7 @@ class Service:
                 self._left = self.store.left()
         self.store.close()
 
-    def _tell_what_is_left(self, report: Report) -> None:
+    def _log_what_is_left(self, report: Report) -> None:
         if report.pending + report.open == 0:
             return
         if self.store.path is None:
@@ -256,7 +256,7 @@ class Service:
         return SCORER.is_current() or self.intake.is_current()
 
     def started(self) -> None:
-        """Starts the worker and sees to the end of the process, when the writer starts."""
+        """Starts the worker and registers the end of the process; called when the writer starts."""
         exits.at_exit(self)
         if self.settings.scored:
             self._worker.start()
@@ -266,7 +266,7 @@ class Service:
         self._worker.wake()
 
     def tick(self) -> None:
-        """Sweeps and keeps house, on the writer's thread."""
+        """Ends forgotten runs and does the store's housekeeping; called on the writer's thread."""
         self.recorder.sweep()
         ttl = self.settings.ttl
         self.store.housekeep(run_ttl=ttl if ttl < math.inf else None, retention=self.settings.kept_seconds)

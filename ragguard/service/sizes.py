@@ -1,4 +1,4 @@
-"""How much memory a captured event holds, near enough to bound a queue, in microseconds."""
+"""Estimates how much memory a captured event holds: near enough to bound a queue, and in microseconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ragguard.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Passage, RetrievalStep
 
 EVENT = 1024
-"""Bytes of an event beside what it holds."""
+"""Bytes of an event itself, without its content."""
 _OBJECT = 64
 _LOOKS = 2000
 """So many objects are looked at, at most."""
@@ -23,7 +23,7 @@ _COUNTED = _SMALL | {str}
 
 
 def size_of(event: Event | WholeRun) -> int:
-    """Bytes, about. Texts count in full, whoever else holds them."""
+    """Returns about how many bytes an event holds. Texts count in full, also where others hold them as well."""
     try:
         return EVENT + _Walk().size(_content(event))
     except Exception:  # noqa: BLE001 - an object of the user's may raise anything when it is read
