@@ -20,7 +20,7 @@ _HOMES = {
     "JsonlSink": "ragguard.sinks.jsonl",
     "OtelSink": "ragguard.sinks.otel",
     "PhoenixSink": "ragguard.sinks.phoenix",
-    "ScoredRun": "ragguard.sinks.base",
+    "ScoredRun": "ragguard.records",
     "Sink": "ragguard.sinks.base",
     "SpanSink": "ragguard.sinks.base",
 }
