@@ -38,8 +38,8 @@ from ragguard.runtime.faults import Faults
 from ragguard.service.intake import BATCH, Intake
 from ragguard.service.settings import Settings
 from ragguard.store import schema
+from ragguard.store.columns import DIGEST_BYTES
 from ragguard.store.ledger import ScoringOutcome
-from ragguard.store.rows import DIGEST_BYTES
 from ragguard.store.store import Store
 
 TARGET = 5_000

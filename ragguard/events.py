@@ -212,7 +212,20 @@ class RunEnded:
     """What resumes the run in this or another process, such as LangGraph's thread; '' where nothing does."""
 
 
-Event: TypeAlias = RunStarted | StepEnded | StepAmended | RunEnded
+class OneStepRun(NamedTuple):
+    """Reports a run that was one retrieval and has ended."""
+
+    run: Run
+    """Without its step."""
+    step: RetrievalStep
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self.run.id
+
+
+Event: TypeAlias = RunStarted | StepEnded | StepAmended | RunEnded | OneStepRun
 
 
 def renamed(asked: str, given: str) -> str:

@@ -14,7 +14,7 @@ from uuid import UUID
 from ragguard.capture.snapshot import OwnPassages, passages_of
 from ragguard.capture.turns import TurnKey, Turns
 from ragguard.errors import InvalidInput
-from ragguard.events import Event, RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
+from ragguard.events import OneStepRun, RunEnded, RunIdentity, StepAmended, StepEnded
 from ragguard.recordcheck import checked_k
 from ragguard.records import (
     K_ERROR,
@@ -127,7 +127,7 @@ class Retrieval:
 
 @dataclass(slots=True, eq=False)
 class WholeRun:
-    """A run that was one retrieval, and over before anybody heard of it: one word for three events."""
+    """A run that was one retrieval, and over before anybody heard of it, as a hook took it."""
 
     id: str | UUID
     """A framework's own id becomes a text when it is read."""
@@ -141,27 +141,21 @@ class WholeRun:
     trace: TraceContext | None
     top_k: int | None = None
 
-    def as_run(self) -> Run:
-        """The record of its beginning."""
+    def as_event(self) -> OneStepRun:
+        """What an intake makes of it on its own side."""
+        id = str(self.id)
         metadata = self.metadata() if callable(self.metadata) else self.metadata
-        return Run(
-            str(self.id), self.query, status="open", metadata=metadata or {}, name=self.name,
-            started_ns=self.started_ns, trace=self.trace,
-        )  # fmt: skip
-
-    def as_step(self) -> RetrievalStep:
-        """The record of its retrieval."""
         passages, about = unpacked(self.found, self.unpack, {"retriever": self.name} if self.name else {})
         k = self.top_k if self.top_k is not None and self.top_k >= max(len(passages), 1) else None
-        return RetrievalStep(
-            str(self.id), str(self.id), 0, 0, self.query, passages, passages, self.started_ns, self.ended_ns, "ok",
-            trace=self.trace, metadata=about, k=k,
+        run = Run(
+            id, self.query, metadata=metadata or {}, name=self.name, started_ns=self.started_ns,
+            ended_ns=self.ended_ns, trace=self.trace,
         )  # fmt: skip
-
-    def as_events(self) -> tuple[Event, ...]:
-        """What an intake makes of it on its own side: a beginning, a step and an end."""
-        end = RunEnded(str(self.id), "ok", None, self.query, ended_ns=self.ended_ns)
-        return RunStarted(self.as_run), StepEnded(self.as_step), end
+        step = RetrievalStep(
+            id, id, 0, 0, self.query, passages, passages, self.started_ns, self.ended_ns, "ok", trace=self.trace,
+            metadata=about, k=k,
+        )  # fmt: skip
+        return OneStepRun(run, step)
 
 
 @dataclass(slots=True, eq=False)

@@ -13,7 +13,7 @@ from types import NoneType
 from typing import Any, Final, TypeAlias, TypeVar, get_args
 
 from ragguard.capture.snapshot import passage_of, passages_of, score_of, text_in
-from ragguard.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Decision, Dropped, GuardStatus, Passage, RetrievalStep, Run, Status, SubStep
 
 Record = TypeVar("Record", Run, RetrievalStep, SubStep, RunEnded)
@@ -29,6 +29,8 @@ _NUMBER = (float, int, NoneType)
 def storable_event(event: Event) -> Event:
     """Returns the event itself where every field has its type, else a copy in which every field has."""
     match event:
+        case OneStepRun():
+            return OneStepRun(_fitted(event.run, _RUN), _step(event.step))
         case StepEnded():
             step = event.step
             if (fitting := _step(step)) is not step:

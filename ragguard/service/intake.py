@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Final, Protocol, TypeVar
@@ -24,12 +25,11 @@ from ragguard.secrets import logger
 from ragguard.service.backlog import ScoringBacklog
 from ragguard.service.fields import storable_event
 from ragguard.service.queue import UNMEASURED, EventQueue
-from ragguard.service.queue_items import ENDING, AwaitedEvent, QueueItem, WriterJob, events_of, may_drop
+from ragguard.service.queue_items import ENDING, AwaitedEvent, QueueItem, WriterJob, may_drop
 from ragguard.service.redaction import Redactor
 from ragguard.service.settings import Settings
 from ragguard.service.sizes import size_of
 from ragguard.store.store import Store
-from ragguard.store.time_slice import TimeSlice
 
 T = TypeVar("T")
 
@@ -270,7 +270,7 @@ class Intake:
     def _lose(self, events: Sequence[QueueItem], why: str) -> None:
         number = 0
         for event in events:
-            number += 3 if isinstance(event, WholeRun) else 1
+            number += _events_in(event)
             run_id = getattr(event, "run_id", "")
             if run_id and (run_id in self._lost_of or len(self._lost_of) < _RUNS_KEPT):
                 self._lost_of[run_id] = self._lost_of.get(run_id, 0) + 1
@@ -334,57 +334,62 @@ class Intake:
                 return
 
     def _write(self, batch: Iterable[QueueItem]) -> None:
-        events: list[Event] = []
+        items: list[Event | WholeRun] = []
         waiting: list[AwaitedEvent] = []
         for item in batch:
             if isinstance(item, WriterJob):
-                self._record(events, waiting)
-                events, waiting = [], []
+                self._record(items, waiting)
+                items, waiting = [], []
                 if not item.done.done():  # a batch may be repeated
                     item.run()
             elif isinstance(item, AwaitedEvent):
-                events += events_of(item.event)
+                items.append(item.event)
                 waiting.append(item)
             elif item is not None:
-                events += events_of(item)
-        self._record(events, waiting)
+                items.append(item)
+        self._record(items, waiting)
 
-    def _record(self, events: list[Event], waiting: Sequence[AwaitedEvent]) -> None:
-        if not events:
+    def _record(self, items: Sequence[Event | WholeRun], waiting: Sequence[AwaitedEvent]) -> None:
+        if not items:
             return
         on_disk = False
+        events = self._prepared(items)
         try:
-            self._store.record(self._prepared(events))
+            # Without a function of the user's each event is built, written into rows and let go before the next one
+            # is built: the garbage collector would visit all passages of a batch again and again.
+            self._store.record(events if self._redactor is None else list(events))
             on_disk = not self._store.degraded
         except BaseException as error:  # noqa: BLE001 - not even memory took them
             self._faults.note("the store", error)
-            self._store.count("events_lost", len(events))
+            self._store.count("events_lost", sum(map(_events_in, items)))
         for awaited in waiting:
             awaited.on_disk = on_disk
             awaited.written.set()
-        ended = sum(type(event) is RunEnded for event in events)
-        self._store.count("steps_captured", sum(type(event) is StepEnded for event in events))
-        if ended:
+        kinds = Counter(map(type, items))
+        whole = kinds[WholeRun]
+        self._store.count("steps_captured", kinds[StepEnded] + whole)
+        if ended := kinds[RunEnded] + whole:
             self._store.count("runs_captured", ended)
             if (backlog := self._backlog) is not None:
                 self._guarded(lambda: backlog.update(ended))
             if self._listener is not None:
                 self._guarded(self._listener.runs_due)
 
-    def _prepared(self, events: list[Event]) -> list[Event]:
-        """Returns the events as they may be written; one that cannot be read or redacted is left out and counted."""
-        kept, time_slice = [], TimeSlice()
-        for event in events:
-            time_slice.rest_if_used()
+    def _prepared(self, items: Iterable[Event | WholeRun]) -> Iterator[Event]:
+        """Yields the events as they may be written; one that cannot be read or redacted is left out and counted."""
+        for item in items:
             try:
+                event = item.as_event() if isinstance(item, WholeRun) else item
                 if isinstance(event, RunEnded) and self._lost_of:
                     event = self._marked(event)
                 event = storable_event(event)
-                kept.append(event if self._redactor is None else self._redactor.event(event))
+                if self._redactor is not None:
+                    event = self._redactor.event(event)
             except BaseException as error:  # noqa: BLE001 - code of the user's may raise anything
                 self._faults.note("redact", error)
                 self._store.count("events_refused")
-        return kept
+                continue
+            yield event
 
     def _marked(self, event: RunEnded) -> RunEnded:
         """Returns the run's end with the number of its lost events in the metadata."""
@@ -409,3 +414,8 @@ class Intake:
             work()
         except BaseException as error:  # noqa: BLE001 - the writer goes on whatever happens
             self._faults.note("the writer", error)
+
+
+def _events_in(item: QueueItem) -> int:
+    """How many events an item stands for: a whole run began, retrieved and ended."""
+    return 3 if isinstance(item, WholeRun) else 1

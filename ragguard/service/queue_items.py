@@ -44,11 +44,6 @@ ENDING = (RunEnded, WholeRun)
 """The items with which a run ends."""
 
 
-def events_of(event: Event | WholeRun) -> tuple[Event, ...]:
-    """Returns the events that are written for one queued event: a whole run is written as three."""
-    return event.as_events() if isinstance(event, WholeRun) else (event,)
-
-
 def may_drop(item: QueueItem) -> bool:
     """Returns whether a full queue may drop the item.
 

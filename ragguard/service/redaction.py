@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from ragguard.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.plain import METADATA, plain_metadata
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, SubStep
 from ragguard.runtime.faults import Faults
@@ -53,6 +53,8 @@ class Redactor:
     def event(self, event: Event) -> Event:
         """Returns the event as it may be written."""
         match event:
+            case OneStepRun():
+                return OneStepRun(self.run(event.run), self._step(event.step))
             case RunStarted():
                 return RunStarted(self.run(event.run), event.identity)
             case StepEnded():

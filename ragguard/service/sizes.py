@@ -6,7 +6,7 @@ from sys import getsizeof
 from types import NoneType
 
 from ragguard.capture.open_runs import Retrieval, WholeRun
-from ragguard.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Passage, RetrievalStep
 
 EVENT = 1024
@@ -36,6 +36,8 @@ def _content(event: Event | WholeRun) -> tuple[object, ...]:
             return event.query, event.found
         case StepEnded():
             return _held(event.content)
+        case OneStepRun():
+            return _held(event.step)
         case RunEnded():
             return event.answer, event.question, event.references, event.pool, event.metadata
         case StepAmended():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Sequence
 
-from ragguard.events import Event, StepAmended
+from ragguard.events import StepAmended
 from ragguard.store.bounds import evict_ended, is_full
 from ragguard.store.transfer import copy_back, copy_unfinished
 
@@ -34,9 +34,9 @@ class Failover:
             memory, disk, owner, copied=self._copied, replaced=self._replaced, amendments=self._amendments
         )
 
-    def recorded(self, events: Sequence[Event], unplaced: Sequence[StepAmended]) -> None:
-        """Notes what went to memory; `unplaced` are amendments to steps that memory does not have."""
-        self.events += len(events)
+    def recorded(self, events: int, unplaced: Sequence[StepAmended]) -> None:
+        """Notes how many events went to memory; `unplaced` are amendments to steps that memory does not have."""
+        self.events += events
         self._amendments += unplaced
 
     def put(self, run_id: str) -> None:

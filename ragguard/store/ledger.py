@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from ragguard.plain import plain_metadata
 from ragguard.records import Failure, Score
 from ragguard.runtime.clock import now_ns
-from ragguard.store.rows import dump, key_of, storable, usage_text
+from ragguard.store.columns import dump, storable
+from ragguard.store.rows import key_of, usage_text
 
 
 class Due(NamedTuple):

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ragguard.records import Level, ScoredRun
+from ragguard.store.columns import storable
 from ragguard.store.reading import chunks
-from ragguard.store.rows import storable
 from ragguard.store.unreadable import WRONG_SCORES, check_scores
 
 

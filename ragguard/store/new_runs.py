@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ragguard.events import RunEnded
-from ragguard.records import RetrievalStep, Run
-from ragguard.store.rows import PassageTable, add_end, dump, maybe, run_data, step_columns, storable
+from ragguard.records import Run
+from ragguard.store.columns import maybe, storable
+from ragguard.store.passage_table import PassageTable
+from ragguard.store.rows import StepRow, add_end, run_data
 from ragguard.store.texts import NeededTexts
 from ragguard.store.time_slice import TimeSlice
 
@@ -32,14 +34,21 @@ class NewRun:
     """A run that began in the transaction at hand, with what is known of it."""
 
     run: Run
-    steps: dict[str, RetrievalStep] = field(default_factory=dict)
+    """The run without its steps: as it began, or as it ended."""
+    steps: dict[str, StepRow] = field(default_factory=dict)
     """By id: a step that is reported twice counts once."""
     end: RunEnded | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True for a run that has not ended."""
+        return self.end is None and self.run.status == "open"
 
 
 def insert_new(
     db: sqlite3.Connection,
     new: Iterable[NewRun],
+    texts: dict[bytes, str],
     needed: NeededTexts,
     scorer: str | None,
     owner: str,
@@ -53,35 +62,33 @@ def insert_new(
     runs: list[tuple[Any, ...]] = []
     steps: list[tuple[Any, ...]] = []
     time_slice = TimeSlice()
+    opened = (owner, None, None)
+    due = (scorer, now, now) if scorer else (None, None, None)
     for seq, one in enumerate(new, first):
-        body, columns = _columns(one, needed, now)
-        due = (owner, None, None) if one.end is None else (scorer, *((now, now) if scorer else (None, None)))
-        runs.append((seq, *columns, dump(body), *due))
+        runs.append((seq, *_columns(one, texts, needed, now), *(opened if one.is_open else due)))
         for step in one.steps.values():
-            table = PassageTable()
-            steps.append((*step_columns(step, table), seq))
-            needed.add(table)
-            time_slice.rest_if_used()
+            steps.append((*step.columns, seq))
+            needed.add(step.digests)
+        time_slice.rest_if_used()
     db.executemany(_INSERT_RUN, runs)
     db.executemany(INSERT_STEP, steps)
     return range(first, first + len(runs))
 
 
-def _columns(new: NewRun, needed: NeededTexts, now: int) -> tuple[dict[str, Any], tuple[Any, ...]]:
-    """What of a run has no column of its own, and the columns from `id` to `ended_ns`."""
-    run, end, table = new.run, new.end, PassageTable()
+def _columns(new: NewRun, texts: dict[bytes, str], needed: NeededTexts, now: int) -> tuple[Any, ...]:
+    """The columns from `id` to `body`."""
+    run, end, table = new.run, new.end, PassageTable(texts)
     body = run_data(run, table)
-    if table.items:
-        needed.add(table)
-    question, answer, status, ended_ns = storable(run.question), run.answer, "open", run.ended_ns
+    question, answer, status, ended_ns = storable(run.question), run.answer, run.status, run.ended_ns
     if end is not None:
-        if (pool := add_end(body, end)) is not None:
-            needed.add(pool)
+        add_end(body, end, table)
         question = storable(end.question) or question
         answer = answer if end.answer is None else end.answer
         status, ended_ns = end.status, end.ended_ns or now
-    return body, (
+    needed.add(table.digests)
+    return (
         storable(run.id), storable(run.name), question, maybe(answer), status, run.started_ns, ended_ns,
+        table.body(body),
     )  # fmt: skip
 
 

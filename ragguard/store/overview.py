@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 from ragguard.capture.delivered import notice
 from ragguard.records import K_ERROR, Dropped, Failure, Passage, Usage, places_of
+from ragguard.store.columns import Data
 from ragguard.store.reading import chunks, failures_at, origins_of, texts_of, with_bodies
-from ragguard.store.rows import Data, usage_of
+from ragguard.store.rows import usage_of
 from ragguard.store.unreadable import WRONG_SCORES, check_run, check_scores, check_step
 
 SCALE = 10_000

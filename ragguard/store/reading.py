@@ -12,7 +12,9 @@ from math import isfinite
 from typing import Any
 
 from ragguard.records import Failure, Run, Score
-from ragguard.store.rows import Data, Origin, digests_in, failure_of, run_of, score_of, step_of, storable
+from ragguard.store.columns import Data, storable
+from ragguard.store.passage_table import digests_in
+from ragguard.store.rows import Origin, failure_of, run_of, score_of, step_of
 from ragguard.store.unreadable import check_failure, check_number, check_run, check_step, check_text
 
 PAGE = 200

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ragguard.errors import StoreError
 from ragguard.store import reading
 from ragguard.store.database import Database
-from ragguard.store.rows import digests_in
+from ragguard.store.passage_table import digests_in
 from ragguard.store.segments import forget_waiting
 from ragguard.store.texts import release
 

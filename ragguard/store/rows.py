@@ -1,20 +1,19 @@
 """Records as rows and back. Knows the shape of the columns, and no SQL.
 
 The texts of passages do not stand in the rows: a row holds each distinct passage once, under
-the digest of its text, and lists of passages are lists of positions among those.
+the digest of its text (`passage_table`), and lists of passages are lists of places among those.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ragguard.events import RunEnded, StepAmended
-from ragguard.plain import plain, plain_metadata
+from ragguard.plain import plain_metadata
 from ragguard.records import (
     Decision,
     Dropped,
@@ -27,142 +26,17 @@ from ragguard.records import (
     TraceContext,
     Usage,
 )
+from ragguard.store.columns import DIGEST_BYTES, Data, dump, storable
+from ragguard.store.passage_table import PassageTable
 
 if TYPE_CHECKING:
     from sqlite3 import Row
 
-DIGEST_BYTES = 16
-
-Data: TypeAlias = dict[str, Any]
 Texts: TypeAlias = Mapping[str, str]
 """Digest, in hexadecimal digits → text."""
 
 
-class Digests:
-    """The digests of texts, with those of texts that came lately: a corpus in memory gives the same objects again.
-
-    Texts are known by their addresses. To look for equal ones would cost new texts half as much as their digests do.
-    """
-
-    def __init__(self, characters: int) -> None:
-        """Keeps texts of so many characters at most, in all."""
-        self._limit, self._left = characters, characters
-        self.known: dict[int, tuple[bytes, str]] = {}
-        """Address of a text → its digest; and the text, so that nothing else comes to its address."""
-
-    def of(self, text: str) -> tuple[bytes, str]:
-        """The digest of a text, and the text as a file can hold it."""
-        try:
-            written = text.encode()
-        except UnicodeEncodeError:
-            text = storable(text)
-            return sha256(text.encode()).digest()[:DIGEST_BYTES], text
-        digest = sha256(written).digest()[:DIGEST_BYTES]
-        self._left -= len(written)
-        if self._left < 0:
-            self.known, self._left = {}, self._limit - len(written)
-        if self._left >= 0:
-            self.known[id(text)] = digest, text
-        return digest, text
-
-
-_DIGESTS = Digests(4 * 2**20)
-
-
-class PassageTable:
-    """The passages of one row: each distinct one once, its text apart."""
-
-    def __init__(self, items: Iterable[list[Any]] = ()) -> None:
-        """`items` are those that the row has already; their texts are in the store."""
-        self.items: list[list[Any]] = list(items)
-        self.digests: list[bytes] = []
-        """Of the texts of new items, one an item."""
-        self.texts: dict[bytes, str] = {}
-        """Digest → text; of new items."""
-        self._places: dict[int, int] = {}
-        """Address of a passage → its place."""
-        self._first: dict[tuple[bytes, str], int] = {}
-        """Digest and id → the first place that has both."""
-        self._held: list[Passage] = []
-        """Keeps alive what `_places` knows by its address."""
-        for place, (digest, id, *_) in enumerate(self.items):
-            self._first.setdefault((bytes.fromhex(digest), id), place)
-
-    def put(self, passage: Passage) -> int:
-        """The place of the passage among the items."""
-        return self.put_all((passage,))[0]
-
-    def put_alike(self, passage: Passage) -> list[int]:
-        """The places of the passage and of others with its text and id."""
-        same = self.items[self.put(passage)][:2]
-        return [place for place, item in enumerate(self.items) if item[:2] == same]
-
-    def put_all(self, passages: Iterable[Passage]) -> list[int]:
-        """The place of each of them."""
-        known, held = self._places, self._held
-        places = []
-        for passage in passages:
-            address = id(passage)
-            place = known.get(address)
-            if place is None:
-                place = known[address] = self._find(passage)
-                held.append(passage)
-            places.append(place)
-        return places
-
-    def _find(self, passage: Passage) -> int:
-        # Hundreds of thousands of passages come this way in a minute: as few steps as will do.
-        text, metadata = passage.text, passage.metadata
-        known = _DIGESTS.known.get(id(text))
-        if known is None:
-            known = _DIGESTS.of(text)
-        digest, text = known
-        item = [
-            digest.hex(), passage.id, passage.score, (plain_metadata(metadata) or None) if metadata else None,
-            passage.grade,
-        ]  # fmt: skip
-        items = self.items
-        place = len(items)
-        first = self._first.setdefault((digest, passage.id), place)
-        if first != place:
-            with suppress(ValueError):
-                return items.index(item, first)
-        items.append(item)
-        self.digests.append(digest)
-        self.texts[digest] = text
-        return place
-
-
-def storable(value: object) -> str:
-    """A text without halves of surrogate pairs, which no file can hold as UTF-8; of a number (an id) its digits."""
-    text = value if isinstance(value, str) else str(value)
-    if text.isascii():
-        return text
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def maybe(text: str | None) -> str | None:
-    """A text as a file can hold it, if there is one."""
-    return None if text is None else storable(text)
-
-
-def dump(value: object) -> str:
-    """JSON of anything: what JSON does not know is written as its text, a NaN as null."""
-    try:
-        return _ENCODE(value)
-    except (TypeError, ValueError, RecursionError):
-        return _ENCODE(plain(value))
-
-
-_ENCODE = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
-
-
 # Runs and steps
-
-
-def run_body(run: Run, table: PassageTable) -> str:
-    """What of a run has no column of its own, as JSON."""
-    return dump(run_data(run, table))
 
 
 def run_data(run: Run, table: PassageTable) -> Data:
@@ -178,19 +52,17 @@ def run_data(run: Run, table: PassageTable) -> Data:
         body["metadata"] = plain_metadata(run.metadata)
     if run.trace is not None:
         body["trace"] = trace_body(run.trace)
-    if table.items:
-        body["items"] = table.items
     return body
 
 
-def add_end(body: Data, end: RunEnded, part: int = 0) -> PassageTable | None:
-    """Adds what a run's end says to what has no column of its own; returns the passages of its pool, if it names one.
-
-    `part` is how many times the run was continued."""
+def add_end(body: Data, end: RunEnded, table: PassageTable, part: int = 0) -> None:
+    """Adds what a run's end says to what has no column of its own; `part` is how many times the run was continued."""
     if end.references is not None:
         body["references"] = end.references
     if end.sub_questions is not None:
         body["sub_questions"] = end.sub_questions
+    if end.pool is not None:
+        body["pool"] = table.put_all(end.pool)
     if end.metadata:
         known = body.get("metadata", {})
         body["metadata"] = {**known, **plain_metadata(end.metadata)}
@@ -198,12 +70,6 @@ def add_end(body: Data, end: RunEnded, part: int = 0) -> PassageTable | None:
             body["metadata"].pop("question_source", None)
     if end.trace is not None:
         body["trace"] = trace_body(end.trace)
-    if end.pool is None:
-        return None
-    table = PassageTable(body.get("items", ()))
-    body["pool"] = table.put_all(end.pool)
-    body["items"] = table.items
-    return table
 
 
 def run_of(row: Row, body: Data, texts: Texts) -> Run:
@@ -227,15 +93,34 @@ def run_of(row: Row, body: Data, texts: Texts) -> Run:
     )
 
 
-def step_columns(step: RetrievalStep, table: PassageTable) -> tuple[Any, ...]:
-    """A step's row, without its run."""
-    return (
-        storable(step.id), step.index, step.turn, storable(step.query), step.status,
-        storable(step.tool), step.started_ns, step.ended_ns, step_body(step, table), step.k,
+class StepRow(NamedTuple):
+    """A step as it is written."""
+
+    run_id: str
+    id: str
+    columns: tuple[Any, ...]
+    """The columns of the table `steps` from `id` to `k`."""
+    digests: tuple[bytes, ...]
+    """Of the texts that the row needs, one for each distinct passage."""
+
+    def placed(self, run_id: str, index: int, turn: int) -> StepRow:
+        """The step as one of another run, behind so many steps and turns of that run."""
+        id, own_index, own_turn, *rest = self.columns
+        return self._replace(run_id=run_id, columns=(id, own_index + index, own_turn + turn, *rest))
+
+
+def step_row(step: RetrievalStep, texts: dict[bytes, str]) -> StepRow:
+    """The row of a step; the texts that it needs are added to `texts`, under their digests."""
+    table = PassageTable(texts)
+    body = table.body(_step_data(step, table))
+    columns = (
+        storable(step.id), step.index, step.turn, storable(step.query), step.status, storable(step.tool),
+        step.started_ns, step.ended_ns, body, step.k,
     )  # fmt: skip
+    return StepRow(step.run_id, step.id, columns, tuple(table.digests))
 
 
-def step_body(step: RetrievalStep, table: PassageTable) -> str:
+def _step_data(step: RetrievalStep, table: PassageTable) -> Data:
     """What of a step has no column of its own."""
     passages = table.put_all(step.passages)
     candidates = passages if step.candidates is step.passages else table.put_all(step.candidates)
@@ -252,15 +137,12 @@ def step_body(step: RetrievalStep, table: PassageTable) -> str:
         body["trace"] = trace_body(step.trace)
     if step.metadata:
         body["metadata"] = plain_metadata(step.metadata)
-    if table.items:
-        body["items"] = table.items
-    return dump(body)
+    return body
 
 
-def amended_body(body: Data, event: StepAmended, k: int | None) -> tuple[str, PassageTable, int | None]:
-    """Returns a step's body, its new passages and its K after it became known what the model really got. Of what was
-    retrieved only texts change, to what the model reads of them."""
-    table = PassageTable(body.get("items", ()))
+def amend(body: Data, event: StepAmended, table: PassageTable, k: int | None) -> int | None:
+    """Adds to a step's body what the model really got; returns the step's K. Of what was retrieved only texts change,
+    to what the model reads of them."""
     k = event.k(k, len(body["passages"]), len(body.get("decision", {}).get("dropped", ())))
     if event.passages is not None:
         body.setdefault("candidates", body["passages"])
@@ -277,9 +159,7 @@ def amended_body(body: Data, event: StepAmended, k: int | None) -> tuple[str, Pa
         body["metadata"] = {**body.get("metadata", {}), **event.metadata}
     if event.error is not None:
         body["error"] = event.error
-    if table.items:
-        body["items"] = table.items
-    return dump(body), table, k
+    return k
 
 
 def step_of(row: Row, body: Data, run_id: str, texts: Texts) -> RetrievalStep:
@@ -307,11 +187,6 @@ def step_of(row: Row, body: Data, run_id: str, texts: Texts) -> RetrievalStep:
         body.get("metadata", {}),
         row["k"],
     )
-
-
-def digests_in(body: Data) -> list[bytes]:
-    """The texts a body needs, one for each distinct passage."""
-    return [bytes.fromhex(item[0]) for item in body.get("items", ())]
 
 
 def _items(body: Data, texts: Texts) -> list[Passage]:

@@ -21,7 +21,7 @@ from ragguard.errors import RunFormatError, StoreError
 from ragguard.recordcheck import checked_run
 from ragguard.records import Run
 from ragguard.runtime.faults import describe
-from ragguard.store.rows import dump
+from ragguard.store.columns import dump
 from ragguard.store.runformat import Wrong, data_of_run, run_of_data
 
 LONGEST_LINE = 64 * 2**20

@@ -29,7 +29,7 @@ from ragguard.records import (
     SubStep,
     TraceContext,
 )
-from ragguard.store.rows import Data, storable
+from ragguard.store.columns import Data, storable
 
 FORMAT = "ragguard.run/1"
 LONGEST_TEXT = 1_000_000

@@ -12,9 +12,9 @@ from typing import Any
 from ragguard.errors import InvalidInput, MissingDependency, StoreError
 from ragguard.plain import plain_metadata
 from ragguard.records import Failure, Run, Score, ScoredRun, Usage
+from ragguard.store.columns import Data, dump
 from ragguard.store.files import is_store
 from ragguard.store.means import RunMeans, means_of
-from ragguard.store.rows import Data, dump
 from ragguard.store.runfile import text_file
 from ragguard.store.store import Store
 

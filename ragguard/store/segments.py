@@ -15,9 +15,10 @@ from typing import Any
 
 from ragguard.events import ASKED, RunIdentity, RunStarted, renamed
 from ragguard.plain import plain_metadata
-from ragguard.records import RetrievalStep, Run, new_id
+from ragguard.records import Run, new_id
 from ragguard.runtime.notices import NOTICES
-from ragguard.store.rows import dump, storable
+from ragguard.store.columns import dump, storable
+from ragguard.store.rows import StepRow
 
 KEPT = 10_000
 """How many runs that were renamed or continued are remembered: for longer than their events are under way."""
@@ -45,9 +46,9 @@ class Segment:
     """The start of a run that is written with its first step, if there is any."""
     dropped: bool = False
 
-    def placed(self, step: RetrievalStep) -> RetrievalStep:
+    def placed(self, step: StepRow) -> StepRow:
         """The step as one of that run."""
-        return replace(step, run_id=self.run_id, index=step.index + self.index, turn=step.turn + self.turn)
+        return step.placed(self.run_id, self.index, self.turn)
 
 
 class Segments:

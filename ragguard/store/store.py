@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -24,6 +24,7 @@ from ragguard.secrets import logger
 from ragguard.store import bounds, ledger, owners, reading
 from ragguard.store.bounds import Bound
 from ragguard.store.claims import Claim, Submission, claims_at
+from ragguard.store.columns import storable
 from ragguard.store.counting import Counting, counters_of
 from ragguard.store.database import Database
 from ragguard.store.failover import Failover
@@ -31,11 +32,10 @@ from ragguard.store.ledger import Due, Left, ScoringOutcome
 from ragguard.store.means import RunMeans, means_at
 from ragguard.store.overview import Overview, overviews_at
 from ragguard.store.removal import Removals
-from ragguard.store.rows import storable
 from ragguard.store.segments import Segments
 from ragguard.store.time_slice import TimeSlice
 from ragguard.store.unreadable import FAULTS, LeftOut, read_each
-from ragguard.store.writing import Writing, make_due
+from ragguard.store.writing import EventRow, Writing, event_row, make_due
 
 T = TypeVar("T")
 Durability = Literal["fast", "full"]
@@ -111,31 +111,44 @@ class Store:
 
     # Capture
 
-    def record(self, events: Sequence[Event]) -> None:
-        """Writes captured events in one transaction; durable when it returns."""
+    def record(self, events: Iterable[Event]) -> None:
+        """Writes captured events in one transaction; durable when it returns. Each event is read once, and let go."""
+        texts: dict[bytes, str] = {}
+        rows: list[EventRow] = []
+        time_slice = TimeSlice()
+        for event in events:
+            try:
+                rows.append(event_row(event, texts))
+            except BaseException as error:  # noqa: BLE001 - a value of the user's may raise anything when it is read
+                self._refuse(error)
+            time_slice.rest_if_used()
         try:
-            self._record(events)
+            self._record(rows, texts)
         except Closed:
             raise
         except BaseException:  # noqa: BLE001 - one event that cannot be written must not take the others with it
-            for event in events:
-                self._record_alone(event)
+            for row in rows:
+                self._record_alone(row, texts)
 
-    def _record_alone(self, event: Event) -> None:
+    def _record_alone(self, row: EventRow, texts: dict[bytes, str]) -> None:
         try:
-            self._record([event])
+            self._record([row], texts)
         except BaseException as error:  # noqa: BLE001 - a value of the user's may raise anything when it is read
-            if not self.counts["events_refused"]:
-                _log.error("an event could not be stored and is left out: %s", describe(error))
-            self.count("events_refused")
+            self._refuse(error)
 
-    def _record(self, events: Sequence[Event]) -> None:
+    def _refuse(self, error: BaseException) -> None:
+        """Counts an event that is left out."""
+        if not self.counts["events_refused"]:
+            _log.error("an event could not be stored and is left out: %s", describe(error))
+        self.count("events_refused")
+
+    def _record(self, rows: Sequence[EventRow], texts: dict[bytes, str]) -> None:
         def write(db: sqlite3.Connection) -> Writing:
             self._segments.in_memory = self.degraded
-            writing = Writing(db, self._process.owner, self._segments, scored=self._scored)
+            writing = Writing(db, self._process.owner, self._segments, texts=texts, scored=self._scored)
             time_slice = TimeSlice()
-            for event in events:
-                writing.event(event)
+            for row in rows:
+                writing.event(row)
                 time_slice.rest_if_used()
             writing.finish()
             if writing.made_due and not self._scored:
@@ -144,7 +157,7 @@ class Store:
 
         writing = self._change(write)
         if self.degraded:
-            self._failover.recorded(events, writing.unplaced)
+            self._failover.recorded(len(rows), writing.unplaced)
         if self.in_memory:
             self._keep_bounds()
 

@@ -6,7 +6,6 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from ragguard.store.rows import PassageTable
 from ragguard.store.time_slice import TimeSlice
 
 _AT_ONCE = 100
@@ -18,39 +17,30 @@ _INSERT = _INSERT_ONE + ", (?, ?)" * (_AT_ONCE - 1)
 class NeededTexts:
     """The texts that the rows of one transaction need, and no longer need."""
 
-    def __init__(self) -> None:
-        self._texts: dict[bytes, str] = {}
-        """Digest → text."""
-        self._digests: list[bytes] = []
-        """One for each row and text."""
-        self._fewer: Counter[bytes] = Counter()
-        """Digest → how many rows need it no longer."""
+    def __init__(self, texts: dict[bytes, str]) -> None:
+        """`texts` are texts that rows may need, under their digests; others can be added there."""
+        self._texts = texts
+        self._uses: Counter[bytes] = Counter()
+        """Digest → how many rows need it more than before."""
 
-    def add(self, table: PassageTable) -> None:
-        """Notes that a row needs the texts of new passages."""
-        self._texts.update(table.texts)
-        self._digests += table.digests
+    def add(self, digests: Iterable[bytes]) -> None:
+        """Notes that a row needs these texts, once each."""
+        self._uses.update(digests)
 
     def remove(self, digests: Iterable[bytes]) -> None:
         """Notes that a row needs these texts no longer."""
-        self._fewer.update(digests)
+        self._uses.subtract(digests)
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Writes the texts that are not there, and how often each is needed; deletes those that nobody needs."""
-        uses: Counter[bytes] = Counter()
-        if self._fewer or len(self._texts) < len(self._digests):
-            uses.update(self._digests)
-            uses.subtract(self._fewer)
-            needed = sorted(digest for digest, count in uses.items() if count > 0)
-        else:
-            needed = sorted(self._texts)
         # In the order of the digests: what comes one after the other stands side by side in the index.
+        needed = sorted(digest for digest, count in self._uses.items() if count > 0)
         there = _insert(connection, needed, self._texts)
         # That a text is there stands for its first use.
-        changes = {digest: count - (count > 0) for digest, count in uses.items() if count != 1}
-        for digest in there:
-            changes[digest] = changes.get(digest, 0) + 1
-        release(connection, changes)
+        release(
+            connection,
+            {digest: count - (count > 0 and digest not in there) for digest, count in self._uses.items()},
+        )
 
 
 def _insert(

@@ -17,7 +17,7 @@ from ragguard.store.ledger import insert_failures, insert_scores
 from ragguard.store.reading import chunks, failures_of_settings, place_of, runs_at, scores_at
 from ragguard.store.segments import RESUMES, UNANNOUNCED
 from ragguard.store.time_slice import TimeSlice
-from ragguard.store.writing import Writing
+from ragguard.store.writing import Writing, event_row
 
 CHUNK = 10
 """Runs that are read at once. An event loop waits for Python's lock while a chunk's records are built."""
@@ -175,7 +175,7 @@ def _write_late(writing: Writing, run: Run, identity: RunIdentity | None = None)
     """Adds what memory knows of a run to the file's row, as the events that capture reported."""
     writing.event(RunStarted(replace(run, answer=None, steps=[], status="open"), identity))
     for step in run.steps:
-        writing.event(StepEnded(step))
+        writing.event(event_row(StepEnded(step), writing.texts))
     if run.status != "open":
         writing.event(
             RunEnded(

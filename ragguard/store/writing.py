@@ -7,26 +7,33 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 from ragguard.errors import InvalidInput
-from ragguard.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
-from ragguard.records import RetrievalStep, Run
+from ragguard.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.records import Run
 from ragguard.runtime.clock import now_ns
+from ragguard.store.columns import Data, dump, maybe, storable
 from ragguard.store.new_runs import INSERT_STEP, NewRun, insert_new
-from ragguard.store.rows import (
-    Data,
-    PassageTable,
-    add_end,
-    amended_body,
-    digests_in,
-    dump,
-    maybe,
-    run_body,
-    step_columns,
-    storable,
-)
+from ragguard.store.passage_table import PassageTable, digests_in
+from ragguard.store.rows import StepRow, add_end, amend, run_data, step_row
 from ragguard.store.segments import PART, UNANNOUNCED, Segments, wait
 from ragguard.store.texts import NeededTexts
+
+EventRow: TypeAlias = NewRun | RunStarted | StepRow | StepAmended | RunEnded
+"""An event on its way into the tables. Steps are rows already, without their passages as records."""
+
+
+def event_row(event: Event, texts: dict[bytes, str]) -> EventRow:
+    """The event as it is written; the texts that it needs are added to `texts`, under their digests."""
+    match event:
+        case StepEnded():
+            return step_row(event.step, texts)
+        case OneStepRun():
+            return NewRun(event.run, {event.step.id: step_row(event.step, texts)})
+    return event
 
 
 class Writing:
@@ -38,10 +45,11 @@ class Writing:
         owner: str,
         segments: Segments | None = None,
         *,
+        texts: dict[bytes, str] | None = None,
         scored: bool = True,
     ) -> None:
-        """`segments` are those of the process, where events are written as they are captured. With `scored=False`
-        nobody is to score the runs."""
+        """`segments` are those of the process, where events are written as they are captured. `texts` are those of
+        the events' passages, under their digests. With `scored=False` nobody is to score the runs."""
         self._db, self._scored = connection, scored
         self._segments = Segments() if segments is None else segments
         self._owner = owner
@@ -55,13 +63,17 @@ class Writing:
         """True where a run that was in the tables before is to be scored."""
         self.unplaced: list[StepAmended] = []
         """Amendments to steps that are not there."""
-        self._needed = NeededTexts()
+        self.texts: dict[bytes, str] = {} if texts is None else texts
+        """Digest → text, of what is written here."""
+        self._needed = NeededTexts(self.texts)
 
-    def event(self, event: Event) -> None:
+    def event(self, event: EventRow) -> None:
         """Writes one event."""
         match event:
-            case StepEnded():
-                self._step_ended(event.step)
+            case NewRun():
+                self._new_run(event)
+            case StepRow():
+                self._step_ended(event)
             case RunStarted():
                 if event.identity is not None:  # the run that it may continue is looked up in the tables
                     self._insert_new()
@@ -76,20 +88,21 @@ class Writing:
         ids = [step.id for step in run.steps]
         if len(set(ids)) < len(ids):
             raise InvalidInput("run.steps", ids, "steps with different ids")
-        table = PassageTable()
-        body = run_body(run, table)
+        table = PassageTable(self.texts)
+        body = table.body(run_data(run, table))
         columns = (
             storable(run.name), storable(run.question), maybe(run.answer), run.status,
             run.started_ns, run.ended_ns, body,
         )  # fmt: skip
+        steps = [step_row(step, self.texts) for step in run.steps]
         found = self._db.execute(
             "SELECT seq, name, question, answer, status, started_ns, ended_ns, body FROM runs WHERE id = ?",
             (storable(run.id),),
         ).fetchone()
         if found is None:
             seq = self._insert(run, body)
-            self._needed.add(table)
-            for step in run.steps:
+            self._needed.add(table.digests)
+            for step in steps:
                 self._step(seq, step)
             return True
         seq, *known = found
@@ -98,11 +111,11 @@ class Writing:
                 "run.id", run.id, f"an id that no run with another question has; it is that of {known[1]!r}"
             )
         self._open.discard(seq)
-        replaced = self._replace(seq, run)
+        replaced = self._replace(seq, steps)
         if not replaced and tuple(known) == columns:
             return False
         self._needed.remove(digests_in(json.loads(known[-1])))
-        self._needed.add(table)
+        self._needed.add(table.digests)
         self._db.execute(
             "UPDATE runs SET name = ?, question = ?, answer = ?, status = ?, started_ns = ?, ended_ns = ?, "
             "body = ?, revision = revision + 1, attempts = 0 WHERE seq = ?",
@@ -118,7 +131,17 @@ class Writing:
 
     # Events
 
-    def _step_ended(self, step: RetrievalStep) -> None:
+    def _new_run(self, new: NewRun) -> None:
+        run = new.run
+        if self._segments.get(run.id) is None and run.id not in self._new and self._seq(run.id) is None:
+            self._new[run.id] = new
+            return
+        self._started(replace(run, status="open", ended_ns=0))
+        for step in new.steps.values():
+            self._step_ended(step)
+        self._ended(RunEnded(run.id, run.status, run.answer, run.question, ended_ns=run.ended_ns))
+
+    def _step_ended(self, step: StepRow) -> None:
         segment = self._segments.get(step.run_id)
         if segment is not None:
             if segment.dropped:
@@ -128,7 +151,7 @@ class Writing:
             else:
                 step = segment.placed(step)
         if (new := self._new.get(step.run_id)) is not None:
-            if new.end is None:
+            if new.is_open:
                 new.steps.setdefault(step.id, step)
                 return
             self._insert_new()
@@ -143,22 +166,22 @@ class Writing:
         if seq is None:
             self._new[run.id] = NewRun(run)
             return
-        table = PassageTable()
-        body = run_body(run, table)
         # A step that came before the start has opened the run.
         if UNANNOUNCED in self._body("runs", seq):
+            table = PassageTable(self.texts)
+            body = table.body(run_data(run, table))
             self._db.execute(
                 "UPDATE runs SET name = ?, question = ?, started_ns = ?, body = ? WHERE seq = ?",
                 (storable(run.name), storable(run.question), run.started_ns, body, seq),
             )
-            self._needed.add(table)
+            self._needed.add(table.digests)
 
     def _ended(self, event: RunEnded) -> None:
         segment = self._segments.get(event.run_id)
         if segment is not None and (segment.dropped or segment.unwritten is not None):
             return
         new = self._new.get(event.run_id)
-        if new is not None and new.end is None and segment is None and not event.waits_for:
+        if new is not None and new.is_open and segment is None and not event.waits_for:
             new.end = event
             return
         self._insert_new()
@@ -168,8 +191,9 @@ class Writing:
         if body.get(PART, 0) > part:  # another process, or another call, has continued it since
             return
         self._open.discard(seq)
-        if (table := add_end(body, event, part)) is not None:
-            self._needed.add(table)
+        table = PassageTable(self.texts, body.pop("items", ()))
+        add_end(body, event, table, part)
+        self._needed.add(table.digests)
         if event.waits_for:
             wait(self._db, event.waits_for, event.run_id if segment is None else segment.run_id)
         question = storable(event.question)
@@ -180,7 +204,7 @@ class Writing:
             "revision = revision + (due_ns IS NOT NULL OR owner IS NULL) WHERE seq = ?",
             (
                 event.status, maybe(event.answer), question, part > 0, question,
-                event.ended_ns or self._now, dump(body), seq,
+                event.ended_ns or self._now, table.body(body), seq,
             ),
         )  # fmt: skip
         self.made_due = True
@@ -198,14 +222,16 @@ class Writing:
         if step is None:
             self.unplaced.append(event)
             return
-        body, table, k = amended_body(self._body("steps", step[0]), event, step[2])
-        self._needed.add(table)
+        body = self._body("steps", step[0])
+        table = PassageTable(self.texts, body.pop("items", ()))
+        k = amend(body, event, table, step[2])
+        self._needed.add(table.digests)
         before = 0 if segment is None else segment.index
         index = step[1] if event.index is None else event.index + before
         failed = None if event.error is None else "error"
         self._db.execute(
             "UPDATE steps SET body = ?, idx = ?, status = coalesce(?, status), k = ? WHERE seq = ?",
-            (body, index, failed, k, step[0]),
+            (table.body(body), index, failed, k, step[0]),
         )
         if seq not in self._open:
             self._changed(seq)
@@ -259,6 +285,7 @@ class Writing:
         seqs = insert_new(
             self._db,
             new.values(),
+            self.texts,
             self._needed,
             self._owner if self._scored else None,
             self._owner,
@@ -266,31 +293,29 @@ class Writing:
         )
         for seq, (run_id, one) in zip(seqs, new.items(), strict=True):
             self._seqs[run_id] = seq
-            if one.end is None:
+            if one.is_open:
                 self._open.add(seq)
 
-    def _step(self, run: int, step: RetrievalStep) -> bool:
-        table = PassageTable()
-        added = self._db.execute(
-            f"{INSERT_STEP} ON CONFLICT (run, id) DO NOTHING", (*step_columns(step, table), run)
-        )
+    def _step(self, run: int, step: StepRow) -> bool:
+        """Writes a step's row; False where it was there already."""
+        added = self._db.execute(f"{INSERT_STEP} ON CONFLICT (run, id) DO NOTHING", (*step.columns, run))
         if added.rowcount:
-            self._needed.add(table)
+            self._needed.add(step.digests)
         return added.rowcount > 0
 
-    def _replace(self, run: int, new: Run) -> bool:
-        """Puts the steps of `new` in place of those there; False where they are the same."""
+    def _replace(self, run: int, steps: Sequence[StepRow]) -> bool:
+        """Puts the steps in place of those there; False where they are the same."""
         rows = self._db.execute(
             "SELECT id, idx, turn, query, status, tool, started_ns, ended_ns, body, k FROM steps "
             "WHERE run = ? ORDER BY idx, seq",
             (run,),
         ).fetchall()
-        if [tuple(row) for row in rows] == [step_columns(step, PassageTable()) for step in new.steps]:
+        if [tuple(row) for row in rows] == [step.columns for step in steps]:
             return False
         for row in rows:
             self._needed.remove(digests_in(json.loads(row["body"])))
         self._db.execute("DELETE FROM steps WHERE run = ?", (run,))
-        for step in new.steps:
+        for step in steps:
             self._step(run, step)
         return True
 

@@ -35,6 +35,7 @@ class SlowStore(Store):
     def record(self, events):
         self.at_work.set()
         assert self.go.wait(30)
+        events = list(events)
         self.largest = max(self.largest, len(events))
         super().record(events)
 
@@ -85,7 +86,9 @@ def test_events_behind_a_job_are_gathered_again(start, monkeypatch):
     """Whoever asks for a job hurries the writer. Said too late, that would hurry what comes after the job instead."""
     intake, store = start()
     sizes, record = [], store.record
-    monkeypatch.setattr(store, "record", lambda events: (sizes.append(len(events)), record(events)))
+    monkeypatch.setattr(
+        store, "record", lambda events: (sizes.append(len(kept := list(events))), record(kept))
+    )
     monkeypatch.setattr(module, "LINGER", 1.0)
     intake.start()
     intake.do(lambda: None).result(10)

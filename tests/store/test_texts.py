@@ -1,9 +1,13 @@
 """Texts of passages are stored once, however many come at a time, and go with the last run that needs them."""
 
+import json
+from dataclasses import replace
+
+import pytest
 from support.stored import closed_after
 
 from ragguard.records import Passage, RetrievalStep, Run
-from ragguard.store.rows import Digests
+from ragguard.store.passage_table import EncodedPassages
 from ragguard.store.store import Store
 
 
@@ -38,11 +42,39 @@ def test_texts_by_the_hundred_are_stored_once_and_go_with_their_last_run(tmp_pat
     assert kept(path) == (0, 0)
 
 
-def test_the_digest_of_a_text_is_known_by_its_address_only_while_the_text_is_kept():
-    digests = Digests(1000)
+def test_a_text_is_known_by_its_address_only_while_the_text_is_kept():
+    encoded = EncodedPassages(1000)
     for number in range(5000):  # texts that come and go use the same addresses
-        text = f"{number} " * 20
-        known = digests.known.get(id(text))
-        assert known is None
-        assert digests.of(text) == Digests(0).of(text)
-        assert sum(len(text) for _, text in digests.known.values()) <= 1000
+        passage = Passage(f"{number} " * 20, f"p{number}", number / 3, {"page": number})
+        assert encoded.encode(passage) == EncodedPassages(0).encode(passage)
+        assert encoded.encode(passage) == EncodedPassages(0).encode(passage)
+        assert sum(len(text) for text, *_ in encoded.known.values()) <= 1000
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "q"}, {"score": None}, {"score": 1}, {"score": 0.25}, {"score": float("nan")}, {"grade": 3},
+        {"metadata": {}},
+        {"metadata": {"page": True}}, {"metadata": {"page": 1.0}}, {"metadata": {"page": [1]}},
+        {"metadata": {"page": 1, "more": 1}}, {"metadata": {"sheet": 1}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_is_known_of_a_text_stands_for_no_other_passage_with_it(change):
+    encoded = EncodedPassages(1000)
+    passage = Passage("one text", "p", 1.0, {"page": 1})
+    other = replace(passage, **change)
+    for one in (passage, other, passage, other):
+        item, digest, text = encoded.encode(one)
+        assert (item, digest, text) == EncodedPassages(0).encode(one)
+        score = None if one.score != one.score else one.score
+        assert json.loads(item) == [digest.hex(), one.id, score, one.metadata or None, one.grade]
+    assert encoded.encode(passage)[0] != encoded.encode(other)[0]
+
+
+def test_metadata_that_change_after_they_were_written_are_written_anew():
+    encoded, metadata = EncodedPassages(1000), {"page": 1}
+    before = encoded.encode(Passage("one text", metadata=metadata))[0]
+    metadata["page"] = 2
+    assert encoded.encode(Passage("one text", metadata=metadata))[0] == before.replace("1}", "2}")

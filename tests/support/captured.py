@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ragguard.capture.handle import amended
 from ragguard.capture.open_runs import WholeRun
-from ragguard.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Run
 from ragguard.store.store import Store
 
@@ -18,7 +18,7 @@ class Captured:
         self.events: list[Event] = []
 
     def __call__(self, event: Event | WholeRun) -> None:
-        self.events += event.as_events() if isinstance(event, WholeRun) else [event]
+        self.events += _events_of(event.as_event()) if isinstance(event, WholeRun) else [event]
 
     @property
     def runs(self) -> list[Run]:
@@ -59,7 +59,7 @@ class CapturedInStore:
         self.store = Store()
 
     def __call__(self, event: Event | WholeRun) -> None:
-        self.store.record(event.as_events() if isinstance(event, WholeRun) else [event])
+        self.store.record([event.as_event() if isinstance(event, WholeRun) else event])
 
     @property
     def runs(self) -> list[Run]:
@@ -71,3 +71,13 @@ class CapturedInStore:
         """The only run."""
         (run,) = self.runs
         return run
+
+
+def _events_of(whole: OneStepRun) -> list[Event]:
+    """A run that comes as one event, as the events of any other run."""
+    run = whole.run
+    return [
+        RunStarted(replace(run, status="open", ended_ns=0)),
+        StepEnded(whole.step),
+        RunEnded(run.id, run.status, run.answer, run.question, ended_ns=run.ended_ns),
+    ]

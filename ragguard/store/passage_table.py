@@ -1,0 +1,138 @@
+"""The passages of one row: each distinct one once, as JSON, with its text apart under the text's digest.
+
+Hundreds of thousands of passages come this way in a minute, so a passage is encoded in as few steps as will do, and
+what was encoded lately is remembered. Knows no SQL.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from math import isfinite
+from operator import is_
+from typing import Any, TypeAlias
+
+from ragguard.plain import plain_metadata
+from ragguard.records import Passage
+from ragguard.store.columns import DIGEST_BYTES, Data, dump, storable
+
+_Known: TypeAlias = tuple[str, bytes, str, object, Mapping[str, Any] | None, int | None, str, str]
+"""A text as it was given, its digest, the text as a file can hold it, and of the last passage with that text: id,
+metadata, grade, and its JSON before and after its score. The metadata are a copy; None where there are none, and empty
+where they cannot be compared. A plain tuple, which the garbage collector does not visit twice."""
+
+
+class EncodedPassages:
+    """Passages that came lately, in JSON: a corpus in memory gives the same texts again.
+
+    Texts are known by their addresses. To look for equal ones would cost new texts half as much as their digests do.
+    """
+
+    def __init__(self, characters: int) -> None:
+        """Keeps texts of so many characters at most, in all."""
+        self._limit, self._left = characters, characters
+        self.known: dict[int, _Known] = {}
+        """What is known of a text, by its address: while the text is kept, no other one comes there."""
+
+    def encode(self, passage: Passage) -> tuple[str, bytes, str]:
+        """Returns the passage in JSON, with its text's digest in place of its text; the digest; and the text."""
+        known = self.known.get(id(passage.text))
+        if known is None:
+            known = self._learn(passage, *self._digest(passage.text))
+        _, digest, text, id_, metadata, grade, before, after = known
+        if passage.id != id_ or passage.grade is not grade or not _is_same(passage.metadata, metadata):
+            *_, before, after = self._learn(passage, digest, text)
+        score = passage.score
+        written = repr(score) if type(score) is float and isfinite(score) else dump(score)
+        return f"{before}{written}{after}", digest, text
+
+    def _digest(self, text: str) -> tuple[bytes, str]:
+        """The digest of a text, and the text as a file can hold it."""
+        try:
+            written = text.encode()
+        except UnicodeEncodeError:
+            text = storable(text)
+            written = text.encode()
+        self._left -= len(written)
+        if self._left < 0:
+            self.known, self._left = {}, self._limit - len(written)
+        return sha256(written).digest()[:DIGEST_BYTES], text
+
+    def _learn(self, passage: Passage, digest: bytes, text: str) -> _Known:
+        metadata = passage.metadata
+        plain = (plain_metadata(metadata) or None) if metadata else None
+        known = (
+            passage.text, digest, text, passage.id,
+            plain.copy() if plain is metadata and plain else plain and {},
+            passage.grade,
+            f'["{digest.hex()}",{dump(passage.id)},',
+            f",{'null' if plain is None else dump(plain)},{dump(passage.grade)}]",
+        )  # fmt: skip
+        if self._left >= 0:
+            self.known[id(passage.text)] = known
+        return known
+
+
+def _is_same(metadata: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
+    """True where a passage has the metadata that are known, value by value: 1, 1.0 and True are equal, and differ."""
+    if not metadata:
+        return known is None
+    if not known or type(metadata) is not dict or len(metadata) != len(known):
+        return False
+    return all(map(is_, metadata.values(), known.values())) and metadata == known
+
+
+_encoded = EncodedPassages(4 * 2**20)
+
+
+class PassageTable:
+    """The passages of one row in the order in which they came, each distinct one once."""
+
+    __slots__ = ("_items", "_places", "_texts", "digests")
+
+    def __init__(self, texts: dict[bytes, str], items: Iterable[list[Any]] = ()) -> None:
+        """`texts`, under their digests, is where the texts of new items are added. `items` are those that the row has
+        already; their texts are in the store."""
+        self._texts = texts
+        self._items = [dump(item) for item in items]
+        self._places: dict[str, int] = {}
+        """Item, in JSON → its place among the items."""
+        for place, item in enumerate(self._items):
+            self._places.setdefault(item, place)
+        self.digests: list[bytes] = []
+        """Of the texts of new items, one an item."""
+
+    def put(self, passage: Passage) -> int:
+        """The place of the passage among the items."""
+        return self.put_all((passage,))[0]
+
+    def put_alike(self, passage: Passage) -> list[int]:
+        """The places of the passage and of others with its text and id."""
+        same = json.loads(self._items[self.put(passage)])[:2]
+        return [place for place, item in enumerate(self._items) if json.loads(item)[:2] == same]
+
+    def put_all(self, passages: Iterable[Passage]) -> list[int]:
+        """The place of each of them among the items."""
+        items, places = self._items, []
+        for passage in passages:
+            item, digest, text = _encoded.encode(passage)
+            place = self._places.setdefault(item, len(items))
+            if place == len(items):
+                items.append(item)
+                self.digests.append(digest)
+                self._texts[digest] = text
+            places.append(place)
+        return places
+
+    def body(self, data: Data) -> str:
+        """The body of the row, in JSON: its other data, and its passages as `items`."""
+        written = dump(data)
+        if not self._items:
+            return written
+        return f'{written[:-1]}{"," if data else ""}"items":[{",".join(self._items)}]}}'
+
+
+def digests_in(body: Data) -> list[bytes]:
+    """The texts a body needs, one for each distinct passage."""
+    return [bytes.fromhex(item[0]) for item in body.get("items", ())]
