@@ -27,6 +27,7 @@ from ragguard.metrics.distraction import (
     udcg,
     udcg_of_parts,
     utility,
+    utility_given,
     utility_parts,
 )
 from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, recall, reciprocal_rank
@@ -37,6 +38,7 @@ from ragguard.metrics.subquestions import (
     Subset,
     alpha_ndcg,
     answerable_questions,
+    contested,
     coverage,
     density,
     marginal_coverage,
@@ -67,6 +69,7 @@ __all__ = [
     "best_alpha",
     "chapman",
     "cluster",
+    "contested",
     "correlate",
     "coverage",
     "density",
@@ -108,5 +111,6 @@ __all__ = [
     "udcg",
     "udcg_of_parts",
     "utility",
+    "utility_given",
     "utility_parts",
 ]

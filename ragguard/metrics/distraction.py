@@ -69,17 +69,29 @@ declare(
         function=utility,
     )
 )
+
+
+def utility_given(relevant: ArrayLike, p_before: ArrayLike, p_after: ArrayLike) -> Value:
+    """R * max(0, p_before - p_after): how much less the model abstains with the passage than before it, counted as a
+    gain where the passage is relevant (R = 2r - 1) and as harm where it is not. `utility` where p_before is 1."""
+    r = arrays.read("relevant", relevant, low=0, high=1, axes=0)
+    before = arrays.read("p_before", p_before, low=0, high=1, axes=0)
+    after = arrays.read("p_after", p_after, low=0, high=1, axes=0)
+    arrays.same(relevant=r, p_before=before, p_after=after)
+    return arrays.plain((2 * r - 1) * np.maximum(before - after, 0))
+
+
 declare(
     Metric(
         name="utility_given",
         title="Utility given what was read",
-        description="What the passage adds, for the run's question, to the utility of what was read in earlier turns.",
-        range=(-2, 2),
+        description="How much the passage helps or misleads, for the run's question, after what earlier turns brought.",
+        range=(-1, 1),
         direction="higher",
-        needs="p_relevant and p_abstain of what was read before, without and with the passage",
+        needs="p_relevant, and p_abstain of what was read before, without and with the passage",
         source="ragguard, by the utility of Trappolini et al. 2025",
         levels=("passage",),
-        function=utility,
+        function=utility_given,
     )
 )
 

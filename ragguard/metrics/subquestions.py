@@ -114,6 +114,42 @@ declare(
 )
 
 
+def contested(
+    ratings: ArrayLike,
+    contradictions: ArrayLike,
+    eta: float = 3,
+    answerable: ArrayLike | None = None,
+) -> float:
+    """The share of the (answerable) sub-questions to which two passages that answer it contradict each other.
+
+    `contradictions[p, r, q]`: what passages p and r answer to sub-question q cannot both be true. nan without passages.
+    """
+    answers = _answers("ratings", ratings, eta, None)
+    if answers.ndim != 2:
+        raise InvalidInput("ratings", ratings, "a table (passages, sub-questions)")
+    passages, asked = len(answers), _asked(answers, answerable)
+    told = arrays.boolean("contradictions", contradictions, (passages, *answers.shape))
+    both = answers[:, None, :] & answers[None, :, :] & (told | told.swapaxes(0, 1))
+    disputed = both.any(axis=(0, 1)) & asked
+    return float(arrays.ratio(np.count_nonzero(disputed), np.count_nonzero(asked) if passages else 0))
+
+
+declare(
+    Metric(
+        name="contested",
+        title="Contested coverage",
+        description="The share of the sub-questions to which what was read gives answers that contradict each other.",
+        range=(0, 1),
+        direction="lower",
+        unit="share",
+        needs="answerability ratings, and the answers that the passages give compared with each other",
+        source="ragguard, by the coverage of Ju et al. 2025",
+        levels=("step", "run"),
+        function=contested,
+    )
+)
+
+
 def marginal_coverage(
     ratings: ArrayLike,
     eta: float = 3,

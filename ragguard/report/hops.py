@@ -115,6 +115,7 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
         [
             *filter(None, [notice(step.metadata, len(step.passages))]),
             *_reasons(failures),
+            *_contested(scores),
             *_differences(step, scores),
         ],
         rows,
@@ -146,6 +147,12 @@ def _differences(step: RetrievalStep, scores: Sequence[Score]) -> list[str]:
     """Which dropped passages the scorer sees otherwise than the guard, and why."""
     found = {} if step.decision is None else disagreements(step.decision, scores)
     return [f"passage {position}: {why}" for position, why in sorted(found.items())]
+
+
+def _contested(scores: Sequence[Score]) -> list[str]:
+    """Which passages contradict each other, by hop and position."""
+    found = best(scores, "contested")
+    return [f"contested: {harmless(found.explanation)}"] if found and found.value > 0 else []
 
 
 def _verdict(utility: float | None, dropped: str | None) -> tuple[str, str]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ragguard.probes.question import LabelQuestion as LabelQuestion
     from ragguard.probes.question import SampleQuestion as SampleQuestion
     from ragguard.scorers.belief import Belief as Belief
+    from ragguard.scorers.contested import Contested as Contested
     from ragguard.scorers.coverage import Coverage as Coverage
     from ragguard.scorers.grades import Grades as Grades
     from ragguard.scorers.plan import Plan as Plan
@@ -25,6 +26,7 @@ _HOMES = {
     "Ask": "ragguard.probes.question",
     "Belief": "ragguard.scorers.belief",
     "Caps": "ragguard.scorers.view",
+    "Contested": "ragguard.scorers.contested",
     "Coverage": "ragguard.scorers.coverage",
     "EntailQuestion": "ragguard.probes.question",
     "Grades": "ragguard.scorers.grades",
@@ -42,6 +44,7 @@ __all__ = [
     "Ask",
     "Belief",
     "Caps",
+    "Contested",
     "Coverage",
     "EntailQuestion",
     "Grades",

@@ -49,15 +49,19 @@ class Coverage:
         if not view.steps and not answer:
             return sheet.results()
         try:
-            asked, usage = await self._sub_questions(sheet, ask)
+            asked, usage = await find_sub_questions(view, ask)
         except RagguardError as error:
             sheet.fail(error, "coverage")
             return sheet.results()
+        most = view.setting.caps.sub_questions
+        if len(asked) > most:
+            message = f"at most {most} sub-questions of a run are rated; raise Caps(sub_questions=...)"
+            sheet.fail(CapExceeded(message), f"{len(asked) - most} of {len(asked)} sub-questions")
         oracle = oracle_passages(view)
         says_nothing = is_abstention(answer, view.setting.language)
         texts = [step.all[at].text for step in view.steps for at in sorted(step.judged)]
         texts += [passage.text for passage in oracle]
-        ratings = Ratings(asked)
+        ratings = Ratings(asked[:most])
         await ratings.learn(texts if says_nothing else [*texts, answer], view.setting.judge_prompts, ask)
         report = _CoverageReport(self, sheet, ratings, [passage.text for passage in oracle], usage)
         report.passages()
@@ -69,23 +73,17 @@ class Coverage:
             report.answer("" if says_nothing else answer)
         return sheet.results()
 
-    async def _sub_questions(self, sheet: Sheet, ask: Ask) -> tuple[tuple[str, ...], Usage]:
-        """Given with the run, or made from its question."""
-        view = sheet.view
-        usage = Usage()
-        asked = given_sub_questions(view)
-        if not asked:
-            if not view.run.question.strip():
-                raise ScoringError("sub-questions are made from the run's question, and this run has none")
-            made = answered(
-                (await ask([sub_questions(view.setting.judge_prompts, view.run.question, view.seed)]))[0]
-            )
-            asked, usage = tuple(read_sub_questions(made)), made.usage
-        most = view.setting.caps.sub_questions
-        if len(asked) > most:
-            message = f"at most {most} sub-questions of a run are rated; raise Caps(sub_questions=...)"
-            sheet.fail(CapExceeded(message), f"{len(asked) - most} of {len(asked)} sub-questions")
-        return asked[:most], usage
+
+async def find_sub_questions(view: View, ask: Ask) -> tuple[tuple[str, ...], Usage]:
+    """Returns the run's sub-questions, given or made from its question, and what making them cost."""
+    given = given_sub_questions(view)
+    if given:
+        return given, Usage()
+    if not view.run.question.strip():
+        raise ScoringError("sub-questions are made from the run's question, and this run has none")
+    asked = sub_questions(view.setting.judge_prompts, view.run.question, view.seed)
+    made = answered((await ask([asked]))[0])
+    return tuple(read_sub_questions(made)), made.usage
 
 
 def given_sub_questions(view: View) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from ragguard.records import K_ERROR, SPLIT_ERROR, Failure, Result, Run, Score
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import Asker, Respondent
 from ragguard.scorers.belief import Belief
+from ragguard.scorers.contested import Contested
 from ragguard.scorers.coverage import Coverage
 from ragguard.scorers.grades import Grades
 from ragguard.scorers.plan import Plan, PriceList, merge
@@ -36,7 +37,7 @@ _log = logger(__name__)
 
 FAMILIES = ("belief", "utility", "coverage", "grades")
 """What `scorers=` knows by name; "coverage" brings the answer's own scores along."""
-OURS = (Belief, Utility, Coverage, Answers, Grades)
+OURS = (Belief, Utility, Coverage, Contested, Answers, Grades)
 _UNKNOWN = EngineInfo("unknown", "unknown", "unknown")
 
 
@@ -63,7 +64,7 @@ def _family(name: str, soft: bool) -> tuple[Scorer, ...]:
         return (Belief(),)
     if name == "utility":
         return (Utility(soft=soft),)
-    return (Grades(),) if name == "grades" else (Coverage(), Answers())
+    return (Grades(),) if name == "grades" else (Coverage(), Contested(), Answers())
 
 
 def _scorers(given: Sequence[str | Scorer], soft: bool) -> tuple[Scorer, ...]:

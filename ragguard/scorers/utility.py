@@ -16,7 +16,7 @@ from ragguard.probes.abstention import Abstention, abstention, read_abstention
 from ragguard.probes.question import Ask, LabelAnswer, LabelQuestion, answered
 from ragguard.probes.relevance import Relevance, read_relevance, relevance, sees_references
 from ragguard.records import ReferenceSource, Result, Stage
-from ragguard.scorers.given import UtilityGiven
+from ragguard.scorers.given import Relevant, UtilityGiven
 from ragguard.scorers.sheet import Sheet
 from ragguard.scorers.view import StepView, View
 
@@ -27,6 +27,7 @@ class _Judged(NamedTuple):
     gain: float
     harm: float
     stderr: float | None
+    relevant: Relevant
 
     @property
     def utility(self) -> float:
@@ -48,17 +49,16 @@ class Utility:
     """What harm weighs beside gain in UDCG, from 0 to 1."""
 
     given: bool = False
-    """Whether each passage is also judged for the run's question with what the model got in earlier turns before it
-    (`utility_given`). Two prompts more for each passage, and two for each turn."""
+    """Whether abstention is also asked for the run's question, with what the model got in earlier turns before each
+    passage (`utility_given`). One prompt more for each passage, and one for each turn."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         sheet = Sheet(view, self)
         sheet.left_out()
         places = [(step, at) for step in view.steps for at in sorted(step.judged)]
         questions = [question for step, at in places for question in self._questions(view, step, at)]
-        given = UtilityGiven(sheet, soft=self.soft) if self.given else None
-        more = given.questions() if given else []
-        answers = await ask([*questions, *more])
+        given = UtilityGiven(sheet) if self.given else None
+        answers = await ask([*questions, *(given.questions() if given else ())])
         judged: dict[tuple[str, int], _Judged] = {}
         for index, (step, at) in enumerate(places):
             pair = slice(2 * index, 2 * index + 2)
@@ -71,7 +71,8 @@ class Utility:
                 self._step(sheet, step, "candidates", judged)
         self._context(sheet, judged)
         if given:
-            given.write(more, answers[len(questions) :])
+            relevant = {passage: found.relevant for passage, found in judged.items()}
+            given.write(answers[len(questions) :], relevant)
         return sheet.results()
 
     def _questions(self, view: View, step: StepView, at: int) -> tuple[LabelQuestion, LabelQuestion]:
@@ -128,7 +129,7 @@ class Utility:
             # d/dp and d/dr of (2r - 1)(1 - p).
             of_r = None if relevant.stderr is None else 2 * (1 - abstains.p) * relevant.stderr
             stderr = None if of_r is None else math.hypot((2 * r - 1) * stderr, of_r)
-        found = _Judged(gain, harm, stderr)
+        found = _Judged(gain, harm, stderr, Relevant(r, relevant.stderr if self.soft else 0.0))
         label = "relevant" if relevant.p >= 0.5 else "not relevant"
         seen, judge = _seen(sheet.view, step), _judge(sheet.view)
         sheet.add(

@@ -44,6 +44,12 @@ def test_query_passages_scores_and_what_was_dropped_are_shown():
         assert expected in text, expected
 
 
+def test_passages_that_contradict_each_other_are_named():
+    said = Score("contested", 0.5, "step", "r", "s", explanation="1.1 “Oslo” against 1.2 “[b]Bergen”")
+    assert "contested: 1.1 “Oslo” against 1.2 “[b]Bergen”" in shown(guarded(), [said])
+    assert "contested" not in shown(guarded(), [replace(said, value=0.0, explanation="")])
+
+
 def test_why_a_number_is_missing_is_told():
     failures = [
         Failure("belief", "LowLabelMass", "delta_seper: [i]too little[/i]\nmass", step_id="s"),

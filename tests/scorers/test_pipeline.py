@@ -59,11 +59,11 @@ async def test_every_name_of_the_contract_is_given():
     assert names["step"] == {
         "seper", "seper_hard", "delta_seper", "delta_seper_alone", "semantic_entropy", "delta_semantic_entropy",
         "udcg", "harm", "coverage", "delta_coverage", "alpha_ndcg", "ra_nwg", "selection_efficiency", "n_recall",
-        "precision_at_grade", "t", "delta_seper_selection", "delta_coverage_selection",
+        "precision_at_grade", "t", "delta_seper_selection", "delta_coverage_selection", "contested",
     }  # fmt: skip
     assert names["run"] == {
         "seper_closed_book", "delta_seper_total", "udcg_context", "coverage_total", "density", "answer_correct",
-        "answer_coverage", "answer_density", "response_grade",
+        "answer_coverage", "answer_density", "response_grade", "contested",
     }  # fmt: skip
     pooled = await pipeline().results(guarded_with_pool())
     assert {"proc", "pct_proc"} <= {s.name for s in pooled}
@@ -137,7 +137,14 @@ async def test_engine_faults_are_failures(error, again):
     results = await pipeline(reader(fault=lambda call: error)).results(two_hops())
     assert results
     assert all(isinstance(result, Failure) for result in results)
-    assert {result.scorer for result in results} == {"belief", "utility", "coverage", "answers", "grades"}
+    assert {result.scorer for result in results} == {
+        "belief",
+        "utility",
+        "coverage",
+        "contested",
+        "answers",
+        "grades",
+    }
     assert {result.will_retry for result in results} == {again}
     assert all(str(error) in result.message for result in results)
     assert {result.run_id for result in results} != {""}
@@ -149,7 +156,9 @@ async def test_an_engine_that_cannot_be_reached_at_all_fails_every_scorer():
             raise EngineUnreachable("nothing at that address")
 
     failures = await pipeline(Gone()).results(two_hops())
-    assert [failure.scorer for failure in failures] == ["belief", "utility", "coverage", "answers", "grades"]
+    assert [failure.scorer for failure in failures] == [
+        "belief", "utility", "coverage", "contested", "answers", "grades",
+    ]  # fmt: skip
     assert all(failure.will_retry for failure in failures)
 
 
@@ -159,7 +168,7 @@ async def test_a_fault_of_one_kind_leaves_the_other_scores():
 
     results = await pipeline(reader(fault=fault)).results(two_hops())
     assert "utility" in {s.name for s in results if isinstance(s, Score)}
-    assert {f.scorer for f in results if isinstance(f, Failure)} == {"belief", "coverage"}
+    assert {f.scorer for f in results if isinstance(f, Failure)} == {"belief", "coverage", "contested"}
 
 
 async def test_a_plan_asks_nothing_and_foretells_the_requests():
@@ -231,7 +240,7 @@ async def test_a_dead_entailer_stops_those_alone_who_ask_it():
     results = await scoring.results(the_run)
     assert {r.scorer for r in results if isinstance(r, Score)} == {"utility", "coverage", "grades"}
     failed = {r.scorer: (r.error, r.will_retry) for r in results if isinstance(r, Failure)}
-    assert failed == dict.fromkeys(("belief", "answers"), ("EngineUnreachable", True))
+    assert failed == dict.fromkeys(("belief", "answers", "contested"), ("EngineUnreachable", True))
     with pytest.raises(EngineUnreachable):
         await scoring.identity()
     entailer.info = alive
@@ -252,7 +261,12 @@ async def test_a_dead_judge_stops_those_alone_who_ask_it():
     results = await pipeline(judge=judge, prompts="default", scorers=["belief", "coverage"]).results(
         two_hops()
     )
-    assert {r.scorer for r in results if isinstance(r, Failure)} == {"belief", "coverage", "answers"}
+    assert {r.scorer for r in results if isinstance(r, Failure)} == {
+        "belief",
+        "coverage",
+        "contested",
+        "answers",
+    }
     assert not [r for r in results if isinstance(r, Score)]
 
 
@@ -264,7 +278,7 @@ async def test_identity_changes_with_what_numbers_depend_on():
     assert base != await pipeline(caps=Caps(passages=3)).identity()
     other = await pipeline(entailer=TableEntailer(model="nli")).identity()
     changed = {a.scorer for a, b in zip(base.scorers, other.scorers, strict=True) if a != b}
-    assert changed == {"belief", "answers"}
+    assert changed == {"belief", "answers", "contested"}
     results = await pipeline().results(two_hops())
     assert {(s.scorer, s.version) for s in results} == {(s.scorer, s.version) for s in base.scorers}
 

@@ -29,7 +29,7 @@ def guarded(kept, k=None):
 
 async def graded_scores(one, stage="passages"):
     the_run = run(one, pool=graded(POOL))
-    results = await ScoringPipeline(reader(), scorers=["grades"]).score(the_run)
+    results = await ScoringPipeline(reader(), scorers=["grades"]).results(the_run)
     return {score.name: score for score in results if score.stage == stage and score.level == "step"}
 
 
@@ -84,13 +84,13 @@ async def test_selection_and_ceiling_have_the_same_k():
     total = 4 + 0.25
     assert found["proc"].value == pytest.approx(3 / total)
     assert found["pct_proc"].value == pytest.approx(1 / 3)
-    results = await ScoringPipeline(reader(), scorers=["grades"]).score(run(guarded(["five a"])))
+    results = await ScoringPipeline(reader(), scorers=["grades"]).results(run(guarded(["five a"])))
     (alone,) = [score for score in results if getattr(score, "name", "") == "selection_efficiency"]
     assert alone.value == pytest.approx(1 / 3)
 
 
 async def utilities(*steps):
-    results = await ScoringPipeline(reader(), scorers=["utility"]).score(run(*steps))
+    results = await ScoringPipeline(reader(), scorers=["utility"]).results(run(*steps))
     return [score for score in results if getattr(score, "name", "") in ("udcg", "udcg_context")]
 
 
@@ -133,7 +133,7 @@ async def test_the_context_counts_the_empty_places_of_all_steps():
 async def test_a_k_that_cannot_be_right_is_a_failure_and_no_number():
     bad = step(FIRM_QUERY, [FIRM, NEAR])
     bad.metadata = {K_ERROR: "k: got 1; allowed: a whole number, 2 or more: 2 passages were delivered"}
-    results = await ScoringPipeline(reader(), scorers=["grades", "utility"]).score(run(bad))
+    results = await ScoringPipeline(reader(), scorers=["grades", "utility"]).results(run(bad))
     (failure,) = [result for result in results if isinstance(result, Failure)]
     assert (failure.scorer, failure.error, failure.step_id) == ("capture", "InvalidInput", bad.id)
     assert "2 or more" in failure.message

@@ -299,7 +299,7 @@
         }))));
   }
 
-  const HOP = ["delta_seper", "delta_seper_alone", "seper", "udcg", "coverage", "delta_coverage", "delta_seper_selection",
+  const HOP = ["delta_seper", "delta_seper_alone", "seper", "udcg", "coverage", "delta_coverage", "contested", "delta_seper_selection",
     "delta_coverage_selection", "ra_nwg", "selection_efficiency"];
   function numbers(step) {
     const lines = [];
@@ -309,7 +309,8 @@
         if (!score) continue;
         const about = caption(name), before = stage === "candidates" ? " before the guard" : "";
         lines.push(el("li", { title: about.about }, about.title + before + (score[4] ? " (support) " : " "),
-          el("b", {}, withError(score, name.startsWith("delta") ? signed : (v) => number(v, name === "udcg" ? 3 : 2)))));
+          el("b", {}, withError(score, name.startsWith("delta") ? signed : (v) => number(v, name === "udcg" ? 3 : 2))),
+          name === "contested" && score[3] ? " · " + score[3] : ""));
       }
     }
     return el("ul", { class: "numbers" }, lines);

@@ -1,0 +1,238 @@
+"""Contested coverage: do passages that answer the same sub-question contradict each other?
+
+A lie in good style is relevant, answers its sub-question and is covered; no judgement of single passages finds it. What
+gives it away is the passage that says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from ragguard.answer_text import normalise
+from ragguard.engines.entailment.base import Pair
+from ragguard.errors import LowLabelMass, RagguardError
+from ragguard.metrics import subquestions as measures
+from ragguard.metrics.answers import is_abstention
+from ragguard.probes.question import Ask, EntailAnswer, EntailQuestion, SampleAnswer, SampleQuestion, answered
+from ragguard.probes.rating import LEAST_MASS, Rating
+from ragguard.records import Result, Usage
+from ragguard.scorers.coverage import find_sub_questions, given_sub_questions
+from ragguard.scorers.ratings import Ratings
+from ragguard.scorers.sheet import Sheet
+from ragguard.scorers.view import StepView, View
+
+SHOWN = 120
+"""Characters of an answer that an explanation shows."""
+
+
+class _Reading(NamedTuple):
+    """One passage that answers one sub-question."""
+
+    sub_question: int
+    text: str
+
+
+class Conflict(NamedTuple):
+    """Two passages that the model read and whose answers to a sub-question contradict each other."""
+
+    sub_question: int
+    first: str
+    first_answer: str
+    second: str
+    second_answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contested:
+    """`contested`: of a step, over all that was read by then, and of the run."""
+
+    name: ClassVar[str] = "contested"
+    version: ClassVar[str] = "1"
+    models: ClassVar[tuple[str, ...]] = ("judge", "entailer")
+
+    eta: float = 3
+    """The least rating, from 0 to 5, with which a passage counts as answering a sub-question."""
+    tau: float = 0.5
+    """How probable a contradiction must be, from 0 to 1, in one direction at least."""
+
+    async def score(self, view: View, ask: Ask) -> Sequence[Result]:
+        sheet = Sheet(view, self)
+        if not any(step.readable for step in view.steps):
+            return sheet.results()
+        try:
+            asked, _ = await find_sub_questions(view, ask)
+            asked = asked[: view.setting.caps.sub_questions]
+            ratings = Ratings(asked)
+            texts = _read(view.steps)
+            await ratings.learn(texts, view.setting.judge_prompts, ask)
+            found = _Conflicts(self, view, ratings, texts)
+            await found.learn(ask)
+            _write(sheet, found, ratings, self.eta)
+        except RagguardError as error:
+            sheet.fail(error, "contested")
+        return sheet.results()
+
+
+def _read(steps: Sequence[StepView]) -> list[str]:
+    """The texts that the model got and that are judged, each once."""
+    return list(dict.fromkeys(s.all[at].text for s in steps for at in s.got if at in s.judged))
+
+
+class _Conflicts:
+    """Which passages contradict each other, found out with as few questions as it takes."""
+
+    def __init__(self, settings: Contested, view: View, ratings: Ratings, texts: Sequence[str]) -> None:
+        self._settings, self._view, self._ratings, self._texts = settings, view, ratings, texts
+        self._answers: dict[_Reading, str] = {}
+        self.usage = Usage()
+        self.found: list[Conflict] = []
+
+    async def learn(self, ask: Ask) -> None:
+        """Reads the answers off the passages that share a sub-question, and compares those that differ."""
+        readings = [
+            _Reading(number, text)
+            for number in range(len(self._ratings.sub_questions))
+            for text in self._covering(number)
+        ]
+        shared = {number for number, count in _counts(readings).items() if count > 1}
+        readings = [reading for reading in readings if reading.sub_question in shared]
+        drawn = await ask([self._question(reading) for reading in readings])
+        for reading, answer in zip(readings, drawn, strict=True):
+            self._answers[reading] = self._words(answered(answer))
+        pairs = self._pairs(readings)
+        told = await ask([EntailQuestion(pair) for pair in pairs])
+        relation = {
+            pair: self._contradicts(answered(answer)) for pair, answer in zip(pairs, told, strict=True)
+        }
+        for one, other in _couples(readings):
+            first, second = self._answers[one], self._answers[other]
+            pair = self._pair(one.sub_question, first, second)
+            if relation.get(pair, False) or relation.get(pair.turned, False):
+                self.found.append(Conflict(one.sub_question, one.text, first, other.text, second))
+
+    def _covering(self, number: int) -> list[str]:
+        """The texts that answer a sub-question."""
+        found = []
+        for text in self._texts:
+            cell = self._ratings.rows[text][number]
+            if isinstance(cell, Rating) and cell.value >= self._settings.eta:
+                found.append(text)
+        return found
+
+    def _question(self, reading: _Reading) -> SampleQuestion:
+        """What the judge answers to the sub-question from the passage alone: the likeliest answer."""
+        prompts = self._view.setting.judge_prompts
+        asked = self._ratings.sub_questions[reading.sub_question]
+        prompt = prompts.render("answer", [reading.text], question=asked)
+        most = prompts.template("answer").max_tokens
+        return SampleQuestion(prompt, 1, most, 0.0, self._view.seed, who="judge")
+
+    def _words(self, answer: SampleAnswer) -> str:
+        self.usage += answer.usage
+        text = " ".join(answer.samples[0].text.split()) if answer.samples else ""
+        return "" if is_abstention(text, self._view.setting.language) else text
+
+    def _pairs(self, readings: Sequence[_Reading]) -> list[Pair]:
+        """Pairs of different answers to one sub-question, in both directions, each once."""
+        pairs: dict[Pair, None] = {}
+        for one, other in _couples(readings):
+            first, second = self._answers[one], self._answers[other]
+            language = self._view.setting.language
+            if first and second and normalise(first, language) != normalise(second, language):
+                pair = self._pair(one.sub_question, first, second)
+                pairs |= {pair: None, pair.turned: None}
+        return list(pairs)
+
+    def _pair(self, number: int, first: str, second: str) -> Pair:
+        return Pair(self._ratings.sub_questions[number], first, second)
+
+    def _contradicts(self, answer: EntailAnswer) -> bool:
+        self.usage += answer.usage
+        if answer.mass < LEAST_MASS:
+            raise LowLabelMass(
+                f"the model that compares answers puts only {answer.mass:.2f} on its labels (at least {LEAST_MASS} is "
+                "needed); switch its thinking off, or give RagGuard an `entailer`"
+            )
+        return answer.p[2] >= self._settings.tau
+
+
+def _counts(readings: Sequence[_Reading]) -> Mapping[int, int]:
+    counts: dict[int, int] = {}
+    for reading in readings:
+        counts[reading.sub_question] = counts.get(reading.sub_question, 0) + 1
+    return counts
+
+
+def _couples(readings: Sequence[_Reading]) -> list[tuple[_Reading, _Reading]]:
+    """Every two readings of one sub-question."""
+    return [
+        (one, other) for one, other in combinations(readings, 2) if one.sub_question == other.sub_question
+    ]
+
+
+def _write(sheet: Sheet, conflicts: _Conflicts, ratings: Ratings, eta: float) -> None:
+    """Adds the score of each step, over what was read by then, and of the run."""
+    view = sheet.view
+    for number, step in enumerate(view.steps, 1):
+        if step.readable:
+            _add(sheet, conflicts, ratings, eta, view.steps[:number], step)
+    _add(sheet, conflicts, ratings, eta, view.steps, None)
+
+
+def _add(
+    sheet: Sheet,
+    conflicts: _Conflicts,
+    ratings: Ratings,
+    eta: float,
+    steps: Sequence[StepView],
+    about: StepView | None,
+) -> None:
+    texts = _read(steps)
+    if not texts:
+        return
+    index = {text: number for number, text in enumerate(texts)}
+    here = [one for one in conflicts.found if one.first in index and one.second in index]
+    table = np.zeros((len(texts), len(texts), len(ratings.sub_questions)), dtype=np.bool_)
+    for one in here:
+        table[index[one.first], index[one.second], one.sub_question] = True
+    where = _positions(steps)
+    sheet.add(
+        "contested",
+        measures.contested(ratings.table(texts), table, eta),
+        step=about,
+        who="judge",
+        stderr=ratings.stderr(texts),
+        label="; ".join(dict.fromkeys(f"{where[one.first]} against {where[one.second]}" for one in here)),
+        explanation="; ".join(
+            f"{where[one.first]} “{one.first_answer[:SHOWN]}” against {where[one.second]} "
+            f"“{one.second_answer[:SHOWN]}” ({ratings.sub_questions[one.sub_question]})"
+            for one in here[:3]
+        )
+        + (f"; and {len(here) - 3} more" if len(here) > 3 else ""),
+        references=given_sub_questions(sheet.view),
+        usage=conflicts.usage if about is None else None,
+        metadata={
+            "conflicts": [
+                {
+                    "sub_question": one.sub_question,
+                    "passages": [where[one.first], where[one.second]],
+                    "answers": [one.first_answer, one.second_answer],
+                }
+                for one in here
+            ]
+        },
+    )
+
+
+def _positions(steps: Sequence[StepView]) -> dict[str, str]:
+    """Text → where the model got it first, as `hop.position`, both from 1."""
+    where: dict[str, str] = {}
+    for step in steps:
+        for at in step.got:
+            where.setdefault(step.all[at].text, f"{step.step.index + 1}.{at + 1}")
+    return where
