@@ -172,6 +172,19 @@ declare(
 )
 declare(
     Metric(
+        name="delta_udcg_selection",
+        title="UDCG of the selection",
+        description="UDCG of what the model got less UDCG of all candidates: the selection's price.",
+        range=(UDCG_RANGE[0] - UDCG_RANGE[1], UDCG_RANGE[1] - UDCG_RANGE[0]),
+        direction="higher",
+        needs="the utilities of a step of which the model got something else than its candidates",
+        source="ragguard, by the UDCG of Trappolini et al. 2025",
+        levels=("step",),
+        function=udcg,
+    )
+)
+declare(
+    Metric(
         name="udcg_context",
         title="UDCG of the context",
         description="UDCG over all passages of the run that the model got.",

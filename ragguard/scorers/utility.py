@@ -36,7 +36,8 @@ class _Judged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Utility:
-    """`p_abstain`, `p_relevant`, `utility`, `distracting_effect`, `udcg`, `udcg_context`, `utility_given`."""
+    """`p_abstain`, `p_relevant`, `utility`, `distracting_effect`, `udcg`, `udcg_context`,
+    `delta_udcg_selection`, `utility_given`."""
 
     name: ClassVar[str] = "utility"
     version: ClassVar[str] = "2"
@@ -69,6 +70,7 @@ class Utility:
             self._step(sheet, step, "passages", judged)
             if step.changed:
                 self._step(sheet, step, "candidates", judged)
+                self._selection(sheet, step, judged)
         self._context(sheet, judged)
         if given:
             relevant = {passage: found.relevant for passage, found in judged.items()}
@@ -164,6 +166,31 @@ class Utility:
                 "k": k, "kept": len(known), "not_judged": len(wanted) - len(known), **_judge(sheet.view),
             },
             **_seen(sheet.view, step),
+        )  # fmt: skip
+
+    def _selection(self, sheet: Sheet, step: StepView, judged: dict[tuple[str, int], _Judged]) -> None:
+        """Adds UDCG of what the model got less UDCG of all candidates, both over the places of the candidates, so that
+        what was left out counts and an empty place does not: the price of a guard or a reranker."""
+        k = step.judged_places("candidates")
+        values: list[float] = []
+        slopes: dict[int, float] = {}
+        lists: tuple[tuple[Stage, float], ...] = (("passages", 1.0), ("candidates", -1.0))
+        for stage, sign in lists:
+            known = {at: judged.get((step.step.id, at)) for at in step.listed(stage) if at in step.judged}
+            there = {at: passage for at, passage in known.items() if passage is not None}
+            if not step.places or len(there) < len(known) or len(there) > k:
+                return
+            value, _ = self._udcg(list(there.values()), k)
+            values.append(sign * value)
+            for at, passage in there.items():
+                weight = 1.0 if passage.utility > 0 else self.gamma
+                slopes[at] = slopes.get(at, 0.0) + sign * value * (1 - value) * weight / k
+        errors = [judged[step.step.id, at].stderr for at in slopes]
+        # A passage that stands in both lists moves both: its errors cancel as far as it weighs alike in them.
+        moved = [slope * (error or 0.0) for slope, error in zip(slopes.values(), errors, strict=True)]
+        sheet.add(
+            "delta_udcg_selection", sum(values), step=step, stderr=None if None in errors else math.hypot(*moved),
+            metadata={"k": k, **_judge(sheet.view)}, **_seen(sheet.view, step),
         )  # fmt: skip
 
     def _context(self, sheet: Sheet, judged: dict[tuple[str, int], _Judged]) -> None:

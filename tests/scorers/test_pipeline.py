@@ -60,6 +60,7 @@ async def test_every_name_of_the_contract_is_given():
         "seper", "seper_hard", "delta_seper", "delta_seper_alone", "semantic_entropy", "delta_semantic_entropy",
         "udcg", "harm", "coverage", "delta_coverage", "alpha_ndcg", "ra_nwg", "selection_efficiency", "n_recall",
         "precision_at_grade", "t", "delta_seper_selection", "delta_coverage_selection", "contested",
+        "delta_udcg_selection",
     }  # fmt: skip
     assert names["run"] == {
         "seper_closed_book", "delta_seper_total", "udcg_context", "coverage_total", "density", "answer_correct",

@@ -1,5 +1,7 @@
 """The price of a selection: what a guard, a reranker or a compressor did, beside all that was retrieved."""
 
+import math
+
 import pytest
 
 from ragguard.scorers.belief import Belief
@@ -121,3 +123,44 @@ async def test_coverage_of_a_selection_is_a_failure_where_a_candidate_cannot_be_
     )
     assert values(results, "delta_coverage_selection") == []
     assert any("delta_coverage_selection" in getattr(result, "message", "") for result in results)
+
+
+async def utility(the_run, **more):
+    return await ScoringPipeline(reader(**more), scorers=["utility"]).results(the_run)
+
+
+async def test_udcg_of_a_selection_is_over_the_places_of_the_candidates():
+    results = await utility(run(step(FOUNDER_QUERY, [FOUNDER], candidates=[FALSE, FOUNDER])))
+    price = only(results, "delta_udcg_selection")
+    # By hand: u = 0.95 beside an empty place, against 0.95 and -0.9 in two places.
+    assert price.value == pytest.approx(sigmoid(0.95 / 2) - sigmoid(0.95 / 2 - 0.9 / 6))
+    assert (price.metadata["k"], price.stderr) == (2, 0.0)
+
+
+async def test_leaving_out_what_does_nothing_has_no_price():
+    results = await utility(run(step(FOUNDER_QUERY, [FOUNDER], candidates=[FOUNDER, *"abc"]), answer=None))
+    neutral = (
+        -0.05 / 3
+    )  # what one of them is worth in four places: it is not relevant, and answered from in 5 of 100
+    expected = sigmoid(0.95 / 4) - sigmoid((0.95 + 3 * neutral) / 4)
+    assert only(results, "delta_udcg_selection").value == pytest.approx(expected)
+
+
+async def test_udcg_of_keeping_nothing_has_a_price():
+    results = await utility(run(step(FOUNDER_QUERY, [], candidates=[FOUNDER])))
+    assert only(results, "delta_udcg_selection").value == pytest.approx(0.5 - sigmoid(0.95))
+
+
+async def test_udcg_of_a_selection_is_not_said_where_a_candidate_is_not_judged():
+    engine = reader()
+    rated = engine.label
+    engine.label = lambda text, label: 0.01 if "Unratable" in text and label in "AB" else rated(text, label)
+    results = await ScoringPipeline(engine, scorers=["utility"]).results(
+        run(step(FIRM_QUERY, [FIRM], candidates=[FIRM, "Unratable."]))
+    )
+    assert values(results, "delta_udcg_selection") == []
+    assert any("p_relevant of passage 2" in getattr(result, "message", "") for result in results)
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))

@@ -300,7 +300,7 @@
   }
 
   const HOP = ["delta_seper", "delta_seper_alone", "seper", "udcg", "coverage", "delta_coverage", "contested", "delta_seper_selection",
-    "delta_coverage_selection", "ra_nwg", "selection_efficiency"];
+    "delta_coverage_selection", "delta_udcg_selection", "ra_nwg", "selection_efficiency"];
   function numbers(step) {
     const lines = [];
     for (const name of HOP) {
