@@ -17,8 +17,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, TraceContext
 
 Otherwise: TypeAlias = Literal["begin", "begin with a step", "drop"]
-"""What becomes of a part that continues a run where there is no such run: it begins one of its own, does so with its
-first step, or is not recorded (its first part was not sampled)."""
+"""What happens where a run is to be continued and does not exist: a new run begins, a new run begins with the first
+step, or nothing is recorded (the first part of the run was not sampled)."""
 ASKED = "ragguard.asked_id"
 """Metadata key of a run that asked for an id which another run has."""
 
@@ -47,7 +47,7 @@ class RunIdentity:
 
     @property
     def continues(self) -> bool:
-        """True where it may be a further part of a run."""
+        """True where the events may belong to a run that exists already."""
         return self.resumes or bool(self.thread)
 
 
@@ -55,9 +55,9 @@ class Delivered(NamedTuple):
     """What the model got of a step."""
 
     passages: list[Passage] | None
-    """None where the passages are as they were."""
+    """The passages; None where they have not changed."""
     metadata: Mapping[str, Any]
-    """What is added to the step's metadata."""
+    """Entries that are added to the step's metadata."""
     read_as: Sequence[tuple[Passage, Passage]] = ()
     """Candidates as they were retrieved, each with the same one as the model reads it."""
 
@@ -67,10 +67,10 @@ Delivery: TypeAlias = Callable[[], Delivered]
 
 
 class RunStarted:
-    """A run began. Its question may still be unknown; it has no steps yet.
+    """Reports that a run began. Its question may still be unknown; it has no steps yet.
 
     With an `identity` the store finds out whether another run has its id, or which run it continues. `run_id` is the
-    run's id, for those who must not build the run to know it.
+    run's id, for callers that must not build the run to know the id.
     """
 
     __slots__ = ("_packed", "identity", "run_id")
@@ -82,7 +82,7 @@ class RunStarted:
 
     @property
     def content(self) -> object:
-        """What the event holds, built or not; for measuring it."""
+        """What the event holds, built or not, so that its size can be estimated."""
         return getattr(self._packed, "args", self._packed)
 
     @property
@@ -102,12 +102,12 @@ class StepEnded:
     __slots__ = ("_packed", "run_id")
 
     def __init__(self, step: RetrievalStep | Callable[[], RetrievalStep], run_id: str = "") -> None:
-        """`run_id` is the id of the step's run, for those who must not build the step to know it."""
+        """`run_id` is the id of the step's run, for callers that must not build the step to know the id."""
         self._packed, self.run_id = step, run_id
 
     @property
     def content(self) -> object:
-        """What the event holds, built or not; for measuring it."""
+        """What the event holds, built or not, so that its size can be estimated."""
         packed = self._packed
         return packed if isinstance(packed, RetrievalStep) else getattr(packed, "__self__", packed)
 
@@ -115,8 +115,8 @@ class StepEnded:
     def step(self) -> RetrievalStep:
         """The retrieval with its passages; built when it is first read.
 
-        So an intake reads it on its own side, after it let the hook go: building takes a while, and
-        may run a splitter of the user's.
+        An intake reads the step after the hook has returned: building takes a while, and may call a splitter of the
+        user's.
         """
         if not isinstance(self._packed, RetrievalStep):
             self._packed = self._packed()
@@ -127,7 +127,7 @@ class StepEnded:
 
 
 class StepAmended:
-    """It became known what the model really got of a step that had ended (a reranker, a guard, a tool's output).
+    """Reports what the model really got of a step that had ended (after a reranker, a guard or a tool's output).
 
     Passages that are a function are computed when they are first read, on the intake's side.
     """
@@ -140,6 +140,7 @@ class StepAmended:
         step_id: str,
         passages: list[Passage] | Delivery | None = None,
         decision: Decision | None = None,
+        *,
         metadata: Mapping[str, Any] | None = None,
         index: int | None = None,
         read_as: Sequence[tuple[Passage, Passage]] = (),
@@ -154,12 +155,12 @@ class StepAmended:
 
     @property
     def passages(self) -> list[Passage] | None:
-        """What the model got; None where that is as it was."""
+        """What the model got; None where nothing has changed."""
         return self._unpacked().passages
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What is added to the step's metadata."""
+        """Entries that are added to the step's metadata."""
         return self._unpacked().metadata
 
     @property
@@ -229,7 +230,7 @@ Event: TypeAlias = RunStarted | StepEnded | StepAmended | RunEnded | OneStepRun
 
 
 def renamed(asked: str, given: str) -> str:
-    """The warning about an id that another run has."""
+    """Returns the warning about an id that another run has."""
     return (
         f"the run id {asked!r} is that of another run, so this one is recorded as {given!r}. Leave id= out and keep "
         "such a name in metadata=, or say that the run continues the other one (resume=True; `ragguard_resume` in a "

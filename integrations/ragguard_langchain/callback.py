@@ -262,7 +262,9 @@ class RagGuardCallback(BaseCallbackHandler):
             if not place.sampled:
                 return
             scope = place.notes
-            call = ToolCall(name, query, tool_call_id or "", time.time_ns(), scope.tool, metadata)
+            call = ToolCall(
+                name, query, tool_call_id or "", time.time_ns(), outer=scope.tool, metadata=metadata
+            )
             call.trace = span_of(run_id)
             self._outputs.began(name)
             place.tool, place.notes = name, Scope(scope.run, scope.graph_node, call)

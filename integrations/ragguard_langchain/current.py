@@ -64,8 +64,8 @@ def _call(
             place.notes.tool.add(step_id, passages)
 
     return CurrentCall(
-        tree.recorder, place.run_id, place.tool, None if within else turn, within, about,
-        partial(tree.runs.retrieves, place), found,
+        tree.recorder, place.run_id, place.tool, None if within else turn, within=within, metadata=about,
+        begin=partial(tree.runs.retrieves, place), found=found,
     )  # fmt: skip
 
 

@@ -220,8 +220,8 @@ def _query(request: ToolCallRequest) -> str:
 def _report(request: ToolCallRequest, verdict: Verdict, started_ns: int) -> VerdictReport:
     call = request.tool_call
     return VerdictReport(
-        verdict, _query(request), str(call.get("name") or ""), str(call.get("id") or ""), started_ns,
-        _config(request).get("metadata"),
+        verdict, _query(request), str(call.get("name") or ""), str(call.get("id") or ""), started_ns=started_ns,
+        metadata=_config(request).get("metadata"),
     )  # fmt: skip
 
 

@@ -204,7 +204,9 @@ class TreeSteps:
         """Keeps a retrieval for the guards that come behind it."""
         scope, found = place.notes, place.notes.run.found
         call = scope.tool.id if scope.tool is not None else ""
-        found.append(EndedRetrieval(place.step_id, place.query, call, taken, candidates, decision))
+        found.append(
+            EndedRetrieval(place.step_id, place.query, call, taken, candidates=candidates, decision=decision)
+        )
         del found[:-REMEMBERED]
 
     def _judged(

@@ -21,8 +21,8 @@ def current_call() -> CurrentCall | None:
         if call is not None and call.kind is not Kind.IGNORED:
             turn = None if call.step_id else call.clock.tick
             return CurrentCall(
-                handler.spans.recorder, call.run.run_id, call.tool, turn, call.step_id, about(call),
-                partial(_begin, handler.spans, call), partial(_found, call),
+                handler.spans.recorder, call.run.run_id, call.tool, turn, within=call.step_id, metadata=about(call),
+                begin=partial(_begin, handler.spans, call), found=partial(_found, call),
             )  # fmt: skip
     return None
 

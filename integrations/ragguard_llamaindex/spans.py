@@ -356,7 +356,14 @@ class Spans:
             elif not call.parent.step_id:
                 note_step(call.parent, call.step_id)
                 call.parent.give(
-                    Given(call.step_id, found, self.runs.options.text_of, None, candidates, decision)
+                    Given(
+                        call.step_id,
+                        found,
+                        self.runs.options.text_of,
+                        None,
+                        candidates=candidates,
+                        decision=decision,
+                    )
                 )
             elif call.verdicts:
                 tell(call.parent, call.verdicts, parts=True)

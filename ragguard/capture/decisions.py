@@ -68,9 +68,9 @@ def merged(first: Decision | None, second: Decision) -> Decision:
         sorted([*first.dropped, *second.dropped], key=lambda drop: drop.position),
         min((first.status, second.status), key=_TELLING.index),
         first.elapsed_ms + second.elapsed_ms,
-        "; ".join(reasons),
-        second.engine or first.engine,
-        first.started_ns or second.started_ns,
+        reason="; ".join(reasons),
+        engine=second.engine or first.engine,
+        started_ns=first.started_ns or second.started_ns,
     )
 
 

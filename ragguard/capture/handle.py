@@ -341,18 +341,11 @@ class RunHandle:
     def record(self) -> Run:
         """The run as it stands: question, steps, answer, status."""
         return Run(
-            self.id,
-            text_of(self.question)[0],
-            self._said("references"),
-            text_of(self.answer)[0] or None,
-            self.steps,
-            self._status,
-            metadata_of(self.metadata),
-            self._said("sub_questions"),
-            self._pool(),
-            self.name,
-            self._started_ns,
-        )
+            self.id, text_of(self.question)[0], self._said("references"), text_of(self.answer)[0] or None,
+            steps=self.steps, status=self._status, metadata=metadata_of(self.metadata),
+            sub_questions=self._said("sub_questions"), pool=self._pool(), name=self.name,
+            started_ns=self._started_ns,
+        )  # fmt: skip
 
     def _said(self, name: Literal["references", "sub_questions"]) -> list[str] | None:
         """What is known by now; it may have been set to anything since the run began."""

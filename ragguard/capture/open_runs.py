@@ -90,10 +90,11 @@ class Retrieval:
             except InvalidInput as error:
                 metadata = {**metadata, K_ERROR: str(error)}
         return RetrievalStep(
-            self.id, self.run.id, self.index, self.turn, self.query, passages,
-            self._candidates(passages, parts),
-            self.started_ns, self.ended_ns, self.status, self.tool, [part._as_part() for part in parts],
-            self.error, self.decision, self.trace, metadata, k,
+            self.id, self.run.id, self.index, self.turn, query=self.query, passages=passages,
+            candidates=self._candidates(passages, parts), started_ns=self.started_ns,
+            ended_ns=self.ended_ns, status=self.status, tool=self.tool,
+            sub_steps=[part._as_part() for part in parts], error=self.error, decision=self.decision,
+            trace=self.trace, metadata=metadata, k=k,
         )  # fmt: skip
 
     def _asked_for(self, delivered: int) -> int | None:
@@ -122,7 +123,9 @@ class Retrieval:
 
     def _as_part(self) -> SubStep:
         passages, _ = unpacked(self.found, self.unpack, {})
-        return SubStep(self.query, passages, self.name, self.started_ns, self.ended_ns, self.status)
+        return SubStep(
+            self.query, passages, self.name, self.started_ns, ended_ns=self.ended_ns, status=self.status
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -152,7 +155,8 @@ class WholeRun:
             ended_ns=self.ended_ns, trace=self.trace,
         )  # fmt: skip
         step = RetrievalStep(
-            id, id, 0, 0, self.query, passages, passages, self.started_ns, self.ended_ns, "ok", trace=self.trace,
+            id, id, 0, 0, query=self.query, passages=passages, candidates=passages,
+            started_ns=self.started_ns, ended_ns=self.ended_ns, status="ok", trace=self.trace,
             metadata=about, k=k,
         )  # fmt: skip
         return OneStepRun(run, step)
@@ -313,8 +317,8 @@ def begun(
 ) -> Run:
     """The record of a run that has begun."""
     return Run(
-        run_id, question, references, None, [], "open", metadata or {}, sub_questions, pool, name, started_ns,
-        0, trace,
+        run_id, question, references, None, steps=[], status="open", metadata=metadata or {},
+        sub_questions=sub_questions, pool=pool, name=name, started_ns=started_ns, ended_ns=0, trace=trace,
     )  # fmt: skip
 
 

@@ -189,7 +189,7 @@ class Recorder:
                 return False
             now = self._clock()
             sampled = self.samples(run_id) or (identity is not None and identity.otherwise == "drop")
-            run = OpenRun(run_id, sampled, now, question, collect, identity=identity)
+            run = OpenRun(run_id, sampled, now, question, collected=collect, identity=identity)
             with self._lock:
                 known = self._runs.get(run_id)
                 if known is not None:
@@ -246,12 +246,12 @@ class Recorder:
                     query,
                     name,
                     metadata,
-                    started_ns or ended_ns,
-                    ended_ns,
-                    passages,
-                    unpack,
-                    trace,
-                    top_k,
+                    started_ns=started_ns or ended_ns,
+                    ended_ns=ended_ns,
+                    found=passages,
+                    unpack=unpack,
+                    trace=trace,
+                    top_k=top_k,
                 )
             )
         except FAULTS as error:
@@ -334,8 +334,9 @@ class Recorder:
             answer = run.answer if answer is None or run.answered else answer
             metadata = {**run.notes, **metadata} if metadata else run.notes
             final = RunEnded(
-                run_id, status, answer, question or run.question, references, sub_questions, pool, 0, metadata,
-                trace, waits_for,
+                run_id, status, answer, question or run.question, references=references,
+                sub_questions=sub_questions, pool=pool, ended_ns=0, metadata=metadata, trace=trace,
+                waits_for=waits_for,
             )  # fmt: skip
             self._emitter.close(run, status, final)
         except FAULTS as error:
@@ -372,7 +373,16 @@ class Recorder:
                 within = around.step_id
             if trace == "here":
                 trace = None if within else trace_context()
-            one = Retrieval(step_id, run, query, started_ns or time.time_ns(), tool, name, metadata, trace)
+            one = Retrieval(
+                step_id,
+                run,
+                query,
+                started_ns or time.time_ns(),
+                tool=tool,
+                name=name,
+                metadata=metadata,
+                trace=trace,
+            )
             one.order, one.top_k = order, top_k
             now = self._clock()
             with self._lock:

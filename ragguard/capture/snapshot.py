@@ -151,7 +151,7 @@ def _read(item: object) -> Passage:
             and type(item.score) in (float, NoneType)
             and (item.grade is None or item.grade in _GRADES)
         ):
-            return Passage(item.text, item.id, item.score, metadata_of(item.metadata), item.grade)
+            return Passage(item.text, item.id, item.score, metadata_of(item.metadata), grade=item.grade)
         found = passage(item.text, item.id, item.score, item.metadata)
         if item.grade is None or item.grade in _GRADES:
             return replace(found, grade=item.grade)

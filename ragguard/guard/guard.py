@@ -188,8 +188,9 @@ class DistractorGuard:
         )
         engine, judge, prompts = await self._judge.identity()
         calibration = Calibration(
-            threshold, max_gold_loss, confidence, len(useful), len(given) - len(useful), loss, dropped,
-            self.min_keep, engine, judge, prompts, mean_kept(utilities, threshold, self.min_keep),
+            threshold, max_gold_loss, confidence, len(useful), skipped=len(given) - len(useful),
+            gold_loss=loss, distractors_dropped=dropped, min_keep=self.min_keep, engine=engine, judge=judge,
+            prompts=prompts, passages_kept=mean_kept(utilities, threshold, self.min_keep),
         )  # fmt: skip
         await self.ause(calibration)
         return calibration
@@ -223,7 +224,7 @@ class DistractorGuard:
         gone = {drop.position for drop in outcome.dropped}
         decision = Decision(
             [passage for position, passage in enumerate(given, 1) if position not in gone],
-            list(outcome.dropped), outcome.status, (time.perf_counter() - clock) * 1e3, outcome.reason,
+            list(outcome.dropped), outcome.status, (time.perf_counter() - clock) * 1e3, reason=outcome.reason,
             started_ns=started,
         )  # fmt: skip
         self._counts.count(decision, outcome.cause, sum(not passage.text.strip() for passage in given))
@@ -382,8 +383,8 @@ class DistractorGuard:
                 item.position,
                 reasons[item.position],
                 item.utility,
-                item.p_abstain,
-                item.p_relevant,
+                p_abstain=item.p_abstain,
+                p_relevant=item.p_relevant,
             )
             for item in judged
             if item.position in reasons

@@ -140,7 +140,7 @@ class DecisionCounts:
         with _lock:
             return GuardHealth(
                 self._statuses.total(), dict(self._statuses), dict(self._causes), dict(self._reasons),
-                self._without_text, dict(self._not_understood),
+                without_text=self._without_text, not_understood=dict(self._not_understood),
             )  # fmt: skip
 
     def _warning(self, cause: str, reason: str) -> str:

@@ -175,6 +175,6 @@ def _read(
     return [
         Judged(passage, position, p_abstain=abstains[at], problem=problems[at])
         if at in problems
-        else Judged(passage, position, utilities[at], abstains[at], relevant[at])
+        else Judged(passage, position, utilities[at], abstains[at], p_relevant=relevant[at])
         for at, (position, passage) in enumerate(candidates)
     ]

@@ -73,7 +73,9 @@ def correlate(
     known = ~(np.isnan(xs) | np.isnan(ys))
     if groups is None:
         value, p = _correlation(xs[known], ys[known], kind, flat)
-        return Correlation(value, p, math.nan, math.nan, int(known.sum()), int((~known).sum()))
+        return Correlation(
+            value, p, math.nan, math.nan, counted=int(known.sum()), skipped=int((~known).sum())
+        )
     members = _members(groups, xs)
     each = np.array(
         [_coefficient(xs[rows][known[rows]], ys[rows][known[rows]], kind, flat) for rows in members]

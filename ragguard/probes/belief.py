@@ -28,4 +28,4 @@ def belief(
         if len(prompt.cuttable) == len(passages) == len(cut_order):
             spans = prompt.cuttable[::-1]
             prompt = Prompt(prompt.messages, tuple(spans[index] for index in cut_order))
-    return SampleQuestion(prompt, n, tokens, 1.0, seed)
+    return SampleQuestion(prompt, n, tokens, 1.0, seed=seed)

@@ -10,7 +10,7 @@ from ragguard.probes.question import SampleAnswer, SampleQuestion
 def condensation(prompts: PromptSet, question: str, answer: str, seed: int) -> SampleQuestion:
     """The question: the likeliest answer alone."""
     prompt = prompts.render("condense", question=question, answer=answer)
-    return SampleQuestion(prompt, 1, prompts.template("condense").max_tokens, 0.0, seed, who="judge")
+    return SampleQuestion(prompt, 1, prompts.template("condense").max_tokens, 0.0, seed=seed, who="judge")
 
 
 def read_condensation(answer: SampleAnswer) -> str:

@@ -132,7 +132,7 @@ def label_answers(probs: LabelProbs, prompts: int, labels: int) -> list[LabelAns
             probs.mode,
             None if probs.stderr is None else tuple(probs.stderr[row].tolist()),
             not probs.exact and probs.bound is not None and bool(probs.bound[row].any()),
-            probs.truncated.get(row, 0),
+            truncated=probs.truncated.get(row, 0),
         )
         for row in range(prompts)
     ]

@@ -50,4 +50,4 @@ def read_rating(question: LabelQuestion, answer: LabelAnswer) -> Rating:
         ]
         # Each p's error is sqrt(p(1 - p)/n): their ratio gives 1/n back, and the mean's error is sqrt(spread/n).
         stderr = (spread * max(variances, default=0.0)) ** 0.5
-    return Rating(-value, expectation, stderr, answer.remarks, answer.usage)
+    return Rating(-value, expectation, stderr, answer.remarks, usage=answer.usage)

@@ -15,7 +15,9 @@ _MARKER = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.):]|[qQ]\d{1,2}[.:])?\s*")
 def sub_questions(prompts: PromptSet, question: str, seed: int) -> SampleQuestion:
     """The question: the likeliest answer alone, so that a run keeps its sub-questions."""
     prompt = prompts.render("sub_questions", question=question)
-    return SampleQuestion(prompt, 1, prompts.template("sub_questions").max_tokens, 0.0, seed, who="judge")
+    return SampleQuestion(
+        prompt, 1, prompts.template("sub_questions").max_tokens, 0.0, seed=seed, who="judge"
+    )
 
 
 def read_sub_questions(answer: SampleAnswer) -> list[str]:

@@ -147,14 +147,25 @@ def compare(
             move = Move(series.title, float(a[i]), float(b[i]))
             moves[questions[i]].append((abs(float(gap[i])) / spread, move))
     return Comparison(
-        _corrected(found), _most_moved(moves, after.asked, most), len(moves),
-        len(shared), len(before.asked) - len(shared), len(after.asked) - len(shared),
-        missing, before.passages, after.passages, before.places, after.places, before.failures, after.failures,
-        {
+        _corrected(found),
+        _most_moved(moves, after.asked, most),
+        len(moves),
+        len(shared),
+        only_before=len(before.asked) - len(shared),
+        only_after=len(after.asked) - len(shared),
+        missing=missing,
+        passages_before=before.passages,
+        passages_after=after.passages,
+        places_before=before.places,
+        places_after=after.places,
+        failures_before=before.failures,
+        failures_after=after.failures,
+        judged_otherwise={
             series.title: sorted(before.origins[series] ^ after.origins[series])
-            for series in both if before.origins[series] != after.origins[series]
+            for series in both
+            if before.origins[series] != after.origins[series]
         },
-    )  # fmt: skip
+    )
 
 
 def _named(side: Questions) -> str:
@@ -199,8 +210,8 @@ def _change(
     # By chance all of n questions change one way once in 2^(n - 1) times: less than that they cannot tell.
     p = max(p, 2.0 ** (1 - len(gap)))
     return Change(
-        series.title, series.level, len(gap), float(a.mean()), float(b.mean()), mean,
-        low, high, p, p, effect, "",
+        series.title, series.level, len(gap), float(a.mean()), after=float(b.mean()), difference=mean,
+        low=low, high=high, p=p, p_holm=p, effect=effect, verdict="",
     )  # fmt: skip
 
 

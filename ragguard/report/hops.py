@@ -107,7 +107,9 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
         if cut:
             other = read_as.get(passage.id)
             verdict, colour = f"read as {other}" if other else "cut", "yellow"
-        rows.append(Row(position, line_of(passage.text), utility, verdict, colour, dim=bool(drop or cut)))
+        rows.append(
+            Row(position, line_of(passage.text), utility, verdict, colour=colour, dim=bool(drop or cut))
+        )
     return Hop(
         f"hop {step.index + 1}: ",
         harmless(step.query),
@@ -118,7 +120,7 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
             *_contested(scores),
             *_differences(step, scores),
         ],
-        rows,
+        rows=rows,
     )
 
 

@@ -95,10 +95,12 @@ class Belief:
         fit = window(setting.prompts, setting.engine.context, task="answer", question=view.run.question)
         layout = lay_out(turns, fit, selection=self.selection)
         drawn, target = await self._draw(sheet, layout, ask)
-        meanings = Meanings(view.run.question, ask, setting.language, self.equivalence, self.match, self.tau)
+        meanings = Meanings(
+            view.run.question, ask, setting.language, self.equivalence, match=self.match, tau=self.tau
+        )
         estimator = Estimator(self.weights, self.kernel, self.over_references)
         beliefs = await estimator.beliefs(drawn, target.references, meanings)
-        _BeliefReport(sheet, layout, target, beliefs, self.selection).write()
+        _BeliefReport(sheet, layout, target, beliefs, selection=self.selection).write()
         return sheet.results()
 
     async def _draw(

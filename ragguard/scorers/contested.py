@@ -113,7 +113,9 @@ class _Conflicts:
             first, second = self._answers[one], self._answers[other]
             pair = self._pair(one.sub_question, first, second)
             if relation.get(pair, False) or relation.get(pair.turned, False):
-                self.found.append(Conflict(one.sub_question, one.text, first, other.text, second))
+                self.found.append(
+                    Conflict(one.sub_question, one.text, first, other.text, second_answer=second)
+                )
 
     def _covering(self, number: int) -> list[str]:
         """The texts that answer a sub-question."""
@@ -130,7 +132,7 @@ class _Conflicts:
         asked = self._ratings.sub_questions[reading.sub_question]
         prompt = prompts.render("answer", [reading.text], question=asked)
         most = prompts.template("answer").max_tokens
-        return SampleQuestion(prompt, 1, most, 0.0, self._view.seed, who="judge")
+        return SampleQuestion(prompt, 1, most, 0.0, seed=self._view.seed, who="judge")
 
     def _words(self, answer: SampleAnswer) -> str:
         self.usage += answer.usage

@@ -63,7 +63,7 @@ class Coverage:
         texts += [passage.text for passage in oracle]
         ratings = Ratings(asked[:most])
         await ratings.learn(texts if says_nothing else [*texts, answer], view.setting.judge_prompts, ask)
-        report = _CoverageReport(self, sheet, ratings, [passage.text for passage in oracle], usage)
+        report = _CoverageReport(self, sheet, ratings, [passage.text for passage in oracle], usage=usage)
         report.passages()
         report.steps("passages")
         report.steps("candidates")

@@ -113,7 +113,7 @@ class Estimator:
             metadata["cut_tokens"] = drawn.truncated
         if cut := meanings.cut(answers):
             metadata["cut_answer_tokens"] = cut
-        return BeliefIn(entropy, soft, hard, drawn.usage + meanings.cost(answers), metadata)
+        return BeliefIn(entropy, soft, hard, drawn.usage + meanings.cost(answers), metadata=metadata)
 
     def _soft(
         self, weights: Any, answers: list[str], targets: tuple[str, ...], meanings: Meanings

@@ -131,6 +131,6 @@ def _readings(sheet: Sheet) -> list[_PassageInTurn]:
         for step in together:
             for at in sorted(step.judged):
                 after = fit([*earlier, replace(step, got=(at,))])
-                readings.append(_PassageInTurn(step, at, before, after.passages, after.dropped))
+                readings.append(_PassageInTurn(step, at, before, after.passages, dropped=after.dropped))
         earlier += [step for step in together if step.readable]
     return readings

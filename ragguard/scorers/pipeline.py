@@ -147,7 +147,7 @@ class ScoringPipeline:
         if not able:
             return failures
         self._warn_of_language(run)
-        respondent = Engines(self._engine, self._judge, self._entailer, priority, deadline)
+        respondent = Engines(self._engine, self._judge, self._entailer, priority, deadline=deadline)
         return [*await self._run(able, view_run(run, setting), respondent), *failures]
 
     async def plan(self, run: Run) -> Plan:
@@ -224,10 +224,10 @@ class ScoringPipeline:
             judge,
             entailer,
             self._prompts or load_prompts(engine.prompts),
-            judge_prompts,
-            self._caps,
-            self._language,
-            around_pair,
+            judge_prompts=judge_prompts,
+            caps=self._caps,
+            language=self._language,
+            around_pair=around_pair,
         )
 
     async def _run(self, scorers: Sequence[Scorer], view: View, respondent: Respondent) -> list[Result]:

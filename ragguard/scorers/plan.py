@@ -99,8 +99,8 @@ def merge(lines: Iterable[PlanLine]) -> tuple[PlanLine, ...]:
             line.verb,
             held.requests + line.requests,
             held.prompts + line.prompts,
-            held.prompt_tokens + line.prompt_tokens,
-            held.output_tokens + line.output_tokens,
+            prompt_tokens=held.prompt_tokens + line.prompt_tokens,
+            output_tokens=held.output_tokens + line.output_tokens,
         )
     return tuple(sums.values())
 
@@ -137,7 +137,7 @@ class PriceList:
                 verb, output = "sample", len(questions) * first.n * first.max_tokens
         most = self.window or sys.maxsize
         tokens = sum(min(tokens_of(question, self.around_pair), most) for question in questions)
-        self.lines.append(PlanLine(who, verb, 1, len(questions), tokens, output))
+        self.lines.append(PlanLine(who, verb, 1, len(questions), prompt_tokens=tokens, output_tokens=output))
         return [_placeholder(question) for question in questions]
 
 

@@ -111,7 +111,9 @@ def view_step(step: RetrievalStep, cap: int) -> StepView:
     order = [*got, *sorted(set(range(len(everything))) - set(got))]
     with_text = [index for index in order if everything[index].text.strip()]
     places = 0 if K_ERROR in step.metadata else step.places
-    return StepView(step, tuple(everything), tuple(got), frozenset(with_text[:cap]), candidates, places)
+    return StepView(
+        step, tuple(everything), tuple(got), frozenset(with_text[:cap]), candidates=candidates, places=places
+    )
 
 
 def numbered(steps: Sequence[RetrievalStep]) -> list[tuple[int, RetrievalStep]]:

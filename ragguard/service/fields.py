@@ -64,10 +64,10 @@ def _amended(event: StepAmended) -> StepAmended:
         f"{event.step_id}",
         event.passages,
         decision,
-        event.metadata,
-        event.index,
-        event.read_as,
-        event.error,
+        metadata=event.metadata,
+        index=event.index,
+        read_as=event.read_as,
+        error=event.error,
     )
 
 

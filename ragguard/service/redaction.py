@@ -65,10 +65,10 @@ class Redactor:
                     self.id(event.step_id),
                     None if event.passages is None else self._passages(event.passages),
                     self._decision(event.decision, self._queries.get(event.step_id, "")),
-                    self._metadata(event.metadata),
-                    event.index,
-                    self._read_as(event.read_as),
-                    None
+                    metadata=self._metadata(event.metadata),
+                    index=event.index,
+                    read_as=self._read_as(event.read_as),
+                    error=None
                     if event.error is None
                     else self._quoting(event.error, self._queries.get(event.step_id, "")),
                 )

@@ -72,7 +72,7 @@ def due(connection: sqlite3.Connection, owner: str, limit: int) -> list[Due]:
         (owner, now_ns(), limit),
     )
     return [
-        Due(row["seq"], row["id"], row["revision"], row["attempts"], row["due_ns"] is not None)
+        Due(row["seq"], row["id"], row["revision"], row["attempts"], score=row["due_ns"] is not None)
         for row in rows
     ]
 

@@ -59,8 +59,8 @@ def means_of(scored: ScoredRun) -> RunMeans:
     steps = scored.run.steps
     return RunMeans(
         scored.run.question, len(steps), sum(len(step.passages) for step in steps),
-        sum(step.places for step in steps), len(scored.failures),
-        {series: sum(found) / len(found) for series, found in means.items()}, origins,
+        sum(step.places for step in steps), failures=len(scored.failures),
+        means={series: sum(found) / len(found) for series, found in means.items()}, origins=origins,
     )  # fmt: skip
 
 

@@ -59,8 +59,16 @@ class Told:
     def noted(self) -> list[Noted]:
         """The scores about the run as a whole."""
         return [
-            Noted(step, name, value / SCALE, None if stderr is None else stderr / SCALE, *rest)
-            for step, name, value, stderr, *rest in json.loads(self.of_run)
+            Noted(
+                step,
+                name,
+                value / SCALE,
+                None if stderr is None else stderr / SCALE,
+                label=label,
+                reference_source=source,
+                stage=stage,
+            )
+            for step, name, value, stderr, label, source, stage in json.loads(self.of_run)
         ]
 
 
@@ -119,7 +127,7 @@ def overviews_at(
     found = {
         row["seq"]: Overview(
             row, body.get("references") or [], body.get("sub_questions") or [], [],
-            told.get(row["seq"]) or Told(), failures[row["seq"]],
+            told=told.get(row["seq"]) or Told(), failures=failures[row["seq"]],
         )
         for row, body in heads
     }  # fmt: skip
@@ -158,8 +166,8 @@ def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str]) -> StepLine:
         row["k"], len(given), len(candidates), kept=len(guarded["kept"]), dropped=len(guarded["dropped"])
     )
     return StepLine(
-        row["seq"], row, shown, kept, reasons, decision, body.get("error", ""), 0 if K_ERROR in metadata else k,
-        notice(metadata, len(given)),
+        row["seq"], row, shown, kept, reasons=reasons, decision=decision, error=body.get("error", ""),
+        places=0 if K_ERROR in metadata else k, notice=notice(metadata, len(given)),
     )  # fmt: skip
 
 
@@ -191,9 +199,9 @@ def _told(connection: sqlite3.Connection, places: Sequence[int], misleads: float
     origins = origins_of(connection, {int(number) for row in rows for number in row[7].split(",")})
     return {
         place: Told(
-            of_passages, of_steps, of_run, worst, misleading, _sum(usages.split("\n")),
-            sorted({origins[int(number)][1] for number in numbers.split(",")} - {""}),
-            [str(question) for question in json.loads(made or "[]")],
+            of_passages, of_steps, of_run, worst, misleading=misleading, usage=_sum(usages.split("\n")),
+            engines=sorted({origins[int(number)][1] for number in numbers.split(",")} - {""}),
+            sub_questions=[str(question) for question in json.loads(made or "[]")],
         )
         for place, of_passages, of_steps, of_run, worst, misleading, usages, numbers, made, _ in rows
     }  # fmt: skip
@@ -206,6 +214,6 @@ def _sum(usages: list[str]) -> Usage:
             one = usage_of(written)
             total += Usage(
                 one.requests * times, one.prompts * times, one.prompt_tokens * times,
-                one.output_tokens * times, one.seconds * times, one.cached * times,
+                one.output_tokens * times, seconds=one.seconds * times, cached=one.cached * times,
             )  # fmt: skip
     return total

@@ -77,20 +77,11 @@ def run_of(row: Row, body: Data, texts: Texts) -> Run:
     items = _items(body, texts)
     pool = body.get("pool")
     return Run(
-        row["id"],
-        row["question"],
-        body.get("references"),
-        row["answer"],
-        [],
-        row["status"],
-        body.get("metadata", {}),
-        body.get("sub_questions"),
-        None if pool is None else [items[place] for place in pool],
-        row["name"],
-        row["started_ns"],
-        row["ended_ns"],
-        _trace_of(body.get("trace")),
-    )
+        row["id"], row["question"], body.get("references"), row["answer"], steps=[], status=row["status"],
+        metadata=body.get("metadata", {}), sub_questions=body.get("sub_questions"),
+        pool=None if pool is None else [items[place] for place in pool], name=row["name"],
+        started_ns=row["started_ns"], ended_ns=row["ended_ns"], trace=_trace_of(body.get("trace")),
+    )  # fmt: skip
 
 
 class StepRow(NamedTuple):
@@ -169,29 +160,18 @@ def step_of(row: Row, body: Data, run_id: str, texts: Texts) -> RetrievalStep:
     candidates = body.get("candidates")
     decision = body.get("decision")
     return RetrievalStep(
-        row["id"],
-        run_id,
-        row["idx"],
-        row["turn"],
-        row["query"],
-        passages,
-        list(passages) if candidates is None else [items[place] for place in candidates],
-        row["started_ns"],
-        row["ended_ns"],
-        row["status"],
-        row["tool"],
-        [_sub_step_of(sub, items) for sub in body.get("sub_steps", ())],
-        body.get("error", ""),
-        None if decision is None else _decision_of(decision, items),
-        _trace_of(body.get("trace")),
-        body.get("metadata", {}),
-        row["k"],
-    )
+        row["id"], run_id, row["idx"], row["turn"], query=row["query"], passages=passages,
+        candidates=list(passages) if candidates is None else [items[place] for place in candidates],
+        started_ns=row["started_ns"], ended_ns=row["ended_ns"], status=row["status"], tool=row["tool"],
+        sub_steps=[_sub_step_of(sub, items) for sub in body.get("sub_steps", ())],
+        error=body.get("error", ""), decision=None if decision is None else _decision_of(decision, items),
+        trace=_trace_of(body.get("trace")), metadata=body.get("metadata", {}), k=row["k"],
+    )  # fmt: skip
 
 
 def _items(body: Data, texts: Texts) -> list[Passage]:
     return [
-        Passage(texts.get(digest, ""), id, score, metadata or {}, grade)
+        Passage(texts.get(digest, ""), id, score, metadata or {}, grade=grade)
         for digest, id, score, metadata, grade in body.get("items", ())
     ]
 
@@ -202,7 +182,9 @@ def _sub_step(sub: SubStep, put: Callable[[Iterable[Passage]], list[int]]) -> li
 
 def _sub_step_of(data: list[Any], items: Sequence[Passage]) -> SubStep:
     query, places, name, started_ns, ended_ns, status = data
-    return SubStep(query, [items[place] for place in places], name, started_ns, ended_ns, status)
+    return SubStep(
+        query, [items[place] for place in places], name, started_ns, ended_ns=ended_ns, status=status
+    )
 
 
 def _decision(decision: Decision, put: Callable[[Passage], int]) -> Data:
@@ -226,9 +208,9 @@ def _decision_of(data: Data, items: Sequence[Passage]) -> Decision:
         [Dropped(items[place], *rest) for place, *rest in data["dropped"]],
         data["status"],
         data["elapsed_ms"],
-        data["reason"],
-        data["engine"],
-        data["started_ns"],
+        reason=data["reason"],
+        engine=data["engine"],
+        started_ns=data["started_ns"],
     )
 
 
@@ -274,9 +256,11 @@ def score_of(row: Sequence[Any], run_id: str, origin: Origin) -> Score:
     ) = row  # fmt: skip
     reference_source, engine, prompts, scorer, version, references_hash = origin
     return Score(
-        name, value, level, run_id, step_id, passage_id, position, stderr, label, explanation, reference_source,
-        engine, prompts, usage_of(usage) if usage else _NO_USAGE, scorer, version, references_hash,
-        sub_question, expectation, json.loads(metadata) if metadata else {}, stage,
+        name, value, level, run_id, step_id=step_id, passage_id=passage_id, position=position,
+        stderr=stderr, label=label, explanation=explanation, reference_source=reference_source,
+        engine=engine, prompts=prompts, usage=usage_of(usage) if usage else _NO_USAGE, scorer=scorer,
+        version=version, references_hash=references_hash, sub_question=sub_question,
+        expectation=expectation, metadata=json.loads(metadata) if metadata else {}, stage=stage,
     )  # fmt: skip
 
 
@@ -296,8 +280,8 @@ def failure_of(row: Row, run_id: str) -> Failure:
         row["error"],
         row["message"],
         bool(row["will_retry"]),
-        run_id,
-        row["step_id"],
-        row["attempts"],
-        row["occurred_ns"],
+        run_id=run_id,
+        step_id=row["step_id"],
+        attempts=row["attempts"],
+        occurred_ns=row["occurred_ns"],
     )

@@ -184,7 +184,9 @@ class Store:
             if not settled:
                 make_due(db, head["seq"], self._process.owner, now_ns())
                 self._claimed.add(run.id)
-            return Submission(Due(head["seq"], run.id, head["revision"], head["attempts"], True), settled)
+            return Submission(
+                Due(head["seq"], run.id, head["revision"], head["attempts"], score=True), settled
+            )
 
         return self._put_whole(run, put)
 

@@ -179,10 +179,18 @@ def _write_late(writing: Writing, run: Run, identity: RunIdentity | None = None)
     if run.status != "open":
         writing.event(
             RunEnded(
-                run.id, run.status, run.answer, run.question, run.references, run.sub_questions, run.pool,
-                run.ended_ns, run.metadata, run.trace,
+                run.id,
+                run.status,
+                run.answer,
+                run.question,
+                references=run.references,
+                sub_questions=run.sub_questions,
+                pool=run.pool,
+                ended_ns=run.ended_ns,
+                metadata=run.metadata,
+                trace=run.trace,
             )
-        )  # fmt: skip
+        )
 
 
 def _copy_state(

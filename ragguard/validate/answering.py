@@ -40,7 +40,7 @@ def reading(
     """What the reader is asked: with the words that let it abstain, or to give its best guess in any case."""
     if may_abstain:
         prompt = prompts.render("abstention", passages, query=question)
-        return SampleQuestion(prompt, 1, prompts.template("abstention").max_tokens, 0.0, 0)
+        return SampleQuestion(prompt, 1, prompts.template("abstention").max_tokens, 0.0, seed=0)
     return replace(belief(prompts, question, passages, n=1, seed=0), temperature=0.0)
 
 

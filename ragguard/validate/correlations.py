@@ -141,7 +141,12 @@ def _correlation_table(
         )
     columns = ("metric", "Spearman", "from", "to", "Kendall τ-b", "Pearson", unit, "skipped")
     return Table(
-        "correlations", "Which metric goes with the outcomes", columns, tuple(rows), "", tuple(notes)
+        "correlations",
+        "Which metric goes with the outcomes",
+        columns,
+        tuple(rows),
+        source="",
+        notes=tuple(notes),
     )
 
 
@@ -158,7 +163,7 @@ def _differences(
     unit = "contexts" if groups is None else "questions"
     return Table(
         "differences", f"By how much {best} goes better with them", ("than", "by", "from", "to", "p", unit),
-        tuple(rows), "", ("Spearman; a paired bootstrap: the same draws for both metrics.",),
+        tuple(rows), source="", notes=("Spearman; a paired bootstrap: the same draws for both metrics.",),
     )  # fmt: skip
 
 

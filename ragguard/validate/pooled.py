@@ -35,7 +35,7 @@ def pooled(
     found = correlate(xs[0], ys, kind)
     drawn = [_correlation(xs[0][rows], ys[rows], kind) for rows in _draws(labels, draws, seed)]
     low, high, _ = _interval(drawn)
-    return Correlation(found.value, found.p, low, high, len(ys), left_out)
+    return Correlation(found.value, found.p, low, high, counted=len(ys), skipped=left_out)
 
 
 def pooled_difference(
@@ -55,7 +55,7 @@ def pooled_difference(
         return _correlation(first[rows], ys[rows], kind) - _correlation(second[rows], ys[rows], kind)
 
     low, high, p = _interval([gap(rows) for rows in _draws(labels, draws, seed)])
-    return Difference(gap(slice(None)), p, low, high, len(ys), left_out)
+    return Difference(gap(slice(None)), p, low, high, counted=len(ys), skipped=left_out)
 
 
 def _known(

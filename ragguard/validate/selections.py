@@ -107,8 +107,9 @@ class Selections:
     def where(self, rows: Booleans | Integers) -> Selections:
         """Some of the rows."""
         return Selections(
-            self.data[rows], self.search[rows], self.question[rows], self.k[rows], self.n_p[rows], self.total[rows],
-            self.n_p_2k[rows], self.grade[rows], {name: values[rows] for name, values in self.values.items()},
+            self.data[rows], self.search[rows], self.question[rows], self.k[rows], n_p=self.n_p[rows],
+            total=self.total[rows], n_p_2k=self.n_p_2k[rows], grade=self.grade[rows],
+            values={name: values[rows] for name, values in self.values.items()},
         )  # fmt: skip
 
     def by(self, column: NDArray[np.str_]) -> Iterator[tuple[str, Selections]]:
@@ -191,7 +192,7 @@ def grades(found: Selections, *, least: int = LEAST, notes: Sequence[str] = ()) 
         rows.append((f"{name}: contexts", *(len(cell) for cell in cells)))
     return Table(
         "sets-grades", "Response grades by K/N_p", ("K/N_p", *(f"{ratio:g}" for ratio in ratios)), tuple(rows),
-        f"{SOURCE}, figures 2 to 4 and 19 to 20", (*notes, *_hidden(hidden, least)),
+        source=f"{SOURCE}, figures 2 to 4 and 19 to 20", notes=(*notes, *_hidden(hidden, least)),
     )  # fmt: skip
 
 
@@ -219,7 +220,7 @@ def correlations(found: Selections, *, by_search: bool = False, notes: Sequence[
         )
     return Table(
         "sets-correlations", "Measures of a selection and the response grade: Spearman correlations",
-        ("Data", *found.measures, *named, "contexts"), tuple(rows), f"{SOURCE}, figure 5", (*told, *notes),
+        ("Data", *found.measures, *named, "contexts"), tuple(rows), source=f"{SOURCE}, figure 5", notes=(*told, *notes),
     )  # fmt: skip
 
 
@@ -266,7 +267,12 @@ def segments(found: Selections, *, least: int = LEAST, by_search: bool = False) 
         "The same by K/N_p", "sets-segments")  # fmt: skip
     notes = ("K/N_p rounded to its first digit. A dash: all responses of the segment have one grade.",)
     return Table(
-        table, title, columns, tuple(rows), f"{SOURCE}, figures 6 to 18", (*notes, *_hidden(hidden, least))
+        table,
+        title,
+        columns,
+        tuple(rows),
+        source=f"{SOURCE}, figures 6 to 18",
+        notes=(*notes, *_hidden(hidden, least)),
     )
 
 
@@ -285,7 +291,7 @@ def coefficients(found: Selections) -> Table:
     columns = [f"{measure}, {kind}" for measure in shown for kind in ("Pearson", "τ-b", "τ-c")]
     return Table(
         "sets-kinds", "The same by other coefficients", ("Data", *columns), tuple(rows),
-        f"{SOURCE}, figures 23 to 25",
+        source=f"{SOURCE}, figures 23 to 25",
     )  # fmt: skip
 
 

@@ -156,8 +156,8 @@ class _CaseMaker:
         ]
         kind = RELATIONS[last.relation].object
         return Case(
-            question, aliases(kind, last.object), gold, distractors, sub_questions, hops, known,
-            facts[0].object if hops == 2 else "", facts,
+            question, aliases(kind, last.object), gold, distractors, sub_questions=sub_questions, hops=hops,
+            known=known, bridge=facts[0].object if hops == 2 else "", facts=facts,
         )  # fmt: skip
 
     def _facts(self, hops: int, known: bool) -> tuple[Fact, ...]:

@@ -47,14 +47,14 @@ RELATIONS: dict[str, Relation] = {
                 "the birthplace of {s} is {o}",
                 "it was in {o} that {s} was born",
             ),
-            (
+            questions=(
                 "where was {s} born",
                 "in which town was {s} born",
                 "what is the birthplace of {s}",
                 "which town is the birthplace of {s}",
                 "which town does {s} come from",
             ),
-            ("the birthplace of {s}", "the town where {s} was born", "{s}'s birthplace"),
+            nouns=("the birthplace of {s}", "the town where {s} was born", "{s}'s birthplace"),
         ),
         Relation(
             "birth_year",
@@ -67,7 +67,7 @@ RELATIONS: dict[str, Relation] = {
                 "{s} was born in the year {o}",
                 "it was in {o} that {s} was born",
             ),
-            (
+            questions=(
                 "when was {s} born",
                 "in which year was {s} born",
                 "what is the birth year of {s}",
@@ -86,7 +86,7 @@ RELATIONS: dict[str, Relation] = {
                 "by profession {s} is a {o}",
                 "{s} earns a living as a {o}",
             ),
-            (
+            questions=(
                 "what is the profession of {s}",
                 "what does {s} work as",
                 "which profession does {s} have",
@@ -105,14 +105,14 @@ RELATIONS: dict[str, Relation] = {
                 "{o} is the spouse of {s}",
                 "it was {o} who married {s}",
             ),
-            (
+            questions=(
                 "who is the spouse of {s}",
                 "who is married to {s}",
                 "whom did {s} marry",
                 "to whom is {s} married",
                 "who married {s}",
             ),
-            ("the spouse of {s}", "the person married to {s}", "{s}'s spouse"),
+            nouns=("the spouse of {s}", "the person married to {s}", "{s}'s spouse"),
         ),
         Relation(
             "employer",
@@ -125,14 +125,14 @@ RELATIONS: dict[str, Relation] = {
                 "{s} is employed by {o}",
                 "{s} has a job at {o}",
             ),
-            (
+            questions=(
                 "which firm employs {s}",
                 "who is the employer of {s}",
                 "what is the employer of {s}",
                 "for which firm does {s} work",
                 "at which firm does {s} work",
             ),
-            ("the employer of {s}", "the firm that employs {s}", "{s}'s employer"),
+            nouns=("the employer of {s}", "the firm that employs {s}", "{s}'s employer"),
         ),
         Relation(
             "founder",
@@ -145,14 +145,14 @@ RELATIONS: dict[str, Relation] = {
                 "{o} is the founder of {s}",
                 "it was {o} who founded {s}",
             ),
-            (
+            questions=(
                 "who founded {s}",
                 "who is the founder of {s}",
                 "by whom was {s} founded",
                 "which person founded {s}",
                 "what is the name of the founder of {s}",
             ),
-            ("the founder of {s}", "the person who founded {s}", "{s}'s founder"),
+            nouns=("the founder of {s}", "the person who founded {s}", "{s}'s founder"),
         ),
         Relation(
             "base",
@@ -165,14 +165,14 @@ RELATIONS: dict[str, Relation] = {
                 "{s} has its head office in {o}",
                 "the home of {s} is {o}",
             ),
-            (
+            questions=(
                 "where is {s} based",
                 "in which town is {s} based",
                 "where is the head office of {s}",
                 "which town is home to {s}",
                 "which town is the home of {s}",
             ),
-            ("the home of {s}", "the town where {s} is based", "{s}'s home"),
+            nouns=("the home of {s}", "the town where {s} is based", "{s}'s home"),
         ),
         Relation(
             "founded",
@@ -185,7 +185,7 @@ RELATIONS: dict[str, Relation] = {
                 "{o} is the founding year of {s}",
                 "it was in {o} that {s} was founded",
             ),
-            (
+            questions=(
                 "when was {s} founded",
                 "in which year was {s} founded",
                 "what is the founding year of {s}",
@@ -204,7 +204,7 @@ RELATIONS: dict[str, Relation] = {
                 "{o} are made by {s}",
                 "{s} is known for its {o}",
             ),
-            (
+            questions=(
                 "what does {s} make",
                 "what does {s} sell",
                 "what is the main product of {s}",
@@ -223,14 +223,14 @@ RELATIONS: dict[str, Relation] = {
                 "{s} is led by {o}",
                 "{o} leads {s} as its mayor",
             ),
-            (
+            questions=(
                 "who is the mayor of {s}",
                 "who leads {s}",
                 "which person is the mayor of {s}",
                 "by whom is {s} led",
                 "what is the name of the mayor of {s}",
             ),
-            ("the mayor of {s}", "the person who leads {s}", "{s}'s mayor"),
+            nouns=("the mayor of {s}", "the person who leads {s}", "{s}'s mayor"),
         ),
         Relation(
             "region",
@@ -243,7 +243,7 @@ RELATIONS: dict[str, Relation] = {
                 "{s} belongs to {o}",
                 "{o} is the region of {s}",
             ),
-            (
+            questions=(
                 "in which region does {s} lie",
                 "which region does {s} belong to",
                 "where does {s} lie",
@@ -264,14 +264,14 @@ RELATIONS: dict[str, Relation] = {
                 "{o} has its head office in {s}",
                 "the home of {o} is {s}",
             ),
-            (
+            questions=(
                 "which firm is based in {s}",
                 "which firm has its home in {s}",
                 "what is the firm based in {s}",
                 "which firm has its head office in {s}",
                 "what is the name of the firm based in {s}",
             ),
-            (
+            nouns=(
                 "the firm based in {s}",
                 "the firm with its head office in {s}",
                 "the firm that has its home in {s}",

@@ -109,7 +109,7 @@ class ClassifyEntailer:
             served = await self._served.get(deadline)
             texts, cut = await self._fitted(served, [as_texts(pair) for pair in distinct], deadline)
             rows, tokens, requests = await self._classify(served, texts, deadline)
-            usage = Usage(requests, len(distinct), tokens, 0, time.monotonic() - began)
+            usage = Usage(requests, len(distinct), tokens, 0, seconds=time.monotonic() - began)
             return Entailments(_probs(served, rows) @ served.columns, usage, truncated=cut)
 
         return await entail_distinct(pairs, ask)
@@ -134,7 +134,7 @@ class ClassifyEntailer:
         model = await served_model(self._client, self._wanted)
         specials = await self._specials(model.id)
         separator = self._separator if self._separator is not None else _separator(specials, model.id)
-        begun = _Served(model.id, separator, specials, np.zeros((0, 3)), {}, model.context)
+        begun = _Served(model.id, separator, specials, np.zeros((0, 3)), names={}, context=model.context)
         rows, _, _ = await self._classify(begun, [as_texts(pair) for pair in _PLAIN], None)
         names = self._labels or _named(rows, model.id)
         if len(names) != len(rows[0].probs):

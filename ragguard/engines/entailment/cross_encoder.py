@@ -46,7 +46,7 @@ class CrossEncoder:
     ) -> None:
         if max_batch_tokens < 1:
             raise InvalidInput("max_batch_tokens", max_batch_tokens, "1 or more")
-        self._source = Source(str(model), device, dtype, revision, "a cross-encoder for entailment")
+        self._source = Source(str(model), device, dtype, revision, purpose="a cross-encoder for entailment")
         self._labels = None if labels is None else dict(enumerate(labels))
         if self._labels is not None:
             columns_of(self._labels, self._source.name)
@@ -76,7 +76,7 @@ class CrossEncoder:
                 raise EngineProtocolError(
                     f"{self._source.name} gave probabilities that are no numbers: load it in another dtype"
                 )
-            usage = Usage(1, len(distinct), tokens, 0, time.monotonic() - began)
+            usage = Usage(1, len(distinct), tokens, 0, seconds=time.monotonic() - began)
             return Entailments(p @ classifier.columns, usage, truncated=cut)
 
         return await entail_distinct(pairs, ask)

@@ -142,7 +142,7 @@ def _choice(choice: Mapping[str, Any], answer: Mapping[str, Any], url: str) -> C
         () if thought or text != content else tokens,
         first,
         finished and ended,
-        thought,
+        thought=thought,
     )
 
 

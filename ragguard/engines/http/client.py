@@ -90,7 +90,11 @@ def parse_address(url: str) -> Address:
     base = place + (path or "/v1")
     asked = unquote(parts.fragment) or next(iter(parse_qs(parts.query).get("model", [])), "")
     return Address(
-        base, base.removesuffix("/v1"), asked or None, credentials, host in ("127.0.0.1", "localhost", "::1")
+        base,
+        base.removesuffix("/v1"),
+        asked or None,
+        credentials,
+        loopback=host in ("127.0.0.1", "localhost", "::1"),
     )
 
 

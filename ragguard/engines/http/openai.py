@@ -178,7 +178,7 @@ class OpenAIEngine(ModelEngine):
             [token is None or tokens.count(token) > 1 for token in tokens],
             [0.0] * len(names),
             usage,
-            cut,
+            cut=cut,
         )
 
     async def _estimated(
@@ -198,7 +198,7 @@ class OpenAIEngine(ModelEngine):
         hits = np.array([said.count(name) for name in names])
         smooth = (hits + 1) / (len(answers) + 2)
         stderr = np.sqrt(smooth * (1 - smooth) / len(answers))
-        return _Row(list(hits / len(answers)), [False] * len(names), list(stderr), usage, cut)
+        return _Row(list(hits / len(answers)), [False] * len(names), list(stderr), usage, cut=cut)
 
     async def _choices(
         self,

@@ -102,17 +102,12 @@ async def look_at(client: HttpClient, wanted: str | None) -> VllmServer:
             f"{ABSTENTION} begins with the same token as a common word: its whole sequence is asked for (mode sequence)"
         )
     info = EngineInfo(
-        model=model.id,
-        kind="vllm",
-        fingerprint=_fingerprint(model, mode, completions, rendered, lead),
-        mode=mode,
-        prompts=prompts,
-        context=model.context,
-        capabilities=_capabilities(completions),
+        model=model.id, kind="vllm", fingerprint=_fingerprint(model, mode, completions, rendered, lead),
+        mode=mode, prompts=prompts, context=model.context, capabilities=_capabilities(completions),
         location=client.address.base,
         notes=(f"vLLM {version}" if version else "vLLM, of a version it does not tell", *notes),
-    )
-    return VllmServer(completions, templates, info, lead, thinks)
+    )  # fmt: skip
+    return VllmServer(completions, templates, info, lead, thinks=thinks)
 
 
 async def is_nano(templates: Templates) -> bool:

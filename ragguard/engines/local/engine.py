@@ -214,16 +214,11 @@ class LocalEngine(ModelEngine):
             )
         seen = repr((loaded.identity, tokens.text(question), lead))
         info = EngineInfo(
-            model=loaded.name,
-            kind=self._model.kind,
+            model=loaded.name, kind=self._model.kind,
             fingerprint=f"{self._model.kind}/{loaded.name}/{mode}/{hashlib.sha256(seen.encode()).hexdigest()[:12]}",
-            mode=mode,
-            prompts=prompts,
-            context=loaded.context,
-            capabilities=loaded.capabilities,
-            location=loaded.location,
-            notes=tuple(notes),
-        )
+            mode=mode, prompts=prompts, context=loaded.context, capabilities=loaded.capabilities,
+            location=loaded.location, notes=tuple(notes),
+        )  # fmt: skip
         return _Settled(loaded, info, lead, thinks)
 
     async def _silence(self, tokens: LocalTokens, question: Prompt) -> tuple[bool, list[str]]:
@@ -289,4 +284,4 @@ def _read(tokens: LocalTokens, drawn: Sequence[Sequence[Drawn]], times: int) -> 
 
 
 def _usage(rows: Sequence[Sequence[int]], written: int, began: float) -> Usage:
-    return Usage(1, len(rows), sum(len(row) for row in rows), written, time.monotonic() - began)
+    return Usage(1, len(rows), sum(len(row) for row in rows), written, seconds=time.monotonic() - began)

@@ -43,7 +43,7 @@ class HfEngine(LocalEngine):
     ) -> None:
         if max_batch_tokens < 1:
             raise InvalidInput("max_batch_tokens", max_batch_tokens, "1 or more")
-        source = Source(str(model), device, dtype, revision, "an engine on transformers")
+        source = Source(str(model), device, dtype, revision, purpose="an engine on transformers")
         super().__init__(_HfModel(source, max_batch_tokens))
 
 

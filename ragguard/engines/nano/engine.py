@@ -189,7 +189,7 @@ def _sample(tokenizer: Tokenizer, ids: list[int], logprobs: list[float]) -> Samp
 
 def _usage(ids: Sequence[Sequence[int]], output: int, started: float) -> Usage:
     tokens = sum(len(row) for row in ids)
-    return Usage(1, len(ids), tokens, output, time.perf_counter() - started)
+    return Usage(1, len(ids), tokens, output, seconds=time.perf_counter() - started)
 
 
 @cache

@@ -46,7 +46,9 @@ class Verbs(ABC):
         running_loop("engine.sample()")
         check_sampling(n, max_tokens, temperature)
         asked = tuple(as_prompts(prompts))
-        return await self.send(DrawRequest(asked, n, max_tokens, temperature, seed, deadline, priority))
+        return await self.send(
+            DrawRequest(asked, n, max_tokens, temperature, seed=seed, deadline=deadline, priority=priority)
+        )
 
     async def label_probs(
         self,
@@ -60,7 +62,9 @@ class Verbs(ABC):
         running_loop("engine.label_probs()")
         names = as_labels(labels)
         check_mode(mode)
-        return await self.send(LabelRequest(tuple(as_prompts(prompts)), names, mode, deadline, priority))
+        return await self.send(
+            LabelRequest(tuple(as_prompts(prompts)), names, mode, deadline, priority=priority)
+        )
 
     @abstractmethod
     async def send(self, request: Request[R]) -> R:
