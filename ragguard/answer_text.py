@@ -24,33 +24,91 @@ class Language:
     lead_ins: tuple[str, ...] = ()
     """What may stand before an abstention, such as an apology."""
     turns: tuple[str, ...] = ()
-    """What shows that an answer follows the abstention after all, such as "but"."""
+    """What shows that an answer follows the abstention after all, such as "but" or "maybe"."""
+    endings: tuple[str, ...] = ()
+    """How an answer of one clause ends that is none, such as "is not mentioned"."""
+    sources: tuple[str, ...] = ()
+    """What may stand behind such an ending: names of what was read, such as "passages"."""
 
 
+_SOURCES = (
+    "passage", "passages", "context", "document", "documents", "text", "texts", "article", "articles", "source",
+    "sources", "excerpt", "excerpts", "material",
+)  # fmt: skip
+_SAY_NOTHING = (
+    "does not", "do not", "doesnt", "dont", "did not", "didnt", "says nothing", "say nothing", "provides no",
+    "provide no", "contains no", "contain no", "makes no", "make no", "gives no", "give no", "has no", "have no",
+    "lacks", "lack",
+)  # fmt: skip
+_MISSING = (
+    "mentioned", "stated", "given", "specified", "provided", "listed", "discussed", "described", "known", "clear",
+    "available", "found", "disclosed", "recorded", "included", "answered", "covered",
+)  # fmt: skip
 ENGLISH = Language(
     articles=("a", "an", "the"),
     abstentions=(
-        "no response", "noresponse", "no answer", "none of the passages",
-        "i dont know", "i do not know", "dont know", "not sure", "im not sure", "i am not sure",
-        "i cannot", "i cant", "i can not", "i could not", "i couldnt", "cannot be determined",
-        "cannot answer", "cannot determine", "unable to", "i am unable", "im unable", "i was unable",
-        "it is not possible to", "it is impossible to", "it is unclear", "it is unknown", "it is not known",
-        "i have no information", "i dont have", "i do not have", "there is no information",
-        "there is not enough", "there isnt enough", "not enough information", "insufficient information",
-        "no information", "no relevant information",
-        "passage does not", "passages do not", "context does not", "documents do not", "document does not",
-        "text does not", "provided passage does not", "provided passages do not", "provided context does not",
-        "provided documents do not", "provided text does not", "given context does not",
-        "given passages do not", "question cannot be answered", "answer is not", "answer cannot be",
+        "no response", "noresponse", "no answer", "none of passages", "none of documents", "none of these",
+        "i dont know", "i do not know", "dont know", "we dont know", "we do not know", "nobody knows", "no one knows",
+        "not sure", "im not sure", "i am not sure", "im not certain", "i am not certain", "im uncertain",
+        "i am uncertain", "i cannot", "i cant", "i can not", "i could not", "i couldnt", "we cannot", "we cant",
+        "cannot be determined", "cant be determined", "cannot be answered", "cant be answered", "cannot answer",
+        "cant answer", "cannot determine", "cant determine", "cannot say", "cant say", "cannot tell", "cant tell",
+        "unable to", "i am unable", "im unable", "i was unable", "it is not possible to", "its not possible to",
+        "it is impossible to", "its impossible to", "impossible to say", "impossible to tell", "hard to say",
+        "it is hard to say", "its hard to say", "it is unclear", "its unclear", "it is unknown", "its unknown",
+        "it is not known who", "it is not known what", "it is not known when", "it is not known where",
+        "it is not known how", "it is not known whether", "it does not say", "it doesnt say", "it does not mention",
+        "it doesnt mention", "i have no information", "i have no idea", "no idea", "i dont have", "i do not have",
+        "i lack", "i dont see", "i do not see", "i did not find", "i didnt find", "i found no", "i would rather not",
+        "id rather not", "i would only be guessing", "id only be guessing", "i must abstain", "i abstain", "ill pass",
+        *(
+            f"{there} {what}"
+            for there in (
+                "there is no", "there are no", "theres no", "there isnt any", "there is not any", "there was no",
+                "i see no", "no", "insufficient", "not enough",
+            )
+            for what in ("information", "mention", "reference to", "details", "detail", "data", "indication")
+        ),
+        "there is not enough", "there isnt enough", "no relevant", "nothing in", "there is nothing", "theres nothing",
+        *(
+            f"{which}{source} {silent}"
+            for which in ("", "provided ", "given ", "retrieved ")
+            for source in _SOURCES
+            for silent in _SAY_NOTHING
+        ),
+        "question cannot be answered", "question cant be answered", "answer cannot be", "answer cant be",
+        "answer is not in", "answer is not given", "answer isnt",
     ),
-    blanks=("unknown", "unanswerable", "not known", "not available", "not applicable", "not mentioned"),
+    blanks=(
+        "unknown", "unanswerable", "unclear", "uncertain", "undetermined", "unspecified", "not applicable",
+        "it remains unclear", "it remains unknown",
+    ),
     lead_ins=(
-        "sorry", "i am sorry", "im sorry", "i apologize", "i apologise", "unfortunately", "answer is",
-        "based on provided context", "based on given context", "based on context",
-        "based on provided passages", "based on given passages", "based on passages",
-        "based on provided information", "based on given information",
+        "sorry", "i am sorry", "im sorry", "sorry but", "i am sorry but", "im sorry but", "i apologize", "i apologise",
+        "unfortunately", "im afraid", "i am afraid", "im afraid that", "answer is",
+        *(
+            f"{by} {which}{what}"
+            for by in ("based on", "from", "according to", "given", "in")
+            for which in ("", "provided ", "given ", "retrieved ", "these ", "this ")
+            for what in (*_SOURCES, "information")
+        ),
+        *(f"based on {what} provided" for what in (*_SOURCES, "information")),
     ),
-    turns=("but", "however", "although", "though"),
+    turns=(
+        "but", "however", "although", "though", "yet", "maybe", "perhaps", "possibly", "probably", "most likely",
+        "i think", "i believe", "i guess", "i would guess", "id guess", "my guess", "my best guess", "best guess",
+        "i would say", "id say",
+    ),
+    endings=tuple(
+        f"{is_not} {what}"
+        for is_not in ("not", "isnt", "arent", "wasnt", "werent", "never")
+        for what in _MISSING
+    ) + tuple(
+        f"{remains} {what}"
+        for remains in ("is", "are", "was", "were", "remains", "remain")
+        for what in ("unknown", "unclear", "uncertain", "undetermined", "unspecified")
+    ),
+    sources=(*_SOURCES, "anywhere", "here", "me", "all"),
 )  # fmt: skip
 
 

@@ -88,7 +88,7 @@ declare(
     Metric(
         name="response_grade",
         title="Response grade",
-        description="How good the answer is beside an ideal one, from 1 to 5.",
+        description="How much of an ideal answer the answer says: 2 about half, 5 all; additions are free.",
         range=(1, 5),
         direction="higher",
         needs="a judge, the answer, an ideal answer",
@@ -99,30 +99,84 @@ declare(
 
 
 def is_abstention(answer: str, language: Language = ENGLISH) -> bool:
-    """Whether the answer says that it gives none. One that goes on to answer ("…, but") does not."""
+    """Returns whether an answer says that it gives none, by how it begins or, if it is one clause, by how it ends.
+
+    An answer that goes on to say something ("…, but it was Oslo", "Not sure, maybe Oslo") is no abstention.
+    """
     if not isinstance(answer, str):
         raise InvalidInput("answer", answer, "a string")
-    words = normalise(answer.replace("-", " "), language)
-    if not any(char.isalnum() for char in words):
+    words = normalise(answer.replace("-", " "), language).split()
+    if not any(char.isalnum() for word in words for char in word):
         return True
-    found = _abstains(language).match(words)
-    if not found or not found[0]:
+    known = _phrases(language)
+    if (end := known.abstains(words)) is not None:
+        turns = ((at, known.turns.at(words, at)) for at in range(end, len(words)))
+        turned = next((at + length for at, length in turns if length), None)
+        return turned is None or is_abstention(" ".join(words[turned:]), language)
+    clauses = [normalise(clause, language).split() for clause in _CLAUSE.split(answer) if clause.strip()]
+    while len(clauses) > 1 and known.lead_ins.at(clauses[0], 0) == len(clauses[0]):
+        clauses.pop(0)
+    return len(clauses) == 1 and known.ends(clauses[0])
+
+
+_CLAUSE = re.compile(r"[.,;:!?()\n—–]+")
+_BETWEEN = 2
+"""So many words may stand between an ending and the name of a source: "not mentioned in the provided passages"."""
+
+
+class _PhraseSet:
+    """Phrases of normalised words, looked up at a place of a text."""
+
+    def __init__(self, phrases: Sequence[str], language: Language) -> None:
+        self._known = {tuple(normalise(phrase, language).split()) for phrase in phrases}
+        self.longest = max(map(len, self._known), default=0)
+        """Words of the longest phrase."""
+
+    def at(self, words: Sequence[str], start: int) -> int:
+        """Returns how many words the longest phrase has that stands there; 0 for none."""
+        most = min(self.longest, len(words) - start)
+        return next((n for n in range(most, 0, -1) if tuple(words[start : start + n]) in self._known), 0)
+
+
+class _Phrases:
+    """What a language says about answers that are none."""
+
+    def __init__(self, language: Language) -> None:
+        self._abstentions, self._blanks, self.lead_ins, self.turns, self._endings, self._sources = (
+            _PhraseSet(phrases, language)
+            for phrases in (
+                language.abstentions, language.blanks, language.lead_ins, language.turns, language.endings,
+                language.sources,
+            )
+        )  # fmt: skip
+
+    def abstains(self, words: Sequence[str]) -> int | None:
+        """Returns where the abstention ends with which a text begins, behind lead-ins; None where there is none."""
+        start = 0
+        while start < len(words):
+            if length := self._abstentions.at(words, start):
+                return start + length
+            if start + self._blanks.at(words, start) == len(words):
+                return len(words)
+            if not (length := self.lead_ins.at(words, start)):
+                return None
+            start += length
+        return None
+
+    def ends(self, words: Sequence[str]) -> bool:
+        """Returns whether a text ends as one that says nothing, perhaps with the name of what was read behind it."""
+        first = max(0, len(words) - self._endings.longest - _BETWEEN - 1)
+        for at in range(first, len(words)):
+            if length := self._endings.at(words, at):
+                tail = words[at + length :]
+                if not tail or (len(tail) <= _BETWEEN + 1 and self._sources.at(tail, len(tail) - 1)):
+                    return True
         return False
-    return not set(language.turns).intersection(words[found.end() :].split())
 
 
 @lru_cache(maxsize=16)
-def _abstains(language: Language) -> re.Pattern[str]:
-    """How an answer that is none begins, once normalised."""
-    lead, says, blank = (
-        "|".join(_spelt(phrases, language))
-        for phrases in (language.lead_ins, language.abstentions, language.blanks)
-    )
-    return re.compile(rf"(?:(?:{lead}) )*(?:(?:{says})(?= |$)|(?:{blank})$)")
-
-
-def _spelt(phrases: Sequence[str], language: Language) -> list[str]:
-    return [re.escape(normalise(phrase, language)) for phrase in sorted(phrases, key=len, reverse=True)]
+def _phrases(language: Language) -> _Phrases:
+    return _Phrases(language)
 
 
 def _best(

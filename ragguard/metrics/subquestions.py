@@ -224,11 +224,16 @@ def alpha_ndcg(
     k: int | None = None,
     mask: ArrayLike | None = None,
     ideal_mask: ArrayLike | None = None,
+    earlier: ArrayLike | None = None,
+    earlier_mask: ArrayLike | None = None,
 ) -> Value:
-    """Ranked coverage (eq. 4–5): what is answered again counts (1 − α) times as much, later ranks count less.
+    """Returns ranked coverage (eq. 4–5): Σ_r Σ_q I(q, r) (1 − α)^c(q, r) / log2(r + 1), over the same sum of the ideal.
 
-    The ideal is the greedy order of `ideal` (default: the same passages), as the TREC diversity evaluator
-    makes it. It is not always the best order, so a value may lie a little over 1.
+    I(q, r) says whether the passage at rank r answers sub-question q, and c(q, r) how often q was answered before: at
+    lower ranks, and by the passages of `earlier`, such as those of earlier steps. The ideal is the greedy order of
+    `ideal` (default: the same passages), in which nothing counts as answered before, as the TREC diversity evaluator
+    makes it; so a list that only repeats `earlier` has 1 − α at best. The greedy order is not always the best one, and
+    a value may lie a little over 1.
     """
     keep = 1 - arrays.parameter("alpha", alpha, 0, 1)
     depth = None if k is None else arrays.count("k", k)
@@ -238,7 +243,15 @@ def alpha_ndcg(
         pool = arrays.front(_answers("ideal", ideal, eta, ideal_mask, "ideal_mask"), ideal_mask, axis=-2)
         if (pool.shape[:-2], pool.shape[-1]) != (answers.shape[:-2], answers.shape[-1]):
             raise InvalidInput("ideal.shape", pool.shape, f"{answers.shape} but for the number of passages")
-    reached = _gain(answers[..., :depth, :], keep)
+    before = None
+    if earlier is not None:
+        known = _answers("earlier", earlier, eta, earlier_mask, "earlier_mask")
+        if (known.shape[:-2], known.shape[-1]) != (answers.shape[:-2], answers.shape[-1]):
+            raise InvalidInput(
+                "earlier.shape", known.shape, f"{answers.shape} but for the number of passages"
+            )
+        before = np.count_nonzero(known, axis=-2)[..., None, :]
+    reached = _gain(answers[..., :depth, :], keep, before)
     return arrays.ratio(reached, _greedy_gain(pool, keep, depth))
 
 
@@ -246,12 +259,25 @@ declare(
     Metric(
         name="alpha_ndcg",
         title="Ranked coverage (α-nDCG)",
-        description="How early new sub-questions are answered; one answered again counts half. May pass 1 a little.",
+        description="How early the step answers what nothing before did; answered again counts half. May pass 1.",
         range=(0, 1),
         direction="higher",
         needs="answerability ratings in ranked order",
         source=f"{SOURCE}, eq. 4–5",
         levels=("step",),
+        function=alpha_ndcg,
+    )
+)
+declare(
+    Metric(
+        name="alpha_ndcg_total",
+        title="Ranked coverage of the run (α-nDCG)",
+        description="How early the run's passages answer new sub-questions; answered again counts half. May pass 1.",
+        range=(0, 1),
+        direction="higher",
+        needs="answerability ratings in ranked order",
+        source=f"{SOURCE}, eq. 4–5",
+        levels=("run",),
         function=alpha_ndcg,
     )
 )
@@ -301,10 +327,10 @@ declare(
     Metric(
         name="answer_density",
         title="Density of the answer",
-        description="Coverage a token of the answer beside that of an oracle answer.",
+        description="Coverage a token of the answer beside that of an oracle context, the passages that are required.",
         range=(0, float("inf")),
         direction="higher",
-        needs="coverage and tokens, of the answer and of an oracle",
+        needs="coverage and tokens, of the answer and of an oracle context",
         source=f"{SOURCE}, eq. 6",
         levels=("run",),
         function=density,
@@ -359,9 +385,13 @@ def _kept(keep: float, n: int) -> Floats:
     return np.multiply.accumulate(np.concatenate([[1.0], np.full(n, keep)]))
 
 
-def _gain(answers: Booleans, keep: float) -> Value:
+def _gain(answers: Booleans, keep: float, before: Integers | None) -> Value:
+    """Returns the discounted gain of passages in order; `before` is how often each sub-question was answered before."""
     depth = answers.shape[-2]
-    novelty = np.where(answers, _kept(keep, depth)[_times_before(answers)], 0.0).sum(axis=-1)
+    times, most = _times_before(answers), depth
+    if before is not None:
+        times, most = times + before, depth + int(before.max(initial=0))
+    novelty = np.where(answers, _kept(keep, most)[times], 0.0).sum(axis=-1)
     return arrays.plain(novelty @ arrays.discounts(depth))
 
 

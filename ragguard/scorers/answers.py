@@ -23,7 +23,11 @@ VALUES = {"correct": 1.0, "correct, unsupported": 0.5, "abstained": 0.0, "wrong"
 
 
 async def verdict_of(answer: str, references: Sequence[str], meanings: Meanings) -> tuple[Verdict, str]:
-    """Whether an answer is right beside short references, and how that is known; support is another matter."""
+    """Returns whether an answer is right beside short references, and how that is known. Support is another matter.
+
+    A right answer has the words of a reference, or entailment of at least `meanings.tau` holds both ways: an answer
+    that says more than the reference, or less, is not the reference.
+    """
     if is_abstention(answer, meanings.language):
         return "abstained", ""
     if exact_match(answer, references, meanings.language):
@@ -31,9 +35,11 @@ async def verdict_of(answer: str, references: Sequence[str], meanings: Meanings)
     words = meanings.words(answer)
     targets = [meanings.words(reference) for reference in references]
     await meanings.learn((words, target) for target in targets)
-    if max(meanings.entailment(words, target)[0] for target in targets) >= meanings.tau:
-        return "correct", "a reference follows from it"
-    return "wrong", ""
+    implied = [target for target in targets if meanings.follows(words, target)]
+    await meanings.learn((target, words) for target in implied)
+    if any(meanings.follows(target, words) for target in implied):
+        return "correct", "it and a reference follow from each other"
+    return "wrong", "a reference follows from it, and it says more" if implied else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +47,10 @@ class Answers:
     """`answer_correct` and `response_grade`, where references are given."""
 
     name: ClassVar[str] = "answers"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
 
     tau: float = 0.5
-    """How probable it must be that a reference follows from the answer."""
+    """The least entailment, from 0 to 1, with which answer and reference follow from each other."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         sheet = Sheet(view, self)

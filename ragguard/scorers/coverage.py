@@ -29,10 +29,10 @@ ORACLE_GRADE = 3
 @dataclass(frozen=True, slots=True)
 class Coverage:
     """`answerability`, `redundancy`, `coverage`, `delta_coverage`, `delta_coverage_selection`, `alpha_ndcg`,
-    `density` and the answer's own."""
+    `alpha_ndcg_total`, `density` and the answer's own."""
 
     name: ClassVar[str] = "coverage"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     models: ClassVar[tuple[str, ...]] = ("judge",)
 
     eta: float = 3
@@ -175,20 +175,22 @@ class _CoverageReport:
             self.add("redundancy", value, texts[: index + 1], step=step, at=at, label=label)
 
     def steps(self, stage: Stage) -> None:
-        """`coverage` so far, `delta_coverage` and `alpha_ndcg`; of candidates where a step's were changed."""
+        """Adds `coverage` so far, `delta_coverage` and `alpha_ndcg` of each step, and of its candidates where some were
+        dropped or changed. A step of which the model got nothing has these scores, too."""
         view = self.sheet.view
-        everything = list(dict.fromkeys(s.all[at].text for s in view.steps for at in sorted(s.judged)))
         so_far: list[str] = []
         before = 0.0
         for step in view.steps:
-            listed = step.got if stage == "passages" else range(step.candidates)
+            listed, k = step.listed(stage), step.judged_places(stage)
             texts = [step.all[at].text for at in listed if at in step.judged]
+            earlier = list(dict.fromkeys(so_far))
             so_far += texts
-            shown = bool(texts) if stage == "passages" else step.changed
+            shown = bool(texts or not step.got) if stage == "passages" else step.changed
             more: dict[str, Any] = {
                 "step": step,
                 "stage": stage,
-                "metadata": {"k": len(texts), "not_judged": len(listed) - len(texts)},
+                "metadata": {"kept": len(texts), "not_judged": len(listed) - len(texts)}
+                | ({"k": k} if k else {}),
             }
             if stage == "candidates" or step.changed:
                 more["label"] = "before" if stage == "candidates" else "after"
@@ -201,8 +203,10 @@ class _CoverageReport:
             if shown:
                 self.add("coverage", covered, so_far, **more)
                 self.add("delta_coverage", covered - before, so_far, **more)
+                retrieved = list(dict.fromkeys(step.all[at].text for at in sorted(step.judged)))
                 try:
-                    self.add("alpha_ndcg", self._alpha_ndcg(texts, everything), everything, **more)
+                    ranked = self._alpha_ndcg(texts, retrieved, k, earlier)
+                    self.add("alpha_ndcg", ranked, [*earlier, *texts, *retrieved], **more)
                 except RagguardError as error:  # one of its ideal, which the model may never have got
                     self.sheet.fail(error, f"alpha_ndcg ({stage})", step)
             before = covered
@@ -225,11 +229,12 @@ class _CoverageReport:
             read += got
 
     def run(self) -> None:
-        """`coverage_total` and `density` of all that the model got."""
+        """`coverage_total`, `alpha_ndcg_total` and `density` of all that the model got."""
         texts = self._context()
         if not texts:
             return
         view = self.sheet.view
+        self._ranked(texts)
         missing = sum(at not in step.judged for step in view.steps for at in step.got)
         more = {"sub_questions": list(self.ratings.sub_questions), "not_judged": missing}
         try:
@@ -239,6 +244,21 @@ class _CoverageReport:
             return
         self.add("coverage_total", covered, texts, usage=self.usage, metadata=more)
         self._density("density", covered, texts)
+
+    def _ranked(self, texts: Sequence[str]) -> None:
+        """Adds `alpha_ndcg_total`: the ideal is over all that was retrieved, in as many places as there were."""
+        view = self.sheet.view
+        empty = view.empty_places
+        if empty is None:
+            return
+        k = len(texts) + empty
+        everything = list(dict.fromkeys(s.all[at].text for s in view.steps for at in sorted(s.judged)))
+        try:
+            ranked = self._alpha_ndcg(texts, everything, k)
+        except RagguardError as error:
+            self.sheet.fail(error, "alpha_ndcg_total")
+        else:
+            self.add("alpha_ndcg_total", ranked, everything, metadata={"k": k, "kept": len(texts)})
 
     def answer(self, answer: str) -> None:
         """`answer_coverage` and `answer_density`: the same of the answer, empty for an abstention."""
@@ -279,13 +299,15 @@ class _CoverageReport:
     def _coverage(self, texts: Sequence[str]) -> float:
         return float(measures.coverage(self.ratings.table(texts), self.settings.eta, self.answerable))
 
-    def _alpha_ndcg(self, texts: Sequence[str], everything: Sequence[str]) -> float:
-        if not texts:
+    def _alpha_ndcg(
+        self, texts: Sequence[str], retrieved: Sequence[str], k: int, earlier: Sequence[str] = ()
+    ) -> float:
+        """Returns α-nDCG of texts in k places, beside the best order of what was retrieved; nan without places."""
+        if not k:
             return math.nan
-        table, ideal = self.ratings.table(texts), self.ratings.table(everything)
-        return float(
-            measures.alpha_ndcg(table, self.settings.eta, self.settings.alpha, ideal=ideal, k=len(texts))
-        )
+        table, ideal, before = map(self.ratings.table, (texts, retrieved, earlier))
+        eta, alpha = self.settings.eta, self.settings.alpha
+        return float(measures.alpha_ndcg(table, eta, alpha, ideal=ideal, k=k, earlier=before))
 
     def _oracle(self) -> tuple[float, float]:
         """Coverage and tokens of the shortest way to say it: of the pool's good passages, else of all retrieved."""

@@ -6,8 +6,10 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
+from ragguard.answer_text import Language
 from ragguard.probes.question import Ask
 from ragguard.records import Result
 from ragguard.scorers.view import Setting, View
@@ -42,7 +44,7 @@ def full_version(scorer: Scorer, setting: Setting) -> str:
     """The scorer's version with a digest of all that its numbers depend on, beside engine and prompts."""
     settings: dict[str, Any] = {
         "caps": dataclasses.asdict(setting.caps),
-        "language": dataclasses.asdict(setting.language),
+        "language": _language_digest(setting.language),
         "prompts": [setting.prompts.identity, setting.judge_prompts.identity],
     }
     fields = getattr(scorer, "__dataclass_fields__", {})
@@ -51,3 +53,9 @@ def full_version(scorer: Scorer, setting: Setting) -> str:
         settings[model] = getattr(setting, model).fingerprint
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode()).hexdigest()
     return f"{scorer.version}-{digest[:8]}"
+
+
+@lru_cache(maxsize=16)
+def _language_digest(language: Language) -> str:
+    """Returns a digest of what a language says about answers; its phrases are many, and equal for all runs."""
+    return hashlib.sha256(json.dumps(dataclasses.asdict(language), sort_keys=True).encode()).hexdigest()[:16]

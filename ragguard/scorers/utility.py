@@ -197,11 +197,10 @@ class Utility:
         """Adds UDCG over the passages of the final context, each once and at its best (a bridge helps its own hop), and
         over the places that were left empty."""
         best: dict[str, _Judged] = {}
-        missing = empty = 0
+        missing, empty = 0, sheet.view.empty_places
+        if empty is None:
+            return
         for step in sheet.view.steps:
-            if not step.places:
-                return
-            empty += max(0, step.places - len(step.got))
             for at in step.got:
                 found, text = judged.get((step.step.id, at)), step.all[at].text
                 if found is None and at in step.judged:

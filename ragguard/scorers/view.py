@@ -155,6 +155,13 @@ class View:
         return tuple(step for _, step in self.turns)
 
     @property
+    def empty_places(self) -> int | None:
+        """How many places of all steps hold no passage; None where the K of a step cannot be right."""
+        if not all(step.places for step in self.steps):
+            return None
+        return sum(max(0, step.places - len(step.got)) for step in self.steps)
+
+    @property
     def references(self) -> tuple[str, ...]:
         """What is known to be right, without blanks and repetitions."""
         given = (reference.strip() for reference in self.run.references or ())

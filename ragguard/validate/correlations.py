@@ -69,6 +69,7 @@ def measured(scored: Sequence[Scored]) -> Measured:
 
 _OF_THE_RUN = {
     "udcg_context": "udcg", "coverage_total": "coverage", "delta_coverage": "coverage",
+    "alpha_ndcg_total": "alpha_ndcg",
     "delta_seper_total": "delta_seper", "delta_seper_alone": "delta_seper",
 }  # fmt: skip
 """A context is a run of one step: these names say the same of it, and one of them is enough."""

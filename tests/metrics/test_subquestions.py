@@ -191,3 +191,29 @@ def test_density_is_relative_to_the_oracle(covered, tokens, best, shortest):
     assert value == pytest.approx(np.sqrt((covered / tokens) / (best / shortest)))
     assert m.density(best, shortest, best, shortest) == pytest.approx(1)
     assert m.density(covered, 2 * tokens, best, shortest) <= value
+
+
+@given(RATINGS, st.data())
+def test_alpha_ndcg_behind_earlier_passages(ratings, data):
+    """Word for word: a sub-question loses a factor each time that anything before has answered it."""
+    earlier = data.draw(
+        arrays(np.int64, (data.draw(st.integers(0, 4)), ratings.shape[1]), elements=st.integers(0, 5))
+    )
+    alpha = data.draw(st.sampled_from([0, 0.3, 0.5, 1]))
+    gain, before = 0.0, [sum(row[q] >= 3 for row in earlier) for q in range(ratings.shape[1])]
+    for rank, row in enumerate(ratings, 1):
+        for q, rating in enumerate(row):
+            if rating >= 3:
+                gain += (1 - alpha) ** before[q] / np.log2(rank + 1)
+                before[q] += 1
+    ideal = greedy_gain(ratings >= 3, alpha, len(ratings))
+    found = m.alpha_ndcg(ratings, alpha=alpha, earlier=earlier)
+    assert np.isnan(found) if not ideal else found == pytest.approx(gain / ideal)
+    assert np.array_equal(m.alpha_ndcg([ratings], alpha=alpha, earlier=[earlier]), [found], equal_nan=True)
+
+
+def test_earlier_passages_are_checked():
+    with pytest.raises(ValueError, match="earlier"):
+        m.alpha_ndcg([[5, 0]], earlier=[[5]])
+    with pytest.raises(ValueError, match="earlier"):
+        m.alpha_ndcg([[5, 0]], earlier=[[5, 6]])

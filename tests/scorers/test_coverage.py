@@ -63,16 +63,42 @@ async def test_a_candidate_that_cannot_be_rated_takes_nothing_from_what_the_mode
     results = await coverage(the_run, engine)
     assert values(results, "coverage") == [0.5, 1.0]
     assert values(results, "delta_coverage") == [0.5, 0.5]
-    assert named(results, "alpha_ndcg") == []
+    assert len(named(results, "alpha_ndcg")) == 1, "only the step that retrieved it has no ideal"
+    assert not named(results, "alpha_ndcg_total")
     missing = [failure.message for failure in results if isinstance(failure, Failure)]
     assert any("alpha_ndcg (passages)" in message for message in missing)
     assert not any(" coverage (passages)" in message for message in missing)
 
 
-async def test_ranked_coverage_is_measured_by_all_passages_of_the_run():
-    first, second = values(await coverage(two_hops()), "alpha_ndcg")
+async def test_ranked_coverage_of_a_step_is_beside_what_that_step_retrieved():
+    results = await coverage(two_hops())
+    assert values(results, "alpha_ndcg") == [1.0, 1 / math.log2(3)]
     ideal = 1 + 1 / math.log2(3)
-    assert (first, second) == (1 / ideal, (1 / math.log2(3)) / ideal)
+    assert values(results, "alpha_ndcg_total") == [(1 + 1 / math.log2(5)) / ideal]
+
+
+async def test_a_step_that_only_repeats_earlier_ones_is_worth_half():
+    results = await coverage(
+        run(step(FIRM_QUERY, [FIRM]), step(FIRM_QUERY, [FIRM]), step(FIRM_QUERY, [FIRM]))
+    )
+    assert values(results, "alpha_ndcg") == [1.0, 0.5, 0.5], "one passage, however often the model got it"
+    other = "Norvik Mills, a firm, has its seat in Oslo."
+    engine = reader()
+    plain = engine.label
+    engine.label = lambda text, label: plain(text.replace(other, FIRM), label)
+    results = await coverage(
+        run(step(FIRM_QUERY, [FIRM]), step(FIRM_QUERY, [other]), step(FIRM_QUERY, [FIRM])), engine
+    )
+    assert values(results, "alpha_ndcg") == [1.0, 0.5, 0.25]
+
+
+async def test_ranked_coverage_has_the_places_of_what_a_guard_dropped():
+    dropping = step(FIRM_QUERY, [FIRM], candidates=[FIRM, FOUNDER], k=2)
+    emptied = step(FOUNDER_QUERY, [], candidates=[FOUNDER, NOISE], k=2)
+    results = await coverage(run(dropping, emptied))
+    assert values(results, "alpha_ndcg") == [1 / (1 + 1 / math.log2(3)), 0.0]
+    assert values(results, "coverage") == [0.5, 0.5]
+    assert [score.metadata["k"] for score in named(results, "alpha_ndcg")] == [2, 2]
 
 
 async def test_given_sub_questions_are_used_as_they_are():

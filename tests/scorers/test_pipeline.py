@@ -63,8 +63,8 @@ async def test_every_name_of_the_contract_is_given():
         "delta_udcg_selection",
     }  # fmt: skip
     assert names["run"] == {
-        "seper_closed_book", "delta_seper_total", "udcg_context", "coverage_total", "density", "answer_correct",
-        "answer_coverage", "answer_density", "response_grade", "contested",
+        "seper_closed_book", "delta_seper_total", "udcg_context", "coverage_total", "alpha_ndcg_total", "density",
+        "answer_correct", "answer_coverage", "answer_density", "response_grade", "contested",
     }  # fmt: skip
     pooled = await pipeline().results(guarded_with_pool())
     assert {"proc", "pct_proc"} <= {s.name for s in pooled}

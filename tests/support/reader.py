@@ -87,7 +87,7 @@ def weigh(text: str, label: str) -> float:
         return p if label == "A" else 1 - p if label == "B" else 0.0
     if "from 0 to 5" in text:
         best = ANSWERS_SUB.get(key, 0)
-    elif "measured by the references" in text:
+    elif "the best matching reference" in text:
         best = 5 if "Ada Berg" in text.split("<answer>")[1] else 2
     else:
         best = 5 if RELEVANT.get(key, 0.0) > 0.5 else 2 if key in ABSTAINS else 1
