@@ -34,7 +34,7 @@ class ScoringSettings:
     budget: Account | Limits | None = None
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be right without a look at a model."""
+        """Refuses what is wrong whatever the models are."""
         if isinstance(self.scorers, str):
             raise InvalidInput("scorers", self.scorers, f"a list, such as ({self.scorers!r},)")
         if not isinstance(self.scorers, list | tuple):
@@ -42,6 +42,7 @@ class ScoringSettings:
         if not isinstance(self.caps, Caps | None):
             raise InvalidInput("caps", self.caps, "Caps(...), or None for the usual ones")
         Account.of(self.budget)
+        object.__setattr__(self, "scorers", tuple(self.scorers))  # the caller may go on changing its list
 
     def build(self) -> ScoringPipeline:
         """Returns a new pipeline; closing it closes the models that were given as addresses, and no others."""

@@ -96,6 +96,7 @@ class Settings:
         _function("redact", self.redact)
         _function("references", self.find_references)
         _seconds(self.retention)
+        object.__setattr__(self, "sinks", tuple(self.sinks))  # the caller may go on changing its list
 
     @property
     def find_references(self) -> References | None:

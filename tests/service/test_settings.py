@@ -1,0 +1,83 @@
+"""The settings of a RagGuard: checked when they are made, plain data, and all that the service derives from them."""
+
+import math
+import pickle
+from datetime import timedelta
+
+import pytest
+from support.scripted_pipeline import ListSink
+
+from ragguard.errors import InvalidInput
+from ragguard.scorers.settings import ScoringSettings
+from ragguard.service.queue import QueueBounds
+from ragguard.service.settings import Settings
+from ragguard.store.bounds import Bound
+
+
+def test_settings_are_plain_data():
+    """They cross to another process as they are; a table of references does, too."""
+    settings = Settings(
+        scoring=ScoringSettings(scorers=["utility"], budget={"tokens": 10_000}),
+        store=None,
+        references={"Who founded it?": "Ada Berg"},
+        retention=timedelta(days=1),
+    )
+    copy = pickle.loads(pickle.dumps(settings))
+    assert copy == settings
+    assert copy.find_references("who  founded IT?") == ["Ada Berg"]
+    assert copy.kept_seconds == 86_400
+    with pytest.raises(AttributeError):
+        copy.queue_size = 3
+
+
+@pytest.mark.parametrize(
+    ("policy", "bounds", "waiting", "block"),
+    [
+        ("drop_oldest", QueueBounds(640, 99, "oldest", 0.0), Bound(10, "oldest"), None),
+        ("drop_newest", QueueBounds(640, 99, "newest", 0.0), Bound(10, "newest"), None),
+        ("block", QueueBounds(640, 99, "newest", 1.0), Bound(10, "newest"), 1.0),
+        ("block(2.5)", QueueBounds(640, 99, "newest", 2.5), Bound(10, "newest"), 2.5),
+    ],
+)
+def test_the_overflow_policy_decides_what_waits(policy, bounds, waiting, block):
+    settings = Settings(store=None, queue_size=10, queue_bytes=99, on_overflow=policy)
+    assert (settings.bounds, settings.waiting, settings.block) == (bounds, waiting, block)
+    assert Settings(store="a.db", on_overflow=policy).block is None
+
+
+@pytest.mark.parametrize(
+    ("more", "scored"),
+    [({}, False), ({"sinks": [ListSink()]}, True), ({"otlp": "http://localhost:4318"}, True)],
+    ids=["nobody hears of it", "sink", "spans"],
+)
+def test_ended_runs_wait_for_the_scorer_where_somebody_hears_of_them(more, scored):
+    assert Settings(scoring=ScoringSettings(scorers=()), **more).scored == scored
+    assert Settings(**more).scored
+
+
+def test_what_is_as_good_as_no_limit_is_none():
+    settings = Settings(retention=1e12, run_ttl=1e12, exit_timeout=math.inf)
+    assert (settings.kept_seconds, settings.ttl) == (None, math.inf)
+    assert math.isfinite(settings.exit_seconds)
+
+
+def test_a_list_that_the_caller_goes_on_changing_changes_nothing():
+    sinks, scorers = [ListSink()], ["utility"]
+    settings = Settings(scoring=ScoringSettings(scorers=scorers), sinks=sinks)
+    sinks.clear()
+    scorers.clear()
+    assert len(settings.sinks) == len(settings.scoring.scorers) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"queue_size": 0}, {"queue_bytes": 1.5}, {"concurrency": True}, {"on_overflow": "drop"}, {"score_rate": 1.1},
+        {"exit_timeout": -1}, {"run_ttl": 0}, {"sinks": ListSink()}, {"sinks": [object()]}, {"redact": "x"},
+        {"references": 3}, {"references": {3: "x"}}, {"retention": 0},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_wrong_setting_is_named(wrong):
+    with pytest.raises(InvalidInput, match=next(iter(wrong))):
+        Settings(**wrong)
