@@ -28,8 +28,8 @@ PUBLIC = {
         Calibration Deduplicate DistractorGuard Example Judged Policy TokenBudget TopUtility UtilityThreshold
     """,
     "ragguard.scorers": """
-        Ask Belief Caps Contested Coverage EntailQuestion Grades LabelQuestion Plan SampleQuestion Scorer StepView
-        Utility View
+        Ask Belief Caps Contested Coverage EntailQuestion Grades LabelQuestion Plan Recall SampleQuestion Scorer
+        StepView Utility View
     """,
     "ragguard.sinks": "BufferingSink JsonlSink OtelSink PhoenixSink ScoredRun Sink SpanSink",
     "ragguard_langchain": """

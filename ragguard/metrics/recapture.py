@@ -7,8 +7,9 @@ estimate is too low.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +17,11 @@ from numpy.typing import ArrayLike
 from ragguard.errors import InvalidInput
 from ragguard.metrics import arrays
 from ragguard.metrics.arrays import Value
+from ragguard.metrics.rarity import proc
 from ragguard.metrics.registry import Metric, declare
+from ragguard.metrics.topk import f
+
+SOURCE = "Chapman 1951; interval: Sadinle 2009"
 
 
 class Population(NamedTuple):
@@ -86,6 +91,23 @@ def recapture(found: ArrayLike, relevant: ArrayLike, level: float = 0.95) -> Pop
     return chapman(sides[0].sum(), sides[1].sum(), (sides[0] & sides[1]).sum(), level)
 
 
+def _estimated(name: str, title: str, description: str, function: Callable[..., Any]) -> None:
+    declare(
+        Metric(
+            name=name,
+            title=title,
+            description=description,
+            range=(0, 1),
+            direction="higher",
+            unit="share",
+            needs="a step whose query was retrieved for twice or more in the run, differently; grades; no pool",
+            source=SOURCE,
+            levels=("step",),
+            function=function,
+        )
+    )
+
+
 declare(
     Metric(
         name="relevant_total",
@@ -95,7 +117,26 @@ declare(
         direction="neither",
         unit="passages",
         needs="two or more retrievals of one query that do not depend on each other, and which passages are relevant",
-        source="Chapman 1951; interval: Sadinle 2009",
+        source=SOURCE,
+        levels=("step",),
         function=recapture,
     )
+)
+_estimated(
+    "recall_estimated",
+    "Recall, estimated",
+    "The share of the relevant passages that the model got, with an estimate of how many there are.",
+    recapture,
+)
+_estimated(
+    "f_estimated",
+    "F by an estimated total",
+    "F with an estimate of how many relevant passages there are.",
+    f,
+)
+_estimated(
+    "proc_estimated",
+    "PROC, estimated",
+    "PROC with unseen relevant passages in the pool, as many as are estimated and graded as the seen ones.",
+    proc,
 )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ragguard.scorers.coverage import Coverage as Coverage
     from ragguard.scorers.grades import Grades as Grades
     from ragguard.scorers.plan import Plan as Plan
+    from ragguard.scorers.recall import Recall as Recall
     from ragguard.scorers.scorer import Scorer as Scorer
     from ragguard.scorers.utility import Utility as Utility
     from ragguard.scorers.view import Caps as Caps
@@ -32,6 +33,7 @@ _HOMES = {
     "Grades": "ragguard.scorers.grades",
     "LabelQuestion": "ragguard.probes.question",
     "Plan": "ragguard.scorers.plan",
+    "Recall": "ragguard.scorers.recall",
     "SampleQuestion": "ragguard.probes.question",
     "Scorer": "ragguard.scorers.scorer",
     "StepView": "ragguard.scorers.view",
@@ -50,6 +52,7 @@ __all__ = [
     "Grades",
     "LabelQuestion",
     "Plan",
+    "Recall",
     "SampleQuestion",
     "Scorer",
     "StepView",

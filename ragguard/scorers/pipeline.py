@@ -26,6 +26,7 @@ from ragguard.scorers.contested import Contested
 from ragguard.scorers.coverage import Coverage
 from ragguard.scorers.grades import Grades
 from ragguard.scorers.plan import Plan, PriceList, merge
+from ragguard.scorers.recall import Recall
 from ragguard.scorers.respondents import Engines
 from ragguard.scorers.scorer import MODELS, Scorer, full_version
 from ragguard.scorers.sheet import worth_repeating
@@ -37,7 +38,7 @@ _log = logger(__name__)
 
 FAMILIES = ("belief", "utility", "coverage", "grades")
 """What `scorers=` knows by name; "coverage" brings the answer's own scores along."""
-OURS = (Belief, Utility, Coverage, Contested, Answers, Grades)
+OURS = (Belief, Utility, Coverage, Contested, Answers, Grades, Recall)
 _UNKNOWN = EngineInfo("unknown", "unknown", "unknown")
 
 
@@ -64,7 +65,7 @@ def _family(name: str, soft: bool) -> tuple[Scorer, ...]:
         return (Belief(),)
     if name == "utility":
         return (Utility(soft=soft),)
-    return (Grades(),) if name == "grades" else (Coverage(), Contested(), Answers())
+    return (Grades(), Recall()) if name == "grades" else (Coverage(), Contested(), Answers())
 
 
 def _scorers(given: Sequence[str | Scorer], soft: bool) -> tuple[Scorer, ...]:

@@ -15,7 +15,8 @@ SCORES = {
     "passage": "p_abstain p_relevant utility distracting_effect answerability redundancy grade utility_given",
     "step": "seper seper_hard delta_seper delta_seper_alone semantic_entropy delta_semantic_entropy udcg harm coverage "
     "delta_coverage delta_seper_selection delta_coverage_selection delta_udcg_selection contested alpha_ndcg "
-    "ra_nwg proc pct_proc selection_efficiency n_recall precision_at_grade t",
+    "ra_nwg proc pct_proc selection_efficiency n_recall precision_at_grade t "
+    "relevant_total recall_estimated f_estimated proc_estimated",
     "run": "contested seper_closed_book delta_seper_total udcg_context coverage_total alpha_ndcg_total density "
     "answer_correct "
     "answer_coverage answer_density response_grade",

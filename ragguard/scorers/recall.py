@@ -1,0 +1,143 @@
+"""Recall where nobody knows all that is relevant: estimated from retrievals of one query in one run.
+
+Several retrievers that were asked the same, or a query that was repeated, find partly the same. From that follows how
+much neither found (`metrics.recapture`). Every number here is an estimate, and says so in its name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from ragguard.answer_text import normalise
+from ragguard.errors import RagguardError
+from ragguard.metrics import rarity
+from ragguard.metrics.recapture import Population, recapture
+from ragguard.metrics.topk import f
+from ragguard.probes.grade import grade
+from ragguard.probes.question import Ask, answered
+from ragguard.probes.rating import read_rating
+from ragguard.records import Result
+from ragguard.scorers.grades import RELEVANT
+from ragguard.scorers.sheet import Sheet
+from ragguard.scorers.view import StepView, View
+
+
+class _Estimate(NamedTuple):
+    """A number that follows from how many relevant passages there are, and its standard error."""
+
+    value: float
+    stderr: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """`relevant_total`, `recall_estimated`, `f_estimated` and `proc_estimated` of steps that share their query with
+    others of the run, where the run has no pool."""
+
+    name: ClassVar[str] = "recall"
+    version: ClassVar[str] = "1"
+    models: ClassVar[tuple[str, ...]] = ("judge",)
+
+    alpha: float = 0.5
+    """What K weighs in F beside the number of relevant passages, from 0 to 1."""
+
+    async def score(self, view: View, ask: Ask) -> Sequence[Result]:
+        sheet = Sheet(view, self)
+        by_query: dict[str, list[StepView]] = defaultdict(list)
+        for step in view.steps:
+            by_query[normalise(step.step.query or view.run.question)].append(step)
+        repeated = [steps for query, steps in by_query.items() if query and len(steps) > 1]
+        if view.run.pool or not repeated:
+            return sheet.results()
+        given = _given(repeated)
+        wanted = [
+            (steps[0].step.query or view.run.question, text)
+            for steps in repeated
+            for text in _judged(steps)
+            if text not in given
+        ]
+        questions = [grade(view.setting.judge_prompts, query, text) for query, text in wanted]
+        answers = await ask(questions)
+        grades: dict[tuple[str, str], int] = {}
+        for (query, text), question, answer in zip(wanted, questions, answers, strict=True):
+            try:
+                grades[normalise(query), text] = int(read_rating(question, answered(answer)).value)
+            except RagguardError as error:
+                sheet.fail(error, "recall, as a passage has no grade")
+        for steps in repeated:
+            query = normalise(steps[0].step.query or view.run.question)
+            known = {text: given.get(text, grades.get((query, text))) for text in _judged(steps)}
+            if None not in known.values():
+                self._query(sheet, steps, {text: value for text, value in known.items() if value is not None})
+        return sheet.results()
+
+    def _query(self, sheet: Sheet, steps: Sequence[StepView], grades: dict[str, int]) -> None:
+        """Adds the scores of the steps that asked one query."""
+        found = [{step.all[at].text for at in range(step.candidates) if at in step.judged} for step in steps]
+        table = np.array([[text in texts for text in grades] for texts in found])
+        total = recapture(table, [value >= RELEVANT for value in grades.values()])
+        if not math.isfinite(total.total):
+            return
+        for step in steps:
+            self._step(sheet, step, grades, total, len(found))
+
+    def _step(
+        self, sheet: Sheet, step: StepView, grades: dict[str, int], total: Population, retrievals: int
+    ) -> None:
+        chosen = [grades[text] for text in _listed(step, step.got) if text in grades]
+        found = [grades[text] for text in _listed(step, range(step.candidates)) if text in grades]
+        k, relevant = step.judged_places("passages"), sum(value >= RELEVANT for value in chosen)
+        there = sum(value >= RELEVANT for value in grades.values())
+        if not k or len(chosen) > k:
+            return
+        estimates = {
+            "relevant_total": _Estimate(total.total, total.stderr),
+            "recall_estimated": _moved(lambda n: relevant / n if n else math.nan, total, there),
+            "f_estimated": _moved(lambda n: float(f(relevant, k, n, self.alpha)), total, there),
+            "proc_estimated": _moved(lambda n: float(rarity.proc(_pool(grades, n), found, k)), total, there),
+        }
+        for name, one in estimates.items():
+            sheet.add(
+                name, one.value, step=step, who="judge", stderr=one.stderr, label="estimated",
+                explanation=f"{there} relevant passages found in {retrievals} retrievals",
+                metadata={
+                    "k": k, "relevant_total": total.total, "low": total.low, "high": total.high,
+                    "retrievals": retrievals,
+                },
+            )  # fmt: skip
+
+
+def _given(repeated: Sequence[Sequence[StepView]]) -> dict[str, int]:
+    """Text → the grade that came with the passage."""
+    passages = (passage for steps in repeated for step in steps for passage in step.all)
+    return {passage.text: passage.grade for passage in passages if passage.grade is not None}
+
+
+def _listed(step: StepView, places: Sequence[int]) -> list[str]:
+    """The judged texts of a list, each once."""
+    return list(dict.fromkeys(step.all[at].text for at in places if at in step.judged))
+
+
+def _judged(steps: Sequence[StepView]) -> list[str]:
+    return list(dict.fromkeys(text for step in steps for text in _listed(step, range(len(step.all)))))
+
+
+def _moved(value: Callable[[float], float], total: Population, least: float) -> _Estimate:
+    """A number at the estimated total, and half of what it differs by one standard error below and above."""
+    low, high = max(least, total.total - total.stderr), total.total + total.stderr
+    return _Estimate(value(total.total), abs(value(low) - value(high)) / 2)
+
+
+def _pool(grades: dict[str, int], total: float) -> list[int]:
+    """All grades, those of unseen relevant passages as the seen relevant ones have them."""
+    seen = list(grades.values())
+    relevant = [value for value in seen if value >= RELEVANT]
+    unseen = round(total - len(relevant))
+    best = round(unseen * relevant.count(5) / len(relevant)) if relevant else 0
+    return [*seen, *[5] * best, *[4] * (unseen - best)]
