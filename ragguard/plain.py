@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set, ValuesView
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import islice
+from operator import is_
 from pathlib import PurePath
 from types import NoneType
 from typing import Any, TypeAlias
@@ -73,6 +74,23 @@ def plain_metadata(
     if told := copy.told():
         made[CUT] = told
     return made
+
+
+def comparable(metadata: object) -> Mapping[str, Any] | None:
+    """Returns metadata as `is_same` compares others with them: a copy; None for none; an empty one for metadata that
+    are not plain and small, which are the same as no others."""
+    if not metadata:
+        return None
+    return metadata.copy() if type(metadata) is dict and _is_plain(metadata) else {}
+
+
+def is_same(metadata: Mapping[Any, Any], known: Mapping[str, Any] | None) -> bool:
+    """True only where metadata are the `comparable` ones, key by key and type by type: 1, 1.0 and True are equal."""
+    if not metadata:
+        return known is None
+    if not known or type(metadata) is not dict or len(metadata) != len(known):
+        return False
+    return all(map(is_, metadata.values(), known.values())) and metadata == known
 
 
 def plain(value: object) -> object:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from ragguard.capture.snapshot import OwnPassages, passage, passage_of, passages_of, score_of, text_of
+from ragguard.capture.snapshot import OwnPassages, passage, passage_of, passages_of, text_of
 from ragguard.records import Passage
 
 _QUESTIONS = ("question", "query", "input", "user_input", "prompt", "text")
@@ -182,7 +182,17 @@ def unpacked(taken: Taken) -> list[Passage]:
     """The passages of a snapshot; runs on the scorer's side."""
     if taken and isinstance(taken[0], Passage):
         return OwnPassages(taken)
-    return OwnPassages(map(_passage, taken[::3], taken[1::3], taken[2::3]))
+    parts = iter(taken)
+    return OwnPassages([
+        Passage(text, id or "", None, metadata)
+        if type(text) is str
+        and (id is None or type(id) is str)
+        and type(metadata) is dict
+        and "score" not in metadata
+        and "relevance_score" not in metadata
+        else passage(text, id, None, metadata)
+        for text, id, metadata in zip(parts, parts, parts, strict=True)
+    ])  # fmt: skip
 
 
 def ids_and_texts(taken: Taken) -> list[tuple[Any, Any]]:
@@ -190,12 +200,6 @@ def ids_and_texts(taken: Taken) -> list[tuple[Any, Any]]:
     if taken and isinstance(taken[0], Passage):
         return [(one.id, one.text) for one in taken]
     return list(zip(taken[1::3], taken[::3], strict=True))
-
-
-def _passage(text: object, id: object, metadata: object) -> Passage:
-    if type(text) is str and type(metadata) is dict and (id is None or type(id) is str):
-        return Passage(text, id or "", score_of(None, metadata) if metadata else None, metadata)
-    return passage(text, id, None, metadata)
 
 
 def tool_text(output: object) -> tuple[str, bool]:

@@ -25,8 +25,10 @@ from llama_index.core.schema import (
 from ragguard.capture.shapes import node_content
 from ragguard.capture.snapshot import OwnPassages, metadata_of, passage, passage_of, score_of, unreadable
 from ragguard.errors import InvalidInput
+from ragguard.plain import comparable, is_same
 from ragguard.records import CONTENT_KIND, Passage
 from ragguard.runtime.faults import describe
+from ragguard.runtime.text_memo import TextMemo
 
 TextOf: TypeAlias = Callable[[BaseNode], str]
 """Gives the text of a node as the model reads it."""
@@ -53,8 +55,9 @@ class NodeCopy:
         return made
 
 
-Look: TypeAlias = tuple[tuple[str, str, str, str, str], Sequence[str], Mapping[str, Any], float | None]
-"""A text node's text, id and three templates; the metadata keys hidden from models; metadata; score."""
+Look: TypeAlias = tuple[str, str, str, str, str, tuple[str, ...], Mapping[str, Any], float | None]
+"""A text node's text, id and three templates; the metadata keys hidden from models; metadata; score. One plain tuple,
+which the garbage collector does not visit again while it waits."""
 Taken: TypeAlias = Sequence[Passage | Look | NodeCopy]
 """One snapshot a node; a passage where it took more than a look."""
 
@@ -76,7 +79,7 @@ def taken(nodes: object, text_of: TextOf | None = None) -> Taken:
     try:
         return [
             (
-                _fields(state := node.__dict__),
+                *_fields(state := node.__dict__),
                 tuple(hidden) if (hidden := state["excluded_llm_metadata_keys"]) else (),
                 state["metadata"].copy(),
                 item.score,
@@ -91,10 +94,10 @@ def taken(nodes: object, text_of: TextOf | None = None) -> Taken:
 
 def unpacked(snapshot: Taken) -> list[Passage]:
     """The passages of a snapshot."""
-    return OwnPassages(
+    return OwnPassages([
         _seen(one) if isinstance(one, tuple) else one if isinstance(one, Passage) else one.passage()
         for one in snapshot
-    )
+    ])  # fmt: skip
 
 
 def bare(snapshot: Taken) -> list[Passage]:
@@ -102,7 +105,7 @@ def bare(snapshot: Taken) -> list[Passage]:
     return [
         passage(_bare(one.node)[0], one.node.node_id, one.score, one.node.metadata)
         if isinstance(one, NodeCopy)
-        else passage(one[0][0], one[0][1], score_of(one[3], {}), one[2])
+        else passage(one[0], one[1], score_of(one[7], {}), one[6])
         for one in snapshot
         if not isinstance(one, Passage)
     ]
@@ -115,9 +118,7 @@ def same(before: Taken, after: Taken) -> bool:
 
 def id_in(one: Passage | Look | NodeCopy) -> str:
     """The id of a node in a snapshot."""
-    return (
-        one.id if isinstance(one, Passage) else one.node.node_id if isinstance(one, NodeCopy) else one[0][1]
-    )
+    return one.id if isinstance(one, Passage) else one.node.node_id if isinstance(one, NodeCopy) else one[1]
 
 
 def node_id(item: object) -> str:
@@ -139,7 +140,7 @@ def are_nodes(value: object) -> bool:
 def _alike(one: Passage | Look | NodeCopy, other: Passage | Look | NodeCopy) -> bool:
     try:
         if isinstance(one, tuple) and isinstance(other, tuple):
-            return one[:3] == other[:3]
+            return one[:7] == other[:7]
         if isinstance(one, NodeCopy) and isinstance(other, NodeCopy):
             return bool(one.node == other.node)
         if isinstance(one, Passage) and isinstance(other, Passage):
@@ -151,28 +152,41 @@ def _alike(one: Passage | Look | NodeCopy, other: Passage | Look | NodeCopy) -> 
 
 def _seen(look: Look) -> Passage:
     """The passage of a text node as `get_content(MetadataMode.LLM)` shows it to a model."""
-    (text, id, template, separator, whole), hidden, metadata, score = look
+    text, id, *_, metadata, score = look
     if metadata:
         try:
-            shown = (
-                metadata.items() if not hidden else [one for one in metadata.items() if one[0] not in hidden]
-            )
-            if (
-                template == DEFAULT_METADATA_TMPL
-            ):  # most nodes have it, and formatting by a template takes long
-                told = [f"{key}: {value!s}" for key, value in shown]
-            else:
-                told = [template.format(key=key, value=str(value)) for key, value in shown]
-            if about := separator.join(told).strip():
-                if whole == DEFAULT_TEXT_NODE_TMPL:
-                    text = f"{about}\n\n{text}".strip()
-                else:
-                    text = whole.format(content=text, metadata_str=about).strip()
+            text = _with_metadata(look)
         except Exception as error:  # noqa: BLE001 - templates and values are the user's
             metadata = {**metadata, UNFORMATTED: describe(error)}
     if type(text) is type(id) is str and type(score) is float and type(metadata) is dict:
         return Passage(text, id, score, metadata)
     return passage(text, id, score_of(score, {}), metadata)
+
+
+_written: TextMemo[tuple[str, tuple[Any, ...], Mapping[str, Any] | None, str]] = TextMemo(4 * 2**20)
+"""Of the texts that came lately: the text, its templates and hidden keys, its metadata, and all of it put together."""
+
+
+def _with_metadata(look: Look) -> str:
+    """The text of a node with its metadata before it, by its templates."""
+    text, _, template, separator, whole, hidden, metadata, _ = look
+    known = _written.known.get(id(text))
+    if known is not None and known[1] == look[2:6] and is_same(metadata, known[2]):
+        return known[3]
+    shown = metadata.items() if not hidden else [one for one in metadata.items() if one[0] not in hidden]
+    if template == DEFAULT_METADATA_TMPL:  # most nodes have it, and formatting by a template takes long
+        lines = [f"{key}: {value!s}" for key, value in shown]
+    else:
+        lines = [template.format(key=key, value=str(value)) for key, value in shown]
+    written = text
+    if about := separator.join(lines).strip():
+        if whole == DEFAULT_TEXT_NODE_TMPL:
+            written = f"{about}\n\n{text}".strip()
+        else:
+            written = whole.format(content=text, metadata_str=about).strip()
+    if type(text) is str:
+        _written.keep(text, (text, look[2:6], comparable(metadata), written))
+    return written
 
 
 def _copied(item: object, text_of: TextOf) -> Passage | NodeCopy:

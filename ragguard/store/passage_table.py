@@ -10,77 +10,57 @@ import json
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from math import isfinite
-from operator import is_
 from typing import Any, TypeAlias
 
-from ragguard.plain import plain_metadata
+from ragguard.plain import comparable, is_same, plain_metadata
 from ragguard.records import Passage
+from ragguard.runtime.text_memo import TextMemo
 from ragguard.store.columns import DIGEST_BYTES, Data, dump, storable
 
 _Known: TypeAlias = tuple[str, bytes, str, object, Mapping[str, Any] | None, int | None, str, str]
 """A text as it was given, its digest, the text as a file can hold it, and of the last passage with that text: id,
-metadata, grade, and its JSON before and after its score. The metadata are a copy; None where there are none, and empty
-where they cannot be compared. A plain tuple, which the garbage collector does not visit twice."""
+metadata as `comparable` gives them, grade, and its JSON before and after its score. A plain tuple, which the garbage
+collector does not visit twice."""
 
 
 class EncodedPassages:
-    """Passages that came lately, in JSON: a corpus in memory gives the same texts again.
-
-    Texts are known by their addresses. To look for equal ones would cost new texts half as much as their digests do.
-    """
+    """Passages in JSON; those that came lately with the same text are not encoded again."""
 
     def __init__(self, characters: int) -> None:
-        """Keeps texts of so many characters at most, in all."""
-        self._limit, self._left = characters, characters
-        self.known: dict[int, _Known] = {}
-        """What is known of a text, by its address: while the text is kept, no other one comes there."""
+        """Keeps what is known of so many characters of text at most."""
+        self._texts: TextMemo[_Known] = TextMemo(characters)
 
     def encode(self, passage: Passage) -> tuple[str, bytes, str]:
         """Returns the passage in JSON, with its text's digest in place of its text; the digest; and the text."""
-        known = self.known.get(id(passage.text))
+        known = self._texts.known.get(id(passage.text))
         if known is None:
-            known = self._learn(passage, *self._digest(passage.text))
+            known = self._learn(passage, *_digest(passage.text))
         _, digest, text, id_, metadata, grade, before, after = known
-        if passage.id != id_ or passage.grade is not grade or not _is_same(passage.metadata, metadata):
+        if passage.id != id_ or passage.grade is not grade or not is_same(passage.metadata, metadata):
             *_, before, after = self._learn(passage, digest, text)
         score = passage.score
         written = repr(score) if type(score) is float and isfinite(score) else dump(score)
         return f"{before}{written}{after}", digest, text
 
-    def _digest(self, text: str) -> tuple[bytes, str]:
-        """The digest of a text, and the text as a file can hold it."""
-        try:
-            written = text.encode()
-        except UnicodeEncodeError:
-            text = storable(text)
-            written = text.encode()
-        self._left -= len(written)
-        if self._left < 0:
-            self.known, self._left = {}, self._limit - len(written)
-        return sha256(written).digest()[:DIGEST_BYTES], text
-
     def _learn(self, passage: Passage, digest: bytes, text: str) -> _Known:
-        metadata = passage.metadata
-        plain = (plain_metadata(metadata) or None) if metadata else None
+        metadata = (plain_metadata(passage.metadata) or None) if passage.metadata else None
         known = (
-            passage.text, digest, text, passage.id,
-            plain.copy() if plain is metadata and plain else plain and {},
-            passage.grade,
+            passage.text, digest, text, passage.id, comparable(passage.metadata), passage.grade,
             f'["{digest.hex()}",{dump(passage.id)},',
-            f",{'null' if plain is None else dump(plain)},{dump(passage.grade)}]",
+            f",{'null' if metadata is None else dump(metadata)},{dump(passage.grade)}]",
         )  # fmt: skip
-        if self._left >= 0:
-            self.known[id(passage.text)] = known
+        self._texts.keep(passage.text, known)
         return known
 
 
-def _is_same(metadata: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
-    """True where a passage has the metadata that are known, value by value: 1, 1.0 and True are equal, and differ."""
-    if not metadata:
-        return known is None
-    if not known or type(metadata) is not dict or len(metadata) != len(known):
-        return False
-    return all(map(is_, metadata.values(), known.values())) and metadata == known
+def _digest(text: str) -> tuple[bytes, str]:
+    """The digest of a text, and the text as a file can hold it."""
+    try:
+        written = text.encode()
+    except UnicodeEncodeError:
+        text = storable(text)
+        written = text.encode()
+    return sha256(written).digest()[:DIGEST_BYTES], text
 
 
 _encoded = EncodedPassages(4 * 2**20)

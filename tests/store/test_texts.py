@@ -48,7 +48,7 @@ def test_a_text_is_known_by_its_address_only_while_the_text_is_kept():
         passage = Passage(f"{number} " * 20, f"p{number}", number / 3, {"page": number})
         assert encoded.encode(passage) == EncodedPassages(0).encode(passage)
         assert encoded.encode(passage) == EncodedPassages(0).encode(passage)
-        assert sum(len(text) for text, *_ in encoded.known.values()) <= 1000
+        assert sum(len(text) for text, *_ in encoded._texts.known.values()) <= 1000
 
 
 @pytest.mark.parametrize(
