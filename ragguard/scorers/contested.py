@@ -6,7 +6,8 @@ gives it away is the passage that says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar, NamedTuple
@@ -20,6 +21,7 @@ from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
 from ragguard.probes.question import Ask, EntailAnswer, EntailQuestion, SampleAnswer, SampleQuestion, answered
 from ragguard.probes.rating import LEAST_MASS, Rating
+from ragguard.probes.relevance import read_relevance, relevance
 from ragguard.records import Result, Usage
 from ragguard.scorers.coverage import find_sub_questions, given_sub_questions
 from ragguard.scorers.ratings import Ratings
@@ -99,8 +101,9 @@ class _Conflicts:
             for number in range(len(self._ratings.sub_questions))
             for text in self._covering(number)
         ]
-        shared = {number for number, count in _counts(readings).items() if count > 1}
-        readings = [reading for reading in readings if reading.sub_question in shared]
+        readings = _shared(readings)
+        relevant = await self._relevant({reading.text for reading in readings}, ask)
+        readings = _shared([reading for reading in readings if reading.text in relevant])
         drawn = await ask([self._question(reading) for reading in readings])
         for reading, answer in zip(readings, drawn, strict=True):
             self._answers[reading] = self._words(answered(answer))
@@ -124,6 +127,27 @@ class _Conflicts:
             cell = self._ratings.rows[text][number]
             if isinstance(cell, Rating) and cell.value >= self._settings.eta:
                 found.append(text)
+        return found
+
+    async def _relevant(self, texts: Set[str], ask: Ask) -> set[str]:
+        """Those of the texts that are relevant to the query which brought them, references unseen.
+
+        A sub-question may speak of "that town", and then a passage about another town answers it, too.
+        """
+        view = self._view
+        asked = {
+            (step.step.query or view.run.question, step.all[at].text): None
+            for step in view.steps
+            for at in step.got
+            if at in step.judged and step.all[at].text in texts
+        }
+        questions = [relevance(view.setting.judge_prompts, query, text) for query, text in asked]
+        found: set[str] = set()
+        for (_, text), question, answer in zip(asked, questions, await ask(questions), strict=True):
+            judged = read_relevance(question, answered(answer))
+            self.usage += judged.usage
+            if judged.p >= 0.5:
+                found.add(text)
         return found
 
     def _question(self, reading: _Reading) -> SampleQuestion:
@@ -163,11 +187,10 @@ class _Conflicts:
         return answer.p[2] >= self._settings.tau
 
 
-def _counts(readings: Sequence[_Reading]) -> Mapping[int, int]:
-    counts: dict[int, int] = {}
-    for reading in readings:
-        counts[reading.sub_question] = counts.get(reading.sub_question, 0) + 1
-    return counts
+def _shared(readings: Sequence[_Reading]) -> list[_Reading]:
+    """The readings of sub-questions that two passages or more answer."""
+    counts = Counter(reading.sub_question for reading in readings)
+    return [reading for reading in readings if counts[reading.sub_question] > 1]
 
 
 def _couples(readings: Sequence[_Reading]) -> list[tuple[_Reading, _Reading]]:

@@ -36,8 +36,13 @@ ABOUT = {
 }
 
 
+IRRELEVANT = "Cara Dahl founded Ostvik Mills."
+
+
 def weigh(text, label):
     (passage,) = documents(text)
+    if label in "AB":
+        return 0.9 if (label == "A") == (passage != IRRELEVANT) else 0.1
     return 1.0 if label == ("5" if ABOUT.get(passage) == asked(text) else "0") else 0.0
 
 
@@ -86,6 +91,16 @@ async def test_what_a_guard_dropped_contests_nothing():
     assert values(results) == [("step", 0.0), ("run", 0.0)]
 
 
+async def test_a_passage_that_is_not_relevant_to_its_query_contests_nothing(monkeypatch):
+    # "Who founded that firm?" is answered by a passage about any firm.
+    monkeypatch.setitem(SAID, IRRELEVANT, "Cara Dahl")
+    monkeypatch.setitem(ABOUT, IRRELEVANT, FOUNDER_QUERY)
+    results = await contested(run(step(FOUNDER_QUERY, [FOUNDER, IRRELEVANT])))
+    assert values(results) == [("step", 0.0), ("run", 0.0)]
+    results = await contested(run(step(FOUNDER_QUERY, [FOUNDER, IRRELEVANT, FALSE])))
+    assert results[-1].label == "1.1 against 1.3"
+
+
 async def test_a_passage_that_says_nothing_contests_nothing():
     silent = engine(lambda text, index: "NO-RESPONSE" if FALSE in text else SAID[documents(text)[0]])
     results = await contested(run(step(FOUNDER_QUERY, [FALSE, FOUNDER])), judge=silent)
@@ -107,8 +122,8 @@ async def test_beside_coverage_ratings_are_asked_once_and_costs_add_up():
     results = await ScoringPipeline(judge, entailer=entailer, scorers=["coverage"]).results(the_run)
     assert not [one for one in results if isinstance(one, Failure)]
     asks = [(call.verb, len(call.prompts)) for call in judge.calls]
-    assert asks == [("label_probs", 8), ("sample", 2)]
-    assert sum(one.usage.prompts for one in results) == 8 + 2 + len(entailer.pairs)
+    assert asks == [("label_probs", 8), ("label_probs", 2), ("sample", 2)]
+    assert sum(one.usage.prompts for one in results) == 8 + 2 + 2 + len(entailer.pairs)
 
 
 async def test_an_entailer_that_fails_is_a_failure_and_coverage_stays():
