@@ -13,7 +13,7 @@ from ragguard.validate.tables import Table
 
 ON_NANO: Mapping[str, tuple[str, ...]] = {
     "belief-utility": (
-        "Unlike in the paper, exact match does as well as ΔSePer on one hop. A right answer is here the "
+        "Unlike in the paper, exact match is ahead of ΔSePer on one hop. A right answer is here the "
         "reference's very words, so that comparing words loses nothing; and nano, which compares the answers, "
         "takes wrong ones for right, most of all where the reader guesses: the belief before reading is 0.13 and "
         "0.26 where one guess in 140 is right. Who compares decides: with equal words for meanings ΔSePer reaches "

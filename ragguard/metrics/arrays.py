@@ -162,13 +162,19 @@ def items(argument: str, values: Iterable[Item]) -> list[Item]:
 
 
 def fit(**shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape the arguments share when broadcast; names the first that does not fit those before it."""
+    """Returns the shape that arguments share; names the first that does not fit those before it.
+
+    A number goes with a list, and a list with many lists; but lists of one call have one length, and a list of one is
+    not stretched to the others.
+    """
     common: tuple[int, ...] = ()
     for argument, shape in shapes.items():
-        try:
-            common = np.broadcast_shapes(common, shape)
-        except ValueError as error:
-            raise InvalidInput(f"{argument}.shape", shape, f"a shape that fits {common}") from error
+        axes = min(len(common), len(shape))
+        if axes and common[-axes:] != shape[-axes:]:
+            raise InvalidInput(
+                f"{argument}.shape", shape, f"a shape that fits {common}: lists of one call have one length"
+            )
+        common = max(common, shape, key=len)
     return common
 
 

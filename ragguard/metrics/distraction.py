@@ -327,8 +327,4 @@ def _annotated(relevant: ArrayLike, p_abstain: ArrayLike) -> tuple[Floats, Float
     r = arrays.read("relevant", relevant, low=0, high=1, axes=0)
     p = arrays.read("p_abstain", p_abstain, low=0, high=1, axes=0)
     arrays.fit(relevant=r.shape, p_abstain=p.shape)
-    if r.ndim and p.ndim and r.shape[-1] != p.shape[-1]:
-        raise InvalidInput(
-            "p_abstain.shape", p.shape, f"{r.shape}, as relevant has: lists of one call have one length"
-        )
     return r, p

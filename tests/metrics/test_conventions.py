@@ -407,3 +407,29 @@ def test_any_kind_of_number_comes_in(dtype):
     assert m.average_precision(rel) == m.average_precision([1, 0, 1, 1])
     assert m.coverage(rel.reshape(2, 2), eta=1) == 1
     assert isinstance(m.udcg(rel), float)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: m.utility([1, 0], [0.5]),
+        lambda: m.t([3, 2], [5]),
+        lambda: m.t([3, 2], 5, delivered=[4]),
+        lambda: m.t_u([3], [5, 5]),
+        lambda: m.f([3, 2], [5, 5], [8]),
+        lambda: m.f_e([3, 2], [5, 5], [4]),
+        lambda: m.density([0.5, 1.0], [10, 20], [1.0], [10]),
+        lambda: m.recall([[1], [1]], [2]),
+        lambda: m.average_precision([[1], [1]], [2]),
+        lambda: m.ndcg([[1, 0], [1, 0]], ideal=[[1, 1]]),
+        lambda: m.ra_nwg([[5, 4]], [[5], [4]], 2),
+        lambda: m.proc([[5, 4], [5, 4]], [[5]], 2),
+        lambda: m.pct_proc([[5, 4], [5, 4]], [[5], [5]], [[5]], 2),
+        lambda: m.n_recall([[5, 4]], [[5], [4]], 2),
+        lambda: m.chapman([3, 2], [3], [1, 1]),
+        lambda: m.udcg_of_parts([0.5, 0.5], [-0.5]),
+    ],
+)
+def test_a_list_of_one_is_not_stretched_to_the_length_of_another(call):
+    with pytest.raises(InvalidInput, match="shape"):
+        call()

@@ -22,7 +22,7 @@ def test_by_hand():
 
 def test_arrays_come_out_as_arrays():
     assert m.t([3, 0], 5).tolist() == pytest.approx([1.3, -0.5])
-    assert m.f([[1], [2]], 5, [2, 4]).shape == (2, 2)
+    assert m.f([[1], [2]], 5, [[2], [4]]).shape == (2, 1)
     assert m.t([0, 3], [0, 5]).tolist() == pytest.approx([np.nan, 1.3], nan_ok=True)
 
 
