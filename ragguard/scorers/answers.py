@@ -14,7 +14,7 @@ from ragguard.probes.relevance import read_relevance, relevance
 from ragguard.probes.response_grade import response_grade
 from ragguard.records import Result, Usage
 from ragguard.scorers.meanings import Meanings
-from ragguard.scorers.sheet import Sheet
+from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import View
 
 Verdict = Literal["correct", "abstained", "wrong"]
@@ -53,9 +53,9 @@ class Answers:
     """The least entailment, from 0 to 1, with which answer and reference follow from each other."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
-        sheet = Sheet(view, self)
+        writer = ScoreWriter(view, self)
         if view.run.answer is None or not view.references or not view.run.question.strip():
-            return sheet.results()
+            return writer.results()
         meanings = Meanings(view.run.question, ask, view.setting.language, tau=self.tau)
         graded = [
             response_grade(view.setting.judge_prompts, view.run.question, view.run.answer, view.references)
@@ -63,21 +63,21 @@ class Answers:
         answer = (await ask(graded))[0]
         try:
             rating = read_rating(graded[0], answered(answer))
-            sheet.add(
+            writer.add(
                 "response_grade", rating.value, who="judge", stderr=rating.stderr,
                 expectation=rating.expectation, usage=rating.usage, metadata=rating.remarks,
                 reference_source="gold", references=view.references,
             )  # fmt: skip
         except RagguardError as error:
-            sheet.fail(error, "response_grade")
+            writer.fail(error, "response_grade")
         if view.short_references:
             try:
-                await self._correct(sheet, view, meanings, ask)
+                await self._correct(writer, view, meanings, ask)
             except RagguardError as error:
-                sheet.fail(error, "answer_correct")
-        return sheet.results()
+                writer.fail(error, "answer_correct")
+        return writer.results()
 
-    async def _correct(self, sheet: Sheet, view: View, meanings: Meanings, ask: Ask) -> None:
+    async def _correct(self, writer: ScoreWriter, view: View, meanings: Meanings, ask: Ask) -> None:
         """`answer_correct`; long references cannot be met by a short answer and say nothing here."""
         answer = view.run.answer or ""
         found, how = await verdict_of(answer, view.short_references, meanings)
@@ -89,7 +89,7 @@ class Answers:
             if not supported:
                 verdict = "correct, unsupported"
         cut = meanings.cut(words)
-        sheet.add(
+        writer.add(
             "answer_correct", VALUES[verdict], who="judge", stderr=0.0, label=verdict, explanation=how,
             usage=usage, reference_source="gold", references=view.short_references,
             metadata={"cut_answer_tokens": cut} if cut else {},

@@ -28,7 +28,7 @@ from ragguard.scorers.estimates import (
     combine,
 )
 from ragguard.scorers.meanings import Equivalence, Match, Meanings
-from ragguard.scorers.sheet import Sheet
+from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import LONG_FORM_TOKENS, StepView, View
 
 
@@ -79,35 +79,37 @@ class Belief:
     a reranker or a compressor did to the belief (`delta_seper_selection`). One context more for each such step."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
-        sheet = Sheet(view, self)
-        sheet.left_out(passages=False)
+        writer = ScoreWriter(view, self)
+        writer.left_out(passages=False)
         turns = [
             (turn, step)
             for turn, step in view.turns
             if step.readable or (self.selection and step.changed and step.unselected.readable)
         ]
         if not turns:
-            return sheet.results()
+            return writer.results()
         if not view.run.question.strip():
-            sheet.fail(ScoringError("beliefs are about the run's question, and this run has none"), "beliefs")
-            return sheet.results()
+            writer.fail(
+                ScoringError("beliefs are about the run's question, and this run has none"), "beliefs"
+            )
+            return writer.results()
         setting = view.setting
         fit = window(setting.prompts, setting.engine.context, task="answer", question=view.run.question)
         layout = lay_out(turns, fit, selection=self.selection)
-        drawn, target = await self._draw(sheet, layout, ask)
+        drawn, target = await self._draw(writer, layout, ask)
         meanings = Meanings(
             view.run.question, ask, setting.language, self.equivalence, match=self.match, tau=self.tau
         )
         estimator = Estimator(self.weights, self.kernel, self.over_references)
         beliefs = await estimator.beliefs(drawn, target.references, meanings)
-        _BeliefReport(sheet, layout, target, beliefs, selection=self.selection).write()
-        return sheet.results()
+        _BeliefReport(writer, layout, target, beliefs, selection=self.selection).write()
+        return writer.results()
 
     async def _draw(
-        self, sheet: Sheet, layout: Layout, ask: Ask
+        self, writer: ScoreWriter, layout: Layout, ask: Ask
     ) -> tuple[dict[Key, SampleAnswer | RagguardError], Target]:
         """Answers in every context, and what to compare them with, in one wave."""
-        view = sheet.view
+        view = writer.view
         questions = [
             belief(
                 view.setting.prompts, view.run.question, context.passages,
@@ -115,7 +117,7 @@ class Belief:
             )
             for context in layout.contexts.values()
         ]  # fmt: skip
-        target = _target(sheet)
+        target = _target(writer)
         long = target.source == "answer" and count_tokens(target.references[0]) > LONG_FORM_TOKENS
         if long:
             questions.append(
@@ -123,18 +125,18 @@ class Belief:
             )
         answers = await ask(questions)
         if long:
-            target = _condensed(sheet, target, answers.pop())
+            target = _condensed(writer, target, answers.pop())
         return dict(zip(layout.contexts, answers, strict=True)), target
 
 
-def _target(sheet: Sheet) -> Target:
+def _target(writer: ScoreWriter) -> Target:
     """Gold, else the run's own answer, else nothing."""
-    view = sheet.view
+    view = writer.view
     if view.short_references:
         return Target(view.short_references, "gold", view.short_references)
     if view.references:
         tokens = min(map(count_tokens, view.references))
-        sheet.fail(
+        writer.fail(
             ScoringError(
                 f"the references are long texts (about {tokens} tokens or more; belief is about answers of at most "
                 f"{LONG_FORM_TOKENS}): see `answer_coverage` and `coverage`, or give short references"
@@ -148,7 +150,7 @@ def _target(sheet: Sheet) -> Target:
     return Target((answer,), "answer", (answer,))
 
 
-def _condensed(sheet: Sheet, target: Target, answer: SampleAnswer | RagguardError) -> Target:
+def _condensed(writer: ScoreWriter, target: Target, answer: SampleAnswer | RagguardError) -> Target:
     try:
         short = read_condensation(answered(answer))
         if count_tokens(short) > LONG_FORM_TOKENS:
@@ -156,9 +158,9 @@ def _condensed(sheet: Sheet, target: Target, answer: SampleAnswer | RagguardErro
                 f"the run's answer is long and was not made shorter than {count_tokens(short)} tokens by the judge"
             )
     except RagguardError as error:
-        sheet.fail(error, "support for the run's answer")
+        writer.fail(error, "support for the run's answer")
         return Target()
-    if is_abstention(short, sheet.view.setting.language):
+    if is_abstention(short, writer.view.setting.language):
         return Target()
     return Target((short,), "answer", target.given)
 
@@ -167,7 +169,7 @@ def _condensed(sheet: Sheet, target: Target, answer: SampleAnswer | RagguardErro
 class _BeliefReport:
     """Writes down what the beliefs say."""
 
-    sheet: Sheet
+    writer: ScoreWriter
     layout: Layout
     target: Target
     beliefs: Mapping[Key, BeliefIn | RagguardError]
@@ -224,7 +226,7 @@ class _BeliefReport:
         for key in change:
             found = self.beliefs[key]
             if isinstance(found, RagguardError):
-                self.sheet.fail(found, name, step)
+                self.writer.fail(found, name, step)
                 return
             estimate: Estimate | None = getattr(found, kind)
             if estimate is None:
@@ -232,7 +234,7 @@ class _BeliefReport:
             estimates[key] = estimate
         value, stderr = combine(change, estimates)
         explanation = _explained(change, estimates, falls=kind == "entropy")
-        self.sheet.add(
+        self.writer.add(
             name, value, step=step, stderr=stderr, label=label, explanation=explanation,
             reference_source=reference_source, references=references, usage=self._usage(change),
             metadata={**self._metadata(change, contexts), **(more or {})},
@@ -259,8 +261,8 @@ class _BeliefReport:
         if contexts and contexts.parallel > 1:
             facts["parallel"] = contexts.parallel
             facts["order"] = "tool calls" if contexts.in_call_order else "mean over all"
-        if contexts is None and self.sheet.view.steps_over_cap:
-            facts["steps_not_scored"] = len(self.sheet.view.steps_over_cap)
+        if contexts is None and self.writer.view.steps_over_cap:
+            facts["steps_not_scored"] = len(self.writer.view.steps_over_cap)
         return facts
 
 

@@ -25,7 +25,7 @@ from ragguard.probes.relevance import read_relevance, relevance
 from ragguard.records import Result, Usage
 from ragguard.scorers.coverage import find_sub_questions, given_sub_questions
 from ragguard.scorers.ratings import Ratings
-from ragguard.scorers.sheet import Sheet
+from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import StepView, View
 
 SHOWN = 120
@@ -63,9 +63,9 @@ class Contested:
     """How probable a contradiction must be, from 0 to 1, in one direction at least."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
-        sheet = Sheet(view, self)
+        writer = ScoreWriter(view, self)
         if not any(step.readable for step in view.steps):
-            return sheet.results()
+            return writer.results()
         try:
             asked, _ = await find_sub_questions(view, ask)
             asked = asked[: view.setting.caps.sub_questions]
@@ -74,10 +74,10 @@ class Contested:
             await ratings.learn(texts, view.setting.judge_prompts, ask)
             found = _Conflicts(self, view, ratings, texts)
             await found.learn(ask)
-            _write(sheet, found, ratings, self.eta)
+            _write(writer, found, ratings, self.eta)
         except RagguardError as error:
-            sheet.fail(error, "contested")
-        return sheet.results()
+            writer.fail(error, "contested")
+        return writer.results()
 
 
 def _read(steps: Sequence[StepView]) -> list[str]:
@@ -200,17 +200,17 @@ def _couples(readings: Sequence[_Reading]) -> list[tuple[_Reading, _Reading]]:
     ]
 
 
-def _write(sheet: Sheet, conflicts: _Conflicts, ratings: Ratings, eta: float) -> None:
+def _write(writer: ScoreWriter, conflicts: _Conflicts, ratings: Ratings, eta: float) -> None:
     """Adds the score of each step, over what was read by then, and of the run."""
-    view = sheet.view
+    view = writer.view
     for number, step in enumerate(view.steps, 1):
         if step.readable:
-            _add(sheet, conflicts, ratings, eta, view.steps[:number], step)
-    _add(sheet, conflicts, ratings, eta, view.steps, None)
+            _add(writer, conflicts, ratings, eta, view.steps[:number], step)
+    _add(writer, conflicts, ratings, eta, view.steps, None)
 
 
 def _add(
-    sheet: Sheet,
+    writer: ScoreWriter,
     conflicts: _Conflicts,
     ratings: Ratings,
     eta: float,
@@ -226,7 +226,7 @@ def _add(
     for one in here:
         table[index[one.first], index[one.second], one.sub_question] = True
     where = _positions(steps)
-    sheet.add(
+    writer.add(
         "contested",
         measures.contested(ratings.table(texts), table, eta),
         step=about,
@@ -239,7 +239,7 @@ def _add(
             for one in here[:3]
         )
         + (f"; and {len(here) - 3} more" if len(here) > 3 else ""),
-        references=given_sub_questions(sheet.view),
+        references=given_sub_questions(writer.view),
         usage=conflicts.usage if about is None else None,
         metadata={
             "conflicts": [

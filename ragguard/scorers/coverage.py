@@ -19,7 +19,7 @@ from ragguard.probes.sub_questions import read_sub_questions, sub_questions
 from ragguard.probes.tokens import count_tokens
 from ragguard.records import Passage, Result, Stage, Usage
 from ragguard.scorers.ratings import Ratings
-from ragguard.scorers.sheet import Sheet
+from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import View
 
 ORACLE_GRADE = 3
@@ -43,27 +43,27 @@ class Coverage:
     """The power to which coverage a token, beside the oracle's, is raised for density; 0 or more."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
-        sheet = Sheet(view, self)
-        sheet.left_out()
+        writer = ScoreWriter(view, self)
+        writer.left_out()
         answer = (view.run.answer or "").strip()
         if not view.steps and not answer:
-            return sheet.results()
+            return writer.results()
         try:
             asked, usage = await find_sub_questions(view, ask)
         except RagguardError as error:
-            sheet.fail(error, "coverage")
-            return sheet.results()
+            writer.fail(error, "coverage")
+            return writer.results()
         most = view.setting.caps.sub_questions
         if len(asked) > most:
             message = f"at most {most} sub-questions of a run are rated; raise Caps(sub_questions=...)"
-            sheet.fail(CapExceeded(message), f"{len(asked) - most} of {len(asked)} sub-questions")
+            writer.fail(CapExceeded(message), f"{len(asked) - most} of {len(asked)} sub-questions")
         oracle = oracle_passages(view)
         says_nothing = is_abstention(answer, view.setting.language)
         texts = [step.all[at].text for step in view.steps for at in sorted(step.judged)]
         texts += [passage.text for passage in oracle]
         ratings = Ratings(asked[:most])
         await ratings.learn(texts if says_nothing else [*texts, answer], view.setting.judge_prompts, ask)
-        report = _CoverageReport(self, sheet, ratings, [passage.text for passage in oracle], usage=usage)
+        report = _CoverageReport(self, writer, ratings, [passage.text for passage in oracle], usage=usage)
         report.passages()
         report.steps("passages")
         report.steps("candidates")
@@ -71,7 +71,7 @@ class Coverage:
         report.run()
         if view.run.answer is not None:
             report.answer("" if says_nothing else answer)
-        return sheet.results()
+        return writer.results()
 
 
 async def find_sub_questions(view: View, ask: Ask) -> tuple[tuple[str, ...], Usage]:
@@ -103,7 +103,7 @@ class _CoverageReport:
     """Writes down what the ratings say."""
 
     settings: Coverage
-    sheet: Sheet
+    writer: ScoreWriter
     ratings: Ratings
     oracle: list[str]
     usage: Usage
@@ -119,37 +119,37 @@ class _CoverageReport:
                 self.ratings.table(self.oracle), self.settings.eta
             )
         except RagguardError as error:
-            self.sheet.fail(error, "which sub-questions the pool answers")
+            self.writer.fail(error, "which sub-questions the pool answers")
         else:
             if not self.answerable.any():
-                self.sheet.fail(
+                self.writer.fail(
                     ScoringError("no passage of the run's pool answers any of its sub-questions"), "coverage"
                 )
 
     def add(self, name: str, value: float, texts: Iterable[str], **more: Any) -> None:
         """One score that follows from the ratings of `texts`."""
-        self.sheet.add(
+        self.writer.add(
             name, value, who="judge", stderr=self.ratings.stderr(texts),
-            references=given_sub_questions(self.sheet.view), **more,
+            references=given_sub_questions(self.writer.view), **more,
         )  # fmt: skip
 
     def passages(self) -> None:
         """`answerability` of every passage, and `redundancy` of those that the model got."""
         told: set[str] = set()
-        for step in self.sheet.view.steps:
+        for step in self.writer.view.steps:
             for at in sorted(step.judged):
                 text = step.all[at].text
                 for number, cell in enumerate(self.ratings.rows[text]):
                     sub = self.ratings.sub_questions[number]
                     if isinstance(cell, Rating):
-                        self.sheet.add(
+                        self.writer.add(
                             "answerability", cell.value, step=step, at=at, who="judge", stderr=cell.stderr,
                             expectation=cell.expectation, sub_question=number, explanation=sub,
-                            references=given_sub_questions(self.sheet.view),
+                            references=given_sub_questions(self.writer.view),
                             usage=Usage() if text in told else cell.usage, metadata=cell.remarks,
                         )  # fmt: skip
                     else:
-                        self.sheet.fail(cell, f"answerability of passage {at + 1} ({sub})", step)
+                        self.writer.fail(cell, f"answerability of passage {at + 1} ({sub})", step)
                 told.add(text)
         for text in dict.fromkeys(self.oracle):
             if text not in told:
@@ -159,7 +159,7 @@ class _CoverageReport:
         self._redundancy()
 
     def _redundancy(self) -> None:
-        places = [(step, at) for step in self.sheet.view.steps for at in step.got if at in step.judged]
+        places = [(step, at) for step in self.writer.view.steps for at in step.got if at in step.judged]
         texts = [step.all[at].text for step, at in places]
         try:
             table = self.ratings.table(texts)
@@ -177,7 +177,7 @@ class _CoverageReport:
     def steps(self, stage: Stage) -> None:
         """Adds `coverage` so far, `delta_coverage` and `alpha_ndcg` of each step, and of its candidates where some were
         dropped or changed. A step of which the model got nothing has these scores, too."""
-        view = self.sheet.view
+        view = self.writer.view
         so_far: list[str] = []
         before = 0.0
         for step in view.steps:
@@ -198,7 +198,7 @@ class _CoverageReport:
                 covered = self._covered(so_far)
             except RagguardError as error:
                 if shown:
-                    self.sheet.fail(error, f"coverage ({stage})", step)
+                    self.writer.fail(error, f"coverage ({stage})", step)
                 continue
             if shown:
                 self.add("coverage", covered, so_far, **more)
@@ -208,13 +208,13 @@ class _CoverageReport:
                     ranked = self._alpha_ndcg(texts, retrieved, k, earlier)
                     self.add("alpha_ndcg", ranked, [*earlier, *texts, *retrieved], **more)
                 except RagguardError as error:  # one of its ideal, which the model may never have got
-                    self.sheet.fail(error, f"alpha_ndcg ({stage})", step)
+                    self.writer.fail(error, f"alpha_ndcg ({stage})", step)
             before = covered
 
     def selections(self) -> None:
         """`delta_coverage_selection`: what the selection of a step cost or gained, beside all that it retrieved."""
         read: list[str] = []
-        for step in self.sheet.view.steps:
+        for step in self.writer.view.steps:
             got = [step.all[at].text for at in step.got if at in step.judged]
             if step.changed:
                 found = [step.all[at].text for at in range(step.candidates) if at in step.judged]
@@ -222,7 +222,7 @@ class _CoverageReport:
                 try:
                     change = self._covered([*read, *got]) - self._covered([*read, *found])
                 except RagguardError as error:
-                    self.sheet.fail(error, "delta_coverage_selection", step)
+                    self.writer.fail(error, "delta_coverage_selection", step)
                 else:
                     more = {"metadata": {"k": len(got), "candidates": len(found), "not_judged": left_out}}
                     self.add("delta_coverage_selection", change, [*read, *got, *found], step=step, **more)
@@ -233,21 +233,21 @@ class _CoverageReport:
         texts = self._context()
         if not texts:
             return
-        view = self.sheet.view
+        view = self.writer.view
         self._ranked(texts)
         missing = sum(at not in step.judged for step in view.steps for at in step.got)
         more = {"sub_questions": list(self.ratings.sub_questions), "not_judged": missing}
         try:
             covered = self._coverage(texts)
         except RagguardError as error:
-            self.sheet.fail(error, "coverage_total")
+            self.writer.fail(error, "coverage_total")
             return
         self.add("coverage_total", covered, texts, usage=self.usage, metadata=more)
         self._density("density", covered, texts)
 
     def _ranked(self, texts: Sequence[str]) -> None:
         """Adds `alpha_ndcg_total`: the ideal is over all that was retrieved, in as many places as there were."""
-        view = self.sheet.view
+        view = self.writer.view
         empty = view.empty_places
         if empty is None:
             return
@@ -256,7 +256,7 @@ class _CoverageReport:
         try:
             ranked = self._alpha_ndcg(texts, everything, k)
         except RagguardError as error:
-            self.sheet.fail(error, "alpha_ndcg_total")
+            self.writer.fail(error, "alpha_ndcg_total")
         else:
             self.add("alpha_ndcg_total", ranked, everything, metadata={"k": k, "kept": len(texts)})
 
@@ -269,7 +269,7 @@ class _CoverageReport:
         try:
             covered = self._coverage([answer])
         except RagguardError as error:
-            self.sheet.fail(error, "answer_coverage")
+            self.writer.fail(error, "answer_coverage")
             return
         self.add("answer_coverage", covered, [answer], usage=usage)
         self._density("answer_density", covered, [answer])
@@ -280,7 +280,7 @@ class _CoverageReport:
         try:
             best, shortest = self._oracle()
         except RagguardError as error:
-            self.sheet.fail(error, name)
+            self.writer.fail(error, name)
             return
         if math.isnan(covered) or math.isnan(best):
             return
@@ -289,7 +289,7 @@ class _CoverageReport:
         self.add(name, value, texts, metadata={"tokens": length, "oracle": oracle})
 
     def _context(self) -> list[str]:
-        view = self.sheet.view
+        view = self.writer.view
         return list(dict.fromkeys(s.all[at].text for s in view.steps for at in s.got if at in s.judged))
 
     def _covered(self, texts: Sequence[str]) -> float:
@@ -311,7 +311,7 @@ class _CoverageReport:
 
     def _oracle(self) -> tuple[float, float]:
         """Coverage and tokens of the shortest way to say it: of the pool's good passages, else of all retrieved."""
-        view = self.sheet.view
+        view = self.writer.view
         texts = self.oracle or [s.all[at].text for s in view.steps for at in sorted(s.judged)]
         texts = list(dict.fromkeys(texts))
         if not texts:

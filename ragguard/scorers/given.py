@@ -21,7 +21,7 @@ from ragguard.probes.abstention import Abstention, abstention, read_abstention
 from ragguard.probes.question import LabelAnswer, LabelQuestion, answered
 from ragguard.records import Usage
 from ragguard.scorers.contexts import Key, window
-from ragguard.scorers.sheet import Sheet
+from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import StepView
 
 
@@ -47,15 +47,15 @@ class _PassageInTurn:
 class UtilityGiven:
     """Says `utility_given` of each judged passage of a run."""
 
-    def __init__(self, sheet: Sheet) -> None:
-        self._sheet = sheet
-        self._readings = _readings(sheet) if sheet.view.run.question.strip() else []
+    def __init__(self, writer: ScoreWriter) -> None:
+        self._writer = writer
+        self._readings = _readings(writer) if writer.view.run.question.strip() else []
         read = (context for reading in self._readings for context in (reading.before, reading.after))
         self._contexts = list(dict.fromkeys(read))
 
     def questions(self) -> list[LabelQuestion]:
         """For each context, whether the reader would abstain from the run's question."""
-        view = self._sheet.view
+        view = self._writer.view
         return [abstention(view.setting.prompts, view.run.question, *context) for context in self._contexts]
 
     def write(
@@ -74,7 +74,7 @@ class UtilityGiven:
             if isinstance(before, RagguardError) or isinstance(after, RagguardError):
                 for fault in (before, after):
                     if isinstance(fault, RagguardError):
-                        self._sheet.fail(fault, f"utility_given of passage {reading.at + 1}", reading.step)
+                        self._writer.fail(fault, f"utility_given of passage {reading.at + 1}", reading.step)
             else:
                 usage = Usage()
                 for context, found in ((reading.before, before), (reading.after, after)):
@@ -90,7 +90,7 @@ class UtilityGiven:
         metadata = {"read_before": len(reading.before), **before.remarks, **after.remarks}
         if reading.dropped:
             metadata["dropped_passages"] = reading.dropped
-        self._sheet.add(
+        self._writer.add(
             "utility_given",
             float(utility_given(relevant.p, before.p, after.p)),
             step=reading.step,
@@ -117,9 +117,9 @@ def _read(answer: LabelAnswer | RagguardError) -> Abstention | RagguardError:
     return answer if isinstance(answer, RagguardError) else read_abstention(answered(answer))
 
 
-def _readings(sheet: Sheet) -> list[_PassageInTurn]:
+def _readings(writer: ScoreWriter) -> list[_PassageInTurn]:
     """Each judged passage with what the model got in the turns before."""
-    view = sheet.view
+    view = writer.view
     fit = window(
         view.setting.prompts, view.setting.engine.context, task="abstention", query=view.run.question
     )

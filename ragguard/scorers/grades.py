@@ -14,7 +14,7 @@ from ragguard.probes.grade import grade
 from ragguard.probes.question import Ask, LabelQuestion, answered
 from ragguard.probes.rating import read_rating
 from ragguard.records import Passage, Result, Stage
-from ragguard.scorers.sheet import Sheet
+from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import StepView, View, hash_references
 
 RELEVANT = 4
@@ -35,15 +35,15 @@ class Grades:
     """What an irrelevant passage costs in T, from 0 to 1."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
-        sheet = Sheet(view, self)
-        sheet.left_out()
-        report = _GradeReport(self, sheet, _known(view), _mark(view))
+        writer = ScoreWriter(view, self)
+        writer.left_out()
+        report = _GradeReport(self, writer, _known(view), _mark(view))
         await report.judge(ask)
         for step in view.steps:
             report.step(step, "passages")
             if step.changed:
                 report.step(step, "candidates")
-        return sheet.results()
+        return writer.results()
 
 
 def _known(view: View) -> dict[str, int]:
@@ -62,7 +62,7 @@ def _mark(view: View) -> tuple[str, ...]:
 @dataclass(slots=True)
 class _GradeReport:
     settings: Grades
-    sheet: Sheet
+    writer: ScoreWriter
     known: dict[str, int]
     mark: tuple[str, ...]
     found: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class _GradeReport:
 
     async def judge(self, ask: Ask) -> None:
         """Grades every passage of the run and of its pool; given grades stand."""
-        view = self.sheet.view
+        view = self.writer.view
         places: list[tuple[StepView | None, int, Passage, str]] = [
             (step, at, step.all[at], step.step.query or view.run.question)
             for step in view.steps
@@ -91,18 +91,18 @@ class _GradeReport:
             if given is not None:
                 self.found[key] = given
                 if step:
-                    self.sheet.add("grade", given, step=step, at=at, who="judge", stderr=0.0, label="given",
+                    self.writer.add("grade", given, step=step, at=at, who="judge", stderr=0.0, label="given",
                                    expectation=given, references=self.mark)  # fmt: skip
                 continue
             try:
                 rating = read_rating(questions[index], answered(answers[index]))
             except RagguardError as error:
-                self.sheet.fail(error, what, step)
+                self.writer.fail(error, what, step)
                 continue
             self.found[key] = rating.value
             self.estimated = self.estimated or rating.stderr != 0.0
             if step:
-                self.sheet.add("grade", rating.value, step=step, at=at, who="judge", stderr=rating.stderr,
+                self.writer.add("grade", rating.value, step=step, at=at, who="judge", stderr=rating.stderr,
                                expectation=rating.expectation, usage=rating.usage, metadata=rating.remarks,
                                references=self.mark)  # fmt: skip
 
@@ -111,7 +111,7 @@ class _GradeReport:
         wanted = [at for at in step.listed(stage) if at in step.judged]
         k = step.judged_places(stage)
         texts = [step.all[at].text for at in wanted]
-        query = step.step.query or self.sheet.view.run.question
+        query = step.step.query or self.writer.view.run.question
         candidates = [step.all[at].text for at in range(len(step.all)) if at in step.judged]
         # A repeated passage fills a place and adds nothing.
         chosen = self._grades(query, texts)
@@ -137,7 +137,7 @@ class _GradeReport:
             measures["selection_efficiency"] = rarity.ra_nwg(reachable, chosen, k, self.settings.alpha)
         changed = "before" if stage == "candidates" else "after" if step.changed else ""
         for name, value in measures.items():
-            self.sheet.add(
+            self.writer.add(
                 name, float(value), step=step, who="judge", stage=stage, label=changed,
                 stderr=None if self.estimated else 0.0,
                 references=self.mark,
@@ -154,7 +154,7 @@ class _GradeReport:
 
     def _pool(self, query: str, candidates: Sequence[str]) -> tuple[list[int] | None, str]:
         """The graded pool given with the run, else all candidates of all steps with the same query."""
-        view = self.sheet.view
+        view = self.writer.view
         grades = dict.fromkeys(candidates, normalise(query))
         if view.run.pool:
             for passage in view.run.pool:

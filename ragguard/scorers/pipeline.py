@@ -28,8 +28,8 @@ from ragguard.scorers.grades import Grades
 from ragguard.scorers.plan import Plan, PriceList, merge
 from ragguard.scorers.recall import Recall
 from ragguard.scorers.respondents import Engines
+from ragguard.scorers.score_writer import worth_repeating
 from ragguard.scorers.scorer import MODELS, Scorer, full_version
-from ragguard.scorers.sheet import worth_repeating
 from ragguard.scorers.utility import Utility
 from ragguard.scorers.view import Caps, Setting, View, view_run
 from ragguard.secrets import logger, without_secrets

@@ -24,7 +24,7 @@ from ragguard.probes.question import Ask, answered
 from ragguard.probes.rating import read_rating
 from ragguard.records import Result
 from ragguard.scorers.grades import RELEVANT
-from ragguard.scorers.sheet import Sheet
+from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import StepView, View
 
 
@@ -48,13 +48,13 @@ class Recall:
     """What K weighs in F beside the number of relevant passages, from 0 to 1."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
-        sheet = Sheet(view, self)
+        writer = ScoreWriter(view, self)
         by_query: dict[str, list[StepView]] = defaultdict(list)
         for step in view.steps:
             by_query[normalise(step.step.query or view.run.question)].append(step)
         repeated = [steps for query, steps in by_query.items() if query and len(steps) > 1]
         if view.run.pool or not repeated:
-            return sheet.results()
+            return writer.results()
         given = _given(repeated)
         wanted = [
             (steps[0].step.query or view.run.question, text)
@@ -69,15 +69,17 @@ class Recall:
             try:
                 grades[normalise(query), text] = int(read_rating(question, answered(answer)).value)
             except RagguardError as error:
-                sheet.fail(error, "recall, as a passage has no grade")
+                writer.fail(error, "recall, as a passage has no grade")
         for steps in repeated:
             query = normalise(steps[0].step.query or view.run.question)
             known = {text: given.get(text, grades.get((query, text))) for text in _judged(steps)}
             if None not in known.values():
-                self._query(sheet, steps, {text: value for text, value in known.items() if value is not None})
-        return sheet.results()
+                self._query(
+                    writer, steps, {text: value for text, value in known.items() if value is not None}
+                )
+        return writer.results()
 
-    def _query(self, sheet: Sheet, steps: Sequence[StepView], grades: dict[str, int]) -> None:
+    def _query(self, writer: ScoreWriter, steps: Sequence[StepView], grades: dict[str, int]) -> None:
         """Adds the scores of the steps that asked one query."""
         found = [{step.all[at].text for at in range(step.candidates) if at in step.judged} for step in steps]
         table = np.array([[text in texts for text in grades] for texts in found])
@@ -85,10 +87,10 @@ class Recall:
         if not math.isfinite(total.total):
             return
         for step in steps:
-            self._step(sheet, step, grades, total, len(found))
+            self._step(writer, step, grades, total, len(found))
 
     def _step(
-        self, sheet: Sheet, step: StepView, grades: dict[str, int], total: Population, retrievals: int
+        self, writer: ScoreWriter, step: StepView, grades: dict[str, int], total: Population, retrievals: int
     ) -> None:
         chosen = [grades[text] for text in _listed(step, step.got) if text in grades]
         found = [grades[text] for text in _listed(step, range(step.candidates)) if text in grades]
@@ -103,7 +105,7 @@ class Recall:
             "proc_estimated": _moved(lambda n: float(rarity.proc(_pool(grades, n), found, k)), total, there),
         }
         for name, one in estimates.items():
-            sheet.add(
+            writer.add(
                 name, one.value, step=step, who="judge", stderr=one.stderr, label="estimated",
                 explanation=f"{there} relevant passages found in {retrievals} retrievals",
                 metadata={

@@ -17,7 +17,7 @@ from ragguard.probes.question import Ask, LabelAnswer, LabelQuestion, answered
 from ragguard.probes.relevance import Relevance, read_relevance, relevance, sees_references
 from ragguard.records import ReferenceSource, Result, Stage
 from ragguard.scorers.given import Relevant, UtilityGiven
-from ragguard.scorers.sheet import Sheet
+from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import StepView, View
 
 
@@ -54,28 +54,28 @@ class Utility:
     passage (`utility_given`). One prompt more for each passage, and one for each turn."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
-        sheet = Sheet(view, self)
-        sheet.left_out()
+        writer = ScoreWriter(view, self)
+        writer.left_out()
         places = [(step, at) for step in view.steps for at in sorted(step.judged)]
         questions = [question for step, at in places for question in self._questions(view, step, at)]
-        given = UtilityGiven(sheet) if self.given else None
+        given = UtilityGiven(writer) if self.given else None
         answers = await ask([*questions, *(given.questions() if given else ())])
         judged: dict[tuple[str, int], _Judged] = {}
         for index, (step, at) in enumerate(places):
             pair = slice(2 * index, 2 * index + 2)
-            found = self._passage(sheet, step, at, questions[pair], answers[pair])
+            found = self._passage(writer, step, at, questions[pair], answers[pair])
             if found is not None:
                 judged[step.step.id, at] = found
         for step in view.steps:
-            self._step(sheet, step, "passages", judged)
+            self._step(writer, step, "passages", judged)
             if step.changed:
-                self._step(sheet, step, "candidates", judged)
-                self._selection(sheet, step, judged)
-        self._context(sheet, judged)
+                self._step(writer, step, "candidates", judged)
+                self._selection(writer, step, judged)
+        self._context(writer, judged)
         if given:
             relevant = {passage: found.relevant for passage, found in judged.items()}
             given.write(answers[len(questions) :], relevant)
-        return sheet.results()
+        return writer.results()
 
     def _questions(self, view: View, step: StepView, at: int) -> tuple[LabelQuestion, LabelQuestion]:
         query, text = step.step.query or view.run.question, step.all[at].text
@@ -92,7 +92,7 @@ class Utility:
 
     def _passage(
         self,
-        sheet: Sheet,
+        writer: ScoreWriter,
         step: StepView,
         at: int,
         questions: Sequence[LabelQuestion],
@@ -101,28 +101,28 @@ class Utility:
         told: tuple[Abstention | None, Relevance | None] = (None, None)
         try:
             abstains = read_abstention(answered(answers[0]))
-            sheet.add(
+            writer.add(
                 "p_abstain", abstains.p, step=step, at=at, stderr=abstains.stderr,
                 metadata=abstains.remarks, usage=abstains.usage,
             )  # fmt: skip
             told = (abstains, None)
         except RagguardError as error:
-            sheet.fail(error, f"p_abstain of passage {at + 1}", step)
+            writer.fail(error, f"p_abstain of passage {at + 1}", step)
         try:
             relevant = read_relevance(questions[1], answered(answers[1]))
-            sheet.add(
+            writer.add(
                 "p_relevant", relevant.p, step=step, at=at, who="judge", stderr=relevant.stderr,
-                metadata=relevant.remarks, usage=relevant.usage, **_seen(sheet.view, step),
+                metadata=relevant.remarks, usage=relevant.usage, **_seen(writer.view, step),
             )  # fmt: skip
             told = (told[0], relevant)
         except RagguardError as error:
-            sheet.fail(error, f"p_relevant of passage {at + 1}", step)
+            writer.fail(error, f"p_relevant of passage {at + 1}", step)
         if told[0] is None or told[1] is None:
             return None
-        return self._utility(sheet, step, at, told[0], told[1])
+        return self._utility(writer, step, at, told[0], told[1])
 
     def _utility(
-        self, sheet: Sheet, step: StepView, at: int, abstains: Abstention, relevant: Relevance
+        self, writer: ScoreWriter, step: StepView, at: int, abstains: Abstention, relevant: Relevance
     ) -> _Judged:
         r = relevant.p if self.soft else float(relevant.p >= 0.5)
         gain, harm = (float(part) for part in utility_parts(r, abstains.p))
@@ -133,12 +133,12 @@ class Utility:
             stderr = None if of_r is None else math.hypot((2 * r - 1) * stderr, of_r)
         found = _Judged(gain, harm, stderr, Relevant(r, relevant.stderr if self.soft else 0.0))
         label = "relevant" if relevant.p >= 0.5 else "not relevant"
-        seen, judge = _seen(sheet.view, step), _judge(sheet.view)
-        sheet.add(
+        seen, judge = _seen(writer.view, step), _judge(writer.view)
+        writer.add(
             "utility", found.utility, step=step, at=at, stderr=stderr, label=label, metadata=judge, **seen
         )  # fmt: skip
         if relevant.p < 0.5:
-            sheet.add(
+            writer.add(
                 "distracting_effect", float(distracting_effect(abstains.p)), step=step, at=at,
                 stderr=abstains.stderr, label=label, metadata=judge, **seen,
             )  # fmt: skip
@@ -146,7 +146,7 @@ class Utility:
 
     def _step(
         self,
-        sheet: Sheet,
+        writer: ScoreWriter,
         step: StepView,
         stage: Stage,
         judged: dict[tuple[str, int], _Judged],
@@ -159,16 +159,16 @@ class Utility:
             # Over passages that were judged only in part it would mean something else; the failures are told.
             return
         value, stderr = self._udcg(known, k)
-        sheet.add(
+        writer.add(
             "udcg", value, step=step, stage=stage, stderr=stderr,
             label="before" if stage == "candidates" else "after" if step.changed else "",
             metadata={
-                "k": k, "kept": len(known), "not_judged": len(wanted) - len(known), **_judge(sheet.view),
+                "k": k, "kept": len(known), "not_judged": len(wanted) - len(known), **_judge(writer.view),
             },
-            **_seen(sheet.view, step),
+            **_seen(writer.view, step),
         )  # fmt: skip
 
-    def _selection(self, sheet: Sheet, step: StepView, judged: dict[tuple[str, int], _Judged]) -> None:
+    def _selection(self, writer: ScoreWriter, step: StepView, judged: dict[tuple[str, int], _Judged]) -> None:
         """Adds UDCG of what the model got less UDCG of all candidates, both over the places of the candidates, so that
         what was left out counts and an empty place does not: the price of a guard or a reranker."""
         k = step.judged_places("candidates")
@@ -188,19 +188,19 @@ class Utility:
         errors = [judged[step.step.id, at].stderr for at in slopes]
         # A passage that stands in both lists moves both: its errors cancel as far as it weighs alike in them.
         moved = [slope * (error or 0.0) for slope, error in zip(slopes.values(), errors, strict=True)]
-        sheet.add(
+        writer.add(
             "delta_udcg_selection", sum(values), step=step, stderr=None if None in errors else math.hypot(*moved),
-            metadata={"k": k, **_judge(sheet.view)}, **_seen(sheet.view, step),
+            metadata={"k": k, **_judge(writer.view)}, **_seen(writer.view, step),
         )  # fmt: skip
 
-    def _context(self, sheet: Sheet, judged: dict[tuple[str, int], _Judged]) -> None:
+    def _context(self, writer: ScoreWriter, judged: dict[tuple[str, int], _Judged]) -> None:
         """Adds UDCG over the passages of the final context, each once and at its best (a bridge helps its own hop), and
         over the places that were left empty."""
         best: dict[str, _Judged] = {}
-        missing, empty = 0, sheet.view.empty_places
+        missing, empty = 0, writer.view.empty_places
         if empty is None:
             return
-        for step in sheet.view.steps:
+        for step in writer.view.steps:
             for at in step.got:
                 found, text = judged.get((step.step.id, at)), step.all[at].text
                 if found is None and at in step.judged:
@@ -211,10 +211,10 @@ class Utility:
                     best[text] = found
         if k := len(best) + empty:
             value, stderr = self._udcg(list(best.values()), k)
-            sheet.add(
+            writer.add(
                 "udcg_context", value, stderr=stderr,
-                metadata={"k": k, "kept": len(best), "not_judged": missing, **_judge(sheet.view)},
-                **_seen(sheet.view, *sheet.view.steps),
+                metadata={"k": k, "kept": len(best), "not_judged": missing, **_judge(writer.view)},
+                **_seen(writer.view, *writer.view.steps),
             )  # fmt: skip
 
     def _udcg(self, context: Sequence[_Judged], k: int) -> tuple[float, float | None]:

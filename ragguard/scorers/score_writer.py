@@ -1,7 +1,7 @@
-"""Where one scorer writes what it found out about one run: scores, and what it could not say.
+"""Collects the scores and failures that one scorer gives about one run.
 
-Fills in what all of its scores share, keeps out what is undefined, and gathers failures so that
-one cause is told once a step.
+A score gets what all scores of the scorer share, an undefined value makes no score, and what fails for one reason in one
+step is one failure.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ragguard.scorers.view import StepView, View, hash_references
 
 
 def worth_repeating(error: BaseException) -> bool:
-    """Whether the same question may be answered later."""
+    """Returns whether the same question may be answered later, so that a failed score is tried again."""
     return bool(getattr(error, "retryable", False)) or isinstance(error, CircuitOpen | EngineTimeout)
 
 
-class Sheet:
-    """The results of one scorer."""
+class ScoreWriter:
+    """Collects the results of one scorer about one run."""
 
     def __init__(self, view: View, scorer: Scorer) -> None:
         self.view = view
@@ -50,7 +50,8 @@ class Sheet:
         expectation: float | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """One score: of a passage (`step` and `at`, its index), a step, or the run. What is undefined is left out."""
+        """Adds a score of a passage (`step`, and `at`, its index), of a step, or of the run; a nan or infinite value adds
+        nothing. `who` is the model whose fingerprint and prompts the score names."""
         if not math.isfinite(value):
             return
         level: Level = "run" if step is None else "step" if at is None else "passage"
@@ -84,7 +85,7 @@ class Sheet:
         )
 
     def fail(self, error: RagguardError, what: str, step: StepView | None = None) -> None:
-        """`what` could not be given."""
+        """Notes that `what`, such as a score's name, could not be given; one failure lists all of a step with one error."""
         key = (step.step.id if step else "", type(error).__name__)
         listed = self._failed.setdefault(key, (error, []))[1]
         if what not in listed:
@@ -112,7 +113,7 @@ class Sheet:
                 self.fail(CapExceeded(message), f"{seen.over_cap} of {len(seen.all)} passages", seen)
 
     def results(self) -> list[Result]:
-        """All of it."""
+        """Returns all scores, then the failures."""
         failures = [
             Failure(
                 self._scorer,
