@@ -1,7 +1,7 @@
 """Collects the scores and failures that one scorer gives about one run.
 
-A score gets what all scores of the scorer share, an undefined value makes no score, and what fails for one reason in one
-step is one failure.
+A score gets what all scores of the scorer share, an undefined value makes no score, and what fails for one reason in
+one step is one failure.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class ScoreWriter:
         expectation: float | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Adds a score of a passage (`step`, and `at`, its index), of a step, or of the run; a nan or infinite value adds
-        nothing. `who` is the model whose fingerprint and prompts the score names."""
+        """Adds a score of a passage (`step`, and `at`, its index), of a step, or of the run. A nan or infinite value
+        adds nothing. `who` is the model whose fingerprint and prompts the score names."""
         if not math.isfinite(value):
             return
         level: Level = "run" if step is None else "step" if at is None else "passage"
@@ -85,7 +85,7 @@ class ScoreWriter:
         )
 
     def fail(self, error: RagguardError, what: str, step: StepView | None = None) -> None:
-        """Notes that `what`, such as a score's name, could not be given; one failure lists all of a step with one error."""
+        """Notes that `what`, such as a score's name, could not be given; a failure lists all that one error cost."""
         key = (step.step.id if step else "", type(error).__name__)
         listed = self._failed.setdefault(key, (error, []))[1]
         if what not in listed:
