@@ -1,4 +1,4 @@
-"""Names that are imported when they are first used, so that a package's front door stays cheap to open."""
+"""Imports the names of a package when they are first used, so that importing the package itself is cheap."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def lazy(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Returns `__getattr__` and `__dir__` for a package.
 
-    `homes` tells for each name the module that defines it; `modules` for each module that is a name itself, which.
+    `homes` maps each name to the module that defines it; `modules` maps each name that is a module to that module.
     """
     whole = modules or {}
     names = sorted([*homes, *whole])

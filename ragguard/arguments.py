@@ -11,14 +11,14 @@ _MOST = 2**53
 
 
 def whole_number(argument: str, value: object, least: int) -> int:
-    """Returns an integer of at least `least` that a database holds; a bool is none."""
+    """Returns an integer of at least `least` that a database can hold; a bool is refused."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST:
         raise InvalidInput(argument, value, f"a whole number, {least} or more")
     return value
 
 
 def number_between(argument: str, value: object, low: float, high: float, allowed: str) -> float:
-    """Returns a number from `low` to `high`; a bool and a NaN are none."""
+    """Returns a number from `low` to `high`; a bool and a NaN are refused."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
         raise InvalidInput(argument, value, allowed)
     return value

@@ -29,13 +29,13 @@ class PlainLimits:
     """How much one copy may hold."""
 
     depth: int = 8
-    """Collections inside collections."""
+    """How many collections may be inside each other."""
     breadth: int = 256
-    """Items of one collection."""
+    """The most items of one collection."""
     values: int = 2048
-    """Values in all, collections included."""
+    """The most values in all, collections included."""
     characters: int = 65_536
-    """Characters of all texts together, keys included."""
+    """The most characters of all texts together, keys included."""
 
 
 METADATA = PlainLimits()
@@ -46,10 +46,10 @@ RECORD = PlainLimits(depth=40, breadth=10_000_000, values=10_000_000, characters
 _RAISED: tuple[type[BaseException], ...] = (Exception, SystemExit, GeneratorExit)
 _SHORT = 4096
 _SHORTEST = 64
-"""Characters that are kept of every text, so that one long text does not cost the others."""
+"""The characters that are kept of every text, however many others took."""
 _FLAGS = frozenset({bool, NoneType})
 _LARGE = 2**63
-_TOLD = 5
+_NAMED = 5
 _COLLECTIONS = (list, tuple, Set, deque, ValuesView)
 
 
@@ -71,8 +71,8 @@ def plain_metadata(
         return {CUT: f"{type(metadata).__name__}, which is no mapping"}
     copy = _Copy(limits, text, own_keys)
     made = copy.mapping(metadata, 0)
-    if told := copy.told():
-        made[CUT] = told
+    if left_out := copy.left_out():
+        made[CUT] = left_out
     return made
 
 
@@ -127,7 +127,7 @@ def _is_plain(metadata: dict[Any, Any]) -> bool:
 
 
 class _Copy:
-    """One copy under way: what it may still hold, and what it left out."""
+    """One copy in progress: what it may still hold, and what it left out."""
 
     def __init__(self, limits: PlainLimits, text: Text | None, own_keys: Set[str] = frozenset()) -> None:
         self._limits, self._change, self._own_keys = limits, text, own_keys
@@ -138,13 +138,13 @@ class _Copy:
         self._left_out: list[str] = []
         self._count = 0
 
-    def told(self) -> str:
-        """What was left out, in one line; "" for a whole copy."""
+    def left_out(self) -> str:
+        """Returns what was left out, in one line; "" for a whole copy."""
         more = self._count - len(self._left_out)
         return "; ".join([*self._left_out, *([f"and {more} more"] if more else [])])
 
     def value(self, value: Any, depth: int) -> Any:
-        """The value as JSON can hold it."""
+        """Returns the value as JSON can hold it."""
         if self._values <= 0 and depth:
             return self._leave(f"over {self._limits.values} values")
         self._values -= 1
@@ -198,7 +198,7 @@ class _Copy:
             self._inside.discard(id(owner))
 
     def mapping(self, items: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-        """The items of a mapping, as far as they can be read and as many as may be."""
+        """Returns the items of a mapping that can be read, up to the limits."""
         made: dict[str, Any] = {}
         if depth == 0:
             self._inside.add(id(items))
@@ -262,7 +262,7 @@ class _Copy:
             return ""
 
     def _text(self, text: str) -> str:
-        """The text, changed first and cut afterwards: a cut could hide from `change` what it looks for."""
+        """Returns the text changed and then cut: a cut before could hide from `change` what it looks for."""
         if self._change is not None and text:
             text = plain_text(text, self._change)
         if len(text) > max(self._characters, _SHORTEST):
@@ -272,9 +272,9 @@ class _Copy:
         return text
 
     def _leave(self, why: str, kind: type | None = None) -> str:
-        """Notes that something is left out here; gives what stands in its place."""
+        """Notes that something is left out here; returns what replaces it."""
         self._count += 1
-        if len(self._left_out) < _TOLD:
+        if len(self._left_out) < _NAMED:
             where = "".join(self._path)
             self._left_out.append(f"{where[:200]}: {why}" if where else why)
         return "…" if kind is None else f"<{kind.__name__}: {why}>"
@@ -304,7 +304,7 @@ class _Attributes(Mapping[str, Any]):
 
 
 def _items(mapping: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """Keys and values. Those of a plain dict are listed in one go, so that another thread cannot change it between."""
+    """Yields keys and values; those of a plain dict are listed at once, since another thread may change the dict."""
     if type(mapping) is dict:
         return iter(list(mapping.items()))
     return _looked_up(mapping)

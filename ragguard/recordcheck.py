@@ -1,7 +1,7 @@
 """Checks records that were made by hand, field by field, before they are scored, stored or written to a file.
 
-The records are plain data and take anything. A wrong field is named here with its place and what is allowed,
-where the record is handed over, instead of failing later in a store, a sink or a report.
+The records are plain data and take anything. A wrong field is named here with its path and what is allowed,
+when the record is handed over, instead of failing later in a store, a sink or a report.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ragguard.records import (
 )
 
 Check: TypeAlias = Callable[[Any, str], None]
-"""A value and its place; raises InvalidInput where the value cannot stand there."""
+"""A function of a value and the name of its field; raises InvalidInput where the value is wrong."""
 _LARGEST = 2**63 - 1
 
 

@@ -22,15 +22,16 @@ HIDDEN = "…"
 """Stands in place of a secret."""
 
 _SHORTEST_PART = 8
-"""A secret that was cut off is found by its first characters, where at least so many are left."""
+"""The least characters at the beginning of a secret by which a secret that was cut off is found."""
 _SHORTEST = 4
-"""Shorter secrets are removed from addresses only: they are parts of ordinary words."""
+"""The least length of a secret that is removed from any text; shorter ones, which are parts of ordinary words, are
+removed from addresses alone."""
 _MOST = 1000
-"""Secrets remembered; a process that makes new keys all the time forgets the oldest."""
+"""The most secrets that are remembered; a process that makes new keys all the time forgets the oldest."""
 _PLACEHOLDERS = frozenset(
     "empty none null dummy test local nano vllm ollama token user admin model not-needed no-key".split()
 )
-"""What stands in place of a key for servers that want none."""
+"""Words that users give in place of a key to servers that need no key."""
 _PATTERNS = (
     # The user and the password of an address. A password may hold "/", "#", "?" and "@": the last "@" ends it.
     (re.compile(r"(://)[^\s'\"<>]*@"), rf"\1{HIDDEN}@"),
@@ -57,7 +58,7 @@ class _Registry:
                 self._forms.popitem(last=False)
 
     def forms(self) -> list[str]:
-        """Every form of every secret, longer ones first."""
+        """Returns every form of every secret, longer forms first."""
         with self._lock:
             forms = {form for forms in self._forms.values() for form in forms}
         return sorted(forms, key=len, reverse=True)
@@ -115,7 +116,7 @@ def logger(name: str) -> logging.Logger:
 
 
 class _Cleaning(logging.Filter):
-    """Removes secrets from a log record, and what would be a command to a terminal."""
+    """Removes secrets and control characters for terminals from a log record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         try:
@@ -133,7 +134,7 @@ class _Cleaning(logging.Filter):
 
 
 def _forms_of(secret: str) -> tuple[str, ...]:
-    """The ways in which a secret may stand in a text: as it is, in a URL, in JSON, in a repr, in base64."""
+    """Returns the forms of a secret in a text: as it is, in a URL, in JSON, in a repr, in base64."""
     raw = secret.encode("utf-8", "replace")
     encoded = [b64encode(raw).decode(), urlsafe_b64encode(raw).decode()]
     return tuple(
@@ -148,14 +149,14 @@ def _forms_of(secret: str) -> tuple[str, ...]:
 
 
 def _without(text: str, form: str) -> str:
-    """The text without one whole form of a secret; a short one may be part of an ordinary word."""
+    """Returns the text without one whole form of a secret; a short form is removed as a whole word only."""
     if len(form) >= _SHORTEST_PART:
         return text.replace(form, HIDDEN)
     return re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", HIDDEN, text) if form in text else text
 
 
 def _without_beginnings(text: str, head: str, forms: list[str]) -> str:
-    """The text without the beginnings of forms that start with `head`: what is left of a secret that was cut off."""
+    """Returns the text without the beginnings of forms that start with `head`: remains of a secret that was cut off."""
     found = text.find(head)
     while found >= 0:
         end = found + max(_equal(text[found : found + len(form)], form) for form in forms)
@@ -168,5 +169,5 @@ def _without_beginnings(text: str, head: str, forms: list[str]) -> str:
 
 
 def _equal(text: str, form: str) -> int:
-    """How many first characters two texts have in common."""
+    """Returns how many first characters two texts have in common."""
     return next((at for at, (a, b) in enumerate(zip(text, form, strict=False)) if a != b), len(text))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragguard.cli.options import EngineAddress, PromptSetName, RunFiles
 from ragguard.cli.source import RunSource
 from ragguard.cli.terminal import say
 
@@ -19,15 +20,10 @@ if TYPE_CHECKING:
 
 
 def run(
-    files: Annotated[
-        list[str],
-        typer.Argument(metavar="RUNS", help="Run files (JSON lines, also .gz; - is the input), or stores."),
-    ],
-    engine: Annotated[
-        str, typer.Option("--engine", "-e", help="nano, http://HOST:PORT/v1[#MODEL], vllm:MODEL or hf:MODEL.")
-    ] = "nano",
+    files: RunFiles,
+    engine: EngineAddress = "nano",
     judge: Annotated[str | None, typer.Option(help="Another engine, for relevance.")] = None,
-    prompts: Annotated[str | None, typer.Option(help="A prompt set: its name, or a TOML file.")] = None,
+    prompts: PromptSetName = None,
     max_gold_loss: Annotated[
         float, typer.Option(help="At most this share of gold passages may be dropped, expected.")
     ] = 0.05,
@@ -54,29 +50,29 @@ def run(
     from ragguard.guard import DistractorGuard
 
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
-    told = _Told()
+    count = _LabelCount()
     try:
         source = RunSource(files, console, {})
-        if out.is_dir() or not out.absolute().parent.is_dir():  # said before the models are asked
+        if out.is_dir() or not out.absolute().parent.is_dir():  # before the models are asked
             raise InvalidInput("--out", str(out), "a file in a folder that is there")
         guard = DistractorGuard(engine, min_keep=min_keep, judge=judge, prompts=prompts)
-        found = asyncio.run(_calibrate(guard, told.examples(source.runs()), max_gold_loss, confidence))
+        found = asyncio.run(_calibrate(guard, count.examples(source.runs()), max_gold_loss, confidence))
         found.save(out)
     except (RagguardError, OSError) as error:
         say(f"ragguard calibrate: {error}", error=True)
-        if told.unlabelled and not told.used:
+        if count.unlabelled and not count.used:
             console.print(
                 "no retrieval says which of its candidates are gold: give its passages a grade of 1 to 5, or "
                 '"gold": true or false in their metadata'
             )
         raise typer.Exit(2) from error
-    say(_sentence(found, told, out))
+    say(_sentence(found, count, out))
     if source.rejected:
         console.print(f"{source.rejected} lines were rejected, see above")
         raise typer.Exit(1)
 
 
-class _Told:
+class _LabelCount:
     """Counts the retrievals that have labels, from which the threshold is learnt, and those that have none."""
 
     def __init__(self) -> None:
@@ -102,14 +98,14 @@ async def _calibrate(
         await guard.aclose()
 
 
-def _sentence(found: Calibration, told: _Told, out: Path) -> str:
+def _sentence(found: Calibration, count: _LabelCount, out: Path) -> str:
     promise = f"at most {found.max_gold_loss:g} of gold passages are dropped"
     promise += (
         ", expected over questions like these"
         if found.confidence is None
         else f", with probability {found.confidence:g}"
     )
-    others = "" if told.unlabelled == 0 else f"; {told.unlabelled:,} without labels were left out"
+    others = "" if count.unlabelled == 0 else f"; {count.unlabelled:,} without labels were left out"
     keeps = "" if found.min_keep == 1 else f", min_keep={found.min_keep}"
     return (
         f"threshold {found.threshold:.4f}: {promise}\n"

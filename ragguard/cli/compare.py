@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ragguard.report.comparison import Change, Comparison, Move
 
 _MOVES = 6
-"""How many metrics of a question are shown."""
+"""The most metrics that are shown of one question."""
 
 
 def run(

@@ -128,11 +128,11 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
         rg = RagGuard(engine=engine, store=out / "ragguard.db", tracer_provider=provider)
         guard = DistractorGuard(rg.engine, THRESHOLD, budget_ms=2000)
         clock = time.perf_counter()
-        for place, (title, module) in enumerate(attached.items()):
+        for number, (title, module) in enumerate(attached.items()):
             ask = module.agent(plans.__getitem__, search, read, guard)
             package = import_module(module.__name__.rpartition(".")[0])
             package.instrument(rg)
-            for case in cases[place :: len(attached)]:
+            for case in cases[number :: len(attached)]:
                 with rg.run(case.question, references=references[case.question], name=title):
                     ask(case.question)
             package.uninstrument()
@@ -155,7 +155,7 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
 
 
 def _hard(count: int, seed: int) -> tuple[list[Case], Callable[[str], list[Passage]]]:
-    """A search over the world's passages, and two-hop questions that make it hard for a reader.
+    """Returns two-hop questions that are hard for a reader, and a search over the world's passages.
 
     The search finds what answers each hop, and with it the most near misses: the same said of
     somebody or something else.
@@ -185,16 +185,16 @@ def _fact(passage: Passage) -> tuple[object, ...]:
 
 
 def _added(module: ModuleType, passages: Sequence[Passage]) -> float:
-    """Microseconds that capture adds to a retrieval of this framework: watched and bare ones take turns."""
+    """Returns how many microseconds capture adds to a retrieval of a framework: captured and bare ones alternate."""
     from ragguard import RagGuard
 
     retrieve = module.retrieval(passages)
     package = import_module(module.__name__.rpartition(".")[0])
     took: dict[bool, list[float]] = {False: [], True: []}
     with RagGuard(engine="nano", scorers=(), store=None) as rg:
-        for place in range(TIMED):
-            watched = place // TURN % 2 == 1
-            if place % TURN == 0:
+        for number in range(TIMED):
+            watched = number // TURN % 2 == 1
+            if number % TURN == 0:
                 (package.instrument(rg) if watched else package.uninstrument())
             clock = time.perf_counter()
             retrieve()

@@ -1,4 +1,4 @@
-"""`ragguard doctor`: examines an engine: what it is, how exact and how fast, and what to change on it."""
+"""`ragguard doctor`: examines what an engine is, how exact and how fast it is, and what to change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MANY, _ROUNDS, _SAMPLES = 64, 5, 10
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """The result of an examination."""
+    """What an engine is, and how exactly and how fast it answers."""
 
     model: str
     kind: str
@@ -77,7 +77,7 @@ def run(
     except EngineError as error:
         say(f"{without_secrets(engine)}: not well\n{type(error).__name__}: {error}", error=True)
         raise typer.Exit(1) from error
-    say(json.dumps(_as_dict(found), indent=2, ensure_ascii=False) if as_json else _told(found))
+    say(json.dumps(_as_dict(found), indent=2, ensure_ascii=False) if as_json else _as_text(found))
     if not found.fit:
         raise typer.Exit(1)
 
@@ -101,7 +101,7 @@ async def examine(engine: Engine) -> Examination:
     labels = prompts.labels("relevance")
 
     def questions(number: int, round_: int) -> list[Prompt]:
-        # Each one new, so that nothing the server remembers makes it look faster; digits are words to every model.
+        # Each question is new, so that no cache of the server makes it look faster; every model can read digits.
         names = [" ".join(f"{round_:02}{i:02}") for i in range(number)]
         return [
             prompts.render("relevance", [f"Ada Berg founded firm {name}."], query=f"Who founded firm {name}?")
@@ -145,7 +145,7 @@ def _as_dict(found: Examination) -> dict[str, Any]:
     return {**asdict(found), "per_second": found.per_second, "fit": found.fit}
 
 
-def _told(found: Examination) -> str:
+def _as_text(found: Examination) -> str:
     how = {
         "first_token": "the first token of each label",
         "sequence": "each whole label",
@@ -165,11 +165,11 @@ def _told(found: Examination) -> str:
         (f"{_MANY} prompts", f"{found.many_ms:.1f} ms, {found.per_second:.0f} a second"),
         ("can", ", ".join(found.capabilities) or "nothing beyond plain answers"),
     ]  # fmt: skip
-    told = [f"{name:<11} {value}" for name, value in lines]
-    told += [f"{'note':<11} {note}" for note in found.notes]
+    shown = [f"{name:<11} {value}" for name, value in lines]
+    shown += [f"{'note':<11} {note}" for note in found.notes]
     if not found.fit:
-        told.append(
+        shown.append(
             f"{'not well':<11} the model puts too little on the labels it is asked for: relevance, grades and ratings "
             "would be failures; use an instruction-tuned model"
         )
-    return "\n".join(told)
+    return "\n".join(shown)

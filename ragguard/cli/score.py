@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragguard.cli.options import EngineAddress, PromptSetName, RunFiles
 from ragguard.cli.source import RunSource, read_references
 from ragguard.cli.terminal import say
 from ragguard.errors import StoreError
@@ -25,19 +26,14 @@ if TYPE_CHECKING:
     from ragguard.store.store import Store
 
 GIVE_UP_AFTER = 24
-"""After so many runs in a row without an answer of the engine, the command stops."""
+"""The command stops after so many runs in a row for which the engine gave no answer."""
 _REASONS_SHOWN = 10
 CLOSE_SECONDS = 5.0
 
 
 def run(
-    files: Annotated[
-        list[str],
-        typer.Argument(metavar="RUNS", help="Run files (JSON lines, also .gz; - is the input), or stores."),
-    ],
-    engine: Annotated[
-        str, typer.Option("--engine", "-e", help="nano, http://HOST:PORT/v1[#MODEL], vllm:MODEL or hf:MODEL.")
-    ] = "nano",
+    files: RunFiles,
+    engine: EngineAddress = "nano",
     store: Annotated[
         str, typer.Option("--store", "-s", help="Where runs and scores go; made if missing.")
     ] = "ragguard.db",
@@ -47,7 +43,7 @@ def run(
     scorers: Annotated[
         str, typer.Option(help="Some of belief, utility, coverage, grades.")
     ] = "belief,utility,coverage",
-    prompts: Annotated[str | None, typer.Option(help="A prompt set: its name, or a TOML file.")] = None,
+    prompts: PromptSetName = None,
     references: Annotated[
         Path | None,
         typer.Option(help='Right answers, as lines of {"question" or "id": "...", "references": ["..."]}.'),
@@ -165,7 +161,7 @@ async def _score(
     tally = _Tally()
     rg = RagGuard(engine, store=store, **options)
     try:
-        await rg.engine.info()  # an engine that is not there is said once, and not for every run
+        await rg.engine.info()  # an engine that cannot be reached is one error, and not one for every run
         await asyncio.to_thread(rg.store.housekeep)
         _must_be_written(rg.store)
         async with aclosing(rg.score_runs(source.runs(), concurrency=options["concurrency"])) as stream:

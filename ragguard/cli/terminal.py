@@ -15,8 +15,8 @@ from ragguard.terminal_text import harmless
 if TYPE_CHECKING:
     from rich.console import Console
 
-UNTOLD = 120
-"""The width where no terminal tells its own, as in a CI log."""
+DEFAULT_WIDTH = 120
+"""The width of a table where the terminal's width is not known, as in a CI log."""
 _ASCII = {"Δ": "d", "±": "~", "█": "#", "│": "|", "…": ".", "–": "-", "−": "-", "→": ">", "µ": "u", "×": "x"}
 
 
@@ -52,8 +52,8 @@ def screen() -> Console:
     """Returns the console for tables."""
     from rich.console import Console
 
-    told = "COLUMNS" in os.environ or any(map(os.isatty, range(3)))
-    return Console(highlight=False, width=None if told else UNTOLD)
+    known = "COLUMNS" in os.environ or any(map(os.isatty, range(3)))
+    return Console(highlight=False, width=None if known else DEFAULT_WIDTH)
 
 
 def show_table(console: Console, title: str, columns: Sequence[Column]) -> None:

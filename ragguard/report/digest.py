@@ -1,4 +1,4 @@
-"""A run as the report's page needs it: plain data, each text once, passages in columns."""
+"""Makes plain data of a run for the report's page: each text once, passages in columns."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Texts:
 
 def summary(overview: Overview) -> Data:
     """Returns what the list of runs shows of a run and sorts, filters and searches by."""
-    run, told = overview.row, overview.told
-    said = told.noted()
+    run, summary = overview.row, overview.summary
+    said = summary.run_scores()
     total, correct = best(said, "delta_seper_total"), best(said, "answer_correct")
     context, covered = best(said, "udcg_context"), best(said, "coverage_total")
     return {
@@ -46,25 +46,25 @@ def summary(overview: Overview) -> Data:
         "gain": None if total is None else total.value,
         "source": "" if total is None else total.reference_source,
         "dropped": sum(len(step.reasons) for step in overview.steps),
-        "misleading": told.misleading,
-        "worst": None if told.worst is None else round(told.worst, 4),
+        "misleading": summary.misleading,
+        "worst": None if summary.worst is None else round(summary.worst, 4),
         "udcg": None if context is None else context.value,
         "coverage": None if covered is None else covered.value,
         "answer": "" if correct is None else correct.label,
         "failures": len(overview.failures),
-        "tokens": told.usage.prompt_tokens + told.usage.output_tokens,
+        "tokens": summary.usage.prompt_tokens + summary.usage.output_tokens,
     }
 
 
 def detail(overview: Overview, texts: Texts) -> Data:
     """Returns what the page shows of an opened run, except its scores."""
-    run, usage, differ = overview.row, overview.told.usage, _differences(overview)
+    run, usage, differ = overview.row, overview.summary.usage, _differences(overview)
     return {
         "id": run["id"],
         "references": overview.references,
         "answer": run["answer"],
         "took": max(0, run["ended_ns"] - run["started_ns"]) / 1e6 if run["ended_ns"] else None,
-        "subs": overview.sub_questions or overview.told.sub_questions,
+        "subs": overview.sub_questions or overview.summary.sub_questions,
         "steps": [
             _step(step, texts, run["started_ns"], differ.get(step.place, {})) for step in overview.steps
         ],
@@ -83,25 +83,25 @@ def detail(overview: Overview, texts: Texts) -> Data:
             "prompt": usage.prompt_tokens,
             "output": usage.output_tokens,
             "seconds": round(usage.seconds, 3),
-            "engines": overview.told.engines,
+            "engines": overview.summary.engines,
         },
     }
 
 
 def scores_json(overview: Overview) -> str:
-    """Returns the run's scores as JSON: those of passages, of steps and of the run. `Told` has the columns."""
-    told = overview.told
-    return f"[{told.of_passages},{told.of_steps},{told.of_run}]"
+    """Returns the run's scores as JSON: those of passages, of steps and of the run. `ScoreSummary` has the columns."""
+    summary = overview.summary
+    return f"[{summary.of_passages},{summary.of_steps},{summary.of_run}]"
 
 
 def _differences(overview: Overview) -> dict[int, dict[int, str]]:
-    """Step's place → rank → why the guard that dropped the passage and the scorer differ about it."""
+    """Returns by step and rank why the guard that dropped a passage and the scorer differ about that passage."""
     dropping = {step.place: step for step in overview.steps if step.reasons}
     if not dropping:
         return {}
     found: dict[int, dict[int, str]] = {}
     question = overview.row["question"]
-    for place, rank, name, value, *_ in json.loads(overview.told.of_passages):
+    for place, rank, name, value, *_ in json.loads(overview.summary.of_passages):
         step = dropping.get(place) if name == "utility" else None
         drop = None if step is None else step.drops.get(rank)
         if step is None or drop is None:

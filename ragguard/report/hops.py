@@ -146,7 +146,7 @@ def _outcome(step: RetrievalStep, utilities: Mapping[int, float]) -> str:
 
 
 def _differences(step: RetrievalStep, scores: Sequence[Score]) -> list[str]:
-    """Which dropped passages the scorer sees otherwise than the guard, and why."""
+    """Returns which dropped passages the scorer judges otherwise than the guard, and why."""
     found = {} if step.decision is None else disagreements(step.decision, scores)
     return [f"passage {position}: {why}" for position, why in sorted(found.items())]
 

@@ -18,14 +18,14 @@ RELEVANT_GRADE = 4
 
 @dataclass(frozen=True, slots=True)
 class QueryRecall:
-    """One query, and how much of what there is its retrievals found."""
+    """One query, and the share of its relevant passages that its retrievals found."""
 
     query: str
     retrievals: int
     found: int
-    """How many different relevant passages all retrievals found together."""
+    """The number of different relevant passages that all retrievals found together."""
     total: Population
-    """How many there are, estimated; nan where the retrievals do not differ."""
+    """The estimated number of relevant passages; nan where the retrievals do not differ."""
     recall: float
     """The share of them that one retrieval found, on average over the retrievals; an estimate, too."""
 

@@ -181,10 +181,10 @@ class Intake:
         if self._listener is not None:
             self._listener.started()
 
-    def do(self, work: Callable[[], T], *, hurry: bool = True) -> Future[T]:
+    def do(self, work: Callable[[], T], *, wake: bool = True) -> Future[T]:
         """Calls a function on the writer's thread, after everything that was put in before; returns the future result.
 
-        With `hurry` the writer wakes at once; without it the function waits for the batch of the events before it.
+        With `wake` the writer wakes at once; without it the function waits for the batch of the events before it.
         """
         done: Future[T] = Future()
         if self.closed:
@@ -192,7 +192,7 @@ class Intake:
             return done
         self.start()
         # Woken before the job is queued: a wake after the writer has taken the job would hurry the events behind it.
-        if hurry:
+        if wake:
             self._queue.wake()
         self._queue.append(WriterJob(work, done))  # type: ignore[arg-type]
         return done

@@ -70,7 +70,7 @@ class EventQueue(Generic[T]):
     def offer(self, item: T, size: int) -> bool:
         """Puts an item in where the bounds allow that; returns whether they do."""
         with self._changed:
-            if not self._has_room(item, size):
+            if not self._fits(item, size):
                 return False
             self._items.append((size, item))
             self._bytes += size
@@ -81,7 +81,7 @@ class EventQueue(Generic[T]):
     def offer_within(self, item: T, size: int, seconds: float) -> bool:
         """Puts an item in as soon as the bounds allow that; returns False where they do not in so many seconds."""
         with self._changed:
-            self._changed.wait_for(lambda: self._has_room(item, size), seconds)
+            self._changed.wait_for(lambda: self._fits(item, size), seconds)
             return self.offer(item, size)
 
     def force(self, item: T, size: int) -> list[T]:
@@ -90,7 +90,7 @@ class EventQueue(Generic[T]):
             return [] if self.offer(item, size) else [item]
         dropped: list[T] = []
         with self._changed:
-            if not self._has_room(item, size):
+            if not self._fits(item, size):
                 dropped = self._drop_oldest(size)
             if not self.offer(item, size):
                 dropped.append(item)
@@ -111,7 +111,7 @@ class EventQueue(Generic[T]):
         """True while the bounds allow no further item."""
         return len(self._items) >= self._bounds.items or self._bytes >= self._bounds.bytes
 
-    def _has_room(self, item: T, size: int) -> bool:
+    def _fits(self, item: T, size: int) -> bool:
         count = len(self._items)
         if count < self._bounds.items and (self._bytes + size <= self._bounds.bytes or not count):
             return True

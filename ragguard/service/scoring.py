@@ -38,7 +38,7 @@ _log = logger("ragguard")
 class WriterThread(Protocol):
     """The store's writer thread."""
 
-    def do(self, work: Callable[[], T], /, *, hurry: bool = True) -> Future[T]:
+    def do(self, work: Callable[[], T], /, *, wake: bool = True) -> Future[T]:
         """Has a function called on the thread, after everything that was captured before."""
         ...
 

@@ -94,14 +94,14 @@ class ScoringWorker:
         """Starts scoring what is due, up to the limit; returns for how many seconds nothing else will be due."""
         if (pause := self._circuit.pause) > 0:
             return pause
-        room = (1 if self._circuit.is_open else self._settings.concurrency) - len(self._tasks)
-        if room <= 0:
+        free = (1 if self._circuit.is_open else self._settings.concurrency) - len(self._tasks)
+        if free <= 0:
             return _LONGEST_SLEEP  # a task that ends wakes this one
-        # Looking for work does not hurry the writer: it would commit small batches, and hooks would feel them.
+        # Looking for work does not wake the writer: it would commit small batches, and hooks would feel them.
         attempt, claims = self._circuit.enter(), list[Claim]()
         try:
             claims, next_ns = await asyncio.wrap_future(
-                self._writer.do(lambda: self._look(room), hurry=False)
+                self._writer.do(lambda: self._claim(free), wake=False)
             )
         finally:
             if not claims:
@@ -111,14 +111,14 @@ class ScoringWorker:
             self._tasks.add(task)
             task.add_done_callback(self._done)
         if claims:
-            return 0.0 if len(claims) < room else _LONGEST_SLEEP
+            return 0.0 if len(claims) < free else _LONGEST_SLEEP
         if next_ns is None or self._tasks:
             return _LONGEST_SLEEP
         return min(_LONGEST_SLEEP, max(0.01, (next_ns - now_ns()) / 1e9))
 
-    def _look(self, room: int) -> tuple[list[Claim], int | None]:
+    def _claim(self, free: int) -> tuple[list[Claim], int | None]:
         """Claims runs that are due; where none is, returns when the next one will be."""
-        claims = self._store.claim(room)
+        claims = self._store.claim(free)
         return claims, None if claims else self._store.left().next_ns
 
     async def _work(self, claim: Claim, attempt: Attempt) -> None:

@@ -16,7 +16,7 @@ from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observa
 
 from ragguard.sinks import names as n
 
-Told: TypeAlias = tuple[Callable[[], int], Callable[[], Mapping[str, int]]]
+Watched: TypeAlias = tuple[Callable[[], int], Callable[[], Mapping[str, int]]]
 """How many runs wait, and what was lost by reason, of one RagGuard."""
 
 
@@ -25,12 +25,12 @@ class BacklogGauge:
 
     def __init__(self, meter: Meter, provider: MeterProvider | None) -> None:
         self._meter, self._provider = meter, provider
-        self._told: list[Told] = []
+        self._watched: list[Watched] = []
         self._shared: _Shared | None = None
 
-    def add(self, told: Told) -> None:
+    def add(self, watched: Watched) -> None:
         """From now on one more is asked."""
-        self._told.append(told)
+        self._watched.append(watched)
         if self._shared is None:
             self._shared = _Shared.of(self._meter, self._provider)
             self._shared.open.add(self)
@@ -40,16 +40,16 @@ class BacklogGauge:
         if self._shared is not None:
             self._shared.lost.update(self.lost())
             self._shared.open.discard(self)
-        self._told, self._shared = [], None
+        self._watched, self._shared = [], None
 
     def waiting(self) -> int:
         """How many runs wait."""
-        return sum(depth() for depth, _ in self._told)
+        return sum(depth() for depth, _ in self._watched)
 
     def lost(self) -> Counter[str]:
         """What was lost, by reason."""
         counts: Counter[str] = Counter()
-        for _, dropped in self._told:
+        for _, dropped in self._watched:
             counts.update(dropped())
         return counts
 

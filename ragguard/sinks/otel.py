@@ -21,7 +21,7 @@ from ragguard._version import __version__
 from ragguard.errors import InvalidInput
 from ragguard.records import Decision, Failure, RetrievalStep, Run, Score, ScoredRun, TraceContext
 from ragguard.runtime.threads import in_daemon_thread
-from ragguard.sinks.backlog import BacklogGauge, Told
+from ragguard.sinks.backlog import BacklogGauge, Watched
 from ragguard.sinks.content import Content
 from ragguard.sinks.instruments import Instruments, Prices
 from ragguard.sinks.otlp import Exporting, configured
@@ -89,7 +89,7 @@ class OtelSink:
         self._given = (tracer_provider, meter_provider, logger_provider)
         private = otlp is not None and tracer_provider is None and not configured()
         self._private = (otlp, project, spans_only) if otlp is not None and private else None
-        self._watched: list[Told] = []
+        self._watched: list[Watched] = []
         self._not_delivered: Mapping[str, int] = {}
         self._log_records, self._own_trace, self._prices = log_records, own_trace, prices or {}
         self._write = Writer(Content.chosen(capture_content), max_documents, max_text, max_attributes)

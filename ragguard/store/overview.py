@@ -25,7 +25,7 @@ SCALE = 10_000
 """Units of a score's value and error in the gathered JSON."""
 
 
-class Noted(NamedTuple):
+class RunScore(NamedTuple):
     """A score about a run as a whole; `step` is empty."""
 
     step: None
@@ -38,7 +38,7 @@ class Noted(NamedTuple):
 
 
 @dataclass(slots=True)
-class Told:
+class ScoreSummary:
     """What was said of a run."""
 
     of_passages: str = "[]"
@@ -56,10 +56,10 @@ class Told:
     sub_questions: list[str] = field(default_factory=list)
     """Those that a scorer made itself."""
 
-    def noted(self) -> list[Noted]:
+    def run_scores(self) -> list[RunScore]:
         """The scores about the run as a whole."""
         return [
-            Noted(
+            RunScore(
                 step,
                 name,
                 value / SCALE,
@@ -78,7 +78,7 @@ class StepLine:
     none of them."""
 
     place: int
-    """What the rows of `Told` know it by."""
+    """What the rows of `ScoreSummary` know it by."""
     row: sqlite3.Row
     texts: list[str]
     kept: list[bool]
@@ -107,7 +107,7 @@ class Overview:
     references: list[str]
     sub_questions: list[str]
     steps: list[StepLine]
-    told: Told
+    summary: ScoreSummary
     failures: list[Failure]
 
 
@@ -122,12 +122,12 @@ def overviews_at(
     for row, body in steps:
         check_step(row, body)
     known = texts_of(connection, [body for _, body in steps]) if texts else {}
-    told = _told(connection, places, misleads)
+    summaries = _summaries(connection, places, misleads)
     failures = failures_at(connection, {row["seq"]: row["id"] for row, _ in heads})
     found = {
         row["seq"]: Overview(
             row, body.get("references") or [], body.get("sub_questions") or [], [],
-            told=told.get(row["seq"]) or Told(), failures=failures[row["seq"]],
+            summary=summaries.get(row["seq"]) or ScoreSummary(), failures=failures[row["seq"]],
         )
         for row, body in heads
     }  # fmt: skip
@@ -192,13 +192,15 @@ _TOLD = (
 )
 
 
-def _told(connection: sqlite3.Connection, places: Sequence[int], misleads: float) -> dict[int, Told]:
+def _summaries(
+    connection: sqlite3.Connection, places: Sequence[int], misleads: float
+) -> dict[int, ScoreSummary]:
     rows = list(chunks(connection, _TOLD, places, misleads))
     for row in rows:
         check_scores(row[9])
     origins = origins_of(connection, {int(number) for row in rows for number in row[7].split(",")})
     return {
-        place: Told(
+        place: ScoreSummary(
             of_passages, of_steps, of_run, worst, misleading=misleading, usage=_sum(usages.split("\n")),
             engines=sorted({origins[int(number)][1] for number in numbers.split(",")} - {""}),
             sub_questions=[str(question) for question in json.loads(made or "[]")],

@@ -42,17 +42,17 @@ def test_scores_come_by_step_and_rank_in_the_order_in_which_they_were_stored():
         [Failure("belief", "Timeout", "too late", True, run.id)],
     )
     place = found.steps[1].place
-    assert rows(found.told.of_passages) == [
+    assert rows(found.summary.of_passages) == [
         [place, 2, "utility", -2500, None],
         [place, 2, "answerability", 4 * SCALE, 1],
     ]
-    assert rows(found.told.of_steps) == [[place, "udcg", 5000, 1250, "", "none", "candidates"]]
-    assert [(one.value, one.reference_source, one.label) for one in found.told.noted()] == [
+    assert rows(found.summary.of_steps) == [[place, "udcg", 5000, 1250, "", "none", "candidates"]]
+    assert [(one.value, one.reference_source, one.label) for one in found.summary.run_scores()] == [
         (0.1, "answer", ""),
         (0.2, "gold", "yes"),
     ]
-    assert (found.told.worst, found.told.misleading) == (-0.25001, 1)
-    assert (found.told.usage, found.told.engines) == (Usage(2, 2, 30, 4, 0.5), ["a", "b"])
+    assert (found.summary.worst, found.summary.misleading) == (-0.25001, 1)
+    assert (found.summary.usage, found.summary.engines) == (Usage(2, 2, 30, 4, 0.5), ["a", "b"])
     assert [failure.error for failure in found.failures] == ["Timeout"]
 
 
@@ -76,13 +76,13 @@ def test_sub_questions_that_a_scorer_made(made):
     run = a_run()
     score = Score("coverage_total", 0.5, "run", run.id, label=ODD, metadata={"sub_questions": made})
     found = told_of(run, [Score("t", 0.1, "run", run.id), score])
-    assert found.told.sub_questions == (made if isinstance(made, list) else [])
-    assert found.told.noted()[1].label == ODD.replace("\ud800", "?")
+    assert found.summary.sub_questions == (made if isinstance(made, list) else [])
+    assert found.summary.run_scores()[1].label == ODD.replace("\ud800", "?")
 
 
 def test_a_run_of_which_nothing_was_said():
     found = told_of(Run("r", "why?"), [])
-    assert (found.told.noted(), found.told.worst, found.steps) == ([], None, [])
+    assert (found.summary.run_scores(), found.summary.worst, found.steps) == ([], None, [])
 
 
 def test_numbers_alone_need_no_texts():
