@@ -30,11 +30,11 @@ from ragguard.guard.judge import Candidate, EngineTime, PassageJudge
 from ragguard.guard.policies import Judged, Policy, TopUtility, UtilityThreshold, choose, names_of
 from ragguard.guard.policy_threads import PolicyThreads
 from ragguard.records import Decision, Dropped, Passage
+from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.faults import describe
 from ragguard.runtime.fork import at_fork
 from ragguard.runtime.retry import RetrySchedule
-from ragguard.service.loop import BackgroundLoop
 
 CALIBRATED_AT_ONCE = 16
 GRACE_S = 0.05

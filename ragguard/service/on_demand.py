@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from ragguard.errors import RagguardError
 from ragguard.recordcheck import checked_run
 from ragguard.records import Failure, Run, ScoredRun
+from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.plan import Plan
 from ragguard.service.intake import Intake
-from ragguard.service.loop import BackgroundLoop
 from ragguard.service.process_pipeline import ProcessPipeline
 from ragguard.service.redaction import Redactor
 from ragguard.service.scoring import RunScoring

@@ -14,6 +14,7 @@ from ragguard.capture.calls import what_to_do
 from ragguard.capture.recorder import Recorder
 from ragguard.engines.layers.retry import failure_since
 from ragguard.errors import RagguardError
+from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.fork import at_fork
@@ -22,7 +23,6 @@ from ragguard.service import exits
 from ragguard.service.backlog import ScoringBacklog
 from ragguard.service.delivery import Delivery
 from ragguard.service.intake import Intake
-from ragguard.service.loop import BackgroundLoop
 from ragguard.service.on_demand import ScoringOnDemand
 from ragguard.service.process_pipeline import ProcessPipeline
 from ragguard.service.progress import ScoringProgress

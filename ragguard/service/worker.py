@@ -13,11 +13,11 @@ from concurrent.futures import Future
 
 from ragguard.errors import Closed
 from ragguard.records import ScoredRun
+from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import Faults, is_cancelled
 from ragguard.service.delivery import Delivery
-from ragguard.service.loop import BackgroundLoop
 from ragguard.service.scoring import RunScoring, WriterThread
 from ragguard.service.settings import Settings
 from ragguard.store.claims import Claim

@@ -34,6 +34,7 @@ from ragguard.errors import (
     InvalidInput,
     MissingDependency,
 )
+from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.secrets import without_secrets
 
 T = TypeVar("T")
@@ -68,8 +69,7 @@ class _VllmModel:
         self._name, self._place = name, str(folder) if folder.exists() else name
         self._settings = settings
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._loop = BackgroundLoop("ragguard-vllm")
         self._vllm: Any = None
         self._loaded: Loaded | None = None
         self._closed = threading.Event()
@@ -105,11 +105,13 @@ class _VllmModel:
 
     async def aclose(self) -> None:
         with self._lock:
+            ending = (
+                None if self._closed.is_set() or not self._loop.started else self._loop.submit(self._end())
+            )
             self._closed.set()
-            loop, thread, self._loop = self._loop, self._thread, None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            await asyncio.to_thread(thread.join, _PATIENCE_S)
+        if ending is None:
+            return
+        await asyncio.wait({asyncio.wrap_future(ending)}, timeout=_PATIENCE_S)
 
     async def _there(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs it on vLLM's own loop. Cancelled here, it is cancelled there, and vLLM drops its requests."""
@@ -117,13 +119,7 @@ class _VllmModel:
             if self._closed.is_set():
                 work.close()
                 raise Closed(f"vLLM with {self._name} was closed: connect again")
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=self._live, args=(self._loop,), name="ragguard-vllm", daemon=True
-                )
-                self._thread.start()
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            future = self._loop.submit(work)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -132,17 +128,14 @@ class _VllmModel:
                 raise Closed(f"vLLM with {self._name} was closed while it was asked") from None
             raise
 
-    def _live(self, loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
-        loop.run_forever()
-        if self._vllm is not None:
-            self._vllm.shutdown()
-            self._vllm = None
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        loop.close()
+    async def _end(self) -> None:
+        """Ends vLLM and its loop, which cancels the calls that still wait."""
+        vllm, self._vllm = self._vllm, None
+        try:
+            if vllm is not None:
+                vllm.shutdown()
+        finally:
+            asyncio.get_running_loop().stop()
 
     async def _load(self) -> Loaded:
         """Starts vLLM once; whoever comes meanwhile waits, since this keeps its loop busy."""

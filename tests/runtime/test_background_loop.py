@@ -8,8 +8,7 @@ import pytest
 from support.child import in_child
 
 from ragguard.errors import InvalidInput
-from ragguard.service.loop import BackgroundLoop
-from ragguard.service.stream import bounded
+from ragguard.runtime.background_loop import BackgroundLoop
 
 
 async def where():
@@ -97,37 +96,6 @@ def test_it_starts_anew_in_a_child():
     loop.run(where(), 10)
     in_child(lambda: loop.run(where(), 10) == "background")
     assert loop.run(where(), 10) == "background"
-
-
-async def test_a_stream_stops_what_is_under_way_when_nobody_listens_any_more():
-    begun, ended = [], []
-
-    async def work(number):
-        begun.append(number)
-        try:
-            await asyncio.sleep(0 if number == 0 else 3600)
-        finally:
-            ended.append(number)
-        return number
-
-    stream = bounded(range(100), work, 5)
-    async for number in stream:
-        assert number == 0
-        break
-    await stream.aclose()
-    assert sorted(begun) == sorted(ended)
-    assert len(begun) == 5
-
-
-async def test_a_stream_takes_an_async_source():
-    async def source():
-        for number in range(10):
-            yield number
-
-    async def work(number):
-        return number * 2
-
-    assert sorted([done async for done in bounded(source(), work, 3)]) == list(range(0, 20, 2))
 
 
 def test_a_loop_that_its_own_work_stops_ends_what_still_runs_on_it():

@@ -1,7 +1,7 @@
 """An event loop on a daemon thread of its own, for work that must not run on the caller's.
 
-It is started when it is first needed, and anew in a forked child. It may be used from sync code and from any
-number of event loops, also from one that is closed while it waits.
+The thread starts with the first work, and anew in a forked child. Work may be handed over from synchronous code and
+from any number of event loops, also from one that is closed while it waits.
 """
 
 from __future__ import annotations
@@ -26,23 +26,22 @@ _log = logger("ragguard")
 
 _HELPERS = min(32, (os.cpu_count() or 1) + 4)
 """How many threads do what blocks (`asyncio.to_thread`, name lookups); as many as asyncio's own pool has."""
-
-
 _END_SECONDS = 1.0
 """How long tasks of a stopped loop may take to end."""
 
 
 class BackgroundLoop:
-    """A daemon thread with an event loop."""
+    """A daemon thread with an event loop. Work that calls `stop()` on the loop ends the thread; further work starts
+    another one."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._forget()
-        at_fork(in_child=self._forget)
+        self._renew()
+        at_fork(in_child=self._renew)
 
-    def _forget(self) -> None:
-        """In a forked child the thread is gone, and its lock may have been held."""
+    def _renew(self) -> None:
+        """Starts without a thread: at first, and in a forked child, where the thread is gone."""
         if self._loop is not None:
             _left_behind.append(self._loop)  # closing it would close the parent's
         self._lock = threading.RLock()  # a finalizer may submit while the same thread submits
@@ -50,12 +49,12 @@ class BackgroundLoop:
         self._thread: threading.Thread | None = None
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Starts the coroutine; cancelling the future cancels it."""
+        """Starts the coroutine; cancelling the future cancels the coroutine."""
         with self._lock:  # so that no work is handed to a loop that has stopped
             return asyncio.run_coroutine_threadsafe(work, self._running())
 
     def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """The coroutine's result; the calling thread waits for it."""
+        """Returns the coroutine's result; the calling thread waits for it."""
         if self.is_current():
             work.close()
             raise InvalidInput(
@@ -66,7 +65,7 @@ class BackgroundLoop:
         return self.submit(work).result(timeout)
 
     async def within(self, work: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result, awaited on another loop; cancelling the caller cancels the work."""
+        """Returns the coroutine's result, awaited on another loop; cancelling the caller cancels the work."""
         try:
             here = running_loop("an async call of ragguard")
         except WrongEventLoop:
@@ -77,11 +76,11 @@ class BackgroundLoop:
         done = asyncio.Event()
         future = self.submit(work)
 
-        def tell(_: Future[T]) -> None:
+        def notify(_: Future[T]) -> None:
             with suppress(RuntimeError):  # the caller's loop was closed under it: nobody listens
                 here.call_soon_threadsafe(done.set)
 
-        future.add_done_callback(tell)
+        future.add_done_callback(notify)
         try:
             await done.wait()
         finally:
@@ -94,7 +93,7 @@ class BackgroundLoop:
         return self._loop is not None
 
     def is_current(self) -> bool:
-        """True on the loop's own thread, where waiting for the loop would be for ever."""
+        """True on the loop's own thread, where waiting for the loop would never end."""
         return threading.current_thread() is self._thread
 
     def _running(self) -> asyncio.AbstractEventLoop:
@@ -112,23 +111,20 @@ class BackgroundLoop:
         while True:
             try:
                 loop.run_forever()
-                with self._lock:  # It was stopped by its own work; the next call starts another loop.
+                with self._lock:  # work has stopped the loop; the next call starts another one
                     if self._loop is loop:
                         self._thread = None
                 _end_tasks(loop)
                 loop.close()
                 return
-            except (
-                SystemExit,
-                KeyboardInterrupt,
-            ) as error:  # of the work itself: no signal reaches this thread
+            except (SystemExit, KeyboardInterrupt) as error:  # raised by work: no signal reaches this thread
                 _log.error(
                     "Work on the thread %s raised %r; the thread goes on without it.", self.name, error
                 )
 
 
 def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancels what still runs on a loop that has stopped, so that whoever waits for it is told."""
+    """Cancels what still runs on a loop that has stopped, so that its callers do not wait for ever."""
     loop.run_until_complete(asyncio.sleep(0))  # what was handed over until now becomes a task
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
@@ -138,3 +134,4 @@ def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
 
 
 _left_behind: list[asyncio.AbstractEventLoop] = []
+"""The loops of parent processes, which must not be collected."""
