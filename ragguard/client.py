@@ -226,7 +226,7 @@ class RagGuard:
         elif not run.sampled:
             return Scores([])
         elif run.closed:
-            scored = await self._service.on_demand.of_captured(lambda: run.id, run.record)
+            scored = await self._service.on_demand.of_captured(run)
         else:
             scored = await self._service.on_demand.of_open(run.record())
         return Scores(scored.scores, scored.failures)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ragguard.records import ScoredRun
 from ragguard.runtime.faults import Faults, describe, is_cancelled
-from ragguard.service.spans import SpanOutput
+from ragguard.service.span_output import SpanOutput
 from ragguard.sinks.base import BufferingSink, Sink
 from ragguard.store.store import Store
 

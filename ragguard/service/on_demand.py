@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from typing import Protocol
 
 from ragguard.errors import RagguardError
 from ragguard.recordcheck import checked_run
@@ -19,6 +20,19 @@ from ragguard.store.store import Store
 
 PRIORITY = 5
 """Above background scoring, below every guard."""
+
+
+class CapturedRun(Protocol):
+    """A run that has ended, as `rg.run` yields it."""
+
+    @property
+    def id(self) -> str:
+        """The id of the run; final once everything that was captured before is written."""
+        ...
+
+    def record(self) -> Run:
+        """Returns the run as it was captured."""
+        ...
 
 
 class ScoringOnDemand:
@@ -42,17 +56,14 @@ class ScoringOnDemand:
         self._intake.start()
         return await self._loop.within(self._scoring.bring_up_to_date(self._redacted(run), PRIORITY))
 
-    async def of_captured(self, run_id: Callable[[], str], otherwise: Callable[[], Run]) -> ScoredRun:
-        """Scores a captured run as it is stored, or as `otherwise` gives it where the store does not have it.
-
-        The id is asked for once everything that was captured before is written.
-        """
+    async def of_captured(self, captured: CapturedRun) -> ScoredRun:
+        """Scores a captured run as it is stored, or as it was captured where the store does not have it."""
         self._intake.start()
 
         async def find() -> ScoredRun:
-            run = await self._scoring.written(lambda: self._store.run(self.stored_id(run_id())))
+            run = await self._scoring.written(lambda: self._store.run(self.stored_id(captured.id)))
             return await self._scoring.bring_up_to_date(
-                self._redacted(otherwise()) if run is None else run, PRIORITY
+                self._redacted(captured.record()) if run is None else run, PRIORITY
             )
 
         return await self._loop.within(find())

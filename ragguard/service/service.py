@@ -30,7 +30,7 @@ from ragguard.service.redaction import Redactor
 from ragguard.service.report import Report
 from ragguard.service.scoring import RunScoring
 from ragguard.service.settings import Settings
-from ragguard.service.spans import SpanOutput
+from ragguard.service.span_output import SpanOutput
 from ragguard.service.timeouts import seconds
 from ragguard.service.worker import ScoringWorker
 from ragguard.store.ledger import Left

@@ -6,6 +6,7 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.child import in_child
@@ -598,7 +599,7 @@ async def test_asking_while_the_background_is_at_it_asks_the_engine_once(make):
     service = make(ScriptedPipeline(gate=threading.Event()))
     capture(service, a_run())
     assert await asyncio.to_thread(service.scripted.entered.wait, 10)
-    asked = asyncio.ensure_future(service.on_demand.of_captured(lambda: "r1", a_run))
+    asked = asyncio.ensure_future(service.on_demand.of_captured(SimpleNamespace(id="r1", record=a_run)))
     await asyncio.sleep(0)
     service.scripted.gate.set()
     assert list((await asked).scores) == scores_of(a_run())
