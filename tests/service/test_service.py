@@ -90,7 +90,7 @@ def test_a_dead_entailer_delays_belief_alone_and_each_score_is_stored_once(make)
     eventually(lambda: service.store.scores(the_run.id))
     before = {score.key for score in service.store.scores(the_run.id)}
     assert {score.scorer for score in service.store.scores(the_run.id)} == {"utility", "coverage"}
-    assert {one.scorer for one in service.store.failures(the_run.id)} == {"belief", "answers"}
+    assert {one.scorer for one in service.store.failures(the_run.id)} == {"belief", "answers", "contested"}
     assert all(one.will_retry for one in service.store.failures(the_run.id))
     back.set()
     assert service.flush(20)
