@@ -11,15 +11,13 @@ from ragguard.records import Passage, RetrievalStep
 
 EVENT = 1024
 """Bytes of an event itself, without its content."""
-_OBJECT = 64
 _LOOKS = 2000
 """So many objects are looked at, at most."""
 _LONG = 512
 """Of a list that is longer, so many items stand for the rest."""
 _SAMPLE = 6
 """Of the items of a list that are collections or objects, so many stand for the others."""
-_SMALL = frozenset({int, float, bool, NoneType})
-_COUNTED = _SMALL | {str}
+_FLAT = frozenset({str, bytes, int, float, bool, NoneType})
 
 
 def size_of(event: Event | WholeRun) -> int:
@@ -62,35 +60,33 @@ class _Walk:
 
     def size(self, value: object) -> int:
         """Bytes of a value with what it holds, about."""
-        if isinstance(value, (str, bytes, bytearray)):
-            return getsizeof(value)
-        if self._left <= 0 or type(value) in _SMALL:
-            return _OBJECT
+        return getsizeof(value) + self._inside(value)
+
+    def _inside(self, value: object) -> int:
+        """Bytes of what a value holds and does not count as its own."""
+        if self._left <= 0 or type(value) in _FLAT:
+            return 0
         if isinstance(value, dict):
             return self._several(list(value.values()))
         if isinstance(value, (list, tuple, set, frozenset)):
             return self._several(list(value))
         if isinstance(value, Passage):
-            self._left -= 1
-            return _OBJECT + getsizeof(value.text) + (self.size(value.metadata) if value.metadata else 0)
+            return self._several([value.text, value.metadata or None])
         held = getattr(value, "__dict__", None)
         if type(held) is dict:
             return self._several(list(held.values()))
-        self._left -= 1
         nbytes = getattr(value, "nbytes", None)  # arrays
-        return _OBJECT + (nbytes if type(nbytes) is int else 0)
+        return nbytes if type(nbytes) is int else 0
 
     def _several(self, values: list[object]) -> int:
-        """Bytes of a collection: texts count one by one, a hook has no time for each of the other items."""
+        """Bytes of the items of a collection. Texts count one by one; for each of the others a hook has no time."""
         seen = _spread(values, _LONG)
-        self._left -= len(seen)
-        texts = [one for one in seen if type(one) is str]
-        others = [one for one in seen if type(one) not in _COUNTED] if len(texts) < len(seen) else []
-        looked_at = _spread(others, _SAMPLE)
-        size = sum(map(getsizeof, texts)) + _OBJECT * (len(seen) - len(texts) - len(others))
-        if looked_at:
-            size += sum(map(self.size, looked_at)) * len(others) // len(looked_at)
-        return _OBJECT + (size * len(values) // len(seen) if seen else 0)
+        self._left -= 1 + len(seen)
+        size = sum(map(getsizeof, seen))
+        if others := [one for one in seen if type(one) not in _FLAT]:
+            looked_at = _spread(others, _SAMPLE)
+            size += sum(map(self._inside, looked_at)) * len(others) // len(looked_at)
+        return size * len(values) // len(seen) if seen else 0
 
 
 def _spread(values: list[object], most: int) -> list[object]:

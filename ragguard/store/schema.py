@@ -138,6 +138,8 @@ MIGRATIONS: Mapping[int, Sequence[str]] = {
 
 PAGE_BYTES = 16_384
 """Of a new file: large, since most of what is written are texts of one to four kilobytes."""
+_STATEMENTS = 512
+"""Compiled statements that a connection keeps: one that writes texts has a form for each number of rows."""
 PATIENCE = 10.0
 """For so many seconds another process may hold the file."""
 
@@ -145,7 +147,9 @@ PATIENCE = 10.0
 def connect(path: str, *, full: bool = False, patience: float | None = None) -> sqlite3.Connection:
     """A connection with our settings; `full` waits for the disk at every commit."""
     timeout = PATIENCE if patience is None else patience
-    connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        path, timeout=timeout, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
+    )
     try:
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         # A batch of large steps in memory until its commit, and the upper floors of the indexes from one to the next.

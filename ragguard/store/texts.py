@@ -5,13 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-
-from ragguard.store.time_slice import TimeSlice
+from functools import cache
 
 _AT_ONCE = 100
-"""Texts that are written by one statement, and changes of how often texts are needed between two rests."""
-_INSERT_ONE = "INSERT OR IGNORE INTO passages (digest, text) VALUES (?, ?)"
-_INSERT = _INSERT_ONE + ", (?, ?)" * (_AT_ONCE - 1)
+"""Rows that are written by one statement. One statement of many rows takes a fraction of many statements of one."""
 
 
 class NeededTexts:
@@ -48,18 +45,16 @@ def _insert(
 ) -> set[bytes]:
     """Writes the texts that are not there; returns the digests of those that are.
 
-    Many texts go in by one statement, during which other threads run: no rest is needed in between.
+    During a statement other threads run: no rest is needed in between.
     """
     there: set[bytes] = set()
     last = connection.execute("SELECT coalesce(max(rowid), 0) FROM passages").fetchone()[0]
     for start in range(0, len(digests), _AT_ONCE):
         chunk = digests[start : start + _AT_ONCE]
-        if len(chunk) == _AT_ONCE:
-            values = [value for digest in chunk for value in (digest, texts[digest])]
-            inserted = connection.execute(_INSERT, values).rowcount
-        else:
-            rows = [(digest, texts[digest]) for digest in chunk]
-            inserted = connection.executemany(_INSERT_ONE, rows).rowcount
+        inserted = connection.execute(
+            f"INSERT OR IGNORE INTO passages (digest, text) VALUES {_pairs(len(chunk))}",
+            [value for digest in chunk for value in (digest, texts[digest])],
+        ).rowcount
         if inserted < len(chunk):
             new = connection.execute("SELECT digest FROM passages WHERE rowid > ?", (last,))
             there.update(set(chunk).difference(row[0] for row in new))
@@ -70,18 +65,23 @@ def _insert(
 def release(connection: sqlite3.Connection, uses: Mapping[bytes, int]) -> None:
     """Changes how often texts are needed beyond once; those with no use left are deleted."""
     changes = sorted((digest, count) for digest, count in uses.items() if count)
-    time_slice = TimeSlice()
     for start in range(0, len(changes), _AT_ONCE):
-        connection.executemany(
-            "INSERT INTO passage_uses (digest, uses) VALUES (?, ?) "
+        chunk = changes[start : start + _AT_ONCE]
+        connection.execute(
+            f"INSERT INTO passage_uses (digest, uses) VALUES {_pairs(len(chunk))} "
             "ON CONFLICT (digest) DO UPDATE SET uses = uses + excluded.uses",
-            changes[start : start + _AT_ONCE],
+            [value for change in chunk for value in change],
         )
-        time_slice.rest_if_used()
-    fewer = [(digest,) for digest, count in uses.items() if count < 0]
-    connection.executemany(
-        "DELETE FROM passages WHERE digest = ? AND "
-        "(SELECT uses FROM passage_uses WHERE passage_uses.digest = passages.digest) < 0",
-        fewer,
-    )
-    connection.executemany("DELETE FROM passage_uses WHERE digest = ? AND uses <= 0", fewer)
+    if fewer := [(digest,) for digest, count in changes if count < 0]:
+        connection.executemany(
+            "DELETE FROM passages WHERE digest = ? AND "
+            "(SELECT uses FROM passage_uses WHERE passage_uses.digest = passages.digest) < 0",
+            fewer,
+        )
+        connection.executemany("DELETE FROM passage_uses WHERE digest = ? AND uses <= 0", fewer)
+
+
+@cache
+def _pairs(count: int) -> str:
+    """The placeholders of so many rows of two columns."""
+    return ", ".join(["(?, ?)"] * count)
