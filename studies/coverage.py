@@ -40,7 +40,7 @@ SIZE = 10
 CHANCE = 6
 """Chance contexts of each search; the paper has 16 of each of three."""
 DRAWS = 100
-METRICS = ("Cov(Z)", "α-nDCG", "Recall", "MAP", "nDCG", "Den(Z)")
+METRICS = ("Cov(Z)", "α-nDCG@k", "Recall", "MAP", "nDCG@k", "Den(Z)")
 NONE, ORACLE = "no retrieval", "oracle retrieval Z*"
 
 
@@ -133,7 +133,7 @@ def system_interval(
 
 def table_of_pipelines(sized: Mapping[str, Measured], bounds: Mapping[str, Measured], model: str) -> Table:
     """Table 1."""
-    shown = ("Cov(Z)", "α-nDCG", "Cov(y)", "Den(Z)", "Den(y)", "right")
+    shown = ("Cov(Z)", "α-nDCG@k", "Cov(y)", "Den(Z)", "Den(y)", "right")
     rows: list[tuple[Cell, ...]] = []
     for block in (bounds, sized):
         first = next(iter(block.values()))
@@ -145,7 +145,7 @@ def table_of_pipelines(sized: Mapping[str, Measured], bounds: Mapping[str, Measu
     last: list[Cell] = ["Rank correlation (Kendall τ)"]
     for one in sized.values():
         v = one.values
-        last += [system_tau(v["Cov(Z)"], v["Cov(y)"]), system_tau(v["α-nDCG"], v["Cov(y)"]), None]
+        last += [system_tau(v["Cov(Z)"], v["Cov(y)"]), system_tau(v["α-nDCG@k"], v["Cov(y)"]), None]
         last += [system_tau(v["Den(Z)"], v["Den(y)"]), None, system_tau(v["Cov(Z)"], v["right"])]
     rows.append(tuple(last))
     return Table(
@@ -199,7 +199,7 @@ def sizes(sized: Mapping[str, Measured], fixed: Mapping[str, Measured]) -> Table
 
 def matrix(drawn: Mapping[str, Measured]) -> Table:
     """Figure 5."""
-    shown = ("Cov(Z)", "Recall", "MAP", "nDCG", "α-nDCG", "Cov(y)", "right")
+    shown = ("Cov(Z)", "Recall", "MAP", "nDCG@k", "α-nDCG@k", "Cov(y)", "right")
     rows: list[tuple[Cell, ...]] = [
         (f"{name}: {one}", *(system_tau(m.values[one], m.values[other]) for other in shown))
         for name, m in drawn.items()

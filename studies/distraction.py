@@ -61,23 +61,23 @@ PASSAGES: dict[str, Callable[[Annotated], Floats]] = {
     "eRAG": lambda one: one.erag,
 }
 CLASSICAL = {
-    "NDCG": "ndcg_at_k", "MRR": "reciprocal_rank", "MAP": "average_precision", "PREC": "precision", "HITS": "hits",
+    "NDCG@K": "ndcg_at_k", "MRR": "reciprocal_rank", "MAP": "average_precision", "PREC": "precision", "HITS": "hits",
     "RECALL": "recall",
 }  # fmt: skip
 METRICS = (
-    *CLASSICAL, "eRAG", "eRAG, NDCG", "UDCG", "UDCGθ", "UDCG, judge's relevance", "UDCG, hop by hop",
+    *CLASSICAL, "eRAG", "eRAG, NDCG@K", "UDCG", "UDCGθ", "UDCG, judge's relevance", "UDCG, hop by hop",
     "UDCG, hop by hop, judge's relevance",
 )  # fmt: skip
 GAMMAS = {"UDCG, rel-only": 0.0, "UDCG, γ = 2/3": 2 / 3, "UDCG, γ = 1": 1.0}
 PARTS = (*ABLATIONS, "UDCG", *GAMMAS)
-ESTIMATORS = ("NDCG", "PREC", "eRAG", "ANSWER_PROB", "UDCG", "UDCGθ")
-DRAWN = ("NDCG", "MRR", "MAP", "PREC", "HITS", "eRAG", "UDCG")
+ESTIMATORS = ("NDCG@K", "PREC", "eRAG", "ANSWER_PROB", "UDCG", "UDCGθ")
+DRAWN = ("NDCG@K", "MRR", "MAP", "PREC", "HITS", "eRAG", "UDCG")
 UNTIED = "(the outcome, ties broken by chance)"
 CONTROLS = ("(the outcome itself)", UNTIED, "(HITS, ties broken by chance)", "(the outcomes, shuffled)")
 RELEVANCE = (
-    "Every metric has the world's own relevance, UDCG too, unless its row says that it is the judge's. NDCG, MAP and "
+    "Every metric has the world's own relevance, UDCG too, unless its row says that it is the judge's. NDCG@K, MAP and "
     "RECALL know all that is relevant among the 25; eRAG is the mean ROUGE-L of the passages' own answers, or their "
-    "NDCG. Hop by hop: each passage is judged for the query that found it, as in an agent's run."
+    "NDCG@K, cut at the K passages of the context. Hop by hop: each passage is judged for the query that found it, as in an agent's run."
 )
 RECIPE = (
     f"{CONTEXTS} contexts a question of {K} of the 25 best passages in chance order, half of them with what is needed "
@@ -161,7 +161,7 @@ def measured(drawn: Sample) -> Values:
     return {
         **{name: classical[metric] for name, metric in CLASSICAL.items()},
         "eRAG": erag.mean(axis=-1),
-        "eRAG, NDCG": rank_measures(erag, drawn.ideal(lambda one: one.erag))["ndcg_at_k"],
+        "eRAG, NDCG@K": rank_measures(erag, drawn.ideal(lambda one: one.erag))["ndcg_at_k"],
         "ANSWER_PROB": drawn.of(lambda one: one.p_answer).mean(axis=-1),
         "UDCG": _udcg(drawn, lambda one: one.utility),
         **{name: _udcg(drawn, lambda one: one.utility, gamma) for name, gamma in GAMMAS.items()},

@@ -17,7 +17,10 @@ from ragguard.world import Case, Fact, Split, aliases
 from ragguard.world.cases import state
 from ragguard.world.grammar import RELATIONS
 
-APPEAL = {"gold": 1.0, "same_relation": 0.6, "same_subject": 0.6, "unrelated": 0.0}
+APPEAL = {
+    "gold": 1.0, "same_relation": 0.6, "same_subject": 0.6, "unrelated": 0.0,
+    "partial": 0.9, "same_type": 0.2, "near_name": 0.8, "outdated": 0.9,
+}  # fmt: skip
 """How good a passage looks to a search without error: near misses look better than they are."""
 SEARCHES = {"sharp": 0.25, "fair": 0.5, "blunt": 1.0}
 """Searches by name: the standard deviation of their error."""
@@ -91,6 +94,11 @@ def join(cases: Sequence[Case], name: str, *, statements: int = 1, by_hop: bool 
     ]
     distinct = {passage.text: passage for passage in reversed(base)}
     return Report(name, tuple(parts), tuple(reversed(distinct.values())))
+
+
+def of_case(case: Case, name: str) -> Report:
+    """A report of one question, whose base is all passages of the case."""
+    return Report(name, tuple(_parts(case, by_hop=False)), tuple(case.pool()))
 
 
 def _parts(case: Case, by_hop: bool) -> list[Part]:

@@ -172,10 +172,10 @@ def _measure(judged: Judged, places: tuple[int, ...], said: Responses) -> dict[s
     values = {
         "Cov(Z)": coverage(table, ETA, answerable),
         "Cov(Z), η = 5": coverage(table, STRICT, answerable),
-        "α-nDCG": alpha_ndcg(table, ETA, ideal=judged.ratings[good], k=k),
+        "α-nDCG@k": alpha_ndcg(table, ETA, ideal=judged.ratings[good], k=k),
         "Recall": recall(hit, total),
         "MAP": average_precision(hit, total),
-        "nDCG": ndcg(hit, k=k, ideal=relevant),
+        "nDCG@k": ndcg(hit, k=k, ideal=relevant),
         "Den(Z)": density(
             np.nan_to_num(coverage(table, ETA, answerable)), judged.tokens(places), 1.0, shortest
         ),

@@ -7,7 +7,7 @@ relevant passages give. `ragguard.validate.selections` compares the measures, as
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,9 +39,12 @@ from ragguard.validate.selections import (
 from ragguard.validate.tables import Cell, Table
 from ragguard.world import Counts
 from studies.reasons import with_reasons
-from studies.reports import SEARCHES, Report, join
+from studies.reports import SEARCHES, Report, join, of_case
 
-KS = range(2, 11)
+KS: Mapping[str, Sequence[int]] = {
+    "Parts": range(2, 11), "Hops": range(2, 11), "Statements": range(2, 11), "Hard": (2, 3, 4, 6, 8, 12, 16, 20),
+}  # fmt: skip
+"""The sizes of selections, by data set."""
 LEAST = 60
 """Contexts that a segment needs to be shown at full size; the paper needs 300 of half a million."""
 _NO_CAP = 10**12
@@ -94,7 +97,7 @@ async def study(
     for name, reports in data_sets(questions, seed).items():
         read = [
             select(name, report, search, k, seed)
-            for report in reports for search in SEARCHES for k in KS if k <= len(report.base)
+            for report in reports for search in SEARCHES for k in KS[name] if k <= len(report.base)
         ]  # fmt: skip
         graded += await with_grades(read, reports, reader, judging, progress)
     found = Selections.of(graded)
@@ -113,7 +116,7 @@ async def study(
 
 
 def data_sets(questions: int, seed: int) -> dict[str, list[Report]]:
-    """Reports that want everything relevant (parts, hops), and ones for which any of it will do (statements)."""
+    """Reports that want everything relevant (parts, hops), and ones for which any of it will do (statements, hard)."""
     many, few = Counts(2, 2, 0, 3), Counts(4, 3, 0, 8)
     sizes = [2 + number % 3 for number in range(questions)]
     single = iter(world.cases(sum(sizes), seed=seed, distractors=many))
@@ -128,6 +131,11 @@ def data_sets(questions: int, seed: int) -> dict[str, list[Report]]:
         "Statements": [
             join([case], f"statements-{number}", statements=sizes[number])
             for number, case in enumerate(world.cases(questions, seed=seed + 1, distractors=few))
+        ],
+        # Twice the largest K is about the base, so that the top 2K is an estimate and not the number itself.
+        "Hard": [
+            of_case(world.hard_cases(number + 1, seed, gold=2 + number % 4, each=8)[number], f"hard-{number}")
+            for number in range(questions)
         ],
     }
 
@@ -188,7 +196,8 @@ def how(model: str) -> tuple[str, ...]:
     searches = ", ".join(f"{name} ({error})" for name, error in SEARCHES.items())
     return (
         f"Reader and judge: {model} unless told otherwise. Parts: two to four questions in one, each with its passage; "
-        "Hops: a two-hop question; Statements: one fact stated two to four times. The response to several parts is one "
+        "Hops: a two-hop question; Statements: one fact stated two to four times; Hard: the same two to five times among "
+        "forty passages of one to three facts, near names and facts that are out of date. The response to several parts is one "
         "answer a part, read with all K passages; its grade the rounded mean of the parts'.",
         f"In place of four embeddings, three searches that differ in their error: {searches}. RA-nWG and %PROC have "
         "the world's grades, %PROC the top 2K as what was retrieved.",

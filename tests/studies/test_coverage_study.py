@@ -53,7 +53,7 @@ def test_contexts_and_responses_are_measured_by_hand() -> None:
     # As long as the oracle's context, and half of what it covers: the root of a half.
     assert values["Den(Z)"] == pytest.approx([1, 0.5**0.5, 0])
     # The first of two ranks of the greedy order 1 + 1/log2(3).
-    assert values["α-nDCG"] == pytest.approx([1, 1 / (1 + 1 / np.log2(3)), 0])
+    assert values["α-nDCG@k"] == pytest.approx([1, 1 / (1 + 1 / np.log2(3)), 0])
 
 
 def test_the_best_response_comes_without_a_context() -> None:

@@ -61,7 +61,8 @@ def test_data_sets_have_two_to_four_relevant_passages() -> None:
     assert [len(report.parts) for report in sets["Parts"]] == [2, 3, 4, 2, 3, 4]
     assert [sum(report.relevant) for report in sets["Statements"]] == [2, 3, 4, 2, 3, 4]
     assert {sum(report.relevant) for report in sets["Hops"]} == {2}
-    assert all(len(report.base) >= max(KS) for group in sets.values() for report in group)
+    assert [sum(report.relevant) for report in sets["Hard"]] == [2, 3, 4, 5, 2, 3]
+    assert all(len(report.base) >= max(KS[name]) for name, group in sets.items() for report in group)
 
 
 async def test_a_small_study() -> None:
@@ -77,7 +78,7 @@ async def test_a_small_study() -> None:
     assert all(len(row) == len(table.columns) for table in tables for row in table.rows)
     rows = {row[0]: dict(zip(tables[1].columns, row, strict=True)) for row in tables[1].rows}
     contexts = sum(row["contexts"] for row in rows.values())
-    assert contexts == 3 * 1 * len(SEARCHES) * len(KS)
+    assert contexts == len(SEARCHES) * sum(map(len, KS.values()))
     assert rows["Parts-w"]["F"] > 0.5
     again = await study(engine, questions=1, seed=1)
     assert [table.as_dict() for table in again] == [table.as_dict() for table in tables]
