@@ -75,9 +75,10 @@ DRAWN = ("NDCG@K", "MRR", "MAP", "PREC", "HITS", "eRAG", "UDCG")
 UNTIED = "(the outcome, ties broken by chance)"
 CONTROLS = ("(the outcome itself)", UNTIED, "(HITS, ties broken by chance)", "(the outcomes, shuffled)")
 RELEVANCE = (
-    "Every metric has the world's own relevance, UDCG too, unless its row says that it is the judge's. NDCG@K, MAP and "
-    "RECALL know all that is relevant among the 25; eRAG is the mean ROUGE-L of the passages' own answers, or their "
-    "NDCG@K, cut at the K passages of the context. Hop by hop: each passage is judged for the query that found it, as in an agent's run."
+    "Every metric has the world's own relevance, UDCG too, unless its row says that it is the judge's. NDCG@K, cut at "
+    "the K passages of the context, MAP and RECALL know all that is relevant among the 25; eRAG is the mean ROUGE-L of "
+    "the passages' own answers, or their NDCG@K. Hop by hop: each passage is judged for the query that found it, as in "
+    "an agent's run."
 )
 RECIPE = (
     f"{CONTEXTS} contexts a question of {K} of the 25 best passages in chance order, half of them with what is needed "

@@ -196,9 +196,9 @@ def how(model: str) -> tuple[str, ...]:
     searches = ", ".join(f"{name} ({error})" for name, error in SEARCHES.items())
     return (
         f"Reader and judge: {model} unless told otherwise. Parts: two to four questions in one, each with its passage; "
-        "Hops: a two-hop question; Statements: one fact stated two to four times; Hard: the same two to five times among "
-        "forty passages of one to three facts, near names and facts that are out of date. The response to several parts is one "
-        "answer a part, read with all K passages; its grade the rounded mean of the parts'.",
+        "Hops: a two-hop question; Statements: one fact stated two to four times; Hard: the same two to five times "
+        "among forty passages of one to three facts, near names and facts that are out of date. The response to "
+        "several parts is one answer a part, read with all K passages; its grade the rounded mean of the parts'.",
         f"In place of four embeddings, three searches that differ in their error: {searches}. RA-nWG and %PROC have "
         "the world's grades, %PROC the top 2K as what was retrieved.",
     )

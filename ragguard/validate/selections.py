@@ -26,8 +26,8 @@ LEAST = 300
 """The fewest selections of a segment that is shown, as in the paper."""
 DRAWS = 200
 GAPS = (
-    ("T", "F"), ("T_u", "T"), ("nDCG@K", "F"), ("nDCG@K of the list", "F"), ("F_e", "F"), ("T", "nDCG@K of the list"), ("T", "F_e"),
-    ("RA-nWG", "F"), ("%PROC", "F"),
+    ("T", "F"), ("T_u", "T"), ("nDCG@K", "F"), ("nDCG@K of the list", "F"), ("F_e", "F"),
+    ("T", "nDCG@K of the list"), ("T", "F_e"), ("RA-nWG", "F"), ("%PROC", "F"),
 )  # fmt: skip
 """The pairs of measures whose correlations are compared, where both are known."""
 FITTED = ("T", "T_u", "F", "F_e")
