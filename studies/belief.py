@@ -26,8 +26,10 @@ from ragguard.world import Case, PassageKind
 from studies.beliefs import Asked, Beliefs, Believed
 from studies.reasons import with_reasons
 
-REPEATS = 3
-"""How often figure 3's answers are drawn; the paper has 5."""
+REPEATS = 5
+"""How often the answers of figure 3 and table 4 are drawn, as in the paper."""
+SIZES = (1, 5, 10, 20)
+"""The numbers of answers for which table 4 is made; the paper has 10."""
 # Gains are after less before; of what grows with doubt, before less after.
 METHODS = {
     "Exact match": ("exact_match", 1),
@@ -124,6 +126,7 @@ async def study(
         correlations(sets, believed, left_out, model),
         intervals(sets, believed),
         samples(sets, believed),
+        stability(sets, believed),
         properties(readings, believed, questions),
     ]
     return with_reasons(tables, await reader.info(), await judging.info())
@@ -220,11 +223,7 @@ def intervals(sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]]) 
 
 def samples(sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]]) -> Table:
     """Figure 3: the correlation with a smaller or larger number of answers, and how much it differs between draws."""
-    shown = [
-        DataSet(s.name, tuple(one for one in s.readings if len(believed[one.question][one.context].soft)))
-        for s in sets
-        if s.name in ("1 hop", "2 hops")
-    ]
+    shown = repeated(sets, believed)
     columns: list[str] = ["n"]
     found: list[list[Cell]] = []
     for data_set in shown:
@@ -235,12 +234,59 @@ def samples(sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]]) ->
     draws = len(found[0]) if found else 0
     rows = tuple((n + 1, *(column[n] for column in found)) for n in range(draws))
     notes = (
-        f"Mean and standard deviation of the Pearson correlation over {REPEATS} draws of everything (the paper: 5), on "
+        f"Mean and standard deviation of the Pearson correlation over {REPEATS} draws of everything, on "
         "the first half of the questions. "
         "Hard belief takes equal words for one meaning here, not what entails each other.",
     )
     return Table(
         "belief-samples", "How many answers ΔSePer needs", tuple(columns), rows, "SePer, figure 3", notes
+    )
+
+
+def repeated(sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]]) -> list[DataSet]:
+    """The plain data sets with those of their contexts whose answers were drawn several times."""
+    return [
+        DataSet(s.name, tuple(one for one in s.readings if len(believed[one.question][one.context].soft)))
+        for s in sets
+        if s.name in ("1 hop", "2 hops")
+    ]
+
+
+def stability(sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]]) -> Table:
+    """Tables 4 and 5: how much SePer and its correlation differ between draws of everything, and the p-value."""
+    rows: list[tuple[Cell, ...]] = []
+    for data_set in repeated(sets, believed):
+        after = np.array([believed[one.question][one.context].soft for one in data_set.readings])
+        curves = by_number(data_set, believed, "soft")
+        before = np.array([believed[one.question][CLOSED_BOOK].soft for one in data_set.readings])
+        for n in SIZES:
+            if not after.size or n > after.shape[-1]:
+                continue
+            values, r = after[:, :, n - 1], curves[:, n - 1]
+            sigma, spread = float(values.std(axis=1, ddof=1).mean()), float(r.std(ddof=1))
+            gain = (values - before[:, :, n - 1])[:, 0]
+            found = correlate(gain, data_set.worth, "pearson", flat=0.0)
+            shown = "under 1e-12" if found.p < 1e-12 else f"{found.p:.1e}"
+            rows.append((
+                f"{data_set.name}: {n} answers", sigma, spread, sigma / float(values.mean()),
+                spread / float(abs(r.mean())), found.value, shown, len(data_set.readings), values.shape[1],
+            ))  # fmt: skip
+    columns = (
+        "Data", "σ of SePer", "σ of the correlation", "σ/mean of SePer", "σ/mean of the correlation",
+        "r of the first draw", "p", "contexts", "draws",
+    )  # fmt: skip
+    notes = (
+        "σ of SePer: the standard deviation over draws of one context's belief, soft, averaged over contexts. p: of "
+        "Pearson's correlation over all contexts, as in the paper; contexts of one question are not independent, so "
+        "that the intervals of the second table are what to rely on.",
+    )
+    return Table(
+        "belief-stability",
+        "How much SePer differs between draws",
+        columns,
+        tuple(rows),
+        "SePer, tables 4 and 5",
+        notes,
     )
 
 

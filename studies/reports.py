@@ -101,6 +101,24 @@ def of_case(case: Case, name: str) -> Report:
     return Report(name, tuple(_parts(case, by_hop=False)), tuple(case.pool()))
 
 
+def join_hard(cases: Sequence[Case], name: str) -> Report:
+    """A report over harder cases, in which one gold passage of each also answers the next case's question."""
+    parts = [part for case in cases for part in _parts(case, by_hop=False)]
+    base = []
+    for number, case in enumerate(cases):
+        others = [
+            [fact.relation, fact.subject, fact.object]
+            for other in cases
+            if other is not case
+            for fact in other.facts
+        ]
+        following = cases[(number + 1) % len(cases)].gold[-1]
+        both = replace(case.gold[0], text=f"{case.gold[0].text} {following.text}")
+        base += [both, *case.gold[1:]]
+        base += [one for one in case.distractors if not any(fact in others for fact in one.metadata["facts"])]
+    return Report(name, tuple(parts), tuple(base))
+
+
 def _parts(case: Case, by_hop: bool) -> list[Part]:
     if not by_hop:
         return [Part(case.question, tuple(case.references), case.facts[-1])]

@@ -31,7 +31,9 @@ def run(
     ],
     format: Annotated[
         str,
-        typer.Option(help="The format of DATA: auto, contexts, runs, udcg, responses, crux, beir or trec."),
+        typer.Option(
+            help="The format of DATA: auto, contexts, runs, udcg, responses, crux, beir, trec or labels."
+        ),
     ] = "auto",
     k: Annotated[int, typer.Option("-k", min=1, help="How much of a ranking is a context.")] = 10,
     engine: Annotated[
@@ -53,6 +55,13 @@ def run(
     metric: Annotated[
         str | None, typer.Option(help="The metric to set against the others; the best one unless told.")
     ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="For labels of people and a judge: the label from which on an item is answered; unless said 3, or 1 "
+            "where all labels are 0 or 1."
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The seed of drawn answers and of the bootstrap.")] = 0,
     markdown: Annotated[Path | None, typer.Option(help="Write the tables there as Markdown.")] = None,
     as_json: Annotated[Path | None, typer.Option("--json", help="Write the tables there as JSON.")] = None,
@@ -70,7 +79,12 @@ def run(
             status.update(f"{what}: {done:,} of {of:,}")
 
         chosen = [name.strip() for name in (scorers or "").split(",") if name.strip()]
-        tables = asyncio.run(_data(data, format, k, engine, judge, chosen, erag, metric, seed, tell, console))
+        if (judged := _of_labels(data, format, engine, judge, chosen, erag, threshold, seed)) is not None:
+            tables = judged
+        else:
+            tables = asyncio.run(
+                _data(data, format, k, engine, judge, chosen, erag, metric, seed, tell, console)
+            )
     _show(tables)
     try:
         if markdown is not None:
@@ -80,6 +94,23 @@ def run(
     except OSError as error:
         console.print(f"ragguard validate: the tables could not be written ({error}); name another file")
         raise typer.Exit(2) from error
+
+
+def _of_labels(
+    path: Path, format: str, engine: str | None, judge: str | None, scorers: Sequence[str], erag: bool,
+    threshold: float | None, seed: int,
+) -> list[Table] | None:  # fmt: skip
+    """Compares labels of people with a judge's, where these are what DATA holds; else None."""
+    from ragguard.validate.people import tables
+    from ragguard.validate.readers.labels import is_labels, read_labels
+
+    if format != "labels" and not (format == "auto" and is_labels(path)):
+        if threshold is not None:
+            _refuse("threshold", threshold, "nothing, as DATA holds no labels of people")
+        return None
+    if engine is not None or judge is not None or scorers or erag:
+        _refuse("engine", engine, "nothing: labels of people and a judge are compared as they are")
+    return tables(read_labels(path), threshold=threshold, seed=seed)
 
 
 async def _data(

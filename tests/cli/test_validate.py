@@ -101,6 +101,29 @@ def test_retrieval_response_data_get_their_papers_analysis(tmp_path):
     assert "Traceback" not in done.output
 
 
+def test_labels_of_people_are_compared_with_a_judges(tmp_path):
+    path, out = tmp_path / "labels.jsonl", tmp_path / "out.json"
+    path.write_text("".join(
+        json.dumps({"context": f"r{n}", "item": f"q{m}", "judge": (n + m) % 6, "labels": {"ann": (n + m) % 6}}) + "\n"
+        for n in range(4) for m in range(5)
+    ))  # fmt: skip
+    done = validate(path, "--json", out)
+    assert done.exit_code == 0, done.output
+    items, coverage = json.loads(out.read_text())
+    assert items["rows"][0][:6] == ["ann", 1, 1, 1, 1, 1]
+    assert coverage["rows"][0][4] == pytest.approx(1)
+    for arguments, told in (
+        ((path, "--engine", "nano"), "compared as they are"),
+        ((path, "--threshold", "9"), "threshold"),
+        ((ROOT / "examples" / "contexts.jsonl", "--threshold", "3"), "holds no labels of people"),
+        ((tmp_path / "none.jsonl", "--format", "labels"), "none.jsonl"),
+    ):
+        done = validate(*arguments)
+        assert done.exit_code == 2, done.output
+        assert told in " ".join(done.output.split())
+        assert "Traceback" not in done.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

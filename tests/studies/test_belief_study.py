@@ -22,6 +22,7 @@ from studies.belief import (
     data_sets,
     gains,
     readings_of,
+    stability,
     study,
 )
 from studies.beliefs import Asked, Beliefs, Believed, _growing
@@ -102,6 +103,31 @@ def test_the_curve_is_of_changes() -> None:
     assert curve.tolist() == [pytest.approx([0, 1])]
 
 
+def test_stability_is_the_spread_between_draws() -> None:
+    """Two draws of one answer each: beliefs 0 and 1 in one context (σ 0.707), equal in the other two."""
+
+    def one(*draws: list[float]) -> Believed:
+        return Believed({}, np.array(draws), np.array(draws))
+
+    data_set = DataSet(
+        "1 hop", tuple(Reading(at, "k", ("p",), worth) for at, worth in enumerate((0.0, 0.5, 1.0)))
+    )
+    closed = one([0.0], [0.0])
+    believed = [
+        {CLOSED_BOOK: closed, ("p",): one([0.0], [1.0])},
+        {CLOSED_BOOK: closed, ("p",): one([0.5], [0.5])},
+        {CLOSED_BOOK: closed, ("p",): one([1.0], [1.0])},
+    ]
+    (row,) = stability([data_set], believed).rows
+    told = dict(zip(stability([data_set], believed).columns, row, strict=True))
+    assert told["σ of SePer"] == pytest.approx(np.sqrt(0.5) / 3)
+    assert told["σ/mean of SePer"] == pytest.approx(np.sqrt(0.5) / 3 / (4 / 6))
+    # The correlations of the two draws are 1 and 0.
+    assert told["σ of the correlation"] == pytest.approx(np.sqrt(0.5))
+    assert told["r of the first draw"] == pytest.approx(1)
+    assert (told["contexts"], told["draws"]) == (3, 2)
+
+
 async def test_beliefs_are_those_of_a_run() -> None:
     case = world.cases(1, seed=2)[0]
     gold = case.gold[0].text
@@ -137,7 +163,12 @@ async def test_a_small_study() -> None:
     told: list[tuple[str, int, int]] = []
     tables = await study(connect("nano"), questions=2, seed=1, progress=lambda *at: told.append(at))
     by_name = {table.name: table for table in tables}
-    assert list(by_name) == ["belief-utility", "belief-intervals", "belief-samples", "belief-properties"]
+    assert list(by_name) == [
+        "belief-utility", "belief-intervals", "belief-samples", "belief-stability", "belief-properties",
+    ]  # fmt: skip
+    # More answers differ less between draws.
+    sigma = {row[0]: row[1] for row in by_name["belief-stability"].rows}
+    assert sigma["1 hop: 20 answers"] < sigma["1 hop: 1 answers"]
     known = {name for name in ON_NANO if name.startswith("belief-")}
     assert known <= {table.name for table in tables}
     assert all(len(row) == len(table.columns) for table in tables for row in table.rows)

@@ -6,7 +6,7 @@ from ragguard import world
 from ragguard.errors import InvalidInput
 from ragguard.world import Counts
 from studies.pipelines import DEPTH, chance, diverse, pipelines
-from studies.reports import join
+from studies.reports import join, join_hard
 
 
 def test_a_base_holds_every_fact_as_often_as_wanted_and_no_falsehood() -> None:
@@ -74,3 +74,17 @@ def test_pipelines_reorder_what_their_search_found() -> None:
     assert len(drawn) == 10
     assert drawn == chance(report, "fair", 1, 10, 0)
     assert drawn != chance(report, "fair", 2, 10, 0)
+
+
+def test_harder_reports_have_passages_that_answer_two_questions() -> None:
+    cases = world.hard_cases(3, seed=4, gold=2)
+    report = join_hard(cases, "x")
+    assert [part.question for part in report.parts] == [case.question for case in cases]
+    assert sum(report.relevant) == 6
+    answers = [case.answer for case in cases]
+    gold = [passage for passage, good in zip(report.base, report.relevant, strict=True) if good]
+    assert [sum(answer in passage.text for answer in answers) for passage in gold] == [2, 1] * 3
+    for passage, good in zip(report.base, report.relevant, strict=True):
+        if not good and passage.metadata["kind"] != "partial":
+            facts = [[fact.relation, fact.subject, fact.object] for case in cases for fact in case.facts]
+            assert not [fact for fact in passage.metadata["facts"] if fact in facts]

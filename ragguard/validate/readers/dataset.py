@@ -44,7 +44,7 @@ def read_dataset(path: str | Path, format: str = AUTO, k: int = K) -> list[Conte
     if not path.exists():
         raise StoreError(f"there is no {path}; check the path")
     if format != AUTO and format not in FORMATS:
-        raise UnknownName("format", format, f"{AUTO}, {', '.join(FORMATS)}")
+        raise UnknownName("format", format, f"{AUTO}, {', '.join(FORMATS)}, labels")
     if format in FOLDERS and not path.is_dir():
         raise InvalidInput(str(path), "a file", f"for {format} the folder in which its files are")
     if format in FILES and path.is_dir():
