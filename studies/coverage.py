@@ -22,7 +22,7 @@ from ragguard.validate.tables import Cell, Table
 from ragguard.world import Counts
 from studies.pipelines import FIRST, chance, pipelines
 from studies.reasons import with_reasons
-from studies.reports import Report, join
+from studies.reports import Report, join, join_hard
 from studies.responses import (
     ETA,
     IDEAL,
@@ -87,7 +87,7 @@ async def study(
 
 
 def data_sets(questions: int, seed: int) -> dict[str, list[Report]]:
-    """Reports of six sub-questions: six of one hop, or three of two."""
+    """Reports of six sub-questions: six of one hop, three of two, or six of the harder world."""
     single = iter(world.cases(6 * questions, seed=seed, distractors=Counts(2, 2, 0, 2)))
     double = iter(world.cases(3 * questions, seed=seed, hops=2, distractors=Counts(2, 2, 0, 4)))
     return {
@@ -97,6 +97,10 @@ def data_sets(questions: int, seed: int) -> dict[str, list[Report]]:
         ],
         "Hops": [
             join([next(double) for _ in range(3)], f"hops-{number}", statements=3, by_hop=True)
+            for number in range(questions)
+        ],
+        "Hard": [
+            join_hard(world.hard_cases(6, seed * 10_000 + number, gold=2), f"hard-{number}")
             for number in range(questions)
         ],
     }
@@ -157,7 +161,9 @@ def table_of_pipelines(sized: Mapping[str, Measured], bounds: Mapping[str, Measu
         (
             f"Reader and judge: {model} unless told otherwise. Parts: six one-hop questions in one; Hops: three "
             "two-hop questions, each hop a sub-question, as two sub-questions alone leave coverage three "
-            "values. Each fact is stated three times in the base. As many passages as the oracle retrieval has.",
+            "values. Each fact is stated three times in the base. Hard: six questions of the harder world, whose "
+            "passages state up to six facts, some of them the answers to two questions. As many passages as the oracle "
+            "retrieval has.",
             "Searches by the standard deviation of their error: "
             + ", ".join(f"{name} {error}" for name, error in FIRST.items())
             + ". The response has a sentence for each sub-question that the reader finds an answer to in the context; "

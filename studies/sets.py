@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -47,6 +47,8 @@ KS: Mapping[str, Sequence[int]] = {
 """The sizes of selections, by data set."""
 LEAST = 60
 """Contexts that a segment needs to be shown at full size; the paper needs 300 of half a million."""
+WIDE = 3
+"""The K/N_p from which on measures are compared for overtaking."""
 _NO_CAP = 10**12
 
 
@@ -109,6 +111,7 @@ async def study(
         order_alone(found),
         differences(found),
         segments(found, least=least),
+        overtaking(found),
         coefficients(found),
         alphas(found),
     ]
@@ -202,6 +205,12 @@ def how(model: str) -> tuple[str, ...]:
         f"In place of four embeddings, three searches that differ in their error: {searches}. RA-nWG and %PROC have "
         "the world's grades, %PROC the top 2K as what was retrieved.",
     )
+
+
+def overtaking(found: Selections) -> Table:
+    """The differences again where K is three times N_p and more: where the paper sees nDCG and F_e overtake F."""
+    table = differences(found.where(found.segment >= WIDE))
+    return replace(table, name="sets-overtaking", title=f"The same differences at K/N_p of {WIDE} and more")
 
 
 def order_alone(found: Selections) -> Table:

@@ -53,7 +53,8 @@ def run(
         bool, typer.Option("--erag", help="Compute eRAG too, at the cost of an answer a passage.")
     ] = False,
     metric: Annotated[
-        str | None, typer.Option(help="The metric to set against the others; the best one unless told.")
+        str | None,
+        typer.Option(help="The metric that is compared with each of the others. Default: the best one."),
     ] = None,
     threshold: Annotated[
         float | None,

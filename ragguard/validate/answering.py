@@ -1,6 +1,6 @@
-"""Contexts without an answer get one: the reader's own, greedy, then graded correct, abstained or wrong.
+"""Answers contexts that have no answer, with the reader's own greedy answer, and grades answers by references.
 
-Equal prompts are put once, and so are equal answers to a question. What a metric says is no business of this file:
+Equal prompts are sent once, and equal answers to a question are graded once. No metric's value reaches this file:
 grades come from references alone.
 """
 
@@ -30,14 +30,14 @@ from ragguard.validate.progress import Progress, silent
 T = TypeVar("T")
 BATCH = 256
 _NO_CAP = 10**12
-# What is wrong with one context; anything else is wrong with the engine, and raised.
-_OF_ONE = (PromptTooLong, EngineProtocolError, LowLabelMass)
+# Errors that concern one context only. Every other error concerns the engine and is raised.
+_OF_ONE_CONTEXT = (PromptTooLong, EngineProtocolError, LowLabelMass)
 
 
 def reading(
     prompts: PromptSet, question: str, passages: Sequence[str], *, may_abstain: bool = True
 ) -> SampleQuestion:
-    """What the reader is asked: with the words that let it abstain, or to give its best guess in any case."""
+    """Returns the question for the reader: with the label to abstain, or without it, so that the reader guesses."""
     if may_abstain:
         prompt = prompts.render("abstention", passages, query=question)
         return SampleQuestion(prompt, 1, prompts.template("abstention").max_tokens, 0.0, seed=0)
@@ -52,9 +52,9 @@ async def with_answers(
     prompts: PromptSet | None = None,
     progress: Progress = silent,
 ) -> list[Context]:
-    """The contexts in their order; those without an answer get the reader's, most probable word by word.
+    """Returns the contexts in their order, with the reader's greedy answer where there was none.
 
-    One whose prompt the model cannot take stays without; any other fault of the engine is raised.
+    A context whose prompt the model refuses stays without an answer. Every other error of the engine is raised.
     """
     engine = connect(engine)
     prompts = prompts or load_prompts((await engine.info()).prompts)
@@ -72,7 +72,7 @@ async def with_answers(
         (answers,) = await _together(asker, [asker(batch)])
         for question, answer in zip(batch, answers, strict=True):
             if isinstance(answer, RagguardError):
-                _raise_unless_its_own(answer)
+                _raise_unless_of_one(answer)
             else:
                 said[question] = answer.samples[0].text.strip()
     progress("answering", len(distinct), len(distinct))
@@ -83,10 +83,11 @@ async def with_answers(
 
 
 async def grader(engine: Engine) -> Engine | None:
-    """Who compares answers with references that hold every name of the answer, as those of `world.cases` do.
+    """Returns the engine that compares answers with references, or None where comparing words is enough.
 
-    nano takes a wrong name for a right one too often to be asked (6 of 100 for one hop, 28 for two), and answers in
-    names alone: nobody, then, as words are enough. A model that answers in sentences compares them itself.
+    Words are enough for nano, which answers in names, and for references that hold every alias, as those of
+    `world.cases` do. As a comparer nano takes too many wrong names for right ones (6 of 100 for one hop, 28 for two).
+    A model that answers in sentences compares them itself.
     """
     return None if (await engine.info()).prompts == "nano" else engine
 
@@ -100,10 +101,10 @@ async def with_outcomes(
     language: Language = ENGLISH,
     progress: Progress = silent,
 ) -> list[Context]:
-    """The contexts in their order, their answers graded as `OUTCOMES` where references say what is right.
+    """Returns the contexts in their order, their answers graded as `OUTCOMES` where there are references.
 
-    An outcome that is known stays; long references, which no short answer can meet, give none. Without a judge (see
-    `grader`) and an entailer an answer is right when it has the words of a reference.
+    Outcomes that are known stay. References too long for a short answer give no outcome. Without a judge (see
+    `grader`) and an entailer an answer is correct when its words are those of a reference.
     """
     if judge is not None:
         judge = connect(judge)
@@ -118,7 +119,7 @@ async def with_outcomes(
         try:
             verdict, _ = await verdict_of(answer, references, Meanings(question, asker, language))
         except RagguardError as error:
-            _raise_unless_its_own(error)
+            _raise_unless_of_one(error)
             return None
         return float(OUTCOMES[verdict])
 
@@ -147,7 +148,7 @@ def _asker(engine: Engine, entailer: Entailer) -> Asker:
 
 
 class _WordsAlone:
-    """Answers that nothing follows from other words."""
+    """Answers every question about entailment with neutral, so that equal words alone count as equal answers."""
 
     def batch_of(self, question: Question) -> Hashable:
         return None
@@ -157,7 +158,7 @@ class _WordsAlone:
 
 
 async def _together(asker: Asker, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """All of it in as few calls as can be; what is still under way ends with whoever waits for it."""
+    """Runs the coroutines, whose questions share calls to the engine; raises the first error."""
     found = await asker.attend(work)
     for one in found:
         if isinstance(one, BaseException):
@@ -165,6 +166,6 @@ async def _together(asker: Asker, work: Sequence[Coroutine[Any, Any, T]]) -> lis
     return cast(list[T], found)
 
 
-def _raise_unless_its_own(error: RagguardError) -> None:
-    if not isinstance(error, _OF_ONE):
+def _raise_unless_of_one(error: RagguardError) -> None:
+    if not isinstance(error, _OF_ONE_CONTEXT):
         raise error

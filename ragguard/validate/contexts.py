@@ -1,4 +1,4 @@
-"""What is validated on: a question's contexts, each with what came out of it."""
+"""The record that metrics are validated on: a context of a question, with the quality of its answer."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ OUTCOMES: Mapping[Verdict, int] = {"correct": 2, "abstained": 1, "wrong": 0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Passages that a model was given at once, in the order it read them, and how its answer did.
+    """Passages that a model was given together, in the order it read them, and the quality of its answer.
 
-    What a data set does not hold is None, and is asked of an engine where a metric needs it.
+    None stands for what the data set does not hold; an engine is asked for it where a metric needs it.
     """
 
     id: str

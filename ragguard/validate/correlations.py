@@ -1,4 +1,4 @@
-"""Which metric goes with the outcomes of a data set: for each question by itself, or for all contexts together."""
+"""Correlations of metrics with outcomes: within each question, or over all contexts where few questions vary."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from ragguard.validate.tables import Cell, Table
 
 KINDS: dict[Kind, str] = {"spearman": "Spearman", "kendall_b": "Kendall τ-b", "pearson": "Pearson"}
 FLAT = 0.0
-"""What a metric has that says the same of all contexts of a question while their outcomes differ. Left out instead, one
-that speaks up only where it is easy would come first."""
+"""The correlation of a metric that is constant over a question's contexts while their outcomes differ. Were such
+questions left out, a metric that varies only on easy questions would come first."""
 FEW = 5
-"""With fewer questions that vary, what is said of each question says nothing of the next one."""
+"""The fewest questions with different outcomes for which correlations within questions are averaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A data set as columns: what came of each context, and what each metric says of it."""
+    """A data set as columns: the outcome of each context, and the value of each metric."""
 
     outcome: Floats
     questions: tuple[str, ...]
     values: dict[str, Floats]
-    """nan where a metric says nothing."""
+    """By metric; nan where a metric has no value."""
     left_out: int = 0
     """Contexts without an outcome."""
 
     @property
     def varying(self) -> int:
-        """How many questions have contexts with different outcomes."""
+        """The number of questions whose contexts have different outcomes."""
         outcomes: dict[str, set[float]] = {}
         for question, outcome in zip(self.questions, self.outcome, strict=True):
             outcomes.setdefault(question, set()).add(float(outcome))
@@ -45,7 +45,7 @@ class Measured:
 
 
 def measured(scored: Sequence[Scored]) -> Measured:
-    """The contexts that have an outcome, as columns."""
+    """Returns the contexts that have an outcome as columns."""
     kept = [one for one in scored if one.context.outcome is not None]
     if not kept:
         raise InvalidInput(
@@ -55,11 +55,11 @@ def measured(scored: Sequence[Scored]) -> Measured:
     outcome = np.array([one.context.outcome for one in kept], dtype=np.float64)
     if not np.ptp(outcome):
         raise InvalidInput(
-            "outcome", float(outcome[0]), "outcomes that differ: with one alone nothing can go"
+            "outcome", float(outcome[0]), "outcomes that differ: nothing correlates with a constant"
         )
-    told = [_told(one) for one in kept]
-    names = sorted({name for values in told for name in values})
-    columns = {name: np.array([values.get(name, math.nan) for values in told]) for name in names}
+    rows = [_values_of(one) for one in kept]
+    names = sorted({name for values in rows for name in values})
+    columns = {name: np.array([values.get(name, math.nan) for values in rows]) for name in names}
     if not columns:
         raise InvalidInput(
             "metrics", None, "relevance of the passages, given numbers, or texts and an engine (--engine)"
@@ -72,11 +72,11 @@ _OF_THE_RUN = {
     "alpha_ndcg_total": "alpha_ndcg",
     "delta_seper_total": "delta_seper", "delta_seper_alone": "delta_seper",
 }  # fmt: skip
-"""A context is a run of one step: these names say the same of it, and one of them is enough."""
+"""Scores that are equal for a run of one step, as every context is, by the name that is kept."""
 
 
-def _told(one: Scored) -> dict[str, float]:
-    """What is said of a context: by the data set itself, by the engine, and by both together."""
+def _values_of(one: Scored) -> dict[str, float]:
+    """Returns all values of a context: those given with the data set, the engine's, and those made of both."""
     said = {
         name: value
         for name, value in one.values.items()
@@ -91,8 +91,10 @@ def _told(one: Scored) -> dict[str, float]:
 
 
 def tables(data: Measured, against: str | None = None, *, draws: int = 2000, seed: int = 0) -> list[Table]:
-    """How well every metric goes with the outcomes, best first; and by how much better than each other one is
-    `against`, the best one unless told."""
+    """Returns the correlation of every metric with the outcomes, best first, and the differences to one metric.
+
+    `against` names that metric; None: the best one.
+    """
     if against is not None and against not in data.values:
         raise InvalidInput("metric", against, f"one of {', '.join(data.values)}")
     groups = data.questions if data.varying >= FEW else None

@@ -1,6 +1,6 @@
-"""eRAG (Salemi and Zamani 2024): a passage is worth what the reader makes of it alone.
+"""eRAG (Salemi and Zamani 2024): the relevance of a passage is the quality of the reader's answer to it alone.
 
-A baseline, and a costly one: a whole answer for each passage, where a utility takes two words.
+The baseline is costly: it draws one answer for each passage, where utility needs the probabilities of two labels.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ async def with_downstream_relevance(
     prompts: PromptSet | None = None,
     progress: Progress = silent,
 ) -> list[Context]:
-    """The contexts in their order, each passage's relevance being how good the reader's answer to it alone is.
+    """Returns the contexts in their order; a passage's relevance is the quality of the reader's answer to it alone.
 
-    `measure` compares an answer with the references: ROUGE-L unless told. The rank measures of such a context
-    are eRAG's. Contexts without references have no relevance.
+    `measure` compares an answer with the references (default: ROUGE-L). The rank measures of such a context are
+    eRAG's. Contexts without references have no relevance.
     """
     alone = [
         Context(

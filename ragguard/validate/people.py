@@ -27,14 +27,14 @@ DRAWS = 2000
 def tables(items: Sequence[Labelled], *, threshold: float | None = None, seed: int = 0) -> list[Table]:
     """Makes the tables: items, coverage, and systems where there are several.
 
-    `threshold`: the label from which on an item is answered; unless told 3, or 1 where all labels are 0 or 1.
+    `threshold`: the label from which on an item is answered; None: 3, or 1 where all labels are 0 or 1.
     """
     every = [label for one in items for label in (one.judge, *one.labels.values())]
     yes_or_no = set(every) <= {0.0, 1.0}
     at = (1.0 if yes_or_no else ENOUGH) if threshold is None else threshold
     if not min(every) < at <= max(every):
-        told = f"a label that some reach and some do not: over {min(every):g}, at most {max(every):g}"
-        raise InvalidInput("threshold", at, told)
+        allowed = f"a label that some reach and some do not: over {min(every):g}, at most {max(every):g}"
+        raise InvalidInput("threshold", at, allowed)
     made = [_items(items, at, graded=not yes_or_no), _coverage(items, at, seed)]
     if len({one.system for one in items}) > 1:
         made.append(_systems(items, at, seed))

@@ -30,7 +30,7 @@ def pooled(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Correlation:
-    """The correlation over all contexts, with its own p and the middle 95 % of draws of questions."""
+    """Returns the correlation over all contexts, with its p and the middle 95 % of draws of questions."""
     xs, ys, labels, left_out = _known(outcome, questions, metric)
     found = correlate(xs[0], ys, kind)
     drawn = [_correlation(xs[0][rows], ys[rows], kind) for rows in _draws(labels, draws, seed)]
@@ -48,7 +48,7 @@ def pooled_difference(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Difference:
-    """By how much the first metric's correlation is higher than the second's, on what both have a number for."""
+    """Returns how much higher the first metric's correlation is, over the contexts for which both have a number."""
     (first, second), ys, labels, left_out = _known(outcome, questions, a, b)
 
     def gap(rows: Integers | slice) -> float:
@@ -61,7 +61,7 @@ def pooled_difference(
 def _known(
     outcome: ArrayLike, questions: ArrayLike, *metrics: ArrayLike
 ) -> tuple[list[Floats], Floats, Integers, int]:
-    """What has a number on every side, the number of each one's question, and how many were left out."""
+    """Returns the rows without nan, the index of each row's question, and how many rows were left out."""
     sides = [np.asarray(values, dtype=np.float64) for values in (*metrics, outcome)]
     there = ~np.isnan(np.stack(sides)).any(axis=0)
     *xs, ys = (side[there] for side in sides)
@@ -70,7 +70,7 @@ def _known(
 
 
 def _draws(labels: Integers, draws: int, seed: int) -> Iterator[Integers]:
-    """The contexts of as many questions as there are, drawn with replacement."""
+    """Yields the rows of questions drawn with replacement, as many questions as there are."""
     if not len(labels):
         return
     members: list[Integers] = [np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1)]
@@ -89,7 +89,7 @@ def _correlation(xs: Floats, ys: Floats, kind: Kind) -> float:
 
 
 def _interval(drawn: list[float]) -> tuple[float, float, float]:
-    """The middle 95 % and the two-sided p that the true value is 0."""
+    """Returns the middle 95 % of the draws, and the two-sided p for a true value of 0."""
     there = np.array(drawn)[~np.isnan(drawn)] if drawn else np.empty(0)
     if not there.size:
         return math.nan, math.nan, math.nan

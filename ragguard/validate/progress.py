@@ -1,4 +1,4 @@
-"""How far a long validation is, told to whoever wants to know."""
+"""The callback that reports the progress of a long validation."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Told again and again: what is being done, how much of it is done, and of how much."""
+    """A function that is called with the name of the work, how much of it is done, and how much there is."""
 
     def __call__(self, what: str, done: int, of: int, /) -> None: ...
 
 
 def silent(what: str, done: int, of: int, /) -> None:
-    """Tells nobody."""
+    """Reports no progress."""

@@ -1,6 +1,6 @@
-"""Contexts become numbers: each as a run of one step through the ordinary scorers, beside the classical measures.
+"""Scores contexts: each as a run of one step by the ordinary scorers, and by the classical rank measures.
 
-Knows no outcome: what a metric is compared with never reaches it.
+Outcomes, which metrics are compared with, never reach this file.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from ragguard.validate.progress import Progress, silent
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What the metrics say of one context."""
+    """The values of all metrics for one context."""
 
     context: Context
     values: Mapping[str, float]
-    """By name: the scores of the step and of the run, and the rank measures where relevance is known."""
+    """By name: scores of the step and the run, and rank measures where relevance is known."""
     scores: tuple[Score, ...] = ()
-    """All scores, those of passages among them."""
+    """All scores, including those of passages."""
     failures: tuple[Failure, ...] = field(default=())
 
     def of_passages(self, name: str) -> tuple[float | None, ...]:
-        """The scores of that name of each passage, in the context's order; None where there is none."""
+        """Returns the score of that name for each passage, in the context's order; None where there is none."""
         found = {score.position: score.value for score in self.scores
                  if score.name == name and score.level == "passage"}  # fmt: skip
         return tuple(found.get(place) for place in range(1, len(self.context.passages) + 1))
 
 
 def run_of(context: Context) -> Run:
-    """The context as a run that retrieved once, for the question itself."""
+    """Returns the context as a run with one retrieval, whose query is the question."""
     passages = list(context.passages)
     return Run(
         id=context.id,
@@ -86,7 +86,7 @@ def rank_measures(relevance: ArrayLike, ideal: ArrayLike | None = None) -> dict[
 
 
 def rank_values(context: Context) -> dict[str, float]:
-    """The rank measures of a context whose relevance is known."""
+    """Returns the rank measures of a context; none where the relevance of its passages is not known."""
     if context.relevance is None or not context.passages:
         return {}
     found = rank_measures(context.relevance, context.ideal)
@@ -106,10 +106,10 @@ async def score_contexts(
     concurrency: int = 32,
     progress: Progress = silent,
 ) -> list[Scored]:
-    """What every metric says of each context, in their order; without `scorers` no engine is asked.
+    """Returns the values of all metrics for each context, in their order; without `scorers` no engine is asked.
 
-    What an engine could not say is a failure of that context. Nothing is left out for its length unless `caps` say
-    so. What two contexts share is asked once.
+    A score that an engine could not give is a failure of that context. Nothing is left out for its length unless
+    `caps` limits it. Questions that two contexts share are asked once.
     """
     if not scorers:
         return [Scored(context, rank_values(context)) for context in contexts]

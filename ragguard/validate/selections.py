@@ -206,21 +206,23 @@ def correlations(found: Selections, *, by_search: bool = False, notes: Sequence[
             alphas = (fits[measure].alpha for measure in FITTED if measure in fits)
             rows.append((f"{name}, {search}" if search else name, *values, *alphas, len(group)))
     named = [f"α of {measure}" for measure in FITTED if measure in found.measures]
-    told: tuple[str, ...] = (
+    explained: tuple[str, ...] = (
         "-n: narrow, K < N_p; -w: wide, K ≥ N_p. T, T_u, F and F_e at the α that fits these grades best, as in the "
         "paper; the others have nothing to fit, which is an advantage of those four.",
         "nDCG@K is beside the best top K that the base allows, which needs N_p; of the list: beside the best order of "
         "the same K passages, which does not.",
     )
     if "F_e" not in found.measures:
-        told += ("F_e needs the top 2K, which the ranked samples hold: put them beside the graded samples.",)
+        explained += (
+            "F_e needs the top 2K, which the ranked samples hold: put them beside the graded samples.",
+        )
     if by_search:
         return Table(
             "sets-searches", "The same by search", ("Data", *found.measures, *named, "contexts"), tuple(rows)
         )
     return Table(
         "sets-correlations", "Measures of a selection and the response grade: Spearman correlations",
-        ("Data", *found.measures, *named, "contexts"), tuple(rows), source=f"{SOURCE}, figure 5", notes=(*told, *notes),
+        ("Data", *found.measures, *named, "contexts"), tuple(rows), source=f"{SOURCE}, figure 5", notes=(*explained, *notes),
     )  # fmt: skip
 
 

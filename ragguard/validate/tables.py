@@ -1,4 +1,4 @@
-"""A result as a table: of numbers, for people and for programs."""
+"""Tables of results, shown as Markdown and written as JSON."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ Cell = str | float | None
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under columns; a number that does not exist is None and shown as a dash."""
+    """Rows under columns. A number that does not exist is None and is shown as a dash."""
 
     name: str
-    """Short, for files and options: `udcg-correlations`."""
+    """A short name for programs, such as `udcg-correlations`."""
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     source: str = ""
-    """The paper's table or figure that it has the layout of."""
+    """The table or figure of a paper that has the same layout."""
     notes: tuple[str, ...] = ()
-    """How it came about, and where and why it is not as in the paper."""
+    """How the numbers were made, and where and why they differ from the paper's."""
     digits: int = 3
 
     def markdown(self) -> str:
-        """As text for a document."""
+        """Returns the table as Markdown."""
         head = f"### {self.title}\n\n" + (f"Layout: {self.source}.\n\n" if self.source else "")
         lines = [_line(self.columns), _line(["---"] + ["---:"] * (len(self.columns) - 1))]
         lines += [_line([self.shown(cell) for cell in row]) for row in self.rows]
@@ -34,7 +34,7 @@ class Table:
         return head + "\n".join(lines) + "\n" + (f"{notes}\n" if notes else "")
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Returns the table as plain data for JSON."""
         return {
             "name": self.name, "title": self.title, "source": self.source, "columns": list(self.columns),
             "rows": [[_plain(cell) for cell in row] for row in self.rows], "notes": list(self.notes),
@@ -42,7 +42,7 @@ class Table:
         }  # fmt: skip
 
     def shown(self, cell: Cell) -> str:
-        """A cell as text."""
+        """Returns a cell as text."""
         if isinstance(cell, str):
             return cell
         if cell is None or not math.isfinite(cell):

@@ -25,7 +25,7 @@ from ragguard.validate.agreement import auc
 from ragguard.world import Case
 
 STRENGTHS = (0.99, 0.95, 0.9, 0.8)
-"""The AUCs of the judges that studies tell their figures for."""
+"""The AUCs of the judges for which studies show their figures."""
 CASES, CASES_SEED = 250, 7_001
 """What noise is calibrated on: so many cases with a seed of their own, which no study uses."""
 QUESTIONS: Mapping[str, Callable[[PromptSet, str, str], LabelQuestion]] = {
@@ -62,16 +62,16 @@ async def judgements(
     Returns the labels, the probabilities (passages, labels), and which passages answer their case's question.
     """
     prompts = load_prompts((await engine.info()).prompts)
-    told = [
+    pairs = [
         (case.question, passage)
         for case in cases
         for passage in case.pool()
         if passage.metadata["kind"] not in ("contradiction", "outdated", "partial")
     ]
-    asked = [QUESTIONS[question](prompts, query, passage.text) for query, passage in told]
+    asked = [QUESTIONS[question](prompts, query, passage.text) for query, passage in pairs]
     labels = asked[0].labels
     found = await engine.label_probs([one.prompt for one in asked], labels)
-    return labels, found.p, np.array([passage.metadata["kind"] == "gold" for _, passage in told])
+    return labels, found.p, np.array([passage.metadata["kind"] == "gold" for _, passage in pairs])
 
 
 def verdicts(p: Floats, question: str) -> Floats:

@@ -5,7 +5,7 @@
     case.question, case.references, case.gold, case.distractors, case.sub_questions
     passages = world.retriever(k=5, noise=0.2)(case.question)
 
-The module's functions speak of the default world (seed 0, held out from nano's training); `World(seed)`
+The functions of this module use the default world (seed 0, held out from nano's training); `World(seed)`
 makes others. nano understands any of them; what it knows by heart is `known_facts()`, and
 `cases(known=True)` asks for that.
 """
@@ -42,7 +42,7 @@ __all__ = [
 
 @lru_cache(maxsize=4)
 def default_world(split: Split = "heldout", seed: int = 0) -> World:
-    """The world the module's functions speak of."""
+    """Returns the world that the functions of this module use."""
     return World(seed, split)
 
 
@@ -59,7 +59,7 @@ def cases(
     known: bool = False,
     distractors: Counts | None = None,
 ) -> list[Case]:
-    """`n` labelled cases with one or two hops; `known=True`: about facts that nano knows by heart."""
+    """Makes `n` labelled cases of one or two hops; `known=True`: about facts that nano knows by heart."""
     return make_cases(default_world(split), n, seed, hops, split, known, distractors)
 
 
@@ -73,8 +73,5 @@ def hard_cases(
 
 
 def retriever(k: int = 5, noise: float = 0.0, seed: int = 0, split: Split = "heldout") -> Retriever:
-    """A retriever over the default world's 10,000 passages:
-
-    lexical, seeded, a share `noise` of its finds replaced by chance ones.
-    """
+    """Returns a BM25 retriever over the default world's 10,000 passages; a share `noise` of its results is random."""
     return Retriever(_corpus(split, 0), k, noise, seed)

@@ -1,5 +1,4 @@
-"""Labelled cases from a world: a question, the passages that answer it, passages that mislead or do
-nothing, and the truth about each.
+"""Labelled cases from a world: a question, passages that answer it, passages that do not, and the truth about each.
 
 Every passage's metadata has `kind` (`gold`, `same_relation`, `same_subject`, `contradiction`,
 `unrelated`), `grade` (1..5 for the question), the fact it states (`subject`, `relation`, `object`),
@@ -52,7 +51,7 @@ GRADES: dict[PassageKind, int] = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One question with everything that is true of it."""
+    """One question with its answer, its passages and the facts behind it."""
 
     question: str
     references: list[str]
@@ -75,11 +74,11 @@ class Case:
         return self.references[0]
 
     def of_kind(self, kind: PassageKind) -> list[Passage]:
-        """The distractors of a kind, or the gold passages."""
+        """Returns the passages of a kind, gold ones included."""
         return [passage for passage in (*self.gold, *self.distractors) if passage.metadata["kind"] == kind]
 
     def pool(self) -> list[Passage]:
-        """All passages of the case, graded for its question, as `Run.pool` wants them."""
+        """Returns all passages of the case, graded for its question, in the form of `Run.pool`."""
         return [*self.gold, *self.distractors]
 
 
@@ -101,7 +100,7 @@ class Counts:
 def make_cases(
     world: World, n: int, seed: int, hops: int, split: Split, known: bool, distractors: Counts | None = None
 ) -> list[Case]:
-    """`n` cases; equal arguments give equal cases, and the first of many are the same as few."""
+    """Makes `n` cases. Equal arguments give equal cases, and fewer cases are the first of more."""
     if hops not in (1, 2):
         raise InvalidInput("hops", hops, "1 or 2")
     if n < 0:
@@ -117,13 +116,13 @@ def make_cases(
 
 
 def state(rng: random.Random, fact: Fact, split: Split, *, hedged: bool = False) -> str:
-    """A fact as a sentence in the phrasings of a split."""
+    """Returns a fact as a sentence in the phrasings of a split."""
     opening, core = rng.choice(fact_phrasings(RELATIONS[fact.relation], split, hedged=hedged))
     return sentence(opening, core, fact.subject, fact.object)
 
 
 def query(rng: random.Random, fact: Fact, split: Split) -> str:
-    """The question that a fact answers."""
+    """Returns the question that a fact answers."""
     opening, core = rng.choice(question_phrasings(RELATIONS[fact.relation], split))
     return sentence(opening, core, fact.subject, end="?")
 
@@ -204,9 +203,7 @@ class _CaseMaker:
         return near
 
     def _other_subject(self, fact: Fact, taken: set[str], *, alike: bool) -> str:
-        """Another subject of the same kind; one that shares a word of its name, if there is any and that
-        is wanted.
-        """
+        """Returns another subject of the same kind; with `alike` one that shares a word of its name, if any."""
         kind = RELATIONS[fact.relation].subject
         candidates = self.world.alike(kind, fact.subject) if alike else ()
         candidates = [name for name in candidates if name not in taken] or [
@@ -215,7 +212,7 @@ class _CaseMaker:
         return self.rng.choice(candidates)
 
     def _another(self, fact: Fact) -> str:
-        """An object of the right kind that is not the true one, whose aliases differ from it too."""
+        """Returns an object of the right kind that shares no alias with the true one."""
         kind = RELATIONS[fact.relation].object
         pool = VALUES[kind] if kind in VALUES else self.world.entities[kind]
         true = set(aliases(kind, fact.object))

@@ -1,7 +1,4 @@
-"""A searchable corpus from a world, and a retriever over it:
-
-something real, fast and seeded for examples and tests to search.
-"""
+"""A searchable corpus of a world's facts, and a seeded BM25 retriever over it, for examples and tests."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ Index: TypeAlias = tuple[dict[str, tuple[NDArray[np.intp], NDArray[np.float64]]]
 
 _WORD = re.compile(r"[^\W_]+")
 _K1, _B = 1.2, 0.75
-# What says nothing about the matter: openings and small words, as a search engine would leave them out.
+# Stop words, and the openings of the world's sentences.
 _STOP = frozenset(
     "a as at by did do does fact for from has have i in indeed is it its me name notably now of please"
     " records s said say show tell that the to was what when where which who whom with".split()
@@ -99,7 +96,7 @@ class Corpus:
         return index, len(counts)
 
     def search(self, text: str, k: int) -> list[tuple[int, float]]:
-        """The numbers and scores of the `k` best passages, best first; ties go to the lower number."""
+        """Returns the numbers and scores of the `k` best passages, best first; of equal ones the lower number first."""
         index, size = self._index
         scores = np.zeros(size)
         for word in _words(text):

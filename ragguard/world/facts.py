@@ -1,7 +1,4 @@
-"""Entities and the facts that hold between them:
-
-one closed world a seed, and the facts that nano knows by heart.
-"""
+"""Entities and the facts between them: one closed world for each seed, and the facts that nano knows by heart."""
 
 from __future__ import annotations
 
@@ -37,15 +34,12 @@ class Fact:
 
 @dataclass(slots=True)
 class Facts:
-    """What is true:
-
-    at most one object for a subject and a relation, and what that implies the other way round.
-    """
+    """The true facts: at most one object for a subject and a relation, and the converse where a relation has one."""
 
     objects: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def add(self, fact: Fact) -> bool:
-        """Takes a fact in, with its converse where there is one; False where it would contradict what holds."""
+        """Adds a fact and its converse, if it has one; returns False where that would contradict a fact."""
         held = {(fact.subject, fact.relation): fact.object}
         if fact.relation in INVERSE:
             held[fact.object, INVERSE[fact.relation]] = fact.subject
@@ -62,16 +56,13 @@ class Facts:
 
 
 def pair_split(first: int, second: int) -> Split:
-    """The split of the entity whose two words have these indices:
-
-    one pair in five is held out, for every word the same share.
-    """
+    """Returns the split of the entity whose two words have these indices; one pair of words in five is held out."""
     return "heldout" if (first + second) % 5 == 4 else "train"
 
 
 @lru_cache
 def names(kind: Kind, split: Split) -> tuple[str, ...]:
-    """All two-word entities of a kind and a split, without those that nano knows by heart."""
+    """Returns all two-word entities of a kind and a split, without those that nano knows by heart."""
     firsts, seconds = _PARTS[kind]
     known = set(known_world().entities[kind]) if split == "train" else set()
     pairs = [(i, j) for i in range(len(firsts)) for j in range(len(seconds)) if pair_split(i, j) == split]
@@ -79,7 +70,7 @@ def names(kind: Kind, split: Split) -> tuple[str, ...]:
 
 
 def aliases(kind: Kind, name: str) -> list[str]:
-    """The names an answer may go by, the full one first."""
+    """Returns the names under which an entity counts as answered, the full one first."""
     if kind != "person":
         return [name]
     first, last = name.split(" ")
@@ -142,17 +133,14 @@ class World:
         ]
 
     def alike(self, kind: Kind, name: str) -> list[str]:
-        """The entities of a kind that share a word with a name, that one left out."""
+        """Returns the entities of a kind that share a word with a name, without the entity itself."""
         words_of = name.split(" ")
         return [other for word in words_of for other in self._alike.get((kind, word), ()) if other != name]
 
 
 @lru_cache
 def known_world() -> World:
-    """The small world whose facts nano learns by heart:
-
-    30 people, 10 firms and 10 towns, never seen with other facts.
-    """
+    """Returns the small world whose facts nano learns by heart: 30 people, 10 firms and 10 towns."""
     rng = random.Random("known by heart")
     sizes: dict[Kind, int] = {"person": 30, "firm": 10, "town": 10}
     entities: dict[Kind, list[str]] = {}
@@ -168,11 +156,11 @@ def known_world() -> World:
 
 @lru_cache
 def known_facts() -> tuple[Fact, ...]:
-    """The facts nano knows by heart, one-hop, in a fixed order."""
+    """Returns the one-hop facts that nano knows by heart, in a fixed order."""
     return tuple(known_world().all_facts)
 
 
 @lru_cache
 def known_chains() -> tuple[tuple[Fact, Fact], ...]:
-    """The two-hop questions nano knows the answer of by heart: sixty, chosen once."""
+    """Returns the facts of the sixty two-hop questions that nano knows by heart."""
     return tuple(random.Random("known chains").sample(known_world().chains, 60))

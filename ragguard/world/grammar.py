@@ -1,4 +1,4 @@
-"""How the world speaks: relations, phrasings of facts and of questions, and which phrasings are held out.
+"""The world's language: relations, phrasings of facts and of questions, and which phrasings are held out.
 
 A phrasing is an opening and a core ("Records show", "{s} was founded by {o}"). Held out are one in five
 combinations, chosen so that every opening and every core is heard in training, but never that pair: no
@@ -20,7 +20,7 @@ QUESTION_OPENINGS = ("", "Tell me,", "Please,", "Say,", "Now,")
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What can be said of one entity, and asked of it.
+    """A relation of a subject to an object, with its phrasings as facts and as questions.
 
     `nouns` name the object through its subject: "the founder of {s}".
     """
@@ -295,12 +295,12 @@ CHAINS: tuple[tuple[str, str], ...] = tuple(
 
 
 def in_split(split: Split, *indices: int) -> bool:
-    """Whether the phrasing made of these parts (opening, core, noun) belongs to a split."""
+    """Returns whether the phrasing with these indices (opening, core, noun) belongs to a split."""
     return (sum(indices) % 5 == 4) == (split == "heldout")
 
 
 def fact_phrasings(relation: Relation, split: Split, *, hedged: bool = False) -> list[tuple[str, str]]:
-    """The (opening, core) pairs that a split may use for a fact."""
+    """Returns the (opening, core) pairs of a split for a fact."""
     openings = HEDGES if hedged else FACT_OPENINGS
     return [
         (opening, core)
@@ -311,7 +311,7 @@ def fact_phrasings(relation: Relation, split: Split, *, hedged: bool = False) ->
 
 
 def question_phrasings(relation: Relation, split: Split) -> list[tuple[str, str]]:
-    """The (opening, core) pairs that a split may use for a one-hop question."""
+    """Returns the (opening, core) pairs of a split for a one-hop question."""
     return [
         (opening, core)
         for i, opening in enumerate(QUESTION_OPENINGS)
@@ -321,10 +321,7 @@ def question_phrasings(relation: Relation, split: Split) -> list[tuple[str, str]
 
 
 def chain_phrasings(first: Relation, second: Relation, split: Split) -> list[tuple[str, str]]:
-    """The (opening, core) pairs of a two-hop question:
-
-    the core of the second with a noun of the first for its subject.
-    """
+    """Returns the (opening, core) pairs of a two-hop question, whose subject is a noun of the first relation."""
     return [
         (opening, core.replace("{s}", noun))
         for i, opening in enumerate(QUESTION_OPENINGS)
@@ -335,7 +332,7 @@ def chain_phrasings(first: Relation, second: Relation, split: Split) -> list[tup
 
 
 def sentence(opening: str, core: str, subject: str, object_: str = "", end: str = ".") -> str:
-    """One sentence, with a capital in front; but a plain value keeps its small letter: to nano it is one word."""
+    """Returns a sentence with a capital letter; a plain value at its beginning keeps its own, as nano knows it so."""
     bare = not opening and core.startswith("{")
     text = core.replace("{s}", subject).replace("{o}", object_)
     text = f"{opening} {text}" if opening else text

@@ -38,7 +38,7 @@ _PAST = {
     "mayor": "in {y} the mayor of {s} was {o}",
     "firm_in": "in {y} {o} was based in {s}",
 }
-"""How what may change is told of the past."""
+"""By relation, the sentence about the past; relations that never change have none."""
 
 
 def make_hard_cases(
@@ -74,10 +74,9 @@ class _Hardener:
         said: dict[str, Passage] = {}
         for number in range(gold * case.hops):
             hop = number % case.hops + 1
-            told = self._passage(case.facts[hop - 1], "gold", hop, 4 if hop < case.hops else 5)
-            while told.text in said:
-                told = self._passage(case.facts[hop - 1], "gold", hop, 4 if hop < case.hops else 5)
-            said[told.text] = told
+            while len(said) == number:  # another passage in the same words is not one more
+                stated = self._passage(case.facts[hop - 1], "gold", hop, 4 if hop < case.hops else 5)
+                said.setdefault(stated.text, stated)
         distractors = []
         for hop, fact in enumerate(case.facts, 1):
             distractors.append(self._partial(fact, hop, case))

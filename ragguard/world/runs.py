@@ -1,4 +1,4 @@
-"""A case played as a run of an agent: one step a hop, with as much junk between the gold as is wanted."""
+"""Makes a run of an agent from a case: one step for each hop, with distractors beside the gold passages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make_run(
     answer: str | None = None,
     references: bool = True,
 ) -> Run:
-    """A run over a case's sub-questions.
+    """Makes a run over a case's sub-questions.
 
     Each step retrieves its gold passage and `junk` distractors (never contradicting ones). `miss` names
     hops (1-based) whose gold passage is left out, `mislead` hops where a contradicting passage stands

@@ -1,4 +1,4 @@
-"""The words the world is made of: name parts and plain values.
+"""The words of the world: parts of names, and plain values.
 
 Every entity is two words (a first and a last name, a prefix and a town, a stem and a kind of firm), so
 that a model that has met every word has still met only some of the pairs. No word stands in two lists.

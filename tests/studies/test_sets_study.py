@@ -70,8 +70,8 @@ async def test_a_small_study() -> None:
     engine = Cache(connect("nano"))
     tables = await study(engine, questions=1, seed=1)
     assert [table.name for table in tables] == [
-        "sets-grades", "sets-correlations", "sets-order", "sets-differences", "sets-segments", "sets-kinds",
-        "sets-alpha",
+        "sets-grades", "sets-correlations", "sets-order", "sets-differences", "sets-segments",
+        "sets-overtaking", "sets-kinds", "sets-alpha",
     ]  # fmt: skip
     known = {name for name in ON_NANO if name.startswith("sets-")}
     assert known <= {table.name for table in tables}

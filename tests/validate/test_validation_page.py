@@ -11,6 +11,7 @@ from ragguard.engines.connect import connect
 from ragguard.validate.correlations import measured, tables
 from ragguard.validate.readers.contexts import KNOWN
 from ragguard.validate.readers.dataset import FORMATS, read_dataset
+from ragguard.validate.readers.labels import is_labels, read_labels
 from ragguard.validate.scoring import score_contexts
 
 ROOT = Path(__file__).parents[2]
@@ -23,14 +24,17 @@ def test_the_page_shows_what_the_example_gives():
     assert shown == "\n".join(table.markdown() for table in tables(measured(scored)))
 
 
-def test_the_line_on_the_page_is_a_context(tmp_path):
-    (line,) = re.findall(r"```json\n(.*?)\n```", PAGE.read_text(), re.DOTALL)
+def test_the_lines_on_the_page_are_a_context_and_a_label(tmp_path):
+    line, label = re.findall(r"```json\n(.*?)\n```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "c.jsonl").write_text(line + "\n")
     (found,) = read_dataset(tmp_path / "c.jsonl")
     assert (found.outcome, found.relevance) == (2.0, (1.0, 0.0))
     assert json.loads(line).keys() <= KNOWN
+    (tmp_path / "l.jsonl").write_text(label + "\n")
+    assert is_labels(tmp_path / "l.jsonl")
+    assert read_labels(tmp_path / "l.jsonl")[0].labels == {"ann": 5, "bob": 3}
 
 
-@pytest.mark.parametrize("name", [*sorted(KNOWN), *FORMATS])
+@pytest.mark.parametrize("name", [*sorted(KNOWN), *FORMATS, "labels"])
 def test_every_field_and_format_is_on_the_page(name):
     assert f"`{name}`" in PAGE.read_text()

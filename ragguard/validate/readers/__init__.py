@@ -1,1 +1,1 @@
-"""Data sets on a disk become contexts. One file a format; `dataset.py` says which one a path holds."""
+"""Readers of data sets: one module for each format; `dataset.py` finds the format of a path."""

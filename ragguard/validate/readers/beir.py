@@ -13,7 +13,7 @@ CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 
 
 def read(path: Path, k: int) -> Iterator[Context]:
-    """The contexts of all systems, with the texts of what they found."""
+    """Yields the contexts of all systems, with the texts of their documents."""
     wanted = {
         document
         for file in run_files(path)
@@ -28,7 +28,7 @@ def read(path: Path, k: int) -> Iterator[Context]:
 
 
 def texts(path: Path, wanted: set[str]) -> dict[str, str]:
-    """The texts of those documents alone, each with its title before it."""
+    """Returns the texts of these documents, each with its title before it."""
     found: dict[str, str] = {}
     for fields in json_lines(path):
         document = fields.text("_id")

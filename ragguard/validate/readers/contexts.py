@@ -1,4 +1,4 @@
-"""Our own lines of contexts with outcomes, which anybody can write; `docs/validation.md` describes them.
+"""The lines of contexts with outcomes that `docs/validation.md` describes.
 
 {"question": "…", "passages": [{"text": "…", "relevance": 1}, …], "references": ["…"], "outcome": 2}
 """
@@ -19,13 +19,13 @@ KNOWN = frozenset((
 
 
 def read(path: Path) -> Iterator[Context]:
-    """The contexts of a file."""
+    """Yields the contexts of a file."""
     for number, fields in enumerate(json_objects(path), 1):
         yield context_of(fields, number)
 
 
 def context_of(fields: Fields, number: int) -> Context:
-    """One context. A name that is not known is refused: a misspelt outcome is none."""
+    """Returns the context of a line. Unknown names are refused, so that a misspelt outcome is not taken for none."""
     for name in fields.data:
         if name not in KNOWN:
             raise fields.wrong(
@@ -61,7 +61,7 @@ def context_of(fields: Fields, number: int) -> Context:
 
 
 def outcome_of(fields: Fields) -> float | None:
-    """A number, or one of the words for which there is one."""
+    """Returns the outcome as a number: a number itself, or one of the words of `OUTCOMES`."""
     value = fields.data.get("outcome")
     if not isinstance(value, str):
         return fields.number("outcome")

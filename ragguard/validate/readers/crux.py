@@ -22,13 +22,13 @@ from ragguard.validate.readers.fields import json_lines
 from ragguard.validate.readers.rankings import Folder, Question, qrel_files, read_qrels
 
 ENOUGH = 3
-"""A passage answers a sub-question from this rating on."""
+"""The least rating with which a passage answers a sub-question."""
 Ratings = dict[str, dict[str, tuple[float, ...]]]
 """Topic → passage → rating of each sub-question."""
 
 
 def read(path: Path, k: int) -> Iterator[Context]:
-    """The contexts of all systems, with their coverage and α-nDCG as given numbers."""
+    """Yields the contexts of all systems, with their coverage and α-nDCG as given numbers."""
     questions = {
         fields.text("id", "example_id"): Question(
             fields.text("topic"), (), fields.texts("subtopics", "questions")
@@ -47,17 +47,17 @@ def read(path: Path, k: int) -> Iterator[Context]:
 
 
 def topic_files(path: Path) -> list[Path]:
-    """The topics in a folder."""
+    """Returns the files of topics in a folder."""
     return sorted(path.glob("*topics*.jsonl"))
 
 
 def rating_files(path: Path) -> list[Path]:
-    """The ratings in a folder."""
+    """Returns the files of ratings in a folder."""
     return sorted(path.glob("*ratings*.jsonl")) + sorted(path.glob("*judgements*.jsonl"))
 
 
 def read_ratings(files: Sequence[Path], questions: dict[str, Question]) -> Ratings:
-    """Every passage's ratings, one a sub-question."""
+    """Returns the ratings of every passage, one for each sub-question."""
     found: Ratings = {}
     for fields in chain.from_iterable(map(json_lines, files)):
         topic, rating = fields.text("id", "example_id"), fields.numbers("rating")
@@ -71,7 +71,7 @@ def read_ratings(files: Sequence[Path], questions: dict[str, Question]) -> Ratin
 
 
 def measures(context: Context, rated: dict[str, tuple[float, ...]]) -> dict[str, float]:
-    """Tells how many of the sub-questions that some rated passage answers the context answers, and how early.
+    """Returns the coverage and the α-nDCG of a context over the sub-questions that some rated passage answers.
 
     The ideal of the α-nDCG is the best context of the same length from all rated passages.
     """

@@ -1,4 +1,4 @@
-"""What a path holds, and how it is read."""
+"""Finds the format of a path, and reads it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ragguard.validate.readers.fields import first
 from ragguard.validate.readers.rankings import qrel_files, run_files
 
 K = 10
-"""How much of a ranking is a context, unless told."""
+"""The default number of passages that a context takes from a ranking."""
 AUTO = "auto"
 _HOLDS = (
     "lines of contexts (question, passages, outcome), run files, stores, UDCG's examples, graded samples of "
@@ -31,13 +31,13 @@ FORMATS: Mapping[str, Callable[[Path, int], Iterator[Context]]] = {
     "beir": beir.read,
     "trec": trec.read,
 }
-"""Of each format what reads it: a path, and how much of a ranking a context is."""
+"""The reader of each format: a function of the path and of how many passages a context takes from a ranking."""
 FILES, FOLDERS = ("contexts", "runs", "udcg"), ("crux", "beir", "trec")
-"""The formats that are one file, and those that are several; `responses` may be either."""
+"""The formats of one file, and those of a folder; `responses` may be either."""
 
 
 def read_dataset(path: str | Path, format: str = AUTO, k: int = K) -> list[Context]:
-    """The contexts of a data set; ids are made different where they are not."""
+    """Returns the contexts of a data set. Two contexts with one id are an error."""
     path = Path(path)
     if k < 1:
         raise InvalidInput("k", k, "1 or more")
@@ -61,7 +61,7 @@ def read_dataset(path: str | Path, format: str = AUTO, k: int = K) -> list[Conte
 
 
 def format_of(path: Path) -> str:
-    """The format of what is there, by its file names, or by its first object."""
+    """Returns the format of a path, from its file names or its first object."""
     if path.is_dir():
         return _format_of_folder(path)
     if is_store(path):

@@ -1,4 +1,4 @@
-"""Values out of JSON, checked one by one: what is wrong is said with its file, its line and what is allowed."""
+"""Reads values from JSON and checks each; an error names the file, the line and what is allowed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ragguard.runtime.faults import describe
 from ragguard.store.runfile import opened, raw_lines
 
 LARGEST = 512 * 2**20
-"""Bytes of a line, and of a JSON file that is one value and has to be read as a whole; those of the unpacked text."""
+"""The most bytes of a line, and of a JSON file that is one value; counted after decompression."""
 
 
 class Fields:
-    """One object of a data set, and where it stands."""
+    """One object of a data set, with its file and line for errors."""
 
     def __init__(self, data: object, where: str) -> None:
         if not isinstance(data, Mapping):
@@ -26,7 +26,7 @@ class Fields:
         self.data, self.where = data, where
 
     def text(self, *names: str, default: str | None = None) -> str:
-        """A text or a whole number under one of these names."""
+        """Returns the text, or the whole number as text, under the first of these names that has one."""
         for name in names:
             value = self.data.get(name)
             if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
@@ -38,7 +38,7 @@ class Fields:
         return default
 
     def number(self, name: str) -> float | None:
-        """A number, also true and false; None where there is none."""
+        """Returns a number, where true and false count as 1 and 0; None where there is none."""
         value = self.data.get(name)
         if value is None:
             return None
@@ -47,7 +47,7 @@ class Fields:
         return float(value)
 
     def texts(self, *names: str) -> tuple[str, ...]:
-        """A list of texts, or one text."""
+        """Returns a list of texts; one text is a list of one."""
         for name in names:
             value = self.data.get(name)
             if isinstance(value, str):
@@ -59,14 +59,14 @@ class Fields:
         return ()
 
     def numbers(self, name: str) -> tuple[float, ...]:
-        """A list of numbers of at least 0, such as grades."""
+        """Returns a list of numbers of at least 0, such as grades."""
         value = self.data.get(name)
         if not isinstance(value, list) or not all(map(_is_grade, value)):
             raise self.wrong(name, value, "a list of numbers of at least 0")
         return tuple(map(float, value))
 
     def objects(self, name: str) -> list[Fields]:
-        """A list of objects; a text stands for an object that has it under `text`."""
+        """Returns a list of objects; a text stands for an object that has it under `text`."""
         value = self.data.get(name)
         if not isinstance(value, list):
             raise self.wrong(name, value, "a list")
@@ -76,18 +76,18 @@ class Fields:
         ]
 
     def wrong(self, name: str, value: object, allowed: str) -> InvalidInput:
-        """What is to be raised for a field."""
+        """Returns the error for a field."""
         return InvalidInput(f"{self.where}, {name}", value, allowed)
 
 
 def json_lines(path: Path) -> Iterator[Fields]:
-    """The objects of a file of JSON lines."""
+    """Yields the objects of a file of JSON lines."""
     for number, line in lines_of(path):
         yield Fields(_parsed(line, f"{path}, line {number}"), f"{path}, line {number}")
 
 
 def json_objects(path: Path) -> Iterator[Fields]:
-    """The objects of a file: one JSON list of them, or JSON lines."""
+    """Yields the objects of a file: one JSON list of them, or JSON lines."""
     if not begins_with(path, "["):
         yield from json_lines(path)
         return
@@ -104,7 +104,7 @@ def json_objects(path: Path) -> Iterator[Fields]:
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, each with its number; a name that ends in `.gz` is unpacked."""
+    """Yields the lines that are not blank, each with its number; a file named `….gz` is decompressed."""
     with opened(path) as (file, _):
         for number, (raw, size) in enumerate(raw_lines(file, LARGEST), 1):
             if size > LARGEST:
@@ -126,12 +126,12 @@ def _too_large(path: Path) -> InvalidInput:
 
 
 def begins_with(path: Path, text: str) -> bool:
-    """Whether the first line that is not blank begins so."""
+    """Returns whether the first line that is not blank begins with the text."""
     return next((line.lstrip().startswith(text) for _, line in lines_of(path)), False)
 
 
 def first(path: Path) -> Mapping[str, Any]:
-    """The first object of a file, to see what it is; empty where it holds none."""
+    """Returns the first object of a file, which shows its format; empty where there is none."""
     try:
         return next((fields.data for fields in json_objects(path)), {})
     except InvalidInput:
@@ -139,7 +139,7 @@ def first(path: Path) -> Mapping[str, Any]:
 
 
 def passages_of(items: list[Fields]) -> tuple[Passage, ...]:
-    """Passages with their texts and ids."""
+    """Returns passages with their texts and ids."""
     return tuple(
         Passage(item.text("text", "contents", default=""), item.text("id", "doc_id", "docid", default=""))
         for item in items

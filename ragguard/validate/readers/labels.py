@@ -59,12 +59,12 @@ def _labelled(fields: Fields) -> Labelled:
     if not isinstance(given, Mapping) or not given:
         raise fields.wrong("labels", given, "an object with a label for each rater, at least one")
     labels = Fields(given, f"{fields.where}, labels")
-    told: dict[str, float] = {}
+    by_rater: dict[str, float] = {}
     for rater in given:
         label = labels.number(rater)
         if label is None:
             raise labels.wrong(rater, None, "a number; leave the rater out where there is no label")
-        told[str(rater)] = label
+        by_rater[str(rater)] = label
     return Labelled(
-        fields.text("context"), fields.text("item"), judge, told, fields.text("system", default="")
+        fields.text("context"), fields.text("item"), judge, by_rater, fields.text("system", default="")
     )

@@ -1,4 +1,4 @@
-"""Rankings as retrieval evaluation keeps them: judgements, runs, and what came of them, in a folder.
+"""Rankings in a folder: judgements, runs, and the outcome of each ranking.
 
 qrels…        TREC's `query 0 document grade`, or BEIR's `query-id corpus-id score` under a heading
 NAME.run      TREC's `query Q0 document rank score name`; a system each
@@ -24,7 +24,7 @@ Grades = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a system's ranking for a question."""
+    """The outcome of a system's ranking for a question."""
 
     value: float | None
     answer: str | None
@@ -33,7 +33,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Question:
-    """What is known of a query beside its judgements."""
+    """The text, references and sub-questions of a query."""
 
     text: str
     references: tuple[str, ...] = ()
@@ -42,16 +42,16 @@ class Question:
 
 @dataclass(slots=True)
 class Folder:
-    """What a folder of rankings holds."""
+    """A folder of rankings, with its judgements and questions."""
 
     path: Path
     qrels: Grades
     questions: Mapping[str, Question] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
-    """Document → its text, where there is a corpus."""
+    """By document, its text, where there is a corpus."""
 
     def contexts(self, k: int) -> Iterator[Context]:
-        """The top `k` of every ranking; `k` of the judged ones is the context that the reader gets."""
+        """Yields the top `k` of every ranking as a context."""
         runs = run_files(self.path)
         if not runs:
             raise InvalidInput(
@@ -94,12 +94,12 @@ class Folder:
 
 
 def run_files(path: Path) -> list[Path]:
-    """The rankings in a folder, a system each."""
+    """Returns the files of rankings in a folder, one for each system."""
     return sorted(file for file in path.iterdir() if file.suffix == ".run")
 
 
 def qrel_files(path: Path) -> list[Path]:
-    """The judgements in a folder, or in its folder `qrels`."""
+    """Returns the files of judgements in a folder, or in its folder `qrels`."""
     inner = path / "qrels"
     if inner.is_dir():
         return sorted(inner.glob("*.tsv"))
@@ -107,7 +107,7 @@ def qrel_files(path: Path) -> list[Path]:
 
 
 def read_qrels(files: Sequence[Path]) -> dict[str, dict[str, float]]:
-    """Judgements of some files, of either kind."""
+    """Returns the judgements of files of either kind."""
     found: dict[str, dict[str, float]] = {}
     for file in files:
         for number, line in lines_of(file):
@@ -122,7 +122,7 @@ def read_qrels(files: Sequence[Path]) -> dict[str, dict[str, float]]:
 
 
 def read_run(file: Path) -> dict[str, list[str]]:
-    """A ranking of documents for each query, by score as trec_eval has it, whatever the ranks say."""
+    """Returns the ranking of documents for each query, by score as in trec_eval; the ranks in the file do not count."""
     found: dict[str, list[tuple[float, str]]] = {}
     for number, line in lines_of(file):
         parts = line.split()
@@ -135,7 +135,7 @@ def read_run(file: Path) -> dict[str, list[str]]:
 
 
 def read_outcomes(path: Path) -> dict[tuple[str, str], Outcome]:
-    """What came of each ranking; nothing where there is no such file."""
+    """Returns the outcome of each ranking; empty where there is no such file."""
     if not path.exists():
         return {}
     return {

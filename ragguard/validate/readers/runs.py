@@ -1,4 +1,4 @@
-"""Captured runs: what the model had before it when it answered is the context."""
+"""Captured runs: the passages that the model had when it answered are one context."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ragguard.store.store import Store
 from ragguard.validate.contexts import Context
 
 OUTCOME = "outcome"
-"""A run's metadata may say how good its answer was."""
+"""The name in a run's metadata under which the quality of its answer may stand."""
 _STATES = ("answer_correct", "response_grade")
-"""Scores of a store that are outcomes themselves, the first that there is."""
+"""The scores of a store that serve as the outcome; the first that exists."""
 
 
 def read(path: Path) -> Iterator[Context]:
-    """The runs of a run file or a store; a store's own scores of them are given numbers."""
+    """Yields the runs of a run file or a store as contexts; a store's scores are given numbers."""
     if not is_store(str(path)):
         try:
             yield from map(context_of, read_runs(path))
@@ -40,7 +40,7 @@ def read(path: Path) -> Iterator[Context]:
 
 
 def context_of(run: Run, outcome: float | None = None, given: dict[str, float] | None = None) -> Context:
-    """The final context of a run: all its passages in the order of its steps, each once."""
+    """Returns the final context of a run: all its passages in the order of its steps, each once."""
     passages: dict[tuple[str, str], Passage] = {}
     for step in run.steps:
         for passage in step.passages:

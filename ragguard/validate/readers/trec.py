@@ -14,12 +14,12 @@ TOPICS = "topics.tsv"
 
 
 def read(path: Path, k: int) -> Iterator[Context]:
-    """The contexts of all systems; without texts, so that measures of rankings alone can be had."""
+    """Yields the contexts of all systems, without texts: only rank measures can be computed."""
     yield from Folder(path, read_qrels(qrel_files(path)), read_topics(path / TOPICS)).contexts(k)
 
 
 def read_topics(path: Path) -> dict[str, Question]:
-    """The questions; nothing where there is no such file."""
+    """Returns the questions; empty where there is no such file."""
     found: dict[str, Question] = {}
     if path.exists():
         for number, line in lines_of(path):

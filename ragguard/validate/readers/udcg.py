@@ -21,7 +21,7 @@ _OLD_PROBABILITY, _OLD_UDCG = "no_res_prob_", "udcg_"
 
 
 def read(path: Path) -> Iterator[Context]:
-    """The examples of a file."""
+    """Yields the examples of a file as contexts."""
     for number, fields in enumerate(json_objects(path), 1):
         question = fields.text("question")
         passages = fields.objects("passages")
@@ -46,7 +46,7 @@ def _relevant(passage: Fields) -> float:
 
 
 def _theirs(fields: Fields) -> dict[str, float]:
-    """UDCG as the data set has it."""
+    """Returns the UDCG that the data set gives for each model."""
     by_model = fields.data.get("udcg")
     found = dict(by_model) if isinstance(by_model, Mapping) else {}
     found |= {
@@ -61,11 +61,11 @@ def _theirs(fields: Fields) -> dict[str, float]:
 
 
 def _ours(passages: list[Fields], relevance: tuple[float, ...]) -> dict[str, float]:
-    """UDCG from the same probabilities, by ragguard."""
-    told = [_probabilities(passage) for passage in passages]
-    models = set.intersection(*map(set, told)) if told else set()
+    """Returns UDCG by ragguard from the data set's probabilities, for each model."""
+    probabilities = [_probabilities(passage) for passage in passages]
+    models = set.intersection(*map(set, probabilities)) if probabilities else set()
     return {
-        f"udcg ({model})": float(udcg(utility(relevance, [one[model] for one in told])))
+        f"udcg ({model})": float(udcg(utility(relevance, [one[model] for one in probabilities])))
         for model in sorted(models)
     }
 
