@@ -179,8 +179,8 @@ def correlations(
         "ΔSePer and what a passage is worth: Pearson correlations",
         ("Method", *(s.name for s in sets)),
         tuple(rows),
-        "SePer, table 2",
-        (
+        source="SePer, table 2",
+        notes=(
             f"Reader and judge: {model} unless told otherwise; 10 answers a context at temperature 1, all measures "
             "of the same answers, each as its change from no passage to the passage.",
             f"As in the paper, questions that the reader answers without a passage are left out of 1 hop: {left_out}. "
@@ -239,7 +239,12 @@ def samples(sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]]) ->
         "Hard belief takes equal words for one meaning here, not what entails each other.",
     )
     return Table(
-        "belief-samples", "How many answers ΔSePer needs", tuple(columns), rows, "SePer, figure 3", notes
+        "belief-samples",
+        "How many answers ΔSePer needs",
+        tuple(columns),
+        rows,
+        source="SePer, figure 3",
+        notes=notes,
     )
 
 
@@ -285,8 +290,8 @@ def stability(sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]]) 
         "How much SePer differs between draws",
         columns,
         tuple(rows),
-        "SePer, tables 4 and 5",
-        notes,
+        source="SePer, tables 4 and 5",
+        notes=notes,
     )
 
 
@@ -335,7 +340,7 @@ def properties(
     )
     return Table(
         "belief-properties", "What kinds of passages change", columns, tuple(rows),
-        "SePer, section 3.2 and tables 6 and 7",
+        source="SePer, section 3.2 and tables 6 and 7",
     )  # fmt: skip
 
 

@@ -157,8 +157,8 @@ def table_of_pipelines(sized: Mapping[str, Measured], bounds: Mapping[str, Measu
         "What contexts and responses cover",
         ("Retrieval context", *(f"{name}: {column}" for name in sized for column in shown)),
         tuple(rows),
-        "CRUX, table 1",
-        (
+        source="CRUX, table 1",
+        notes=(
             f"Reader and judge: {model} unless told otherwise. Parts: six one-hop questions in one; Hops: three "
             "two-hop questions, each hop a sub-question, as two sub-questions alone leave coverage three "
             "values. Each fact is stated three times in the base. Hard: six questions of the harder world, whose "
@@ -185,7 +185,7 @@ def thresholds(sized: Mapping[str, Measured]) -> Table:
             rows.append((*row, system_tau(context, response)))
     return Table(
         "coverage-thresholds", "What counts as answered", ("Data", "Cov(y)", "±", "Cov(Z)", "±", "Kendall τ"),
-        tuple(rows), "CRUX, table 2", ("Mean and standard deviation over pipelines.",),
+        tuple(rows), source="CRUX, table 2", notes=("Mean and standard deviation over pipelines.",),
     )  # fmt: skip
 
 
@@ -199,7 +199,7 @@ def sizes(sized: Mapping[str, Measured], fixed: Mapping[str, Measured]) -> Table
     notes = ("Kendall τ over pipelines with Cov(y), of Den(Z) with Den(y).",)
     return Table(
         "coverage-sizes", "Which measure of the context follows the response, by the context's size",
-        ("Data", *METRICS), tuple(rows), "CRUX, table 3", notes,
+        ("Data", *METRICS), tuple(rows), source="CRUX, table 3", notes=notes,
     )  # fmt: skip
 
 
@@ -214,7 +214,8 @@ def matrix(drawn: Mapping[str, Measured]) -> Table:
     contexts = len(next(iter(drawn.values())).names)
     notes = (f"{contexts} chance contexts of {SIZE} passages, a quarter of them from each search.",)
     return Table(
-        "coverage-matrix", "Kendall τ between measures", ("Measure", *shown), tuple(rows), "CRUX, figure 5", notes
+        "coverage-matrix", "Kendall τ between measures", ("Measure", *shown), tuple(rows),
+        source="CRUX, figure 5", notes=notes,
     )  # fmt: skip
 
 

@@ -251,7 +251,7 @@ async def _ideal_rankings(
     columns = tuple(f"{name} {mark}" for name in SCHEMAS for mark in ("C", "A", "W"))
     return Table(
         "distraction-ideal-rankings", "What is answered from five passages chosen by an oracle",
-        ("questions", *columns), tuple(rows), f"{SOURCE}, table 2", tuple(notes), digits=1,
+        ("questions", *columns), tuple(rows), source=f"{SOURCE}, table 2", notes=tuple(notes), digits=1,
     )  # fmt: skip
 
 
@@ -270,7 +270,7 @@ def _passages(sets: Sequence[DataSet]) -> Table:
             rows.append((f"{one.name}: {kind.replace('_', ' ')}", int(here.sum()), *told))
     return Table(
         "distraction-passages", "What each kind of passage is to the reader and the judge",
-        ("passages", "number", *PASSAGES), tuple(rows), "", ("Means over the pools of all questions.",),
+        ("passages", "number", *PASSAGES), tuple(rows), source="", notes=("Means over the pools of all questions.",),
     )  # fmt: skip
 
 
@@ -279,5 +279,6 @@ def _weights(learnt: Mapping[str, LearnedUdcg]) -> Table:
     rows = tuple((str(at + 1), told["alpha"][at], told["beta"][at]) for at in range(K))
     return Table(
         "distraction-weights", "What UDCGθ learnt for each position", ("position", "α (gain)", "β (harm)"), rows,
-        f"{SOURCE}, eq. 3", ("Equal weights in a column would say that it does not matter where a passage stands.",),
+        source=f"{SOURCE}, eq. 3",
+        notes=("Equal weights in a column would say that it does not matter where a passage stands.",),
     )  # fmt: skip

@@ -148,7 +148,7 @@ async def strengths(
     )
     return Table(
         "distractors-strength", "Weak and hard distractors side by side", columns,
-        (((await reader.info()).model, *row),), f"{SOURCE}, table 1", notes,
+        (((await reader.info()).model, *row),), source=f"{SOURCE}, table 1", notes=notes,
     )  # fmt: skip
 
 
@@ -189,7 +189,12 @@ async def degrees(
         "Beside one passage with the answer. Facts that never change have no passage that is out of date.",
     )
     return Table(
-        "distractors-degrees", "The same by degree", columns, tuple(rows), f"{SOURCE}, table 1", notes
+        "distractors-degrees",
+        "The same by degree",
+        columns,
+        tuple(rows),
+        source=f"{SOURCE}, table 1",
+        notes=notes,
     )
 
 
@@ -229,8 +234,8 @@ async def positions(
     )
     columns = ("place of the answer", "correct, %", "low", "high", "nDCG@K", "MAP", "MRR", "PREC", "UDCG")
     return Table(
-        "distractors-position", "Where the answer stands in the context", columns, tuple(rows), f"{SOURCE}, figure 1",
-        notes,
+        "distractors-position", "Where the answer stands in the context", columns, tuple(rows),
+        source=f"{SOURCE}, figure 1", notes=notes,
     )  # fmt: skip
 
 
@@ -272,7 +277,7 @@ async def sampling(pools: Sequence[Distractors], reader: Engine, seed: int, prog
     )
     return Table(
         "distractors-sampling", "Abstention by sampling beside the exact probability", columns, tuple(rows),
-        f"{SOURCE}, appendix D", notes,
+        source=f"{SOURCE}, appendix D", notes=notes,
     )  # fmt: skip
 
 

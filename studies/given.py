@@ -144,5 +144,5 @@ def _earned(earned: dict[tuple[int, PassageKind, str], list[float]]) -> Table:
                 rows.append((f"hop {hop}: {kind.replace('_', ' ')}", len(found[0]), *means))
     return Table(
         "given-passages", "What a passage earns, by the hop that brought it",
-        ("passages", "number", "utility, by the step's own query", "utility given"), tuple(rows), "", (),
+        ("passages", "number", "utility, by the step's own query", "utility given"), tuple(rows), source="", notes=(),
     )  # fmt: skip

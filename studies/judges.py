@@ -134,7 +134,7 @@ async def agreement(judges: Judges, cases: Sequence[Case], seed: int, progress: 
     )
     return Table(
         "judges-agreement", "How well each judge agrees with the truth", columns, tuple(rows),
-        "Trappolini et al. 2025, appendix B", notes,
+        source="Trappolini et al. 2025, appendix B", notes=notes,
     )  # fmt: skip
 
 
@@ -171,7 +171,12 @@ async def metrics(
         "p(abstain) has no noise.",
     )
     return Table(
-        "judges-metrics", "Which metric goes with the answers, by judge", columns, tuple(rows), "", notes
+        "judges-metrics",
+        "Which metric goes with the answers, by judge",
+        columns,
+        tuple(rows),
+        source="",
+        notes=notes,
     )
 
 
@@ -203,7 +208,7 @@ async def guards(
         "95 % interval over questions.",
     )
     return Table(
-        "judges-guard", "The guard, by judge", columns, tuple(rows), "", notes, digits=1,
+        "judges-guard", "The guard, by judge", columns, tuple(rows), source="", notes=notes, digits=1,
     )  # fmt: skip
 
 
@@ -246,7 +251,9 @@ async def covered(judges: Judges, reports: int, reader: Engine, seed: int, progr
         f"Reports of {PARTS} questions of the harder world; some passages answer two of them. Spearman within reports "
         "with its 95 % interval. `right` is the share of questions that the reader answers rightly; no judge sees it.",
     )
-    return Table("judges-coverage", "What contexts cover, by judge", columns, tuple(rows), "", notes)
+    return Table(
+        "judges-coverage", "What contexts cover, by judge", columns, tuple(rows), source="", notes=notes
+    )
 
 
 def _kappa(first: Booleans, second: Booleans, rows: Integers) -> float:

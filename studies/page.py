@@ -49,5 +49,5 @@ def block(study: str) -> str:
 def _table(data: Mapping[str, Any]) -> Table:
     return Table(
         data["name"], data["title"], tuple(data["columns"]), tuple(tuple(row) for row in data["rows"]),
-        data["source"], tuple(data["notes"]), data.get("digits", 3),
+        source=data["source"], notes=tuple(data["notes"]), digits=data.get("digits", 3),
     )  # fmt: skip

@@ -70,8 +70,8 @@ def correlations(
         title,
         ("metric", *columns),
         tuple(rows),
-        source,
-        (_HOW.format(kind=KINDS["spearman"]), *notes, *map(skipped, sets)),
+        source=source,
+        notes=(_HOW.format(kind=KINDS["spearman"]), *notes, *map(skipped, sets)),
     )
 
 
@@ -101,8 +101,8 @@ def differences(
     ]  # fmt: skip
     title = f"By how much {of} goes better with the answers, by {KINDS[kind]}"
     return Table(
-        name, title, ("than", *columns), tuple(rows), source,
-        ("Paired bootstrap over questions: the same draws for both metrics.",),
+        name, title, ("than", *columns), tuple(rows), source=source,
+        notes=("Paired bootstrap over questions: the same draws for both metrics.",),
     )  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def by_length(
     counts = ", ".join(f"{one.sample.varied} of {len(one.sample.pools)}" for one in sets.values())
     notes = (f"Questions whose outcomes vary, by k: {counts}.",)
     title = f"{title}, by {KINDS[kind]}"
-    return Table(name, title, ("k", *metrics), tuple(rows), source, notes)
+    return Table(name, title, ("k", *metrics), tuple(rows), source=source, notes=notes)
 
 
 def splits(sets: Sequence[DataSet], name: str, metrics: Sequence[str]) -> Table:
@@ -151,7 +151,7 @@ def splits(sets: Sequence[DataSet], name: str, metrics: Sequence[str]) -> Table:
         "Answerable: every fact that is needed is there, so that it is about right or wrong. Not answerable: about "
         "abstaining or being misled. No falsehood: no passage contradicts what is true.",
     )
-    return Table(name, "Where the correlations come from", ("metric", *columns), rows, "", notes)
+    return Table(name, "Where the correlations come from", ("metric", *columns), rows, source="", notes=notes)
 
 
 def other_kinds(sets: Sequence[DataSet], name: str, metrics: Sequence[str], source: str) -> Table:
@@ -162,7 +162,14 @@ def other_kinds(sets: Sequence[DataSet], name: str, metrics: Sequence[str], sour
         found = [one.correlation(metric, kind, draws=2) for one, kind in kinds]
         rows.append((metric, *(None if value is None else value.value for value in found)))
     columns = [f"{one.name}, {KINDS[kind]}" for one, kind in kinds]
-    return Table(name, "The same by other coefficients", ("metric", *columns), tuple(rows), source, (_PAIRS,))
+    return Table(
+        name,
+        "The same by other coefficients",
+        ("metric", *columns),
+        tuple(rows),
+        source=source,
+        notes=(_PAIRS,),
+    )
 
 
 def outcomes(sets: Sequence[DataSet], name: str) -> Table:
@@ -183,7 +190,9 @@ def outcomes(sets: Sequence[DataSet], name: str) -> Table:
             rows.append((f"{one.name}: {label}", int(found.size), *shares))
     columns = ("contexts", "number", *(f"{verdict}, %" for verdict in OUTCOMES))
     notes = tuple(map(skipped, sets))
-    return Table(name, "What the reader made of the contexts", columns, tuple(rows), "", notes, digits=1)
+    return Table(
+        name, "What the reader made of the contexts", columns, tuple(rows), source="", notes=notes, digits=1
+    )
 
 
 def skipped(one: DataSet) -> str:

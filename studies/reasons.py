@@ -30,7 +30,7 @@ ON_NANO: Mapping[str, tuple[str, ...]] = {
     ),
     "belief-samples": (
         "As in the paper the curve bends between 5 and 10 answers. From 10 to 20 it changes by 0.01 on one hop "
-        "and still rises by 0.03 to 0.04 on two; between draws it moves by more than the paper's 1 %, on 60 and "
+        "and still rises by 0.02 to 0.03 on two; between draws it moves by more than the paper's 1 %, on 60 and "
         "75 contexts where the paper has thousands.",
         "The step at n = 13 on one hop is one answer in one of the draws: \"Olga Forsblad Forsblad Forsblad …\" has "
         "0.74 of the weight of twenty, as weights are the mean log-probability of an answer's tokens (the "

@@ -173,8 +173,8 @@ def numbers(
         "What retrieval is worth",
         columns,
         tuple(rows),
-        f"{SOURCE}, figures 5 and 6",
-        notes,
+        source=f"{SOURCE}, figures 5 and 6",
+        notes=notes,
     )
 
 
@@ -200,8 +200,8 @@ def against(
             )
     columns = ("context", f"ΔSePer less that of the {BASE}", "low", "high", "tokens saved, %", "questions")
     return Table(
-        "retrieval-differences", f"Beside the {BASE}", columns, tuple(rows), f"{SOURCE}, figures 5 and 6",
-        ("Differences on the same questions; intervals: 95 % of a bootstrap over questions.",),
+        "retrieval-differences", f"Beside the {BASE}", columns, tuple(rows), source=f"{SOURCE}, figures 5 and 6",
+        notes=("Differences on the same questions; intervals: 95 % of a bootstrap over questions.",),
     )  # fmt: skip
 
 
@@ -229,7 +229,7 @@ async def costs(
     )
     return Table(
         "retrieval-costs", "What a score costs", ("scorer", "prompts", "prompt tokens", "output tokens", "contexts"),
-        tuple(rows), f"{SOURCE}, table 8", notes, digits=1,
+        tuple(rows), source=f"{SOURCE}, table 8", notes=notes, digits=1,
     )  # fmt: skip
 
 

@@ -75,7 +75,7 @@ def _items(items: Sequence[Labelled], at: float, *, graded: bool) -> Table:
     )  # fmt: skip
     return Table(
         "people-items", "The judge beside people, item by item", columns, tuple(rows),
-        f"{SOURCE}, appendix A.2, task 2", tuple(notes),
+        source=f"{SOURCE}, appendix A.2, task 2", notes=tuple(notes),
     )  # fmt: skip
 
 
@@ -116,8 +116,8 @@ def _coverage(items: Sequence[Labelled], at: float, seed: int) -> Table:
         "Coverage by the judge and by people",
         columns,
         tuple(rows),
-        f"{SOURCE}, figure 4",
-        notes,
+        source=f"{SOURCE}, figure 4",
+        notes=notes,
     )
 
 
@@ -131,7 +131,7 @@ def _systems(items: Sequence[Labelled], at: float, seed: int) -> Table:
         rho = correlate(judge, person, flat=0.0).value
         rows.append((system or "–", float(person.mean()), float(judge.mean()), rho, low, high, len(judge)))
     columns = ("system", "coverage by people", "by the judge", "Spearman's ρ", "low", "high", "contexts")
-    return Table("people-systems", "The same by system", columns, tuple(rows), f"{SOURCE}, figure 4")
+    return Table("people-systems", "The same by system", columns, tuple(rows), source=f"{SOURCE}, figure 4")
 
 
 def coverages(items: Sequence[Labelled], rater: str, at: float) -> tuple[Floats, Floats]:

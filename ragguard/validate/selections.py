@@ -222,7 +222,8 @@ def correlations(found: Selections, *, by_search: bool = False, notes: Sequence[
         )
     return Table(
         "sets-correlations", "Measures of a selection and the response grade: Spearman correlations",
-        ("Data", *found.measures, *named, "contexts"), tuple(rows), source=f"{SOURCE}, figure 5", notes=(*explained, *notes),
+        ("Data", *found.measures, *named, "contexts"), tuple(rows), source=f"{SOURCE}, figure 5",
+        notes=(*explained, *notes),
     )  # fmt: skip
 
 

@@ -66,5 +66,5 @@ def _labelled(fields: Fields) -> Labelled:
             raise labels.wrong(rater, None, "a number; leave the rater out where there is no label")
         by_rater[str(rater)] = label
     return Labelled(
-        fields.text("context"), fields.text("item"), judge, by_rater, fields.text("system", default="")
+        fields.text("context"), fields.text("item"), judge, by_rater, system=fields.text("system", default="")
     )
