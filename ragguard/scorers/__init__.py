@@ -1,4 +1,4 @@
-"""Scorers: what asks about a run and turns the answers into scores."""
+"""Scorers ask models about a run and turn the answers into scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers: was the run's answer right, and how good is it beside the ideal one?"""
+"""Scores about the run's answer: whether it is right, and how much of an ideal answer it says."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ragguard.scorers.view import View
 
 Verdict = Literal["correct", "abstained", "wrong"]
 VALUES = {"correct": 1.0, "correct, unsupported": 0.5, "abstained": 0.0, "wrong": 0.0}
-"""What each verdict is worth: a right answer that no passage supports is right by half."""
+"""The value of `answer_correct` for each verdict; a right answer that no passage supports counts half."""
 
 
 async def verdict_of(answer: str, references: Sequence[str], meanings: Meanings) -> tuple[Verdict, str]:
@@ -44,7 +44,7 @@ async def verdict_of(answer: str, references: Sequence[str], meanings: Meanings)
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """`answer_correct` and `response_grade`, where references are given."""
+    """Gives `answer_correct` and `response_grade` of runs with references."""
 
     name: ClassVar[str] = "answers"
     version: ClassVar[str] = "2"
@@ -78,7 +78,8 @@ class Answers:
         return writer.results()
 
     async def _correct(self, writer: ScoreWriter, view: View, meanings: Meanings, ask: Ask) -> None:
-        """`answer_correct`; long references cannot be met by a short answer and say nothing here."""
+        """Adds `answer_correct`, judged by the short references alone: no short answer has the meaning of a long
+        one."""
         answer = view.run.answer or ""
         found, how = await verdict_of(answer, view.short_references, meanings)
         words = [meanings.words(answer)]
@@ -96,8 +97,8 @@ class Answers:
         )  # fmt: skip
 
     async def _supported(self, view: View, ask: Ask) -> tuple[bool, Usage]:
-        """Whether the model got a passage that is relevant to the query which brought it, or one without text, such
-        as an image, which may have told the answer."""
+        """Returns whether the model got a passage that is relevant to the query which brought it, or one without text,
+        such as an image, which may hold the answer; and what asking cost."""
         unread = any(at in step.textless for step in view.steps for at in step.got)
         questions: list[LabelQuestion] = [
             relevance(

@@ -1,9 +1,8 @@
-"""Gathers what all scorers of a run want to know and has it answered in as few batches as the dependencies allow.
+"""Gathers the questions of all scorers of a run and has them answered in as few batches as their order allows.
 
-Scorers run side by side. Each puts its questions and waits; when all of them wait, every distinct
-question goes out in one wave, one call for each verb and set of parameters. So the order of asking
-follows from what depends on what, and nobody plans it by hand. Whether a wave reaches an engine or
-a price list is the respondent's business.
+Scorers run at the same time. Each asks its questions and waits. When all of them wait, every distinct question is sent
+in one wave, with one call for each verb and set of parameters. Questions that depend on answers come in a later wave. A
+respondent answers a wave: an engine, or a price list.
 """
 
 from __future__ import annotations
@@ -32,18 +31,19 @@ class Respondent(Protocol):
     """Answers questions that may share one call."""
 
     def batch_of(self, question: Question) -> Hashable:
-        """Questions with equal marks may go together."""
+        """Returns a mark; questions with equal marks may share a call."""
         ...
 
     async def respond(self, questions: Sequence[Question]) -> Sequence[Answer]:
-        """One answer for each question; raises an error of ours when it cannot."""
+        """Returns one answer for each question; raises a RagguardError where that is impossible."""
         ...
 
 
 def tokens_of(question: Question, around_pair: int = 0) -> int:
-    """About how many prompt tokens a question takes; samples of one prompt share them.
+    """Returns about how many prompt tokens a question takes; the samples of one prompt are counted once.
 
-    `around_pair` is what a judge's prompt puts around two answers to compare; a model of its own takes them bare.
+    `around_pair`: the tokens of a judge's prompt around two answers to compare; 0 for an NLI model, which has no
+    prompt.
     """
     if isinstance(question, EntailQuestion):
         pair = question.pair
@@ -53,7 +53,7 @@ def tokens_of(question: Question, around_pair: int = 0) -> int:
 
 
 class Asker:
-    """Carries the questions of one run, as an `Ask`."""
+    """Sends the questions of one run; it is the `Ask` that scorers are given."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Asker:
         self._timer: asyncio.TimerHandle | None = None
 
     async def attend(self, scorers: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
-        """Runs the scorers side by side until all have ended; what one raises is its result."""
+        """Runs the scorers at the same time until all have ended; an exception of a scorer is its result."""
         self._scorers += len(scorers)
         tasks = [asyncio.ensure_future(self._counted(scorer)) for scorer in scorers]
         try:
@@ -88,9 +88,9 @@ class Asker:
                 self._timer.cancel()
 
     async def __call__(self, questions: Sequence[Any]) -> list[Any]:
-        """Answers in the order of the questions, or the error in an answer's place.
+        """Returns the answers in the order of the questions, with an error in place of an answer that failed.
 
-        What a question cost is told to the first who gets its answer: so the usage of all scores adds up.
+        The first caller that gets an answer gets its usage, too, so that the usages of all scores add up.
         """
         fresh = [question for question in dict.fromkeys(questions) if question not in self._answers]
         if fresh:
@@ -161,7 +161,8 @@ class Asker:
         return True
 
     async def _answer(self, questions: list[Question]) -> None:
-        """Asks for all at once. Where one of them spoils the call, halves are asked, so that only that one fails."""
+        """Asks all questions in one call. Where one of them makes the call fail, halves are asked, so that only it
+        fails."""
         todo, calls = [questions], 0
         while todo:
             batches, todo = todo, []

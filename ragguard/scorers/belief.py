@@ -1,7 +1,8 @@
-"""Belief: how sure the reader is of the right answer after each step (SePer), and how sure at all (entropy).
+"""Scores about belief: how much of the reader's belief is in the right answer (SePer), and how many answers it has
+(entropy).
 
-Answers are drawn without retrieval, after each step, and for each step alone. References are gold, else
-the run's own answer, which then measures support for what was said and not truth.
+Answers are drawn without retrieval, after each step, and for each step alone. The references are gold, else the run's
+own answer; then the scores measure support for what was said, and not whether it is true.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ from ragguard.scorers.view import LONG_FORM_TOKENS, StepView, View
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What beliefs are measured against."""
+    """The answers against which beliefs are measured."""
 
     references: tuple[str, ...] = ()
     source: ReferenceSource = "none"
     given: tuple[str, ...] = ()
-    """As the run has it: the answer before it was shortened."""
+    """The references as the run has them: a long answer before it was shortened."""
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What a reader of the score should know."""
+        """Facts for the reader of a score: the answer as it was shortened."""
         return {"condensed": self.references[0]} if self.references != self.given else {}
 
 
@@ -108,7 +109,7 @@ class Belief:
     async def _draw(
         self, writer: ScoreWriter, layout: Layout, ask: Ask
     ) -> tuple[dict[Key, SampleAnswer | RagguardError], Target]:
-        """Answers in every context, and what to compare them with, in one wave."""
+        """Draws answers in every context and finds what to compare them with, in one wave of questions."""
         view = writer.view
         questions = [
             belief(
@@ -130,7 +131,7 @@ class Belief:
 
 
 def _target(writer: ScoreWriter) -> Target:
-    """Gold, else the run's own answer, else nothing."""
+    """Returns the gold references, else the run's own answer, else no references."""
     view = writer.view
     if view.short_references:
         return Target(view.short_references, "gold", view.short_references)
@@ -167,16 +168,16 @@ def _condensed(writer: ScoreWriter, target: Target, answer: SampleAnswer | Raggu
 
 @dataclass(frozen=True, slots=True)
 class _BeliefReport:
-    """Writes down what the beliefs say."""
+    """Adds the scores that follow from the beliefs."""
 
     writer: ScoreWriter
     layout: Layout
     target: Target
     beliefs: Mapping[Key, BeliefIn | RagguardError]
     selection: bool
-    """Whether what a guard or a reranker did to the belief is said."""
+    """Whether `delta_seper_selection` is given."""
     told: set[Key] = field(default_factory=set)
-    """Contexts whose cost a score has already."""
+    """The contexts whose usage is in a score already."""
 
     def write(self) -> None:
         if self.target.references:
@@ -271,7 +272,7 @@ def _change(after: Key) -> Change:
 
 
 def _explained(change: Change, estimates: Mapping[Key, Estimate], *, falls: bool) -> str:
-    """For a change between two contexts, both ends; `falls`: where less is a gain."""
+    """Returns the values at both ends of a change between two contexts; with `falls`, less is a gain."""
     if not change:
         return "no passage that was not there before"
     if len(change) != 2:

@@ -1,7 +1,7 @@
-"""Contested coverage: do passages that answer the same sub-question contradict each other?
+"""Contested coverage: the share of sub-questions to which passages give answers that contradict each other.
 
-A lie in good style is relevant, answers its sub-question and is covered; no judgement of single passages finds it. What
-gives it away is the passage that says otherwise.
+A false passage in good style is relevant and answers its sub-question, so that no judgement of single passages finds
+it. A passage that contradicts it does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import StepView, View
 
 SHOWN = 120
-"""Characters of an answer that an explanation shows."""
+"""How many characters of an answer an explanation shows."""
 
 
 class _Reading(NamedTuple):
@@ -51,7 +51,7 @@ class Conflict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Contested:
-    """`contested`: of a step, over all that was read by then, and of the run."""
+    """Gives `contested` of each step, over all that the model read by then, and of the run."""
 
     name: ClassVar[str] = "contested"
     version: ClassVar[str] = "1"
@@ -60,7 +60,7 @@ class Contested:
     eta: float = 3
     """The least rating, from 0 to 5, with which a passage counts as answering a sub-question."""
     tau: float = 0.5
-    """How probable a contradiction must be, from 0 to 1, in one direction at least."""
+    """The least probability of a contradiction, from 0 to 1, that counts; one direction of the two is enough."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)
@@ -81,12 +81,12 @@ class Contested:
 
 
 def _read(steps: Sequence[StepView]) -> list[str]:
-    """The texts that the model got and that are judged, each once."""
+    """Returns the texts that the model got and that are judged, each once."""
     return list(dict.fromkeys(s.all[at].text for s in steps for at in s.got if at in s.judged))
 
 
 class _Conflicts:
-    """Which passages contradict each other, found out with as few questions as it takes."""
+    """Finds which passages contradict each other, with as few questions as possible."""
 
     def __init__(self, settings: Contested, view: View, ratings: Ratings, texts: Sequence[str]) -> None:
         self._settings, self._view, self._ratings, self._texts = settings, view, ratings, texts
@@ -121,7 +121,7 @@ class _Conflicts:
                 )
 
     def _covering(self, number: int) -> list[str]:
-        """The texts that answer a sub-question."""
+        """Returns the texts that answer a sub-question."""
         found = []
         for text in self._texts:
             cell = self._ratings.rows[text][number]
@@ -130,7 +130,7 @@ class _Conflicts:
         return found
 
     async def _relevant(self, texts: Set[str], ask: Ask) -> set[str]:
-        """Those of the texts that are relevant to the query which brought them, references unseen.
+        """Returns the texts that are relevant to the query which brought them, judged without the references.
 
         A sub-question may speak of "that town", and then a passage about another town answers it, too.
         """
@@ -151,7 +151,7 @@ class _Conflicts:
         return found
 
     def _question(self, reading: _Reading) -> SampleQuestion:
-        """What the judge answers to the sub-question from the passage alone: the likeliest answer."""
+        """Returns the question for the judge's likeliest answer to the sub-question from the passage alone."""
         prompts = self._view.setting.judge_prompts
         asked = self._ratings.sub_questions[reading.sub_question]
         prompt = prompts.render("answer", [reading.text], question=asked)
@@ -164,7 +164,7 @@ class _Conflicts:
         return "" if is_abstention(text, self._view.setting.language) else text
 
     def _pairs(self, readings: Sequence[_Reading]) -> list[Pair]:
-        """Pairs of different answers to one sub-question, in both directions, each once."""
+        """Returns the pairs of different answers to one sub-question, in both directions, each once."""
         pairs: dict[Pair, None] = {}
         for one, other in _couples(readings):
             first, second = self._answers[one], self._answers[other]
@@ -188,20 +188,20 @@ class _Conflicts:
 
 
 def _shared(readings: Sequence[_Reading]) -> list[_Reading]:
-    """The readings of sub-questions that two passages or more answer."""
+    """Returns the readings of those sub-questions that two or more passages answer."""
     counts = Counter(reading.sub_question for reading in readings)
     return [reading for reading in readings if counts[reading.sub_question] > 1]
 
 
 def _couples(readings: Sequence[_Reading]) -> list[tuple[_Reading, _Reading]]:
-    """Every two readings of one sub-question."""
+    """Yields every two readings of one sub-question."""
     return [
         (one, other) for one, other in combinations(readings, 2) if one.sub_question == other.sub_question
     ]
 
 
 def _write(writer: ScoreWriter, conflicts: _Conflicts, ratings: Ratings, eta: float) -> None:
-    """Adds the score of each step, over what was read by then, and of the run."""
+    """Adds the score of each step, over what the model read by then, and of the run."""
     view = writer.view
     for number, step in enumerate(view.steps, 1):
         if step.readable:
@@ -255,7 +255,7 @@ def _add(
 
 
 def _positions(steps: Sequence[StepView]) -> dict[str, str]:
-    """Text → where the model got it first, as `hop.position`, both from 1."""
+    """Returns for each text where the model got it first, as `hop.position`, both from 1."""
     where: dict[str, str] = {}
     for step in steps:
         for at in step.got:

@@ -1,7 +1,7 @@
-"""Which contexts a run's beliefs are over, and how what each step changed is read off them.
+"""The contexts in which a run's beliefs are measured, and the changes between them.
 
-Pure data: a change is a sum of beliefs with coefficients, so that it and its error are one formula
-for steps in a row and for parallel ones.
+A change is a sum of beliefs with coefficients, so that its value and its error have one formula for steps one after the
+other and for parallel ones. All of it is plain data.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from ragguard.probes.tokens import count_tokens, prompt_tokens
 from ragguard.scorers.view import StepView
 
 ALL_ORDERS = 3
-"""Up to so many parallel steps, a step's change is the mean over all orders."""
+"""The most parallel steps for which the change of a step is the mean over all orders."""
 
 Key: TypeAlias = tuple[str, ...]
-"""A context is known by its texts: equal ones are one."""
+"""The texts of a context; contexts with equal texts are one context."""
 Change: TypeAlias = Mapping[Key, float]
-"""Coefficients of the beliefs that make up a change."""
+"""A change as the coefficients of the beliefs in it."""
 
 CLOSED_BOOK: Key = ()
 
 
 @dataclass(frozen=True, slots=True)
 class BeliefContext:
-    """What the model is given to read."""
+    """The passages that the model is given to read."""
 
     passages: Key
     cut_order: tuple[int, ...] = ()
-    """Which passage is shortened first, should the prompt not fit after all."""
+    """The order in which passages are shortened where the prompt does not fit after all."""
     dropped: int = 0
-    """How many passages had to go, as the window is too small."""
+    """How many passages are left out, as the model's window is too small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +47,26 @@ class StepContexts:
     alone: Key
     change: Change
     parallel: int
-    """How many steps its turn had."""
+    """How many steps there are in the turn of the step."""
     selection: Change
-    """From all that the step retrieved to what the model got of it; empty where they are the same."""
+    """The change from all that the step retrieved to what the model got of it; empty where these are the same."""
 
     @property
     def in_call_order(self) -> bool:
-        """Whether its turn had too many steps for all orders."""
+        """True where the turn has too many steps for a mean over all orders."""
         return self.parallel > ALL_ORDERS
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All contexts of a run, each once, no retrieval first."""
+    """All contexts of a run, each once, beginning with no retrieval."""
 
     contexts: Mapping[Key, BeliefContext]
     steps: tuple[StepContexts, ...]
 
     @property
     def total(self) -> Change:
-        """From no retrieval to all of it."""
+        """The change from no retrieval to all retrieval of the run."""
         return _merged([(self.steps[-1].upto, 1.0), (CLOSED_BOOK, -1.0)])
 
 
@@ -76,8 +76,8 @@ def lay_out(
     *,
     selection: bool = False,
 ) -> Layout:
-    """The contexts of a run's steps. `fit` makes one context from steps; with `selection`, each step whose passages
-    are not its candidates gets one with all its candidates, too."""
+    """Returns the contexts of a run's steps. `fit` makes one context from steps; with `selection`, each step whose
+    passages are not its candidates gets one with all its candidates, too."""
     contexts: dict[Key, BeliefContext] = {CLOSED_BOOK: BeliefContext(CLOSED_BOOK)}
 
     def key(steps: Sequence[StepView]) -> Key:
@@ -115,7 +115,7 @@ def lay_out(
 def _marginals(
     before: Sequence[StepView], together: Sequence[StepView], key: Callable[[Sequence[StepView]], Key]
 ) -> list[Change]:
-    """What each step of a turn adds to what was read before: the mean over all orders of the turn."""
+    """Returns what each step of a turn adds to what was read before, as a mean over all orders of the turn."""
     indices = range(len(together))
     orders = [tuple(indices)] if len(together) > ALL_ORDERS else list(permutations(indices))
     terms: list[list[tuple[Key, float]]] = [[] for _ in together]
@@ -140,12 +140,13 @@ def _merged(terms: Sequence[tuple[Key, float]]) -> Change:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Makes contexts that fit: the earliest steps' lowest-ranked passages go first, the last step's last."""
+    """Makes contexts that fit into a model's window. The lowest-ranked passages of the earliest steps are left out
+    first."""
 
     room: float
-    """Tokens for passages."""
+    """How many tokens the passages may have together."""
     frame: int
-    """Tokens around each."""
+    """How many tokens the prompt puts around each passage."""
 
     def __call__(self, steps: Sequence[StepView]) -> BeliefContext:
         # A passage that came again belongs to the latest step that brought it.
@@ -170,7 +171,7 @@ class Window:
 
 
 def window(prompts: PromptSet, context: int | None, *, task: Task, **slots: str) -> Window:
-    """The window that a model's context length leaves for the passages of a task's prompt."""
+    """Returns the window that a model's context length leaves for the passages in the prompt of a task."""
     empty = prompt_tokens(prompts.render(task, [], **slots))
     frame = prompt_tokens(prompts.render(task, [""], **slots)) - empty
     if context is None:

@@ -1,4 +1,4 @@
-"""Coverage: which sub-questions do the passages answer, what does each step add, and what does the answer keep?"""
+"""Scores about coverage: which sub-questions the passages answer, what each step adds, and what the answer covers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import View
 
 ORACLE_GRADE = 3
-"""Passages of a given pool from this grade on, or without one, make up the oracle."""
+"""The least grade of passages of a given pool that make up the oracle; passages without a grade do, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """`answerability`, `redundancy`, `coverage`, `delta_coverage`, `delta_coverage_selection`, `alpha_ndcg`,
-    `alpha_ndcg_total`, `density` and the answer's own."""
+    """Gives `answerability`, `redundancy`, `coverage`, `delta_coverage`, `delta_coverage_selection`, `coverage_total`,
+    `alpha_ndcg`, `alpha_ndcg_total`, `density`, `answer_coverage` and `answer_density`."""
 
     name: ClassVar[str] = "coverage"
     version: ClassVar[str] = "2"
@@ -40,7 +40,7 @@ class Coverage:
     alpha: float = 0.5
     """How much a sub-question loses in alpha-nDCG each time that it is answered again, from 0 to 1."""
     w: float = 0.5
-    """The power to which coverage a token, beside the oracle's, is raised for density; 0 or more."""
+    """The power to which coverage per token, divided by that of the oracle, is raised for density; 0 or more."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)
@@ -87,27 +87,27 @@ async def find_sub_questions(view: View, ask: Ask) -> tuple[tuple[str, ...], Usa
 
 
 def given_sub_questions(view: View) -> tuple[str, ...]:
-    """The run's own, without blanks and repetitions."""
+    """Returns the sub-questions that the run has, without blanks and repetitions."""
     given = (text.strip() for text in view.run.sub_questions or ())
     return tuple(dict.fromkeys(text for text in given if text))
 
 
 def oracle_passages(view: View) -> list[Passage]:
-    """What is known to help: the good part of a pool given with the run, within the cap."""
+    """Returns the good passages of a pool given with the run, within the cap on passages."""
     good = [p for p in view.run.pool or () if p.grade is None or p.grade >= ORACLE_GRADE]
     return good[: view.setting.caps.passages]
 
 
 @dataclass(slots=True)
 class _CoverageReport:
-    """Writes down what the ratings say."""
+    """Adds the scores that follow from the ratings."""
 
     settings: Coverage
     writer: ScoreWriter
     ratings: Ratings
     oracle: list[str]
     usage: Usage
-    """What no passage's score has told yet."""
+    """The usage that is in no passage's score yet."""
     answerable: NDArray[np.bool_] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -127,14 +127,14 @@ class _CoverageReport:
                 )
 
     def add(self, name: str, value: float, texts: Iterable[str], **more: Any) -> None:
-        """One score that follows from the ratings of `texts`."""
+        """Adds one score that follows from the ratings of `texts`."""
         self.writer.add(
             name, value, who="judge", stderr=self.ratings.stderr(texts),
             references=given_sub_questions(self.writer.view), **more,
         )  # fmt: skip
 
     def passages(self) -> None:
-        """`answerability` of every passage, and `redundancy` of those that the model got."""
+        """Adds `answerability` of every passage, and `redundancy` of those that the model got."""
         told: set[str] = set()
         for step in self.writer.view.steps:
             for at in sorted(step.judged):
@@ -212,7 +212,8 @@ class _CoverageReport:
             before = covered
 
     def selections(self) -> None:
-        """`delta_coverage_selection`: what the selection of a step cost or gained, beside all that it retrieved."""
+        """Adds `delta_coverage_selection`: coverage with what the model got of a step less that with all candidates of
+        it."""
         read: list[str] = []
         for step in self.writer.view.steps:
             got = [step.all[at].text for at in step.got if at in step.judged]
@@ -229,7 +230,7 @@ class _CoverageReport:
             read += got
 
     def run(self) -> None:
-        """`coverage_total`, `alpha_ndcg_total` and `density` of all that the model got."""
+        """Adds `coverage_total`, `alpha_ndcg_total` and `density` of all that the model got."""
         texts = self._context()
         if not texts:
             return
@@ -261,7 +262,7 @@ class _CoverageReport:
             self.add("alpha_ndcg_total", ranked, everything, metadata={"k": k, "kept": len(texts)})
 
     def answer(self, answer: str) -> None:
-        """`answer_coverage` and `answer_density`: the same of the answer, empty for an abstention."""
+        """Adds `answer_coverage` and `answer_density` of the answer; "" is an abstention, which covers nothing."""
         if not answer:
             self.add("answer_coverage", 0.0, (), label="abstained")
             return
@@ -275,7 +276,7 @@ class _CoverageReport:
         self._density("answer_density", covered, [answer])
 
     def _density(self, name: str, covered: float, texts: Sequence[str]) -> None:
-        """How much is covered in how few words, beside the shortest way to say it."""
+        """Adds a density: coverage per token, beside that of the passages that are required."""
         length = sum(map(count_tokens, texts))
         try:
             best, shortest = self._oracle()
@@ -293,7 +294,7 @@ class _CoverageReport:
         return list(dict.fromkeys(s.all[at].text for s in view.steps for at in s.got if at in s.judged))
 
     def _covered(self, texts: Sequence[str]) -> float:
-        """Coverage, 0 where nothing was read."""
+        """Returns the coverage of texts; 0 where there are none."""
         return self._coverage(texts) if texts else 0.0
 
     def _coverage(self, texts: Sequence[str]) -> float:
@@ -310,7 +311,8 @@ class _CoverageReport:
         return float(measures.alpha_ndcg(table, eta, alpha, ideal=ideal, k=k, earlier=before))
 
     def _oracle(self) -> tuple[float, float]:
-        """Coverage and tokens of the shortest way to say it: of the pool's good passages, else of all retrieved."""
+        """Returns coverage and tokens of the required passages: of the pool's good ones, else of all that were
+        retrieved."""
         view = self.writer.view
         texts = self.oracle or [s.all[at].text for s in view.steps for at in sorted(s.judged)]
         texts = list(dict.fromkeys(texts))

@@ -1,4 +1,4 @@
-"""The error of an entropy of sampled meanings."""
+"""The standard error of the entropy of sampled meanings."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 def entropy_stderr(
     weights: NDArray[np.float64], clusters: NDArray[np.intp], draws: int = 1000, seed: int = 0
 ) -> float:
-    """The bootstrap standard error of `semantic_entropy` over its samples.
+    """Returns the bootstrap standard error of `semantic_entropy` over its samples.
 
-    One pseudo-sample of another meaning is among those drawn from: ten equal answers are not certainty.
+    One pseudo-sample of another meaning is among those drawn from, as ten equal answers are no certainty.
     """
     n = len(weights)
     weight = np.append(weights, weights.mean())

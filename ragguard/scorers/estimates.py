@@ -1,4 +1,4 @@
-"""From drawn answers to beliefs: one estimate, with its error, for each context of a run."""
+"""Estimates beliefs from drawn answers: one belief, with its error, for each context of a run."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BeliefIn:
-    """What the reader believes in one context."""
+    """The reader's belief in one context."""
 
     entropy: Estimate
     soft: Estimate | None
-    """In the reference, as far as each answer entails it; None without a reference."""
+    """The belief in the reference by how far each answer entails it; None without a reference."""
     hard: Estimate | None
-    """In the reference, by meanings that are it or are not."""
+    """The belief in the reference by meanings, each of which is the reference or is not."""
     usage: Usage
     metadata: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Estimator:
-    """How beliefs are read off answers."""
+    """The settings by which beliefs are estimated from answers."""
 
     weights: Weights = "mean"
     kernel: Kernel = "max"
@@ -63,7 +63,7 @@ class Estimator:
         references: tuple[str, ...],
         meanings: Meanings,
     ) -> dict[Key, BeliefIn | RagguardError]:
-        """One for each context, or the error that stands in its way."""
+        """Returns the belief in each context, or the error for which there is none."""
         texts: dict[Key, list[str]] = {}
         found: dict[Key, BeliefIn | RagguardError] = {}
         targets = tuple(dict.fromkeys(meanings.words(reference) for reference in references))
@@ -139,7 +139,7 @@ class Estimator:
 
 
 def combine(change: Change, estimates: Mapping[Key, Estimate]) -> Estimate:
-    """A sum of independent estimates with coefficients, and its error."""
+    """Returns the sum of independent estimates with coefficients, and its standard error."""
     value = sum(coefficient * estimates[key].value for key, coefficient in change.items())
     error = math.hypot(*(coefficient * estimates[key].stderr for key, coefficient in change.items()))
     return Estimate(value, error)

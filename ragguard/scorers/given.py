@@ -34,18 +34,18 @@ class Relevant(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _PassageInTurn:
-    """One passage, and the contexts before it and with it."""
+    """A passage, with the context before it and the context with it."""
 
     step: StepView
     at: int
     before: Key
     after: Key
     dropped: int
-    """How many earlier passages had to go, as the window is too small."""
+    """How many earlier passages are left out, as the model's window is too small."""
 
 
 class UtilityGiven:
-    """Says `utility_given` of each judged passage of a run."""
+    """Gives `utility_given` of each judged passage of a run."""
 
     def __init__(self, writer: ScoreWriter) -> None:
         self._writer = writer
@@ -54,7 +54,7 @@ class UtilityGiven:
         self._contexts = list(dict.fromkeys(read))
 
     def questions(self) -> list[LabelQuestion]:
-        """For each context, whether the reader would abstain from the run's question."""
+        """Returns one question for each context: whether the reader would abstain from the run's question."""
         view = self._writer.view
         return [abstention(view.setting.prompts, view.run.question, *context) for context in self._contexts]
 
@@ -104,7 +104,7 @@ class UtilityGiven:
 
 
 def _stderr(relevant: Relevant, before: Abstention, after: Abstention) -> float | None:
-    """The error of (2r - 1)(p - q), to first order."""
+    """Returns the standard error of (2r - 1)(p - q), to first order."""
     if relevant.stderr is None or before.stderr is None or after.stderr is None:
         return None
     fall = max(0.0, before.p - after.p)
@@ -118,7 +118,7 @@ def _read(answer: LabelAnswer | RagguardError) -> Abstention | RagguardError:
 
 
 def _readings(writer: ScoreWriter) -> list[_PassageInTurn]:
-    """Each judged passage with what the model got in the turns before."""
+    """Returns each judged passage with what the model got in the turns before."""
     view = writer.view
     fit = window(
         view.setting.prompts, view.setting.engine.context, task="abstention", query=view.run.question

@@ -1,4 +1,5 @@
-"""Grades: how good is a step's selection beside the best there was (RA-nWG, PROC), and how much of it is junk?"""
+"""Scores by grades: a step's selection beside the best passages there were (RA-nWG, PROC), and how much of it is
+junk."""
 
 from __future__ import annotations
 
@@ -18,12 +19,13 @@ from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import StepView, View, hash_references
 
 RELEVANT = 4
-"""Grades from here on count as relevant."""
+"""The least grade that counts as relevant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grades:
-    """`grade`, `ra_nwg`, `proc`, `pct_proc`, `selection_efficiency`, `n_recall`, `precision_at_grade`, `harm`, `t`."""
+    """Gives `grade`, `ra_nwg`, `proc`, `pct_proc`, `selection_efficiency`, `n_recall`, `precision_at_grade`, `harm`,
+    `t`."""
 
     name: ClassVar[str] = "grades"
     version: ClassVar[str] = "2"
@@ -47,12 +49,12 @@ class Grades:
 
 
 def _known(view: View) -> dict[str, int]:
-    """Grades that came with the run's pool, by text."""
+    """Returns the grades that came with the run's pool, by text."""
     return {passage.text: passage.grade for passage in view.run.pool or () if passage.grade is not None}
 
 
 def _mark(view: View) -> tuple[str, ...]:
-    """What the given pool says, in short, for a score's identity."""
+    """Returns a digest of the given pool, for the identity of scores; empty without a pool."""
     if not view.run.pool:
         return ()
     pool = [f"{passage.grade} {passage.text}" for passage in view.run.pool]
@@ -66,12 +68,12 @@ class _GradeReport:
     known: dict[str, int]
     mark: tuple[str, ...]
     found: dict[tuple[str, str], int] = field(default_factory=dict)
-    """(normalised query, text) → grade."""
+    """The grade of each text for each normalised query."""
     estimated: bool = False
-    """Whether some grade was estimated by sampling, so that what follows from grades has an unknown error."""
+    """True where some grade was estimated by sampling, so that the error of what follows from grades is unknown."""
 
     async def judge(self, ask: Ask) -> None:
-        """Grades every passage of the run and of its pool; given grades stand."""
+        """Finds the grade of every passage of the run and of its pool; a given grade is not asked for."""
         view = self.writer.view
         places: list[tuple[StepView | None, int, Passage, str]] = [
             (step, at, step.all[at], step.step.query or view.run.question)
@@ -148,12 +150,13 @@ class _GradeReport:
             )  # fmt: skip
 
     def _grades(self, query: str, texts: Iterable[str]) -> list[int] | None:
-        """The grades of different texts; None where one is missing."""
+        """Returns the grades of texts, each text once; None where one is missing."""
         found = [self.found.get((normalise(query), text)) for text in dict.fromkeys(texts)]
         return None if None in found else [value for value in found if value is not None]
 
     def _pool(self, query: str, candidates: Sequence[str]) -> tuple[list[int] | None, str]:
-        """The graded pool given with the run, else all candidates of all steps with the same query."""
+        """Returns the grades of the pool given with the run, else of all candidates of all steps with the same query;
+        and which of these it is."""
         view = self.writer.view
         grades = dict.fromkeys(candidates, normalise(query))
         if view.run.pool:

@@ -1,7 +1,7 @@
-"""Which sampled answers mean the same, and which mean a reference, from as few comparisons as that takes.
+"""Finds which sampled answers mean the same, and which mean a reference, with as few comparisons as possible.
 
-Answers that are the same words are never compared, each pair is compared once in a run, and within a
-context only with the first answer of each meaning.
+Answers of the same words are never compared. Each pair is compared once in a run. Within a context an answer is
+compared with the first answer of each meaning only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SAME = EntailAnswer((1.0, 0.0, 0.0))
 
 @dataclass(slots=True)
 class Meanings:
-    """What is known so far about the answers to one question."""
+    """The meanings of answers to one question, as far as they were compared."""
 
     question: str
     ask: Ask
@@ -41,7 +41,8 @@ class Meanings:
     _paid: set[Pair] = field(default_factory=set)
 
     def words(self, answer: str) -> str:
-        """The answer as it is compared: the first one seen of the same words; empty for no answer at all."""
+        """Returns the text by which an answer is compared: the first answer seen of the same words; "" for an
+        abstention."""
         if answer not in self._texts:
             nothing = not answer.strip() or is_abstention(answer, self.language)
             key = normalise(answer, self.language)
@@ -49,7 +50,7 @@ class Meanings:
         return self._texts[answer]
 
     async def learn(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Finds out whether the second of two `words` follows from the first, where that is not known yet."""
+        """Asks whether the second of two `words` follows from the first, where that is not known yet."""
         wanted: dict[Pair, None] = {}
         for one, other in pairs:
             pair = Pair(self.question, one, other)
@@ -63,7 +64,7 @@ class Meanings:
         self._known.update(zip(wanted, answers, strict=True))
 
     def entailment(self, premise: str, hypothesis: str) -> tuple[float, float, float]:
-        """(entailment, neutral, contradiction) of two `words`."""
+        """Returns (entailment, neutral, contradiction) of two `words`; raises the error for which it is not known."""
         if premise == hypothesis:
             return 1.0, 0.0, 0.0
         if _NOTHING in (premise, hypothesis):
@@ -80,16 +81,17 @@ class Meanings:
         return answer.p
 
     def follows(self, one: str, other: str) -> bool:
-        """Whether the second of two `words` follows from the first."""
+        """Returns whether the second of two `words` follows from the first."""
         p = self.entailment(one, other)
         return _verdict(p) == _ENTAILS if self.equivalence == "strict" else p[_ENTAILS] >= self.tau
 
     def equivalent(self, one: str, other: str) -> bool:
-        """Whether two `words` mean the same. Where one does not follow, the way back need not be known."""
+        """Returns whether two `words` follow from each other. Where one does not follow, the other direction need not
+        be known."""
         return self.follows(one, other) and self.follows(other, one)
 
     def matches(self, words: str, reference: str) -> bool:
-        """Whether a meaning, given by its first answer, is the reference's."""
+        """Returns whether a meaning, given by its first answer, is the meaning of the reference."""
         if self.match == "bi":
             return self.equivalent(words, reference)
         verdicts = _verdict(self.entailment(words, reference)), _verdict(self.entailment(reference, words))
@@ -98,10 +100,10 @@ class Meanings:
     async def cluster(
         self, contexts: Sequence[Sequence[str]], also: Iterable[tuple[str, str]] = ()
     ) -> list[list[int] | RagguardError]:
-        """Greedy first match within each context: the number of its meaning for each answer (`words`).
+        """Returns the number of its meaning for each answer (`words`) of each context, by greedy first match.
 
-        All contexts go forward together, one first answer at a time: who follows from it, and from which of
-        those it follows. `also` are pairs that are wanted anyway.
+        All contexts are compared in the same waves, one first answer of a meaning at a time. `also` are further pairs
+        that are compared in the first wave.
         """
         waiting: list[list[str]] = [list(dict.fromkeys(answers)) for answers in contexts]
         meaning: list[dict[str, int]] = [{} for _ in contexts]
@@ -134,7 +136,7 @@ class Meanings:
             return False
 
     def cut(self, words: Iterable[str]) -> int:
-        """How many tokens were cut from these `words` and what they were compared with, so that they fitted."""
+        """Returns how many tokens were cut from pairs with these `words` to make them fit."""
         wanted = set(words)
         return sum(
             answer.truncated
@@ -143,7 +145,7 @@ class Meanings:
         )
 
     def cost(self, words: Iterable[str]) -> Usage:
-        """What comparing these `words` took, told once."""
+        """Returns the usage of comparing these `words`; the usage of a pair is returned once."""
         wanted = set(words)
         total = Usage()
         for pair, answer in self._known.items():
