@@ -1,1 +1,1 @@
-"""Probes: one question put to an engine about a passage or an answer, and how its answer is read. One file each."""
+"""Probes: questions to an engine about a passage or an answer, one kind in each file, and how the answers are read."""

@@ -1,4 +1,4 @@
-"""Would the reader rather not answer? p(NO-RESPONSE) for one passage and the step's own query."""
+"""The probe of abstention: the probability that the reader rather answers NO-RESPONSE."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ragguard.records import Usage
 
 @dataclass(frozen=True, slots=True)
 class Abstention:
-    """How probable it is that the reader abstains."""
+    """The probability that the reader abstains, with its standard error."""
 
     p: float
     stderr: float | None
@@ -21,11 +21,11 @@ class Abstention:
 
 
 def abstention(prompts: PromptSet, query: str, *passages: str) -> LabelQuestion:
-    """The question for the model that reads, about one passage or about several together."""
+    """Returns the question for the model that reads, about one passage or about several together."""
     prompt = prompts.render("abstention", passages, query=query)
     return LabelQuestion(prompt, prompts.labels("abstention"), who="engine")
 
 
 def read_abstention(answer: LabelAnswer) -> Abstention:
-    """The first label is the one that abstains."""
+    """Returns the abstention that an answer says; the first label of the question is the one that abstains."""
     return Abstention(min(1.0, answer.p[0]), answer.stderr_of(0), answer.remarks, answer.usage)

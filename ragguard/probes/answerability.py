@@ -1,4 +1,4 @@
-"""How well does a text answer a sub-question, 0 to 5?"""
+"""The probe of answerability: how well a text answers a sub-question, from 0 to 5."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from ragguard.probes.question import LabelQuestion
 
 
 def answerability(prompts: PromptSet, sub_question: str, text: str) -> LabelQuestion:
-    """The question; `read_rating` reads its answer."""
+    """Returns the question for the judge; `read_rating` reads the answer."""
     prompt = prompts.render("answerability", [text], question=sub_question)
     return LabelQuestion(prompt, prompts.labels("answerability"))

@@ -1,4 +1,4 @@
-"""What does the reader believe, given what it has read? Answers drawn for a question and a context."""
+"""The probe of belief: answers that the reader draws for a question and a context."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def belief(
     n: int,
     seed: int,
 ) -> SampleQuestion:
-    """The question. `cut_order` says which passage is shortened first, should the prompt not fit after all."""
+    """Returns the question for the model that reads. `cut_order` says in which order passages are shortened where the
+    prompt does not fit."""
     if not passages:
         prompt = prompts.render("answer_closed", question=question)
         tokens = prompts.template("answer_closed").max_tokens

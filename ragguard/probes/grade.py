@@ -1,4 +1,4 @@
-"""How useful is a passage for the step's own query, 1 to 5?"""
+"""The probe of grades: how useful a passage is for the step's own query, from 1 to 5."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from ragguard.probes.question import LabelQuestion
 
 
 def grade(prompts: PromptSet, query: str, passage: str) -> LabelQuestion:
-    """The question; `read_rating` reads its answer."""
+    """Returns the question for the judge; `read_rating` reads the answer."""
     return LabelQuestion(prompts.render("grade", [passage], query=query), prompts.labels("grade"))

@@ -1,6 +1,6 @@
-"""What a probe asks and what comes back: plain values, so that equal questions are asked once.
+"""Questions of probes and their answers, as plain values: equal questions are asked once.
 
-Knows no engine call: whoever carries the questions (a scoring run, a guard, a price list) is behind `Ask`.
+This file calls no engine. A scoring run, a guard or a price list sends the questions; probes know it as `Ask`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ragguard.errors import EngineProtocolError, RagguardError
 from ragguard.records import Usage
 
 Who = Literal["engine", "judge"]
-"""The model that reads in the agent's place, or the one that judges (the same unless told)."""
+"""The model that reads in the agent's place, or the one that judges; these are one model where no judge is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelQuestion:
-    """Asks how probable each label is as what comes next."""
+    """Asks how probable each label is as the next words."""
 
     prompt: Prompt
     labels: tuple[str, ...]
@@ -50,21 +50,21 @@ class EntailQuestion:
 
 @dataclass(frozen=True, slots=True)
 class LabelAnswer:
-    """The probability of each label."""
+    """The probabilities of the labels of one question."""
 
     p: tuple[float, ...]
     how: HowAnswered = "first_token"
     stderr: tuple[float, ...] | None = None
-    """Where the probabilities were estimated by sampling."""
+    """The standard errors of the probabilities where these were estimated by sampling; else None."""
     bound: bool = False
-    """Whether some label was outside what the server shows, so that its p is an upper bound."""
+    """True where some label was outside what the server shows, so that its p is an upper bound."""
     truncated: int = 0
-    """Tokens cut from the prompt to make it fit."""
+    """How many tokens were cut from the prompt to make it fit."""
     usage: Usage = field(default_factory=Usage)
 
     @property
     def remarks(self) -> dict[str, int | str]:
-        """What a reader of the score should know of how it was answered."""
+        """Facts for the reader of a score about how the question was answered."""
         found: dict[str, int | str] = {}
         if self.bound:
             found["bound"] = "upper"
@@ -75,7 +75,7 @@ class LabelAnswer:
         return found
 
     def stderr_of(self, label: int) -> float | None:
-        """The standard error of one label's p: 0 where it is exact, None where only a bound is known."""
+        """Returns the standard error of one label's p: 0 where it is exact, None where only a bound is known."""
         if self.stderr is not None:
             return self.stderr[label]
         return None if self.bound else 0.0
@@ -83,7 +83,7 @@ class LabelAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SampleAnswer:
-    """The answers that were drawn."""
+    """The answers that were drawn for one question."""
 
     samples: tuple[Sample, ...]
     truncated: int = 0
@@ -92,12 +92,13 @@ class SampleAnswer:
 
 @dataclass(frozen=True, slots=True)
 class EntailAnswer:
-    """(entailment, neutral, contradiction), and what a language model put on the three labels."""
+    """The probabilities (entailment, neutral, contradiction), and how much of its probability a language model put on
+    these three labels."""
 
     p: tuple[float, float, float]
     mass: float = 1.0
     truncated: int = 0
-    """Tokens cut from the two answers to make them fit."""
+    """How many tokens were cut from the two answers to make them fit."""
     usage: Usage = field(default_factory=Usage)
 
 
@@ -107,7 +108,8 @@ A = TypeVar("A", LabelAnswer, SampleAnswer, EntailAnswer)
 
 
 class Ask(Protocol):
-    """Carries questions to whoever answers them. A question that cannot be answered yields its error as a value."""
+    """Sends questions and returns their answers. Where a question cannot be answered, its error is returned as a
+    value."""
 
     @overload
     async def __call__(self, questions: Sequence[LabelQuestion]) -> list[LabelAnswer | RagguardError]: ...
@@ -118,7 +120,8 @@ class Ask(Protocol):
 
 
 def label_answers(probs: LabelProbs, prompts: int, labels: int) -> list[LabelAnswer]:
-    """One answer for each prompt of a call, without its cost; what has the wrong shape or is not finite is refused."""
+    """Returns one answer, without usage, for each prompt of a call; raises EngineProtocolError for a wrong shape or
+    numbers that are not finite."""
     p = np.asarray(probs.p, dtype=np.float64)
     finite = bool(np.isfinite(p).all())
     if p.shape != (prompts, labels) or not finite:
@@ -139,7 +142,7 @@ def label_answers(probs: LabelProbs, prompts: int, labels: int) -> list[LabelAns
 
 
 def answered(answer: A | RagguardError) -> A:
-    """The answer, or its error raised."""
+    """Returns the answer; raises the error that stands in its place."""
     if isinstance(answer, RagguardError):
         raise answer
     return answer

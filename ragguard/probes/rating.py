@@ -1,4 +1,4 @@
-"""How an answer on a scale of digits is read: the most probable digit, and the mean over all."""
+"""Reads answers on a scale of digits: the most probable digit, and the mean over all digits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ LEAST_MASS = 0.5
 
 
 def check_mass(answer: LabelAnswer, labels: tuple[str, ...]) -> float:
-    """What all labels have together; an error where the judge would rather say something else."""
+    """Returns the probability of all labels together; raises LowLabelMass where the judge rather says something
+    else."""
     mass = sum(answer.p)
     if mass < LEAST_MASS:
         raise LowLabelMass(
@@ -25,19 +26,19 @@ def check_mass(answer: LabelAnswer, labels: tuple[str, ...]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """A grade on a scale."""
+    """A rating on a scale of digits."""
 
     value: int
-    """The most probable one."""
+    """The most probable digit."""
     expectation: float
     stderr: float | None
-    """Of the expectation."""
+    """The standard error of the expectation."""
     remarks: Mapping[str, int | str]
     usage: Usage
 
 
 def read_rating(question: LabelQuestion, answer: LabelAnswer) -> Rating:
-    """The rating that label probabilities say, over labels that are digits."""
+    """Returns the rating in the probabilities of labels that are digits."""
     mass = check_mass(answer, question.labels)
     grades = [int(label) for label in question.labels]
     expectation = sum(grade * p for grade, p in zip(grades, answer.p, strict=True)) / mass

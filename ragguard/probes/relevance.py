@@ -1,4 +1,4 @@
-"""Does the passage answer the query? p(A) / (p(A) + p(B)) of the judge."""
+"""The probe of relevance: whether a passage answers a query, as p(A) / (p(A) + p(B)) of the judge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ragguard.records import Usage
 
 @dataclass(frozen=True, slots=True)
 class Relevance:
-    """How probable it is that the passage is relevant."""
+    """The probability that a passage is relevant, with its standard error."""
 
     p: float
     stderr: float | None
@@ -23,15 +23,15 @@ class Relevance:
 
 
 def sees_references(query: str, question: str, references: Sequence[str]) -> bool:
-    """Whether the judge is shown the references: only where the step asked the run's own question."""
+    """Returns whether the judge is shown the references: only where the step asked the run's own question."""
     return bool(references) and normalise(query) == normalise(question)
 
 
 def relevance(
     prompts: PromptSet, query: str, *passages: str, question: str = "", references: Sequence[str] = ()
 ) -> LabelQuestion:
-    """The question for the judge, about one passage or about several together. The judge is shown the references
-    where the query is the run's own `question`."""
+    """Returns the question for the judge, about one passage or about several together. The judge is shown the
+    references where the query is the run's own `question`."""
     if sees_references(query, question, references):
         prompt = prompts.render(
             "relevance_with_references", passages, query=query, references="\n".join(references)
@@ -41,7 +41,7 @@ def relevance(
 
 
 def read_relevance(question: LabelQuestion, answer: LabelAnswer) -> Relevance:
-    """Of the two labels, the first says yes."""
+    """Returns the relevance that an answer says; the first of the two labels says yes."""
     mass = check_mass(answer, question.labels)
     yes, no = answer.p
     stderr: float | None = None if answer.bound else 0.0

@@ -1,4 +1,4 @@
-"""How much of an ideal answer's information does an answer hold, 1 to 5?"""
+"""The probe of response grades: how much of an ideal answer's information an answer holds, from 1 to 5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which smaller questions does a question hold?"""
+"""The probe of sub-questions: the smaller questions that a question holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MARKER = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.):]|[qQ]\d{1,2}[.:])?\s*")
 
 
 def sub_questions(prompts: PromptSet, question: str, seed: int) -> SampleQuestion:
-    """The question: the likeliest answer alone, so that a run keeps its sub-questions."""
+    """Returns the question for the judge's likeliest answer, so that a run always gets the same sub-questions."""
     prompt = prompts.render("sub_questions", question=question)
     return SampleQuestion(
         prompt, 1, prompts.template("sub_questions").max_tokens, 0.0, seed=seed, who="judge"
@@ -21,7 +21,8 @@ def sub_questions(prompts: PromptSet, question: str, seed: int) -> SampleQuestio
 
 
 def read_sub_questions(answer: SampleAnswer) -> list[str]:
-    """One a line, without list markers, each once."""
+    """Returns the sub-questions in an answer, one for each line, without list markers and repetitions; raises
+    ScoringError where there are none."""
     found: dict[str, str] = {}
     for line in answer.samples[0].text.splitlines() if answer.samples else []:
         text = _MARKER.sub("", line).strip()

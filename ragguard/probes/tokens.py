@@ -1,7 +1,7 @@
-"""How many tokens a text has, about: for caps, windows and prices, where no tokenizer is at hand.
+"""Estimates how many tokens a text has, for caps, windows and prices, without a tokenizer.
 
-Words count one token for every six ASCII characters they begin, other characters by their bytes,
-punctuation singly. On English this lies within a tenth or so of common subword vocabularies.
+A word counts one token for every six ASCII characters that it begins, other characters count by their bytes, each
+punctuation mark counts one. For English the estimate is within about a tenth of common subword vocabularies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TURN = 5
 
 
 def count_tokens(text: str) -> int:
-    """About how many tokens `text` has; long texts are judged by their beginning."""
+    """Returns about how many tokens `text` has; of a long text, by its first 40,000 characters."""
     if len(text) > _SAMPLE:
         return -(-_count(text[:_SAMPLE]) * len(text) // _SAMPLE)
     return _short(text) if len(text) <= _SHORT else _count(text)
@@ -39,5 +39,5 @@ _short = lru_cache(maxsize=2048)(_count)
 
 
 def prompt_tokens(prompt: Prompt) -> int:
-    """About how many tokens a prompt has, chat template included."""
+    """Returns about how many tokens a prompt has, with its chat template."""
     return sum(count_tokens(message.content) + _TURN for message in prompt.messages)

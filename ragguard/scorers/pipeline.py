@@ -1,7 +1,7 @@
-"""From a run to its scores: who is asked, with which prompts, by which scorers; faults become data.
+"""The way from a run to its scores: chooses models, prompts and scorers; a fault becomes a failure and no exception.
 
-Safe to use from any number of runs and event loops at once: nothing is kept between runs but what
-the engines said of themselves.
+A pipeline can be used for many runs and on many event loops at once. Between runs it keeps nothing but what the engines
+said of themselves.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from ragguard.secrets import logger, without_secrets
 _log = logger(__name__)
 
 FAMILIES = ("belief", "utility", "coverage", "grades")
-"""What `scorers=` knows by name; "coverage" brings the answer's own scores along."""
+"""The names that `scorers=` takes; "coverage" includes the scorer of answers."""
 OURS = (Belief, Utility, Coverage, Contested, Answers, Grades, Recall)
 _UNKNOWN = EngineInfo("unknown", "unknown", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
 class ScorerIdentity:
-    """What the scores of one scorer carry: equal identities give equal scores of the same run and references."""
+    """A scorer with its version and settings; equal identities give equal scores of the same run and references."""
 
     scorer: str
     version: str
@@ -52,7 +52,7 @@ class ScorerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What decides, beside the run and its references, which scores come out."""
+    """All that decides, beside the run and its references, which scores come out."""
 
     engine: str
     judge: str
@@ -133,7 +133,8 @@ class ScoringPipeline:
     async def results(
         self, run: Run, *, priority: int = 10, deadline: float | None = None
     ) -> list[Score | Failure]:
-        """Everything that can be said of a run, and what cannot be said and why. Engine faults never raise."""
+        """Returns all scores of a run, and a failure for each that could not be given. A fault of an engine never
+        raises."""
         setting, missing = await self._reach()
         failures: list[Result] = []
         able: list[Scorer] = []
@@ -152,7 +153,8 @@ class ScoringPipeline:
         return [*await self._run(able, view_run(run, setting), respondent), *failures]
 
     async def plan(self, run: Run) -> Plan:
-        """What scoring the run would ask; asks no question. An unreachable engine is planned for by the defaults."""
+        """Returns what scoring the run would ask, and asks nothing. An engine that cannot be reached is planned for by
+        defaults."""
         setting, _ = await self._reach()
         prices = PriceList(self._judge is self._engine, setting.around_pair, setting.engine.context)
         results = await self._run(self._scorers, view_run(run, setting), prices)
@@ -162,7 +164,7 @@ class ScoringPipeline:
         return Plan(merge(prices.lines), failures, 1)
 
     async def identity(self) -> Identity:
-        """What its scores carry; raises where the engine cannot be reached."""
+        """Returns the identity of the scores of this pipeline; raises where an engine cannot be reached."""
         setting = await self._ready()
         return Identity(
             setting.engine.fingerprint,
@@ -177,7 +179,7 @@ class ScoringPipeline:
             await model.aclose()
 
     def _warn_of_language(self, run: Run) -> None:
-        """Once, where an entailer of its own meets another language than English."""
+        """Warns, once, where an NLI model compares answers in another language than English."""
         if self._english_only and (self._language != ENGLISH or not _latin(run.question)):
             self._english_only = False
             _log.warning(
@@ -192,7 +194,8 @@ class ScoringPipeline:
         return setting
 
     async def _reach(self) -> tuple[Setting, Mapping[str, RagguardError]]:
-        """Who answers; whoever cannot be reached stands there as unknown, and why is said beside."""
+        """Returns the setting with what each model says of itself, and the errors of models that cannot be reached;
+        these stand in the setting as unknown."""
         if self._setting is not None:
             return self._setting, {}
         infos: dict[str, EngineInfo] = {}
@@ -211,7 +214,8 @@ class ScoringPipeline:
         return setting, missing
 
     def _needs(self, scorer: Scorer) -> set[str]:
-        """Whom a scorer cannot do without: those it asks, and those who decide about prompts and windows."""
+        """Returns the models that a scorer needs: those that it asks, and those that decide about prompts and
+        windows."""
         return {"engine", *(() if self._prompts else ("judge",)), *getattr(scorer, "models", MODELS)}
 
     def _settle(self, engine: EngineInfo, judge: EngineInfo, entailer: EngineInfo) -> Setting:
@@ -254,7 +258,7 @@ class ScoringPipeline:
 
 
 def _latin(text: str) -> bool:
-    """Whether most letters of a text are Latin ones."""
+    """Returns whether most letters of a text are Latin."""
     letters = [char for char in text[:1000] if char.isalpha()]
     return 2 * sum(char < "\u0250" for char in letters) >= len(letters)
 
@@ -291,7 +295,8 @@ def _failure(scorer: Scorer, run: Run, error: Exception) -> Failure:
 
 
 def _completed(outcome: Sequence[Result], scorer: Scorer, view: View) -> list[Result]:
-    """What a user's scorer gave, completed; a result that is none of ours becomes a failure of that scorer."""
+    """Returns the results of a user's scorer, completed; what is no Score or Failure becomes a failure of that
+    scorer."""
     results: list[Result] = []
     try:
         for result in outcome:
@@ -305,7 +310,7 @@ def _completed(outcome: Sequence[Result], scorer: Scorer, view: View) -> list[Re
 
 
 def _complete(result: Result, scorer: Scorer, view: View) -> Result:
-    """What a user's scorer leaves to us: whose score it is, in which version, and what it rests on."""
+    """Returns a result with what a user's scorer leaves out: its run, scorer, version, engine and prompts."""
     if isinstance(result, Failure):
         return result if result.run_id else replace(result, run_id=view.run.id)
     setting = view.setting

@@ -1,7 +1,7 @@
-"""What scoring would cost, found out by running the scorers against a price list that asks nobody.
+"""Estimates what scoring would cost: the scorers run against a price list that asks no model.
 
-An estimate: it supposes three different answers a context, three sub-questions where they must be made,
-answers as long as they may be, and tokens counted without the model's tokenizer.
+The estimate assumes three different answers in a context, three sub-questions where they must be made, answers of the
+greatest allowed length, and tokens counted without the model's tokenizer.
 """
 
 from __future__ import annotations
@@ -39,48 +39,48 @@ class PlanLine:
     """`sample`, `label_probs` or `entail`."""
     requests: int = 0
     prompts: int = 0
-    """Of `entail`: pairs."""
+    """How many prompts; for `entail`, how many pairs."""
     prompt_tokens: int = 0
     output_tokens: int = 0
-    """At most."""
+    """The most that can be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What scoring one run, or several, would ask. Plans add up."""
+    """The calls that scoring one run, or several, would make. Plans can be added."""
 
     lines: tuple[PlanLine, ...] = ()
     failures: tuple[Failure, ...] = ()
-    """What would not be judged, such as what lies over a cap."""
+    """Failures for what would not be judged, such as what lies over a cap."""
     runs: int = 0
 
     @property
     def requests(self) -> int:
-        """Calls to a model."""
+        """How many calls to a model there are."""
         return sum(line.requests for line in self.lines)
 
     @property
     def prompts(self) -> int:
-        """Prompts and pairs in them."""
+        """How many prompts and pairs the calls hold."""
         return sum(line.prompts for line in self.lines)
 
     @property
     def pairs(self) -> int:
-        """Of these, pairs of answers to compare."""
+        """How many pairs of answers are compared."""
         return sum(line.prompts for line in self.lines if line.verb == "entail")
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens to read."""
+        """How many tokens are read."""
         return sum(line.prompt_tokens for line in self.lines)
 
     @property
     def output_tokens(self) -> int:
-        """Tokens to write, at most."""
+        """The most tokens that are written."""
         return sum(line.output_tokens for line in self.lines)
 
     def price(self, prompt: float, output: float) -> float:
-        """The cost, given prices for a million tokens read and written."""
+        """Returns the cost, from the prices of a million tokens read and of a million written."""
         return (self.prompt_tokens * prompt + self.output_tokens * output) / 1e6
 
     def __add__(self, other: Plan) -> Plan:
@@ -90,7 +90,7 @@ class Plan:
 
 
 def merge(lines: Iterable[PlanLine]) -> tuple[PlanLine, ...]:
-    """One line for each model and verb."""
+    """Returns one line for each model and verb, with the sums of the given lines."""
     sums: dict[tuple[str, str], PlanLine] = {}
     for line in lines:
         held = sums.get((line.who, line.verb), PlanLine(line.who, line.verb))
@@ -107,18 +107,18 @@ def merge(lines: Iterable[PlanLine]) -> tuple[PlanLine, ...]:
 
 @dataclass(slots=True)
 class PriceList:
-    """Answers with placeholders and writes down what was asked."""
+    """A respondent that answers with placeholders and notes what was asked."""
 
     one_model: bool = True
-    """Whether the judge is the engine, so that their questions share calls."""
+    """True where the judge is the engine, so that their questions share calls."""
     around_pair: int = 0
-    """Tokens of a judge's prompt around two answers to compare."""
+    """How many tokens a judge's prompt has around two answers to compare."""
     window: int | None = None
-    """What the model reads of one prompt at most; what is over it is cut, and not paid for."""
+    """The most tokens that the model reads of one prompt; what is longer is cut and costs no more."""
     lines: list[PlanLine] = field(default_factory=list)
 
     def batch_of(self, question: Question) -> Hashable:
-        """As for real engines."""
+        """Returns a mark that is equal for questions which engines would answer in one call."""
         if isinstance(question, EntailQuestion):
             return ("entail",)
         who = "engine" if self.one_model else question.who
@@ -127,7 +127,7 @@ class PriceList:
         return (who, question.n, question.max_tokens, question.temperature, question.seed)
 
     async def respond(self, questions: Sequence[Question]) -> list[Answer]:
-        """Notes the call."""
+        """Notes one call with these questions and returns placeholders."""
         first = questions[0]
         verb, who, output = "entail", "entailer", 0
         if not isinstance(first, EntailQuestion):

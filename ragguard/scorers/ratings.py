@@ -1,4 +1,4 @@
-"""How well texts answer sub-questions: one table for a run, each text rated once."""
+"""Ratings of how well texts answer sub-questions; each text is rated once in a run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ragguard.probes.rating import Rating, read_rating
 
 @dataclass(slots=True)
 class Ratings:
-    """Text → one rating, or the error in its place, for each sub-question."""
+    """Holds, for each text, one rating or error for each sub-question."""
 
     sub_questions: tuple[str, ...]
     rows: dict[str, list[Rating | RagguardError]] = field(default_factory=dict)
 
     async def learn(self, texts: Iterable[str], prompts: PromptSet, ask: Ask) -> None:
-        """Has the texts rated, all at once."""
+        """Asks for the ratings of the texts, all at once."""
         wanted = list(dict.fromkeys(texts))
         questions = [answerability(prompts, sub, text) for text in wanted for sub in self.sub_questions]
         answers = await ask(questions)
@@ -37,12 +37,13 @@ class Ratings:
                     self.rows[text].append(error)
 
     def table(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """The most probable ratings, (texts, sub-questions); raises what stands in the way of one."""
+        """Returns the most probable ratings, (texts, sub-questions); raises the error of one that is missing."""
         values = [[_rating(cell).value for cell in self.rows[text]] for text in texts]
         return np.array(values, dtype=np.float64).reshape(len(texts), len(self.sub_questions))
 
     def stderr(self, texts: Iterable[str]) -> float | None:
-        """0 where no rating was estimated: what follows from thresholds has no error of its own then."""
+        """Returns 0 where no rating of the texts was estimated, as what follows from thresholds has no error then;
+        else None."""
         cells = (cell for text in texts for cell in self.rows[text])
         return 0.0 if all(isinstance(cell, Rating) and cell.stderr == 0.0 for cell in cells) else None
 

@@ -1,4 +1,4 @@
-"""Who answers a scorer's questions: the engine, the judge and the entailer of a run."""
+"""Sends the questions of scorers to the engine, the judge and the entailer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ragguard.scorers.asker import tokens_of
 
 
 def apportion(usage: Usage, weights: Sequence[int]) -> list[Usage]:
-    """One call's cost as shares that add up to it exactly; the request itself goes with the first."""
+    """Returns shares of one call's usage that add up to it exactly; the request counts in the first share."""
     total = sum(weights) or 1
     edges = [0]
     for weight in weights:
@@ -51,7 +51,7 @@ def apportion(usage: Usage, weights: Sequence[int]) -> list[Usage]:
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """Asks the real ones."""
+    """A respondent that sends questions to the engine, the judge and the entailer."""
 
     engine: Engine
     judge: Engine
@@ -60,7 +60,7 @@ class Engines:
     deadline: float | None = None
 
     def batch_of(self, question: Question) -> Hashable:
-        """One call for each model, verb and set of parameters."""
+        """Returns a mark that is equal for questions with the same model, verb and parameters."""
         if isinstance(question, EntailQuestion):
             return ("entail",)
         engine = id(self._engine(question))
@@ -69,7 +69,7 @@ class Engines:
         return ("sample", engine, question.n, question.max_tokens, question.temperature, question.seed)
 
     async def respond(self, questions: Sequence[Question]) -> Sequence[Answer]:
-        """Puts questions that share a mark to their model."""
+        """Sends questions that share a mark to their model in one call."""
         weights = [max(1, tokens_of(question)) for question in questions]
         first = questions[0]
         if isinstance(first, LabelQuestion):

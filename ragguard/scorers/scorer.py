@@ -1,4 +1,4 @@
-"""What a scorer is: a name, a version, and a coroutine over one run. A user's own is one too."""
+"""The protocol of scorers, ragguard's own and users': a name, a version, and a coroutine over one run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MODELS = ("engine", "judge", "entailer")
 
 @runtime_checkable
 class Scorer(Protocol):
-    """Says something of a run.
+    """Gives scores and failures about a run.
 
     A scorer may be a frozen dataclass, whose fields then count as its settings, and may name in `models`
     which of engine, judge and entailer its numbers depend on (all of them unless told).
@@ -27,21 +27,22 @@ class Scorer(Protocol):
 
     @property
     def name(self) -> str:
-        """Stands in every score and failure."""
+        """The name that stands in every score and failure."""
         ...
 
     @property
     def version(self) -> str:
-        """Changes when the same run would get other numbers."""
+        """A text that changes when the same run would get other numbers."""
         ...
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
-        """Scores and failures. Engines are reached through `ask` alone."""
+        """Returns scores and failures. Engines are reached through `ask` alone."""
         ...
 
 
 def full_version(scorer: Scorer, setting: Setting) -> str:
-    """The scorer's version with a digest of all that its numbers depend on, beside engine and prompts."""
+    """Returns the scorer's version with a digest of all that its numbers depend on beside the engine and its
+    prompts."""
     settings: dict[str, Any] = {
         "caps": dataclasses.asdict(setting.caps),
         "language": _language_digest(setting.language),

@@ -1,6 +1,7 @@
-"""Utility: what each passage does for the model that reads it, for the step's own query.
+"""Scores about utility: what each passage does for the model that reads it, for the step's own query.
 
-Two questions a passage: would the reader abstain (the engine), does it answer the query (the judge).
+There are two questions for each passage: the engine is asked whether it would abstain, the judge whether the passage
+answers the query.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ragguard.scorers.view import StepView, View
 
 
 class _Judged(NamedTuple):
-    """One passage's gain (0..1) and harm (-1..0), and the error of their sum."""
+    """The gain (0..1) and harm (-1..0) of one passage, and the standard error of their sum."""
 
     gain: float
     harm: float
@@ -36,7 +37,7 @@ class _Judged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Utility:
-    """`p_abstain`, `p_relevant`, `utility`, `distracting_effect`, `udcg`, `udcg_context`,
+    """Gives `p_abstain`, `p_relevant`, `utility`, `distracting_effect`, `udcg`, `udcg_context`,
     `delta_udcg_selection`, `utility_given`."""
 
     name: ClassVar[str] = "utility"
@@ -228,14 +229,14 @@ class Utility:
 
 
 class _Seen(TypedDict):
-    """What a score says of the references behind it."""
+    """The fields of a score about the references behind it."""
 
     reference_source: ReferenceSource
     references: Sequence[str]
 
 
 def _seen(view: View, *steps: StepView) -> _Seen:
-    """Whether the judge saw the references for any of the steps."""
+    """Returns whether the judge saw the references for one of the steps, and which."""
     question, references = view.run.question, view.references
     if any(sees_references(step.step.query or question, question, references) for step in steps):
         return {"reference_source": "gold", "references": references}
@@ -243,6 +244,7 @@ def _seen(view: View, *steps: StepView) -> _Seen:
 
 
 def _judge(view: View) -> dict[str, str]:
-    """The second model a number rests on, where it is another."""
+    """Returns the fingerprint of the judge, on which a number rests too, where the judge is another model than the
+    engine."""
     judge = view.setting.judge.fingerprint
     return {} if judge == view.setting.engine.fingerprint else {"judge": judge}

@@ -1,6 +1,6 @@
-"""A run as scorers see it: steps in order and inside the caps, the prompts, who answers.
+"""A run as scorers see it: its steps in order and within the caps, with the models and prompts.
 
-Knows nothing of any score.
+This file knows nothing about any score.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ragguard.probes.tokens import count_tokens
 from ragguard.records import K_ERROR, Passage, RetrievalStep, Run, Stage
 
 LONG_FORM_TOKENS = 30
-"""Answers and references longer than about this are no short answers."""
+"""About how many tokens a short answer or reference has at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What a run may cost. What lies over a cap is not judged, and a failure says so."""
+    """Limits on what is judged of a run. What lies over a limit is not judged, and a failure says so."""
 
     passages: int = 20
     """Passages that are judged of one step: those that the model got first, then candidates by rank."""
@@ -41,33 +41,33 @@ class Caps:
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """One step: everything it retrieved, and which of that the model got."""
+    """A step, with what it retrieved and which of that the model got."""
 
     step: RetrievalStep
     all: tuple[Passage, ...]
-    """The candidates by rank, then what the model got that is none of them (rewritten by a compressor)."""
+    """The candidates by rank, then passages that the model got and that are no candidates, such as rewritten ones."""
     got: tuple[int, ...]
-    """What the model got, in its order: indices into `all`."""
+    """The passages that the model got, in their order, as indices into `all`."""
     judged: frozenset[int]
-    """What has a text and is inside the cap on judged passages: indices into `all`."""
+    """The passages that have a text and are within the cap, as indices into `all`."""
     candidates: int
-    """How many of `all` were retrieved."""
+    """How many of `all` are candidates."""
     places: int
-    """K: for how many passages there was a place; 0 where the step's K cannot be right, and a failure says so."""
+    """K, the number of places in the prompt; 0 where the step's K cannot be right, and a failure says so."""
 
     @property
     def changed(self) -> bool:
-        """Whether something came between what was retrieved and what the model got."""
+        """True where the model did not get the candidates as they were retrieved."""
         return self.got != tuple(range(self.candidates))
 
     @property
     def unselected(self) -> StepView:
-        """The same step, had the model got all its candidates in the order in which they were found."""
+        """The step as it would be had the model got all candidates in the order in which they were found."""
         return replace(self, got=tuple(range(self.candidates)))
 
     @property
     def textless(self) -> tuple[int, ...]:
-        """The passages without text, such as images: indices into `all`."""
+        """The passages without text, such as images, as indices into `all`."""
         return tuple(at for at, passage in enumerate(self.all) if not passage.text.strip())
 
     @property
@@ -89,12 +89,12 @@ class StepView:
 
     @property
     def readable(self) -> bool:
-        """Whether the model got a text to read."""
+        """True where the model got a text to read."""
         return any(self.all[at].text.strip() for at in self.got)
 
 
 def view_step(step: RetrievalStep, cap: int) -> StepView:
-    """Finds the model's passages among the candidates, by id and text, each once."""
+    """Returns the view of a step; finds the model's passages among the candidates by id and text, each once."""
     everything = list(step.candidates or step.passages)
     candidates = len(everything)
     free: dict[tuple[str, str], list[int]] = {}
@@ -117,7 +117,7 @@ def view_step(step: RetrievalStep, cap: int) -> StepView:
 
 
 def numbered(steps: Sequence[RetrievalStep]) -> list[tuple[int, RetrievalStep]]:
-    """Steps in order, each with its turn. Steps that nobody numbered came one after another."""
+    """Returns steps in order, each with its turn; steps without numbers of their own came one after another."""
     if len({step.index for step in steps}) < len(steps):
         return list(enumerate(steps))
     ordered = sorted(steps, key=lambda step: step.index)
@@ -126,7 +126,7 @@ def numbered(steps: Sequence[RetrievalStep]) -> list[tuple[int, RetrievalStep]]:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What all runs share: who answers, with which prompts, within which caps."""
+    """The models, prompts, caps and language that all runs share."""
 
     engine: EngineInfo
     judge: EngineInfo
@@ -136,22 +136,22 @@ class Setting:
     caps: Caps = Caps()
     language: Language = ENGLISH
     around_pair: int = 0
-    """Tokens of the judge's prompt around two answers to compare; none where a model of its own compares."""
+    """How many tokens the judge's prompt has around two answers to compare; 0 where an NLI model compares."""
 
 
 @dataclass(frozen=True)
 class View:
-    """Everything a scorer needs to know of a run."""
+    """A run with all that a scorer needs to know about it."""
 
     run: Run
     setting: Setting
     turns: tuple[tuple[int, StepView], ...]
-    """The steps inside the cap that retrieved a passage, in order, each with its turn."""
+    """The steps that retrieved a passage, in order and within the cap, each with its turn."""
     steps_over_cap: tuple[RetrievalStep, ...] = ()
 
     @property
     def steps(self) -> tuple[StepView, ...]:
-        """The steps alone."""
+        """The steps without their turns."""
         return tuple(step for _, step in self.turns)
 
     @property
@@ -163,28 +163,28 @@ class View:
 
     @property
     def references(self) -> tuple[str, ...]:
-        """What is known to be right, without blanks and repetitions."""
+        """The run's references, without blanks and repetitions."""
         given = (reference.strip() for reference in self.run.references or ())
         return tuple(dict.fromkeys(reference for reference in given if reference))
 
     @property
     def short_references(self) -> tuple[str, ...]:
-        """Those that a short answer can mean."""
+        """The references that a short answer can have the meaning of."""
         return short(self.references)
 
     @property
     def seed(self) -> int:
-        """From the content: the same run gives the same scores."""
+        """A seed made from the run's question, so that the same run gets the same scores."""
         return int.from_bytes(hashlib.sha256(self.run.question.encode("utf-8", "replace")).digest()[:4]) >> 1
 
 
 def short(references: Sequence[str]) -> tuple[str, ...]:
-    """The references that a short answer can mean."""
+    """Returns the references that a short answer can have the meaning of."""
     return tuple(r for r in references if count_tokens(r) <= LONG_FORM_TOKENS)
 
 
 def view_run(run: Run, setting: Setting) -> View:
-    """Puts the run's steps in order and applies the caps."""
+    """Returns the view of a run: its steps in order and within the caps."""
     retrieving = [(turn, step) for turn, step in numbered(run.steps) if step.candidates or step.passages]
     caps = setting.caps
     return View(
@@ -196,7 +196,7 @@ def view_run(run: Run, setting: Setting) -> View:
 
 
 def hash_references(source: str, references: Sequence[str]) -> str:
-    """A short mark of what a score was measured against, and whether that is gold; empty for nothing."""
+    """Returns a short digest of the references of a score and of their source; "" without references."""
     if not references:
         return ""
     return hashlib.sha256(json.dumps([source, *references]).encode()).hexdigest()[:16]
