@@ -1,4 +1,4 @@
-"""The numbers: pure functions over arrays, on numpy alone, no model, no input or output.
+"""The metrics: pure functions over arrays that use numpy alone, no model, and no input or output.
 
 The last axis is the list, a boolean `mask` marks its real entries, what is undefined is nan, and what cannot
 be right is an `InvalidInput` (a ValueError) that names the argument, its value and what is allowed.

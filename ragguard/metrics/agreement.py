@@ -1,4 +1,4 @@
-"""Does a metric predict answers? Correlations with outcomes, and whether two of them differ.
+"""Correlations of metrics with outcomes, and the difference of two correlations with its interval.
 
 SciPy does the statistics (extra `analysis`); it is imported where it is used.
 """
@@ -25,7 +25,7 @@ KINDS: tuple[Kind, ...] = ("spearman", "kendall_b", "kendall_c", "pearson", "som
 
 
 class Correlation(NamedTuple):
-    """How a metric goes with an outcome.
+    """The correlation of a metric with an outcome.
 
     Of groups it is the mean of their correlations, with the 95 % interval of a bootstrap over groups; without
     groups there is no interval (nan). `skipped` counts the pairs left out for a nan, or groups in which
@@ -60,7 +60,7 @@ def correlate(
     seed: int = 0,
     flat: float = math.nan,
 ) -> Correlation:
-    """The correlation of a metric with an outcome; with groups, the mean of the correlations within each.
+    """Returns the correlation of a metric with an outcome; with groups, the mean of the correlations within each.
 
     Pairs with a nan are left out and counted; a side that does not vary has no correlation (nan). `flat` is what a
     metric has that does not vary where the outcome does: 0 says that it predicts nothing there.
@@ -93,7 +93,7 @@ def paired_bootstrap(
     seed: int = 0,
     flat: float = math.nan,
 ) -> Difference:
-    """How much higher a is than b, resampling what both share.
+    """Returns how much higher a is than b, by resampling the entries or groups that both share.
 
     Without `outcome`: the difference of two runs' means, over entries or over the means of groups. With it: the
     difference of two metrics' correlations with the outcome, the mean over groups if there are any; `flat` as for
@@ -130,7 +130,7 @@ def paired_bootstrap(
 
 
 def _with_nan(argument: str, values: ArrayLike) -> Floats:
-    """A list in which nan stands for what is undefined."""
+    """Returns a list of numbers in which nan stands for what is undefined."""
     array = arrays.numbers(argument, values)
     if array.ndim != 1:
         raise InvalidInput(f"{argument}.shape", array.shape, "one list")
@@ -140,7 +140,7 @@ def _with_nan(argument: str, values: ArrayLike) -> Floats:
 
 
 def _members(groups: ArrayLike, values: Floats) -> list[Integers]:
-    """The entries of each group."""
+    """Returns the indices of the entries of each group."""
     try:
         labels = np.asarray(groups)
         _, index = np.unique(labels, return_inverse=True)
@@ -153,7 +153,7 @@ def _members(groups: ArrayLike, values: Floats) -> list[Integers]:
 
 
 def _correlation(xs: Floats, ys: Floats, kind: Kind, flat: float) -> tuple[float, float]:
-    """The coefficient and its p; nan where there is nothing to go together."""
+    """Returns the coefficient and its p; nan where a side does not vary."""
     value = _coefficient(xs, ys, kind, flat)
     if math.isnan(value) or not _varies(xs):
         return value, math.nan
@@ -161,7 +161,8 @@ def _correlation(xs: Floats, ys: Floats, kind: Kind, flat: float) -> tuple[float
 
 
 def _coefficient(xs: Floats, ys: Floats, kind: Kind, flat: float) -> float:
-    """Without a p, with which SciPy takes two to four times as long: there may be thousands of groups."""
+    """Returns the coefficient without p. SciPy takes two to four times as long with p, and there may be thousands of
+    groups."""
     if not _varies(ys):
         return math.nan
     if not _varies(xs):
@@ -190,13 +191,13 @@ def _scipys(xs: Floats, ys: Floats, kind: Kind) -> Any:
 
 
 def _apart(values: Floats) -> float:
-    """How many pairs differ."""
+    """Returns how many pairs of values differ."""
     times = np.unique(values, return_counts=True)[1].astype(np.float64)
     return float(len(values) * (len(values) - 1) - times @ (times - 1)) / 2
 
 
 def _varies(values: Floats) -> bool:
-    """Whether the values differ by more than rounding."""
+    """Returns whether the values differ by more than rounding."""
     return len(values) > 1 and bool(np.ptp(values) > 1e-12 * np.abs(values).max())
 
 
@@ -208,7 +209,7 @@ def _scipy_stats() -> Any:
 
 
 def _over_groups(each: Floats, draws: int, seed: int) -> tuple[float, float, float, float, int, int]:
-    """The mean of what the groups have, its p and interval, and how many groups had nothing."""
+    """Returns the mean over groups, its p and interval, how many groups count, and how many had no value."""
     there = each[~np.isnan(each)]
     if not there.size:
         return math.nan, math.nan, math.nan, math.nan, 0, each.size
@@ -217,7 +218,7 @@ def _over_groups(each: Floats, draws: int, seed: int) -> tuple[float, float, flo
 
 
 def _draws(n: int, draws: int, seed: int) -> Iterator[Integers]:
-    """Which of n are drawn, a row a draw; as many rows at once as memory is spent on easily."""
+    """Yields the indices that draws of n entries take, one row for each draw, in blocks of limited size."""
     random, left = np.random.default_rng(arrays.count("seed", seed, 0)), arrays.count("draws", draws, 2)
     while left:
         rows = min(left, 1 + 1_000_000 // max(n, 1))
@@ -226,7 +227,7 @@ def _draws(n: int, draws: int, seed: int) -> Iterator[Integers]:
 
 
 def _interval(drawn: Floats) -> tuple[float, float, float]:
-    """The two-sided p that the true value is 0, and the middle 95 % of the draws."""
+    """Returns the two-sided p that the true value is 0, and the middle 95 % of the draws."""
     drawn = drawn[~np.isnan(drawn)]
     if not drawn.size:
         return math.nan, math.nan, math.nan

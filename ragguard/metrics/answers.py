@@ -1,4 +1,4 @@
-"""How good an answer is beside reference texts, by words alone; and whether it is an answer at all."""
+"""Compares an answer with reference texts by words alone, and tells whether a text is an answer at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SQUAD = "Rajpurkar et al. 2016 (SQuAD)"
 
 
 def exact_match(answer: str, references: str | Sequence[str], language: Language = ENGLISH) -> float:
-    """1 if the answer equals a reference after `normalise`, else 0; nan without references."""
+    """Returns 1 if the answer equals a reference after `normalise`, else 0; nan without references."""
     return _best(answer, references, language, lambda ours, theirs: float(ours == theirs))
 
 
@@ -49,7 +49,7 @@ declare(
 
 
 def token_f1(answer: str, references: str | Sequence[str], language: Language = ENGLISH) -> float:
-    """F1 of the words the answer shares with the reference that it shares most with; nan without references."""
+    """Returns the F1 of the words that answer and reference share, for the best reference; nan without references."""
     return _best(answer, references, language, lambda ours, theirs: _f1(_shared(ours, theirs), ours, theirs))
 
 
@@ -68,7 +68,7 @@ declare(
 
 
 def rouge_l(answer: str, references: str | Sequence[str], language: Language = ENGLISH) -> float:
-    """F1 of the longest common subsequence of words, with the best reference; nan without references."""
+    """Returns the F1 of the longest common subsequence of words, for the best reference; nan without references."""
     return _best(answer, references, language, lambda ours, theirs: _f1(_common(ours, theirs), ours, theirs))
 
 
@@ -121,11 +121,11 @@ def is_abstention(answer: str, language: Language = ENGLISH) -> bool:
 
 _CLAUSE = re.compile(r"[.,;:!?()\n—–]+")
 _BETWEEN = 2
-"""So many words may stand between an ending and the name of a source: "not mentioned in the provided passages"."""
+"""The most words between an ending and the name of a source, as in "not mentioned in the provided passages"."""
 
 
 class _PhraseSet:
-    """Phrases of normalised words, looked up at a place of a text."""
+    """A set of phrases of normalised words, to be found at a position of a text."""
 
     def __init__(self, phrases: Sequence[str], language: Language) -> None:
         self._known = {tuple(normalise(phrase, language).split()) for phrase in phrases}
@@ -133,13 +133,13 @@ class _PhraseSet:
         """Words of the longest phrase."""
 
     def at(self, words: Sequence[str], start: int) -> int:
-        """Returns how many words the longest phrase has that stands there; 0 for none."""
+        """Returns how many words the longest phrase has that begins at a position; 0 where no phrase does."""
         most = min(self.longest, len(words) - start)
         return next((n for n in range(most, 0, -1) if tuple(words[start : start + n]) in self._known), 0)
 
 
 class _Phrases:
-    """What a language says about answers that are none."""
+    """The phrases of a language by which abstentions are recognised."""
 
     def __init__(self, language: Language) -> None:
         self._abstentions, self._blanks, self.lead_ins, self.turns, self._endings, self._sources = (
@@ -151,7 +151,8 @@ class _Phrases:
         )  # fmt: skip
 
     def abstains(self, words: Sequence[str]) -> int | None:
-        """Returns where the abstention ends with which a text begins, behind lead-ins; None where there is none."""
+        """Returns the position behind the abstention with which a text begins, after lead-ins; None where there is
+        none."""
         start = 0
         while start < len(words):
             if length := self._abstentions.at(words, start):
@@ -164,7 +165,7 @@ class _Phrases:
         return None
 
     def ends(self, words: Sequence[str]) -> bool:
-        """Returns whether a text ends as one that says nothing, perhaps with the name of what was read behind it."""
+        """Returns whether a text ends in a phrase of abstention, with or without the name of a source behind it."""
         first = max(0, len(words) - self._endings.longest - _BETWEEN - 1)
         for at in range(first, len(words)):
             if length := self._endings.at(words, at):
@@ -204,7 +205,7 @@ def _shared(ours: list[str], theirs: list[str]) -> int:
 
 
 def _common(ours: list[str], theirs: list[str]) -> int:
-    """The length of the longest common subsequence, a row of the table at a time."""
+    """Returns the length of the longest common subsequence."""
     vocabulary = {word: i for i, word in enumerate(dict.fromkeys(theirs))}
     target = np.array([vocabulary[word] for word in theirs], dtype=np.intp)
     best = np.zeros(len(theirs) + 1, dtype=np.intp)

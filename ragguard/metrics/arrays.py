@@ -1,7 +1,7 @@
-"""How arrays come in and numbers go out: the conventions every metric keeps.
+"""The conventions of all metrics: how arguments are read and results are returned.
 
 The last axis is the list, a boolean mask marks its real entries, what is undefined is nan, and what
-cannot be right is an `InvalidInput` that names the argument. Nothing here knows any metric.
+cannot be right is an `InvalidInput` that names the argument. This file knows no metric.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ Integers = NDArray[np.intp]
 Entry = TypeVar("Entry", bound=np.generic)
 Item = TypeVar("Item")
 Value: TypeAlias = Any
-"""A float for one list, an array of float64 for many: only the shape of the arguments knows which."""
+"""A float for one list, an array of float64 for many; the shape of the arguments decides."""
 
 EXCESS = 1e-9
-"""How far float arithmetic may carry a number over its bound; it is clipped, more is refused."""
+"""How far a number may lie outside its bounds by rounding; such a number is clipped, others are refused."""
 HUGE = 1e100
-"""The bound of what has no bound of its own: sums and squares of such numbers stay finite."""
+"""The bound of numbers without another bound; sums and squares of such numbers are finite."""
 
 
 class Padded(NamedTuple):
-    """Ragged lists as one array, and which of its entries are real."""
+    """Lists of different lengths as one array, with the mask of its real entries."""
 
     values: Floats
     mask: Booleans
 
 
 class Aggregate(NamedTuple):
-    """The mean over queries, and how many had no value."""
+    """The mean over queries, and how many queries had no value."""
 
     mean: float
     stderr: float
@@ -47,7 +47,7 @@ class Aggregate(NamedTuple):
 
 
 def pad(lists: Sequence[ArrayLike], fill: float = 0.0) -> Padded:
-    """One array and its mask from lists of different lengths (of numbers, or of rows of one width)."""
+    """Returns one array and its mask from lists of different lengths (of numbers, or of rows of one width)."""
     rows = [read(f"lists[{i}]", row) for i, row in enumerate(items("lists", lists))]
     widths = {row.shape[1:] for row in rows if row.size}
     if len(widths) > 1:
@@ -62,7 +62,7 @@ def pad(lists: Sequence[ArrayLike], fill: float = 0.0) -> Padded:
 
 
 def aggregate(values: ArrayLike) -> Aggregate:
-    """The mean of one metric over queries; those where it is undefined are left out and counted."""
+    """Returns the mean of one metric over queries; queries without a value are left out and counted."""
     found = numbers("values", values)
     missing = np.isnan(found)
     kept = read("values", found[~missing])
@@ -82,7 +82,7 @@ def read(
     mask: ArrayLike | None = None,
     mask_name: str = "mask",
 ) -> Floats:
-    """The argument as float64 within its bounds; a list has one axis, a table two, a number none.
+    """Returns the argument as float64 within its bounds; a list has one axis, a table two, a number none.
 
     Entries the mask leaves out are set to the allowed number nearest to 0, whatever they were.
     """
@@ -105,7 +105,7 @@ def read(
 
 
 def whole(argument: str, values: Floats, allowed: str) -> Integers:
-    """Numbers already read that must be integers."""
+    """Returns numbers, already read, as integers; refuses others."""
     integers = values.astype(np.intp)
     broken = integers != values
     if broken.any():
@@ -114,7 +114,7 @@ def whole(argument: str, values: Floats, allowed: str) -> Integers:
 
 
 def boolean(argument: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Booleans:
-    """The argument as booleans, of that shape."""
+    """Returns the argument as booleans; refuses another shape than the given one."""
     try:
         array = np.asarray(values)
     except Exception as error:  # an object in it may raise anything when NumPy looks at it
@@ -127,14 +127,14 @@ def boolean(argument: str, values: ArrayLike, shape: tuple[int, ...] | None = No
 
 
 def parameter(argument: str, value: float, low: float = -HUGE, high: float = HUGE) -> float:
-    """One number within its bounds."""
+    """Returns one number; refuses what lies outside its bounds."""
     if not isinstance(value, int | float | np.integer | np.floating) or not low <= value <= high:
         raise InvalidInput(argument, value, _interval(low, high))
     return float(value)
 
 
 def count(argument: str, value: int, low: int = 1, high: int | None = None) -> int:
-    """One integer, such as a cutoff."""
+    """Returns one integer, such as a cutoff; refuses booleans and what lies outside its bounds."""
     try:
         number = operator.index(value)
     except Exception:  # noqa: BLE001 - whatever its `__index__` raises, it is no integer
@@ -147,14 +147,14 @@ def count(argument: str, value: int, low: int = 1, high: int | None = None) -> i
 
 
 def choice(argument: str, value: str, allowed: Sequence[str]) -> str:
-    """One of a few words."""
+    """Returns one of the allowed words; refuses others."""
     if not isinstance(value, str) or value not in allowed:
         raise InvalidInput(argument, value, " | ".join(map(repr, allowed)))
     return value
 
 
 def items(argument: str, values: Iterable[Item]) -> list[Item]:
-    """The items of a list, a tuple or another iterable."""
+    """Returns the items of a list, a tuple or another iterable."""
     try:
         return list(values)
     except Exception as error:
@@ -179,7 +179,7 @@ def fit(**shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def same(**arrays: Floats) -> None:
-    """Refuses lists that should run in parallel and do not."""
+    """Refuses lists that do not have one shape."""
     (first, reference), *others = arrays.items()
     for argument, array in others:
         if array.shape != reference.shape:
@@ -187,14 +187,14 @@ def same(**arrays: Floats) -> None:
 
 
 def lengths(values: NDArray[np.generic], mask: ArrayLike | None) -> int | Integers:
-    """How many real entries each list has, `values` having been read with this mask."""
+    """Returns how many real entries each list has; `values` were read with this mask."""
     if mask is None:
         return int(values.shape[-1])
     return np.asarray(np.count_nonzero(np.asarray(mask), axis=-1), dtype=np.intp)
 
 
 def front(array: NDArray[Entry], mask: ArrayLike | None, axis: int = -1) -> NDArray[Entry]:
-    """The array with the real entries of each list first, in their order: padding takes no rank."""
+    """Returns the array with the real entries of each list first, in their order, so that padding has no rank."""
     if mask is None:
         return array
     real = np.asarray(mask, dtype=bool)
@@ -205,13 +205,13 @@ def front(array: NDArray[Entry], mask: ArrayLike | None, axis: int = -1) -> NDAr
 
 
 def blocks(n: int, width: int, budget: int = 1 << 20) -> Iterator[slice]:
-    """Slices of n rows, each of about `budget` numbers where a row takes `width` of them."""
+    """Yields slices of n rows, each of about `budget` numbers where a row takes `width` of them."""
     step = max(1, budget // max(1, width))
     return (slice(start, start + step) for start in range(0, n, step))
 
 
 def ratio(top: Value | Integers, bottom: Value | int | Integers) -> Value:
-    """Top over bottom, nan where the bottom is 0."""
+    """Returns top / bottom, and nan where bottom is 0."""
     if isinstance(bottom, int | float) and bottom:
         # One number to divide by needs no array machinery; np.float64 is a float too.
         return plain(top / bottom)
@@ -220,20 +220,20 @@ def ratio(top: Value | Integers, bottom: Value | int | Integers) -> Value:
 
 
 def plain(value: Value) -> Value:
-    """A Python float for a single number, the array itself for more."""
+    """Returns a Python float for a single number, and the array itself for more."""
     return float(value) if np.ndim(value) == 0 else value
 
 
 @lru_cache(maxsize=256)
 def discounts(n: int) -> Floats:
-    """1 / log2(rank + 1) for the ranks from 1 to n."""
+    """Returns 1 / log2(rank + 1) for the ranks from 1 to n."""
     values: Floats = 1 / np.log2(np.arange(2, n + 2))
     values.flags.writeable = False
     return values
 
 
 def ranks(values: Floats) -> Floats:
-    """Ranks along the last axis from 1 upwards, the mean rank for ties."""
+    """Returns ranks along the last axis, from 1; equal values have their mean rank."""
     order = np.argsort(values, axis=-1, kind="stable")
     ordered = np.take_along_axis(values, order, axis=-1)
     place = np.broadcast_to(np.arange(values.shape[-1]), values.shape)
@@ -248,7 +248,7 @@ def ranks(values: Floats) -> Floats:
 
 
 def numbers(argument: str, values: ArrayLike) -> Floats:
-    """The argument as float64 in a regular array, nan and infinity included."""
+    """Returns the argument as a regular array of float64, in which nan and infinity are allowed."""
     try:
         array = np.asarray(values)
     except Exception as error:  # an object in it may raise anything when NumPy looks at it
@@ -263,7 +263,7 @@ def numbers(argument: str, values: ArrayLike) -> Floats:
 
 
 def _refusal(argument: str, array: Floats, refused: Booleans, allowed: str) -> InvalidInput:
-    """The error about the first entry refused, saying where it stands."""
+    """Returns the error about the first entry that is refused, with its position."""
     where = tuple(map(int, np.unravel_index(int(refused.argmax()), refused.shape)))
     place = f"{argument}[{', '.join(map(str, where))}]" if where else argument
     return InvalidInput(place, array[where].item(), allowed)

@@ -1,4 +1,4 @@
-"""What the model believes of the reference answer, from answers it samples: SePer and its companions.
+"""Metrics of what the model believes of the reference answer, from answers that it samples: SePer and others.
 
 The source is Dai et al., "SePer: Measure Retrieval Utility Through The Lens Of Semantic Perplexity
 Reduction" (2025). A model answers a question n times; which answers mean the same, and which mean a
@@ -21,7 +21,7 @@ SOURCE = "Dai et al. 2025 (SePer)"
 
 
 def sample_weights(logprobs: Sequence[ArrayLike], scheme: str = "mean") -> Floats:
-    """What each sampled answer weighs, from the log-probabilities of its tokens; the weights sum to 1.
+    """Returns the weight of each sampled answer, ∝ exp(mean log-probability of its tokens); the weights sum to 1.
 
     "mean" takes the tokens' mean (the published implementation), "sum" their sum (eq. 7), "count" none.
     """
@@ -40,7 +40,8 @@ def sample_weights(logprobs: Sequence[ArrayLike], scheme: str = "mean") -> Float
 
 
 def cluster(equivalent: ArrayLike, mask: ArrayLike | None = None) -> Integers:
-    """Cluster ids by greedy first match: an answer joins the first cluster whose first member it is equivalent to.
+    """Returns cluster ids by greedy first match: an answer joins the first cluster whose first member it is equivalent
+    to.
 
     `equivalent[j, i]` says that answers j and i entail each other. Padding gets −1.
     """
@@ -64,7 +65,8 @@ def cluster(equivalent: ArrayLike, mask: ArrayLike | None = None) -> Integers:
 
 
 def kernel(forward: ArrayLike, backward: ArrayLike, kind: str = "max") -> Value:
-    """How far an answer means a reference: the larger entailment of both directions, or answer → reference alone."""
+    """Returns how far an answer means a reference: the larger entailment of both directions ("max"), or that from
+    answer to reference alone ("forward")."""
     arrays.choice("kind", kind, ("max", "forward"))
     there = arrays.read("forward", forward, low=0, high=1, axes=0)
     back = arrays.read("backward", backward, low=0, high=1, axes=0)
@@ -80,7 +82,7 @@ def seper_hard(
     mask: ArrayLike | None = None,
     references_mask: ArrayLike | None = None,
 ) -> Value:
-    """The weight of the answers whose cluster means a reference; `matches[c, a]`: cluster c means reference a.
+    """Returns the weight of the answers whose cluster means a reference; `matches[c, a]`: cluster c means reference a.
 
     Of several references "any" lets a cluster count once (the published implementation), "mean" averages (eq. 10).
     """
@@ -124,7 +126,8 @@ def seper_soft(
     mask: ArrayLike | None = None,
     references_mask: ArrayLike | None = None,
 ) -> Value:
-    """The weighted mean of how far each answer means the reference (eq. 9): `entailment[i, a]` from `kernel`.
+    """Returns Σ_i w_i e(i, a), the weighted mean of how far each answer means the reference (eq. 9): `entailment[i,
+    a]` from `kernel`.
 
     Of several references "max" takes the best, "mean" averages (eq. 10).
     """
@@ -152,7 +155,8 @@ declare(
 
 
 def semantic_entropy(weights: ArrayLike, clusters: ArrayLike, mask: ArrayLike | None = None) -> Value:
-    """The entropy of the meanings of the sampled answers, in nats: 0 when all mean the same."""
+    """Returns the entropy −Σ_c p_c ln p_c of the meanings c of the sampled answers, in nats; 0 when all mean the
+    same."""
     weight = _weights(weights, mask)
     ids = _clusters(clusters, weight, mask)
     width = int(ids.max(initial=0)) + 1
@@ -183,7 +187,8 @@ declare(
 
 
 def attribution(beliefs: ArrayLike, mask: ArrayLike | None = None) -> Floats:
-    """What each step of a run changed: `beliefs[0]` without retrieval, `beliefs[t]` after steps 1..t."""
+    """Returns what each step of a run changed, beliefs[t] − beliefs[t − 1]: `beliefs[0]` without retrieval,
+    `beliefs[t]` after steps 1..t."""
     known = arrays.read("beliefs", beliefs, low=0, high=1, mask=mask)
     if not known.shape[-1]:
         raise InvalidInput("beliefs", beliefs, "at least the belief without retrieval")
@@ -289,7 +294,7 @@ def seper_stderr(
     mask: ArrayLike | None = None,
     references_mask: ArrayLike | None = None,
 ) -> Value:
-    """The bootstrap standard error of `seper_soft` over its samples, weights renormalised in each draw.
+    """Returns the bootstrap standard error of `seper_soft` over its samples, weights renormalised in each draw.
 
     It is never under the error with two pseudo-samples added, one that means the reference and one that
     does not: ten equal answers are not certainty.
@@ -320,7 +325,7 @@ def seper_stderr(
 def _bootstrap_error(
     weight: Floats, means: Floats, sizes: Integers, real: Booleans, answers: str, uniform: Floats
 ) -> Floats:
-    """The standard deviation of the value over the draws; nan where there is no answer."""
+    """Returns the standard deviation of the value over the draws; nan where there is no answer."""
     n, draws = uniform.shape
     drawn = (uniform * sizes[:, None, None]).astype(np.intp)
     place = (np.arange(len(sizes))[:, None, None] * draws + np.arange(draws)) * n + drawn
@@ -339,7 +344,7 @@ def _bootstrap_error(
 
 
 def _smoothed_error(weight: Floats, means: Floats, sizes: Integers, real: Booleans, answers: str) -> Floats:
-    """The error that two pseudo-samples leave, of weight 1 / (n + 2) each, for the reference that counts."""
+    """Returns the error that two pseudo-samples leave, of weight 1 / (n + 2) each, for the reference that counts."""
     if answers == "mean":
         each = _over_references(means, "mean", real[:, None, :])
     else:
@@ -386,7 +391,7 @@ def _references(mask: ArrayLike | None, means: Floats | Booleans) -> Booleans | 
 
 
 def _over_references(values: Floats, how: str, real: Booleans | None) -> Floats:
-    """The best ("any", "max") or the mean over the real references; nan where there is none."""
+    """Returns the best ("any", "max") or the mean over the real references; nan where there is none."""
     shown = values if real is None else np.where(real, values, 0.0)
     count = arrays.lengths(values, None if real is None else np.broadcast_to(real, values.shape))
     if how == "mean":
@@ -395,6 +400,6 @@ def _over_references(values: Floats, how: str, real: Booleans | None) -> Floats:
 
 
 def _bounded(value: Floats, weight: Floats, mask: ArrayLike | None) -> Value:
-    """The value within [0, 1], which sums of weights may leave by a rounding; nan where there is no answer."""
+    """Returns the value clipped to [0, 1], since sums of weights are rounded; nan where there is no answer."""
     there = np.asarray(arrays.lengths(weight, mask)) > 0
     return arrays.plain(np.where(there, np.clip(value, 0, 1), np.nan))

@@ -1,4 +1,4 @@
-"""How much a passage helps the model that reads it, and how much it misleads.
+"""Metrics of how much a passage helps the model that reads it, and how much it misleads.
 
 The source is Trappolini et al., "Redefining Retrieval Evaluation in the Era of LLMs" (2025). A passage's
 utility comes from the probability that the model abstains when it sees that passage alone.
@@ -20,25 +20,26 @@ from ragguard.metrics.registry import Metric, declare
 
 SOURCE = "Trappolini et al. 2025"
 UDCG_RANGE = (1 / (1 + np.e), np.e / (1 + np.e))
-"""From γ = 1 and all harm to all gain; γ = 1/3 starts at 0.417."""
+"""The range of UDCG: from all harm at γ = 1 to all gain. At γ = 1/3 the least value is 0.417."""
 Ablation = Literal["rel_only", "binary"]
 
 
 class Parts(NamedTuple):
-    """A passage's utility before gain and harm cancel."""
+    """The gain and the harm whose sum is the utility of a passage."""
 
     gain: Value
     harm: Value
 
 
 def utility(relevant: ArrayLike, p_abstain: ArrayLike) -> Value:
-    """+(1 − p) for a relevant passage, −(1 − p) for another (eq. 2); for a probability, the expectation."""
+    """Returns the utility R (1 − p), R = 1 for a relevant passage and −1 for another (eq. 2), p = `p_abstain`; where
+    `relevant` is a probability r, the expectation (2r − 1)(1 − p)."""
     r, p = _annotated(relevant, p_abstain)
     return arrays.plain((2 * r - 1) * (1 - p))
 
 
 def utility_parts(relevant: ArrayLike, p_abstain: ArrayLike) -> Parts:
-    """Gain r(1 − p) and harm −(1 − r)(1 − p): what an uncertain judge would otherwise cancel to 0."""
+    """Returns gain r (1 − p) and harm −(1 − r)(1 − p), which in `utility` cancel where the judge is uncertain."""
     r, p = _annotated(relevant, p_abstain)
     return Parts(arrays.plain(r * (1 - p)), arrays.plain((r - 1) * (1 - p)))
 
@@ -72,8 +73,9 @@ declare(
 
 
 def utility_given(relevant: ArrayLike, p_before: ArrayLike, p_after: ArrayLike) -> Value:
-    """R * max(0, p_before - p_after): how much less the model abstains with the passage than before it, counted as a
-    gain where the passage is relevant (R = 2r - 1) and as harm where it is not. `utility` where p_before is 1."""
+    """Returns R * max(0, p_before - p_after): how much less the model abstains with the passage than before it,
+    counted as a gain where the passage is relevant (R = 2r - 1) and as harm where it is not. `utility` where p_before
+    is 1."""
     r = arrays.read("relevant", relevant, low=0, high=1, axes=0)
     before = arrays.read("p_before", p_before, low=0, high=1, axes=0)
     after = arrays.read("p_after", p_after, low=0, high=1, axes=0)
@@ -97,7 +99,7 @@ declare(
 
 
 def distracting_effect(p_abstain: ArrayLike) -> Value:
-    """The probability that the model answers from the passage (eq. 1)."""
+    """Returns 1 − p, the probability that the model answers from the passage (eq. 1)."""
     return arrays.plain(1 - arrays.read("p_abstain", p_abstain, low=0, high=1, axes=0))
 
 
@@ -199,7 +201,7 @@ declare(
 
 
 class LearnedUdcg:
-    """UDCG with a weight for gain and for harm at each of k positions (eq. 3), learned from answers.
+    """UDCG with a learned weight for gain and for harm at each of k positions: σ(Σ α_i u_i⁺ + Σ β_i u_i⁻) (eq. 3).
 
     `ablation` leaves out harm ("rel_only") and also makes gain 0 or 1 ("binary"), as in the paper's table 4.
     """
@@ -212,7 +214,7 @@ class LearnedUdcg:
         self._weights: Floats | None = None
 
     def __call__(self, u: ArrayLike) -> Value:
-        """σ of the weighted gains and harms of a context's utilities."""
+        """Returns σ of the weighted gains and harms of a context's utilities."""
         if self._weights is None:
             raise InvalidInput("LearnedUdcg", "no weights", "a model after `fit` or from `from_dict`")
         total = self._features("u", u) @ self._weights
@@ -258,7 +260,7 @@ class LearnedUdcg:
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Returns the weights as plain data for JSON."""
         if self._weights is None:
             raise InvalidInput("LearnedUdcg", "no weights", "a model after `fit`")
         alpha, beta = self._weights[: self.k], self._weights[self.k :]
@@ -266,7 +268,7 @@ class LearnedUdcg:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The model that `to_dict` wrote."""
+        """Returns the model from what `to_dict` returned."""
         missing = {"k", "alpha", "beta"} - set(data)
         if missing:
             raise InvalidInput("data", sorted(data), f"what to_dict gives; {sorted(missing)} missing")
@@ -292,7 +294,7 @@ class LearnedUdcg:
         return np.concatenate([gains, np.minimum(utilities, 0)], axis=-1) * self._used()
 
     def _used(self) -> Floats:
-        """1 for the features the model has, 0 for those the ablation leaves out."""
+        """Returns 1 for each feature that the model has, and 0 for each that the ablation leaves out."""
         return np.repeat([1.0, 0.0 if self.ablation else 1.0], self.k)
 
 

@@ -1,4 +1,4 @@
-"""The ranking measures every paper compares with.
+"""The classical ranking measures.
 
 Relevance and gains come in ranked order, best first. They equal trec_eval's where that is defined; where
 a query has no relevant item at all they are nan, which trec_eval counts as 0.
@@ -18,7 +18,7 @@ SOURCE = "Trappolini et al. 2025, appendix A"
 
 
 def precision(rel: ArrayLike, k: int | None = None, mask: ArrayLike | None = None) -> Value:
-    """The share of the first k that is relevant; missing places count as not relevant."""
+    """Returns the share of the first k that is relevant; missing places count as not relevant."""
     relevant = _relevant(rel, mask)
     size = arrays.lengths(relevant, mask) if k is None else arrays.count("k", k)
     return arrays.ratio(_first(relevant, k).sum(axis=-1), size)
@@ -40,7 +40,7 @@ declare(
 
 
 def recall(rel: ArrayLike, total: ArrayLike, k: int | None = None, mask: ArrayLike | None = None) -> Value:
-    """The share of all relevant items that is among the first k."""
+    """Returns the share of all relevant items that is among the first k."""
     relevant = _relevant(rel, mask)
     return arrays.ratio(_first(relevant, k).sum(axis=-1), _total(total, relevant))
 
@@ -61,7 +61,7 @@ declare(
 
 
 def hits(rel: ArrayLike, k: int | None = None, mask: ArrayLike | None = None) -> Value:
-    """1 if any of the first k is relevant, else 0."""
+    """Returns 1 if any of the first k is relevant, else 0."""
     return arrays.plain(_first(_relevant(rel, mask), k).any(axis=-1).astype(np.float64))
 
 
@@ -80,7 +80,7 @@ declare(
 
 
 def reciprocal_rank(rel: ArrayLike, k: int | None = None, mask: ArrayLike | None = None) -> Value:
-    """1 over the rank of the first relevant item, 0 if there is none among the first k."""
+    """Returns 1 / rank of the first relevant item, and 0 if there is none among the first k."""
     relevant = _first(_relevant(rel, mask), k)
     if not relevant.shape[-1]:
         return arrays.plain(np.zeros(relevant.shape[:-1]))
@@ -104,7 +104,8 @@ declare(
 def average_precision(
     rel: ArrayLike, total: ArrayLike | None = None, k: int | None = None, mask: ArrayLike | None = None
 ) -> Value:
-    """The precisions at the relevant ones of the first k, over all that are relevant (default: all listed)."""
+    """Returns the sum of the precisions at the relevant ones of the first k, divided by the number of all relevant
+    items (default: of those in the list)."""
     relevant = _relevant(rel, mask)
     known = relevant.sum(axis=-1) if total is None else _total(total, relevant)
     first = _first(relevant, k)
@@ -133,7 +134,8 @@ def ndcg(
     mask: ArrayLike | None = None,
     ideal_mask: ArrayLike | None = None,
 ) -> Value:
-    """Discounted gain of the first k over that of the best order; `ideal` holds the gains of all judged passages."""
+    """Returns Σ gain_r / log2(r + 1) of the first k, divided by that of the best order; `ideal` holds the gains of all
+    judged passages."""
     ranked = arrays.front(arrays.read("gains", gains, low=0, mask=mask), mask)
     judged = (
         ranked
@@ -169,7 +171,7 @@ declare(
 
 
 def _largest(values: Floats, k: int | None) -> Floats:
-    """The k largest of each list, largest first."""
+    """Returns the k largest of each list, largest first."""
     width = values.shape[-1]
     if k is not None and k < width:
         values = np.partition(values, width - k, axis=-1)[..., width - k :]

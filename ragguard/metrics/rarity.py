@@ -1,4 +1,4 @@
-"""How good a set of passages is beside the best set there was, weighing what is rare.
+"""Metrics of a set of passages beside the best set there was; rare grades weigh more.
 
 The source is "Redefining RAG Evaluation: A Set-Based Approach" (arXiv:2511.09545). Grades run from 1 (junk)
 to 5 (decisive). The pool is every graded passage of the query, the candidates are what was retrieved, the
@@ -17,7 +17,7 @@ from ragguard.metrics.registry import Metric, declare
 
 SOURCE = "arXiv:2511.09545"
 BASE = {4: 0.5, 3: 0.1}
-"""Base utilities relative to grade 5; grades 1 and 2 are worth nothing."""
+"""Base utilities relative to grade 5; those of grades 1 and 2 are 0."""
 FALLBACK = {4: 1.0, 3: 0.2}
 """Weights where the pool holds no grade 5, so that rarity has nothing to be relative to."""
 
@@ -29,7 +29,11 @@ def grade_weights(
     cap3: float = 0.25,
     mask: ArrayLike | None = None,
 ) -> Floats:
-    """What a passage of each grade weighs, from how common the grades are: `weights[..., grade]`, entry 0 unused."""
+    """Returns the weight of each grade from how common the grades are: `weights[..., grade]`, entry 0 is unused.
+
+    w5 = 1, w4 = min(0.5 (n5 / n4)^α, cap4), w3 = min(0.1 (n5 / n3)^α, cap3), w2 = w1 = 0, with n_g passages of grade g
+    in the pool; without a grade 5, w4 = 1 and w3 = 0.2.
+    """
     return _weights(_counts("pool_grades", pool_grades, mask, "mask"), alpha, cap4, cap3)
 
 
@@ -57,7 +61,10 @@ def ra_nwg(
     pool_mask: ArrayLike | None = None,
     chosen_mask: ArrayLike | None = None,
 ) -> Value:
-    """The weight of the chosen over the weight of the best k of the pool."""
+    """Returns Σ w(chosen) / Σ of the k largest w in the pool, with w from `grade_weights`.
+
+    k is the number of places in the prompt; fewer chosen than k leave places empty, which weigh 0.
+    """
     known = _counts("pool", pool, pool_mask, "pool_mask")
     taken = _chosen(chosen, k, chosen_mask)
     _same_queries(pool=known, chosen=taken)
@@ -105,7 +112,8 @@ def proc(
     pool_mask: ArrayLike | None = None,
     candidates_mask: ArrayLike | None = None,
 ) -> Value:
-    """The weight of the best k of the candidates over that of the best k of the pool: what retrieval made possible."""
+    """Returns Σ of the k largest w among the candidates / Σ of the k largest w in the pool: what retrieval made
+    possible."""
     arrays.count("k", k)
     known = _counts("pool", pool, pool_mask, "pool_mask")
     found = _counts("candidates", candidates, candidates_mask, "candidates_mask")
@@ -142,7 +150,7 @@ def pct_proc(
     candidates_mask: ArrayLike | None = None,
     chosen_mask: ArrayLike | None = None,
 ) -> Value:
-    """RA-nWG over PROC: how much of what retrieval made possible was chosen."""
+    """Returns RA-nWG / PROC: how much of what retrieval made possible was chosen."""
     reached = ra_nwg(pool, chosen, k, alpha, cap4, cap3, pool_mask, chosen_mask)
     ceiling = proc(pool, candidates, k, alpha, cap4, cap3, pool_mask, candidates_mask)
     arrays.fit(candidates=np.shape(ceiling), chosen=np.shape(reached))
@@ -174,7 +182,7 @@ def n_recall(
     pool_mask: ArrayLike | None = None,
     chosen_mask: ArrayLike | None = None,
 ) -> Value:
-    """How many of the good passages were chosen, of as many as fit into k places."""
+    """Returns h / min(k, R): of R good passages in the pool, h were chosen, of as many as fit into k places."""
     floor = arrays.count("at_least", at_least, 1, 5)
     known = _counts("pool", pool, pool_mask, "pool_mask")
     taken = _chosen(chosen, k, chosen_mask)
@@ -201,7 +209,7 @@ declare(
 def precision_at_grade(
     chosen: ArrayLike, k: int, at_least: int = 4, chosen_mask: ArrayLike | None = None
 ) -> Value:
-    """The share of the k places that a good passage fills."""
+    """Returns the share of the k places that a good passage fills; an empty place counts as not good."""
     floor = arrays.count("at_least", at_least, 1, 5)
     return arrays.ratio(_chosen(chosen, k, chosen_mask)[..., floor:].sum(axis=-1), k)
 
@@ -223,7 +231,7 @@ declare(
 
 
 def harm(chosen: ArrayLike, k: int, at_most: int = 2, chosen_mask: ArrayLike | None = None) -> Value:
-    """The share of the k places that junk fills."""
+    """Returns the share of the k places that junk fills; an empty place is no junk."""
     ceiling = arrays.count("at_most", at_most, 1, 5)
     return arrays.ratio(_chosen(chosen, k, chosen_mask)[..., 1 : ceiling + 1].sum(axis=-1), k)
 
@@ -245,7 +253,7 @@ declare(
 
 
 def _counts(argument: str, grades: ArrayLike, mask: ArrayLike | None, mask_name: str) -> Integers:
-    """How many passages have each grade, by grade; entry 0 is unused."""
+    """Returns how many passages have each grade, by grade; entry 0 is unused."""
     read = arrays.read(argument, grades, low=1, high=5, mask=mask, mask_name=mask_name)
     values = arrays.whole(argument, read, "a grade: 1, 2, 3, 4 or 5")
     if mask is not None:
@@ -292,7 +300,8 @@ def _worth(counts: Integers, weights: Floats) -> Floats:
 
 
 def _best(counts: Integers, weights: Floats, k: int) -> Floats:
-    """The k heaviest passages' weight. Grades are ordered by weight, as a grade 3 may outweigh a 4."""
+    """Returns the weight of the k heaviest passages. Grades are ordered by weight, as a grade 3 may weigh more than a
+    4."""
     order = np.argsort(-weights, axis=-1, kind="stable")
     heaviest = np.take_along_axis(counts, order, axis=-1)
     before = np.cumsum(heaviest, axis=-1) - heaviest

@@ -1,4 +1,4 @@
-"""How many relevant passages there are, estimated by capture and recapture.
+"""Estimates of how many relevant passages there are, by capture and recapture.
 
 Two retrievals of one query that do not depend on each other find n1 and n2 relevant passages, m of them both. The more
 they agree, the fewer there are that neither found. What two retrievers find hard alike neither finds: then the
@@ -34,7 +34,7 @@ class Population(NamedTuple):
 
 
 def chapman(first: ArrayLike, second: ArrayLike, both: ArrayLike, level: float = 0.95) -> Population:
-    """Chapman's estimator N = (n1 + 1)(n2 + 1) / (m + 1) - 1, unbiased where n1 + n2 >= N.
+    """Returns Chapman's estimate N = (n1 + 1)(n2 + 1) / (m + 1) - 1, unbiased where n1 + n2 >= N.
 
     Its variance is (n1 + 1)(n2 + 1)(n1 - m)(n2 - m) / ((m + 1)^2 (m + 2)). The interval is that of the transformed
     logit of the share that was found (Sadinle 2009), and never below what was found, n1 + n2 - m. Where neither found
@@ -69,7 +69,7 @@ def chapman(first: ArrayLike, second: ArrayLike, both: ArrayLike, level: float =
 
 
 def recapture(found: ArrayLike, relevant: ArrayLike, level: float = 0.95) -> Population:
-    """Chapman's estimate of how many relevant passages there are, from retrievals of one query.
+    """Returns Chapman's estimate of how many relevant passages there are, from retrievals of one query.
 
     `found[r, p]`: retrieval r found passage p; `relevant[p]`: passage p is relevant. A retrieval that found nothing but
     what another found as well (the same retriever again, or with a smaller k) tells nothing of what is missing and is

@@ -1,4 +1,4 @@
-"""What each metric says of itself: name, range, direction, unit, what it needs, its paper.
+"""The declarations of metrics: name, range, direction, unit, what is needed, and the paper.
 
 A family declares its metrics next to their functions. The table of docs/metrics.md, `ragguard metrics`, captions of
 reports and OpenTelemetry descriptions are all made from these declarations.
@@ -20,27 +20,27 @@ Direction = Literal["higher", "lower", "neither"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One number that ragguard can give, as told to a reader."""
+    """The declaration of one number that ragguard can give."""
 
     name: str
     title: str
     description: str
-    """One line: what the number says."""
+    """What the number says, in one line."""
     range: tuple[float, float]
     direction: Direction
-    """Which way is better."""
+    """Which direction is better."""
     unit: str = ""
     needs: str
-    """What must be known to compute it."""
+    """What must be known to compute the number."""
     source: str
     levels: tuple[Level, ...] = ()
-    """What a score of this name can be about; empty where no scorer gives it."""
+    """What a score of this name can be about; empty where no scorer gives such a score."""
     function: Callable[..., Any] | None = None
-    """What computes it in `ragguard.metrics`; None where a probe gives the number itself."""
+    """The function of `ragguard.metrics` that computes the number; None where a probe gives it."""
 
     @property
     def call(self) -> str:
-        """The function's name, empty where there is none."""
+        """The name of the function; empty where there is none."""
         return self.function.__name__ if self.function else ""
 
     def cells(self) -> dict[str, str]:
@@ -58,7 +58,7 @@ class Metric:
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; an open end of the range is None."""
+        """Returns plain data for JSON, with None for an open end of the range."""
         return {
             "name": self.name,
             "title": self.title,
@@ -75,18 +75,18 @@ class Metric:
 
 _declared: dict[str, Metric] = {}
 METRICS: Mapping[str, Metric] = MappingProxyType(_declared)
-"""Every declaration by its name, in the order of the families."""
+"""All declarations by name, in the order of the families."""
 
 
 def declare(metric: Metric) -> None:
-    """Enters a metric; a name can be declared once."""
+    """Adds a declaration; a name can be declared once."""
     if metric.name in _declared:
         raise ValueError(f"the metric {metric.name!r} is declared twice")
     _declared[metric.name] = metric
 
 
 def find(name: str) -> Metric:
-    """The declaration of that name."""
+    """Returns the declaration of a name; raises UnknownName with similar names."""
     try:
         return _declared[name]
     except (KeyError, TypeError) as error:
@@ -98,13 +98,13 @@ def find(name: str) -> Metric:
 
 
 def by_level() -> list[Metric]:
-    """Every declaration: scores of passages, of steps, of runs, then what no scorer gives."""
+    """Returns all declarations: those of scores of passages, of steps and of runs, then those that no scorer gives."""
     order: dict[Level | None, int] = {"passage": 0, "step": 1, "run": 2, None: 3}
     return sorted(_declared.values(), key=lambda metric: order[metric.levels[0] if metric.levels else None])
 
 
 def as_markdown(metrics: Iterable[Metric]) -> str:
-    """A table for the README: every cell a line of text."""
+    """Returns the table of all metrics as Markdown."""
     rows = [metric.cells() for metric in metrics]
     lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)] if rows else []
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

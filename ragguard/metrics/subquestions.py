@@ -1,4 +1,4 @@
-"""How much of a question's sub-questions the passages answer, how new each is, and how dense.
+"""Metrics of how many sub-questions passages answer, how new each answer is, and in how few words.
 
 The source is Ju et al., "Controlled Retrieval-augmented Context Evaluation for Long-form RAG" (CRUX, 2025).
 `ratings[p, q]` from 0 to 5 says how well passage p answers sub-question q; from η on it counts as answered.
@@ -19,14 +19,15 @@ from ragguard.metrics.registry import Metric, declare
 
 SOURCE = "Ju et al. 2025 (CRUX)"
 BITS = 8
-"""How many sub-questions the greedy search looks up together: a byte of them."""
+"""How many sub-questions the greedy search looks up together."""
 TABLE = 1 << BITS
 CACHED = 1 << 18
-"""Numbers the greedy search works on at a time: two megabytes, well within a cache."""
+"""How many numbers the greedy search works on at a time: two megabytes, which fit into a processor's cache."""
 
 
 class Subset(NamedTuple):
-    """Passages by what the others leave them to answer; indices, the most answering first."""
+    """Indices of passages that add an answer, that only repeat answers, and that answer nothing; within each, those
+    that answer most come first."""
 
     required: Integers
     partial: Integers
@@ -36,7 +37,7 @@ class Subset(NamedTuple):
 def answerable_questions(
     oracle_ratings: ArrayLike, eta: float = 3, mask: ArrayLike | None = None
 ) -> Booleans:
-    """Which sub-questions some passage of the oracle answers at all."""
+    """Returns which sub-questions some passage of the oracle answers."""
     return np.asarray(_answers("oracle_ratings", oracle_ratings, eta, mask).any(axis=-2))
 
 
@@ -60,7 +61,7 @@ def coverage(
     answerable: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> Value:
-    """The share of the (answerable) sub-questions that some passage answers (eq. 3); nan without passages."""
+    """Returns the share of the (answerable) sub-questions that some passage answers (eq. 3); nan without passages."""
     answers = _answers("ratings", ratings, eta, mask)
     asked = _asked(answers, answerable)
     covered = np.count_nonzero(answers.any(axis=-2) & asked, axis=-1)
@@ -120,7 +121,7 @@ def contested(
     eta: float = 3,
     answerable: ArrayLike | None = None,
 ) -> float:
-    """The share of the (answerable) sub-questions to which two passages that answer it contradict each other.
+    """Returns the share of the (answerable) sub-questions to which two passages that answer it contradict each other.
 
     `contradictions[p, r, q]`: what passages p and r answer to sub-question q cannot both be true. nan without passages.
     """
@@ -156,7 +157,7 @@ def marginal_coverage(
     answerable: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> Floats:
-    """What each passage adds to the coverage of those before it; the sum is the coverage."""
+    """Returns what each passage adds to the coverage of those before it; the sum is the coverage."""
     answers = _answers("ratings", ratings, eta, mask)
     asked = _asked(answers, answerable)
     new = np.count_nonzero(answers & (_times_before(answers) == 0) & asked[..., None, :], axis=-1)
@@ -194,7 +195,8 @@ declare(
 
 
 def redundancy(ratings: ArrayLike, eta: float = 3, mask: ArrayLike | None = None) -> Floats:
-    """Of what each passage answers, the share that those before it answer too; nan where it answers nothing."""
+    """Returns, of what each passage answers, the share that those before it answer too; nan where it answers
+    nothing."""
     answers = _answers("ratings", ratings, eta, mask)
     again = np.count_nonzero(answers & (_times_before(answers) > 0), axis=-1)
     return _per_passage(again, np.count_nonzero(answers, axis=-1), mask)
@@ -290,7 +292,7 @@ def density(
     oracle_tokens: ArrayLike,
     w: float = 0.5,
 ) -> Value:
-    """Coverage a token beside the oracle's, to the power w (eq. 6)."""
+    """Returns ((coverage / tokens) / (oracle_coverage / oracle_tokens))^w (eq. 6)."""
     covered = arrays.read("coverage", coverage, low=0, high=1, axes=0)
     length = arrays.read("tokens", tokens, low=0, axes=0)
     best = arrays.read("oracle_coverage", oracle_coverage, low=0, high=1, axes=0)
@@ -339,7 +341,8 @@ declare(
 
 
 def required_subset(ratings: ArrayLike, eta: float = 3) -> Subset:
-    """The passages that together answer all that any answers, those that only repeat, those that answer nothing."""
+    """Returns the passages that together answer all that any passage answers, those that only repeat, and those that
+    answer nothing. Passages are taken in the order of how many sub-questions they answer."""
     answers = _answers("ratings", ratings, eta, None)
     if answers.ndim != 2:
         raise InvalidInput("ratings.shape", answers.shape, "one table (passages, sub-questions)")
@@ -360,7 +363,7 @@ def _answers(
 
 
 def _asked(answers: Booleans, answerable: ArrayLike | None) -> Booleans:
-    """Which sub-questions count, for each query."""
+    """Returns which sub-questions count, for each query."""
     shape = (*answers.shape[:-2], answers.shape[-1])
     if answerable is None:
         return np.ones(shape, dtype=bool)
@@ -371,7 +374,7 @@ def _asked(answers: Booleans, answerable: ArrayLike | None) -> Booleans:
 
 
 def _times_before(answers: Booleans) -> Integers:
-    """How often each sub-question was answered by the passages before."""
+    """Returns how often each sub-question was answered by the passages before each passage."""
     return np.cumsum(answers, axis=-2, dtype=np.intp) - answers
 
 
@@ -381,7 +384,7 @@ def _per_passage(part: Integers, whole: Integers, mask: ArrayLike | None) -> Flo
 
 
 def _kept(keep: float, n: int) -> Floats:
-    """keep to the power 0, 1, … n, by repeated multiplication as the evaluator does it."""
+    """Returns keep to the power 0, 1, … n, by repeated multiplication as the TREC evaluator computes it."""
     return np.multiply.accumulate(np.concatenate([[1.0], np.full(n, keep)]))
 
 
@@ -396,7 +399,8 @@ def _gain(answers: Booleans, keep: float, before: Integers | None) -> Value:
 
 
 def _greedy_gain(pool: Booleans, keep: float, depth: int | None) -> Value:
-    """The discounted gain of the order that takes, at each rank, the passage that adds most; the first of equals."""
+    """Returns the discounted gain of the order that takes, at each rank, the passage that adds most; of equal ones the
+    first."""
     *queries, passages, questions = pool.shape
     n = int(np.prod(queries))
     flat = pool.reshape(n, passages, questions)
@@ -413,8 +417,10 @@ def _greedy_gain(pool: Booleans, keep: float, depth: int | None) -> Value:
 
 
 def _greedy_one(answers: Booleans, keep: float, discounts: Floats) -> float:
-    """The search for one query. What a passage adds only falls, so a heap of what each added when it was last looked
-    at gives the best with few looks; passages that answer the same set wait in one entry, the first of them in front.
+    """Returns the greedy gain of one query.
+
+    What a passage adds only falls. So a heap of what each passage added when it was last computed gives the best one
+    after few computations. Passages that answer the same set are one entry of the heap, the first of them in front.
     """
     of_passage: dict[int, list[int]] = {}
     passages_with, questions_of = answers.nonzero()
@@ -454,11 +460,12 @@ def _greedy_one(answers: Booleans, keep: float, discounts: Floats) -> float:
 
 
 def _greedy_block(answers: Booleans, keep: float, discounts: Floats) -> Floats:
-    """The search for queries side by side.
+    """Returns the greedy gains of several queries.
 
-    What a passage adds is a sum over the sub-questions it answers. Passages answer the same few sets again and
-    again, so the sums of all sets of the first eight are tabled once a rank and looked up; the others are added.
-    Sums run in the order of the sub-questions, as the evaluator's: what adds as much adds the same to the last bit.
+    What a passage adds is a sum over the sub-questions that it answers. Many passages answer the same set. So the sums
+    of all sets of the first eight sub-questions are computed once at each rank and looked up; the others are added.
+    Sums run in the order of the sub-questions, as those of the TREC evaluator do, so that equal gains are equal to the
+    last bit.
     """
     n, _, questions = answers.shape
     row = np.arange(n)

@@ -1,4 +1,4 @@
-"""Measures of a top-K selection that get by without the number of relevant documents, and F beside them.
+"""Measures of a top-K selection that do not need the number of relevant documents, and F beside them.
 
 The source is Schwartz, Vasilyev and Sawaya, "How important is Recall for Measuring Retrieval Quality?". All
 functions work element by element: numbers or arrays that fit each other.
@@ -21,7 +21,7 @@ SOURCE = "Schwartz et al."
 
 
 class BestAlpha(NamedTuple):
-    """The trade-off that predicts best, and how well it does."""
+    """The α that predicts outcomes best, and its correlation with them."""
 
     alpha: float
     correlation: float
@@ -60,7 +60,7 @@ declare(
 
 
 def t_u(n_p: ArrayLike, k: ArrayLike, alpha: float = 0.5) -> Value:
-    """(1 − α) relevant ones less α times the number of others (eq. 4)."""
+    """Returns T_u = (1 − α) n_p − α n_n for n_p relevant and n_n other passages among k (eq. 4)."""
     relevant, size = _selection(n_p, k)
     weight = arrays.parameter("alpha", alpha, 0, 1)
     value = (1 - weight) * relevant - weight * (size - relevant)
@@ -83,7 +83,8 @@ declare(
 
 
 def f(n_p: ArrayLike, k: ArrayLike, total: ArrayLike, alpha: float = 0.5) -> Value:
-    """The weighted harmonic mean of precision and recall (eq. 2); nan where nothing is relevant."""
+    """Returns F = n_p / (α K + (1 − α) N_p), the weighted harmonic mean of precision and recall (eq. 2); nan where
+    nothing is relevant."""
     relevant, size = _selection(n_p, k)
     known = _at_least("total", total, relevant)
     return _f(relevant, size, np.where(known > 0, known, np.nan), alpha)
@@ -105,7 +106,7 @@ declare(
 
 
 def f_e(n_p: ArrayLike, k: ArrayLike, n_p_2k: ArrayLike, alpha: float = 0.5) -> Value:
-    """F with the relevant ones of the top 2K for all relevant ones; 0 where even these hold none."""
+    """Returns F with the number of relevant ones in the top 2K in place of N_p; 0 where that number is 0."""
     relevant, size = _selection(n_p, k)
     known = _at_least("n_p_2k", n_p_2k, relevant)
     if np.any(known > 2 * size):
@@ -176,7 +177,7 @@ def _at_least(argument: str, value: ArrayLike, relevant: Floats) -> Floats:
 
 
 def _spearman(a: Floats, b: Floats) -> float:
-    """Spearman's correlation; nan where one of the two does not vary."""
+    """Returns Spearman's correlation; nan where one of the two does not vary."""
     if not a.size:
         return float("nan")
     a, b = arrays.ranks(a), arrays.ranks(b)
