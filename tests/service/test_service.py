@@ -97,7 +97,7 @@ def test_a_dead_entailer_delays_belief_alone_and_each_score_is_stored_once(make)
     scores = service.store.scores(the_run.id)
     assert len({score.key for score in scores}) == len(scores)
     assert before < {score.key for score in scores}
-    assert {score.scorer for score in scores} == {"belief", "utility", "coverage", "answers"}
+    assert {score.scorer for score in scores} == {"belief", "utility", "coverage", "answers", "contested"}
     assert not service.store.failures(the_run.id)
 
 
