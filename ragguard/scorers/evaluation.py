@@ -7,43 +7,19 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from ragguard.engines.base import Engine
 from ragguard.errors import RagguardError
 from ragguard.records import Failure, Result, Run, Score, ScoredRun
 from ragguard.runtime.faults import describe
-from ragguard.scorers.pipeline import Identity
-from ragguard.scorers.plan import Plan
 from ragguard.secrets import logger, without_secrets
 
 _log = logger("ragguard")
 
 
 class ResultSource(Protocol):
-    """What asks the scorers about a run."""
+    """What asks the scorers about a run, as `scorers.pipeline.ScoringPipeline` does."""
 
     async def results(self, run: Run, *, priority: int = 10) -> Sequence[Result]:
         """Returns all scores of a run, and a failure for each that could not be computed."""
-        ...
-
-
-class Pipeline(ResultSource, Protocol):
-    """What the service asks of `scorers.pipeline.ScoringPipeline`."""
-
-    @property
-    def engines(self) -> Sequence[Engine]:
-        """The engine, and the judge where that is another one."""
-        ...
-
-    async def plan(self, run: Run) -> Plan:
-        """Returns what scoring the run would ask the engines."""
-        ...
-
-    async def identity(self) -> Identity:
-        """Returns what is equal for settings that give equal scores; raises where an engine cannot be reached."""
-        ...
-
-    async def aclose(self) -> None:
-        """Closes the engines that were made for the pipeline."""
         ...
 
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from ragguard.records import Result, Run
-from ragguard.scorers.evaluation import Pipeline
+from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.service.settings import Settings
 
 
@@ -20,10 +20,10 @@ class ProcessPipeline:
     def begin(self) -> None:
         """Starts without a pipeline: at first, and in a forked child, whose connections are its parent's."""
         self._lock = threading.Lock()
-        self.built: Pipeline | None = None
+        self.built: ScoringPipeline | None = None
         """The pipeline; None where nothing has asked for it yet."""
 
-    def get(self) -> Pipeline:
+    def get(self) -> ScoringPipeline:
         """Returns the pipeline; raises what cannot be right in the settings of its models."""
         with self._lock:
             if self.built is None:

@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from ragguard.arguments import whole_number
 from ragguard.errors import InvalidInput
 from ragguard.runtime.retry import RetrySchedule
-from ragguard.scorers.evaluation import Pipeline
 from ragguard.scorers.references import References, ReferenceTable
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.queue import QueueBounds
@@ -32,19 +31,6 @@ _LONGEST_KEPT = 9e9
 """Seconds, some 285 years: more nanoseconds than a store's columns hold, and as good as no limit."""
 
 
-class PipelineSettings(Protocol):
-    """What a pipeline is built from, as `ScoringSettings` is."""
-
-    @property
-    def scorers(self) -> Sequence[Any]:
-        """The scorers; empty where runs are captured and never scored."""
-        ...
-
-    def build(self) -> Pipeline:
-        """Returns a new pipeline."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything that a RagGuard is told. A field has the name and the meaning of RagGuard's argument.
@@ -52,7 +38,7 @@ class Settings:
     Wrong values are refused when the settings are made.
     """
 
-    scoring: PipelineSettings = ScoringSettings()  # noqa: RUF009 - frozen
+    scoring: ScoringSettings = ScoringSettings()  # noqa: RUF009 - frozen
     store: str | Path | None = "ragguard.db"
     durability: Durability = "fast"
     sample_rate: float = 1.0

@@ -1,12 +1,15 @@
 """The settings of a RagGuard: checked when they are made, plain data, and all that the service derives from them."""
 
+import inspect
 import math
 import pickle
+from dataclasses import fields
 from datetime import timedelta
 
 import pytest
 from support.scripted_pipeline import ListSink
 
+from ragguard import RagGuard
 from ragguard.errors import InvalidInput
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.queue import QueueBounds
@@ -81,3 +84,12 @@ def test_a_list_that_the_caller_goes_on_changing_changes_nothing():
 def test_a_wrong_setting_is_named(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
         Settings(**wrong)
+
+
+def test_every_argument_of_rag_guard_is_a_setting_with_the_same_default():
+    arguments = inspect.signature(RagGuard).parameters
+    settings = {
+        field.name: field.default for settings in (ScoringSettings, Settings) for field in fields(settings)
+    }
+    assert {name: argument.default for name, argument in arguments.items()}.items() <= settings.items()
+    assert settings.keys() - arguments.keys() == {"scoring", "retry", "tick_seconds", "events_a_run"}
