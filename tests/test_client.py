@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import os
 import threading
 import time
 from datetime import timedelta
@@ -406,15 +405,12 @@ def test_the_host_loop_is_not_held_up(make):
     rg = make(Slow(label=lambda text, label: 0.4))
 
     async def host():
-        longest, last = 0.0, time.perf_counter()
         for number in range(200):
             capture(rg, f"question {number}")
             await asyncio.sleep(0)
-            now = time.perf_counter()
-            longest, last = max(longest, now - last), now
-        return longest
 
-    assert asyncio.run(host()) < 0.5
+    asyncio.run(host())
+    assert not rg.flush(0), "nothing can be scored yet, so the loop waited for no score"
     gate.set()
     assert rg.flush(30)
 
@@ -456,17 +452,32 @@ def test_after_a_fork_an_engine_by_name_is_made_anew(make):
 
 
 def test_it_is_cheap_to_import_and_make():
+    """What it costs is what it loads; `make bench-latency` measures the time."""
     code = (
-        "import time, sys, os; began = time.process_time()\n"
-        "import ragguard; bare = time.process_time() - began\n"
-        "ragguard.RagGuard('nano', store=None); made = time.process_time() - began\n"
-        "import json; print(json.dumps([bare, made, 'opentelemetry.sdk' in sys.modules, 'asyncio' in sys.modules]))"
+        "import json, sys; before = set(sys.modules)\n"
+        "import ragguard; bare = set(sys.modules) - before\n"
+        "ragguard.RagGuard('nano', store=None)\n"
+        "print(json.dumps([sorted(bare), sorted(set(sys.modules) - before)]))"
     )
-    runs = [json.loads(run_program(code).stdout) for _ in range(3)]
-    bare, made = min(run[0] for run in runs), min(run[1] for run in runs)
-    assert not runs[0][2]
-    assert bare < 0.06
-    assert made < 0.3 * (4 if os.environ.get("CI") else 2)
+    bare, made = json.loads(run_program(code).stdout)
+    assert {name.partition(".")[0] for name in bare} & {
+        "asyncio",
+        "httpx",
+        "numpy",
+        "opentelemetry",
+        "rich",
+    } == set()
+    assert len(bare) <= 30
+    assert not {
+        "opentelemetry.sdk",
+        "langchain_core",
+        "llama_index",
+        "torch",
+        "scipy",
+        "rich",
+        "typer",
+    } & set(made)
+    assert len(made) <= 450
 
 
 def test_an_entailer_may_be_an_address(make):

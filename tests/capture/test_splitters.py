@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,9 +77,9 @@ def test_no_text_breaks_them_and_nothing_is_invented(text):
             assert part in text
 
 
-@pytest.mark.parametrize("hostile", ["\n \t" * 50_000, "<d " * 50_000, "1. " * 50_000, "[1" * 50_000])
+@pytest.mark.timeout(60)  # what takes quadratic time takes hours
+@pytest.mark.parametrize("hostile", ["\n \t", "<d ", "1. ", "[1"])
 def test_hostile_texts_take_linear_time(hostile):
-    began = time.perf_counter()
+    hostile *= 500_000
     for split in (splitters.paragraphs, splitters.lines, splitters.numbered, splitters.tagged("d")):
         list(split(hostile))
-    assert time.perf_counter() - began < 5

@@ -5,6 +5,7 @@ import gc
 import math
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 from support.scripted_engine import ScriptedEngine
@@ -117,27 +118,24 @@ async def test_a_judge_that_chats_costs_no_passage():
 
 async def test_late_means_everything_is_kept_on_time():
     model = engine(gate=asyncio.Event())
-    clock = time.perf_counter()
-    decision = await guard(model, budget_ms=50).aprune("q", [HELPS, MISLEADS])
-    assert time.perf_counter() - clock < 1.5
+    decision = await guard(model, budget_ms=50).aprune("q", [HELPS, MISLEADS])  # the engine never answers
     assert (decision.status, texts(decision)) == ("timeout", [HELPS, MISLEADS])
     assert "50 ms" in decision.reason
 
 
 async def test_an_engine_that_ignores_cancellation_is_not_waited_for():
+    decided = asyncio.Event()
+
     class Stubborn(ScriptedEngine):
         async def label_probs(self, *args, **kwargs):
-            for _ in range(20):
-                try:
-                    await asyncio.sleep(0.1)
-                except asyncio.CancelledError:
-                    continue
+            while not decided.is_set():
+                with suppress(asyncio.CancelledError):
+                    await decided.wait()
             raise EngineRejected("never mind")
 
-    clock = time.perf_counter()
     decision = await guard(Stubborn(), budget_ms=50).aprune("q", [HELPS, MISLEADS])
-    assert time.perf_counter() - clock < 1.5
     assert decision.status == "timeout"
+    decided.set()
 
 
 async def test_no_budget_means_no_question():
@@ -293,7 +291,6 @@ async def test_a_passage_that_is_refused_for_its_length_is_asked_again_shorter()
     decision = await guard(model).aprune("q", [IDLE, long, MISLEADS])
     assert texts(decision) == [IDLE, long]
     assert [drop.passage.text for drop in decision.dropped] == [MISLEADS]
-    assert decision.elapsed_ms < 5000
     refused, *_, last = model.calls
     assert len(refused.prompts) == len(last.prompts) == 6
     assert max(map(len, last.texts)) < 8000 < max(map(len, refused.texts))
@@ -321,9 +318,7 @@ async def test_asking_again_ends_with_the_budget():
                 raise PromptTooLong("too long")
             await hold()
 
-    clock = time.perf_counter()
     decision = await guard(Slow(), budget_ms=100).aprune("q", [HELPS * 1000, MISLEADS])
-    assert time.perf_counter() - clock < 1.5
     assert (decision.status, len(decision.kept)) == ("timeout", 2)
 
 

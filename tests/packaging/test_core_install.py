@@ -2,7 +2,6 @@
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import venv
@@ -54,12 +53,12 @@ def test_it_is_small(python):
     assert len(beyond) <= 28, sorted(beyond)
 
 
-def test_it_imports_fast(python):
-    code = "import time; a = time.perf_counter(); import ragguard; print(time.perf_counter() - a)"
-    run(python, code)
-    seconds = statistics.median(float(run(python, code)) for _ in range(7))
-    print(f"import ragguard: {seconds * 1e3:.1f} ms (median of 7)")
-    assert seconds <= 0.060
+def test_it_imports_little(python):
+    """What an import costs is what it loads; `make bench-latency` measures the time."""
+    code = "import sys; before = set(sys.modules); import ragguard; print(len(set(sys.modules) - before))"
+    modules = int(run(python, code))
+    print(f"import ragguard: {modules} modules")
+    assert modules <= 30
 
 
 def test_it_imports_no_framework(python):

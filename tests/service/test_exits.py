@@ -1,7 +1,5 @@
 """The end of a process: what was captured is scored and sent before OpenTelemetry shuts down."""
 
-import time
-
 import pytest
 from support.program import run_program
 from support.runs import a_run
@@ -56,11 +54,9 @@ def test_a_dead_engine_does_not_hold_up_the_end(tmp_path):
     code = (
         "import sys, time; from ragguard import Passage, RagGuard\n"
         "rg = RagGuard('http://127.0.0.1:9/v1', store=sys.argv[1], exit_timeout=0.5)\n"
-        "with rg.run('who?') as run: run.retrieved('who?', [Passage('Ada')])\n"
-        "print(time.time())"
+        "with rg.run('who?') as run: run.retrieved('who?', [Passage('Ada')])"
     )
-    done = run_program(code, tmp_path / "s.db")
-    assert time.time() - float(done.stdout) < 20
+    run_program(code, tmp_path / "s.db", timeout=30)  # another attempt would come after a minute
     store = Store(tmp_path / "s.db")
     store.housekeep()
     assert store.left().pending == 1

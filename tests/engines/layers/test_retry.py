@@ -116,10 +116,8 @@ async def test_a_server_that_wants_more_time_than_there_is_is_not_waited_for(wai
 
 async def test_all_attempts_together_end_in_time():
     engine = failing(then=EngineUnreachable("gone"))
-    started = time.monotonic()
-    with pytest.raises(EngineUnreachable):
-        await ask(Retry(engine, Patience(10_000, 0.02, 0.02, total=0.3, trip_after=10_000)))
-    assert time.monotonic() - started < 10
+    with pytest.raises(EngineUnreachable):  # or this goes on for hours
+        await ask(Retry(engine, Patience(10**6, 0.02, 0.02, total=0.3, trip_after=10**6)))
     assert len(engine.calls) > 3
     with pytest.raises(EngineTimeout):
         await ask(Retry(engine), deadline=time.monotonic() - 1)

@@ -1,0 +1,112 @@
+"""What a user would notice without a model in it: the import, a RagGuard, the way of an event to the disk, a search.
+
+    python benchmarks/latency.py
+
+Each figure is the median of its rounds, beside the time that it should stay within.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.machine import record
+from ragguard import Passage, RagGuard, world
+from ragguard.report.digest import MISLEADS
+from ragguard.report.html import write_html
+from ragguard.store.store import Store
+
+TARGETS_MS = {
+    "import ragguard": 60.0,
+    "import and RagGuard('nano')": 300.0,
+    "a hook of a step": 0.1,
+    "an event to the disk": 50.0,
+    "a search of 10,000 passages": 50.0,
+    "1,000 runs as a page": 1000.0,
+}
+IMPORT = "import time; began = time.perf_counter(); {}; print(time.perf_counter() - began)"
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds of one call."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def started(code: str) -> float:
+    """Seconds that the code takes in a Python of its own, without the start of that."""
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT.format(code)], capture_output=True, text=True, check=True
+    )
+    return float(done.stdout)
+
+
+def captures(folder: Path) -> tuple[list[float], list[float]]:
+    """Seconds of each hook, and from each hook until another reader of the file sees the step."""
+    passages = [Passage("Ada Berg founded Norvik Mills. " * 60, str(number)) for number in range(20)]
+    hooks, to_disk = [], []
+    with RagGuard("nano", scorers=(), store=folder / "s.db") as rg, rg.run("who founded it?") as run:
+        run.retrieved("warm up", passages)
+        reader = Store(folder / "s.db", read_only=True)
+        while reader.run(run.id) is None:
+            time.sleep(0.001)
+        for count in range(2, 60):
+            began = time.perf_counter()
+            run.retrieved(f"query {count}", passages)
+            hooks.append(time.perf_counter() - began)
+            while (found := reader.run(run.id)) is None or len(found.steps) < count:
+                time.sleep(0.001)
+            to_disk.append(time.perf_counter() - began)
+        reader.close()
+    return hooks, to_disk
+
+
+def page(folder: Path) -> float:
+    """Seconds to write 1,000 runs of the world as a page."""
+    store = Store(folder / "page.db")
+    for number, case in enumerate(world.cases(1000, seed=3)):
+        run = world.make_run(case)
+        run.id = f"{number}"
+        store.put(run)
+    took = timed(lambda: write_html(store.overviews(MISLEADS), folder / "report.html"))
+    store.close()
+    return took
+
+
+def measure(folder: Path) -> dict[str, list[float]]:
+    """Name → seconds of each round."""
+    search, cases = world.retriever(5), world.cases(100, seed=9)
+    search("warm up")
+    hooks, to_disk = captures(folder)
+    return {
+        "import ragguard": [started("import ragguard") for _ in range(9)],
+        "import and RagGuard('nano')": [
+            started("import ragguard; ragguard.RagGuard('nano', store=None)") for _ in range(9)
+        ],
+        "a hook of a step": hooks,
+        "an event to the disk": to_disk,
+        "a search of 10,000 passages": [timed(lambda case=case: search(case.question)) for case in cases],
+        "1,000 runs as a page": [page(folder)],
+    }
+
+
+def main() -> None:
+    """Prints and records the medians."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = {name: statistics.median(rounds) * 1e3 for name, rounds in measure(Path(folder)).items()}
+    for name, milliseconds in found.items():
+        missed = "" if milliseconds <= TARGETS_MS[name] else "   MISSED"
+        print(f"{name:30} {milliseconds:10.3f} ms   (at most {TARGETS_MS[name]:g}){missed}")
+    record("latency", {"targets_ms": TARGETS_MS, "milliseconds": found})
+
+
+if __name__ == "__main__":
+    main()
