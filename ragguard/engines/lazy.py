@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from ragguard.engines.deadline import until
+from ragguard.runtime.deadline import until
 
 T = TypeVar("T")
 

@@ -28,15 +28,17 @@ from ragguard.guard.first_answer import START_S, FirstAnswer
 from ragguard.guard.health import DecisionCounts, GuardHealth, GuardOutcome, cause_of
 from ragguard.guard.judge import Candidate, EngineTime, PassageJudge
 from ragguard.guard.policies import Judged, Policy, TopUtility, UtilityThreshold, choose, names_of
-from ragguard.guard.policy_threads import PolicyThreads
 from ragguard.records import Decision, Dropped, Passage
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.faults import describe
-from ragguard.runtime.fork import at_fork
+from ragguard.runtime.parallel import in_parallel
 from ragguard.runtime.retry import RetrySchedule
+from ragguard.runtime.threads import DaemonThreads
 
 CALIBRATED_AT_ONCE = 16
+POLICY_THREADS = 8
+"""Threads on which one guard's policies run; further calls wait, within their budgets. Each guard has its own."""
 GRACE_S = 0.05
 """An engine's deadline lies so much behind the budget: what is late is cancelled before it raises for itself."""
 THREAD_GRACE_S = 0.015
@@ -109,12 +111,8 @@ class DistractorGuard:
             pause_after, RetrySchedule(first=pause_s, longest=pause_s, jitter=(1.0, 1.0))
         )
         self._first_answer = FirstAnswer()
-        self._threads: PolicyThreads[dict[int, str] | BaseException] = PolicyThreads()
+        self._threads = DaemonThreads(POLICY_THREADS, "ragguard-policy")
         self._counts = DecisionCounts(self.engine)
-        at_fork(in_child=self._begin_in_child)
-
-    def _begin_in_child(self) -> None:
-        self._threads.renew()
 
     def __copy__(self) -> DistractorGuard:
         """The guard itself, as with `deepcopy`."""
@@ -176,13 +174,11 @@ class DistractorGuard:
         given = list(examples)
         useful = [example for example in given if any(example.gold)]
         check_promise(len(useful), max_gold_loss, confidence)  # before the models are asked
-        few = asyncio.Semaphore(CALIBRATED_AT_ONCE)
 
         async def utilities_of(example: Example) -> list[float | None]:
-            async with few:
-                return [item.utility for item in await self.judged(example.query, example.passages)]
+            return [item.utility for item in await self.judged(example.query, example.passages)]
 
-        utilities = await asyncio.gather(*map(utilities_of, useful))
+        utilities = await in_parallel([partial(utilities_of, one) for one in useful], CALIBRATED_AT_ONCE)
         threshold, loss, dropped = choose_threshold(
             utilities, [example.gold for example in useful], max_gold_loss, confidence, self.min_keep
         )

@@ -17,13 +17,13 @@ import numpy as np
 from ragguard.engines.base import Engine, Prompt
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import EngineProtocolError, LowLabelMass, PromptTooLong
-from ragguard.guard.limiter import Limiter
 from ragguard.guard.policies import Judged
 from ragguard.metrics.distraction import utility
 from ragguard.probes.abstention import abstention, read_abstention
 from ragguard.probes.question import LabelAnswer, LabelQuestion, label_answers
 from ragguard.probes.relevance import read_relevance, relevance
 from ragguard.records import Passage
+from ragguard.runtime.limiter import Limiter
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ AT_A_TIME = 10
 """Passages for which prompts are written before the loop may do something else."""
 AT_ONCE = 512
 """Passages that one guard judges at once: some batches full, as many as the usual layers send together."""
-WRITING = Limiter(1)
+WRITING = Limiter(1, per_loop=True)
 """Lets one caller at a time write prompts."""
 
 Candidate = tuple[int, Passage]
@@ -74,7 +74,7 @@ class PassageJudge:
 
     def __init__(self, engine: Engine, judge: Engine, prompts: PromptSet | None) -> None:
         self.engine, self.judge, self._prompts = engine, judge, prompts
-        self._limiter = Limiter(AT_ONCE)
+        self._limiter = Limiter(AT_ONCE, per_loop=True)
 
     async def identity(self) -> tuple[str, str, str]:
         """The fingerprints of engine and judge, and the prompt set: what a calibration belongs to."""
@@ -118,7 +118,7 @@ class PassageJudge:
                 theirs = self._prompts or load_prompts((await contained(self.judge.info())).prompts)
         reader: list[Prompt] = []
         judging: list[Prompt] = []
-        async with WRITING.admitted(1):
+        async with WRITING.admitted():
             for at in range(0, len(candidates), AT_A_TIME):
                 some = [passage.text[:read] for _, passage in candidates[at : at + AT_A_TIME]]
                 reader += [abstention(prompts, query, text).prompt for text in some]

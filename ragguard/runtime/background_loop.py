@@ -99,7 +99,7 @@ class BackgroundLoop:
     def _running(self) -> asyncio.AbstractEventLoop:
         """Returns the loop, started where none runs. The caller holds the lock."""
         if self._loop is None or self._thread is None or not self._thread.is_alive():
-            self._loop = asyncio.new_event_loop()
+            self._loop = asyncio.new_event_loop()  # noqa: TID251 - the one place
             self._loop.set_default_executor(DaemonThreads(_HELPERS, f"{self.name}-helper"))
             thread = threading.Thread(target=self._serve, args=(self._loop,), name=self.name, daemon=True)
             thread.start()

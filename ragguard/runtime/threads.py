@@ -11,13 +11,16 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from ragguard.runtime.fork import at_fork
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+IDLE_S = 10.0
+"""Seconds after which a thread without work ends, so that a forgotten pool leaves none behind."""
 
 
 class DaemonThreads(ThreadPoolExecutor):
@@ -59,9 +62,7 @@ class DaemonThreads(ThreadPoolExecutor):
     def _grow(self) -> bool:
         """Starts one more thread; False where there is none at all, since Python 3.12 starts none while the process
         ends: the caller then does the job itself."""
-        thread = threading.Thread(
-            target=_serve, args=(self._jobs,), name=f"{self._name}_{len(self._running)}", daemon=True
-        )
+        thread = threading.Thread(target=self._serve, name=f"{self._name}_{len(self._running)}", daemon=True)
         try:
             thread.start()
         except RuntimeError:
@@ -79,6 +80,21 @@ class DaemonThreads(ThreadPoolExecutor):
         finally:
             with self._lock:
                 self._busy -= 1
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                job = self._jobs.get(timeout=IDLE_S)
+            except Empty:
+                with self._lock:
+                    if self._jobs.empty():
+                        self._running.remove(threading.current_thread())
+                        return
+                continue
+            if job is None:
+                return
+            job()
+            del job  # what it holds must not wait for the next one
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Takes no more jobs and ends the threads after those that it has; jobs are never cancelled."""
@@ -100,9 +116,3 @@ async def in_daemon_thread(work: Callable[[], T]) -> T:
         return await asyncio.wrap_future(thread.submit(work))
     finally:
         thread.shutdown(wait=False)
-
-
-def _serve(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
-    while (job := jobs.get()) is not None:
-        job()
-        del job  # what it holds must not wait for the next one

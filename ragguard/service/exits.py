@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
+from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.fork import at_fork
 from ragguard.secrets import logger
 
@@ -87,11 +88,11 @@ def _each(endings: list[tuple[float, Callable[[float], object]]]) -> None:
         except (
             RuntimeError
         ):  # Python 3.12 starts none so late: one after the other, in what is left of the time
-            _guarded(end, max(0.0, began + timeout - time.monotonic()))
+            _guarded(end, seconds_left(began + timeout))
         else:
             threads.append((began + timeout + SLACK, thread))
     for until, thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
+        thread.join(seconds_left(until))
 
 
 def _guarded(end: Callable[[float], object], timeout: float) -> None:

@@ -16,6 +16,7 @@ from ragguard.engines.layers.retry import failure_since
 from ragguard.errors import RagguardError
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.clock import now_ns
+from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.fork import at_fork
 from ragguard.secrets import logger
@@ -133,14 +134,14 @@ class Service:
             return
         flushing = SCORER.submit(self.delivery.flush())
         try:
-            flushing.result(max(0.0, deadline - time.monotonic()) + _GRACE)
+            flushing.result(seconds_left(deadline) + _GRACE)
         except TimeoutError:
             flushing.cancel()
 
     def _wait(self, deadline: float) -> bool:
         until = now_ns()
         while True:
-            remaining = max(0.0, deadline - time.monotonic())
+            remaining = seconds_left(deadline)
             left = self._left = self.intake.do(lambda: self.store.left(until)).result(remaining + _GRACE)
             if not left.pending:
                 return True
@@ -210,8 +211,8 @@ class Service:
     def _end(self, deadline: float) -> bool:
         """Ends scoring, sinks, engines and the store; returns False where the writer did not end in time."""
         if SCORER.started:
-            self._end_scoring(max(_GRACE, deadline - time.monotonic()))
-        if not self.intake.close(max(_GRACE, deadline - time.monotonic()), self._close_store):
+            self._end_scoring(max(_GRACE, seconds_left(deadline)))
+        if not self.intake.close(max(_GRACE, seconds_left(deadline)), self._close_store):
             _log.error("the store's writer did not end in time; what it still holds may be lost")
             return False
         return True

@@ -5,6 +5,7 @@ import threading
 import pytest
 from support.child import in_child
 
+from ragguard.runtime import threads
 from ragguard.runtime.threads import DaemonThreads
 
 
@@ -36,6 +37,16 @@ def test_what_a_job_raises_is_its_callers_and_the_thread_goes_on():
     with pytest.raises(SystemExit):
         pool.submit(lambda: exit(3)).result(10)
     assert pool.submit(lambda: "still here").result(10) == "still here"
+    pool.shutdown()
+
+
+def test_threads_without_work_end_and_come_back(monkeypatch):
+    monkeypatch.setattr(threads, "IDLE_S", 0.01)
+    pool = DaemonThreads(2, "some")
+    thread = pool.submit(threading.current_thread).result(10)
+    thread.join(20)
+    assert not thread.is_alive()
+    assert pool.submit(threading.current_thread).result(10) is not thread
     pool.shutdown()
 
 

@@ -31,10 +31,10 @@ from ragguard.engines.http.completions import usage_of
 from ragguard.engines.http.served import names_nothing_served, served_model
 from ragguard.engines.layers.retry import Patience
 from ragguard.engines.lazy import Lazy
-from ragguard.engines.parallel import in_parallel
 from ragguard.engines.truncation import fit
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 from ragguard.records import Usage
+from ragguard.runtime.parallel import in_parallel
 
 _PLAIN = (
     Pair("Where does Ada live?", "She lives in Paris.", "She lives in France."),

@@ -24,7 +24,6 @@ import httpx
 
 from ragguard.credentials import Credentials, checked_key, split_credentials
 from ragguard.engines.account import count_reply, count_request
-from ragguard.engines.deadline import until
 from ragguard.engines.http.body import (
     MOST_BYTES,
     MOST_BYTES_OF_AN_ERROR,
@@ -43,6 +42,7 @@ from ragguard.errors import (
     InvalidInput,
     PromptTooLong,
 )
+from ragguard.runtime.deadline import until
 from ragguard.secrets import clean_cause, without_secrets
 
 _CONNECT_S = 10.0

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from ragguard.engines.base import Sample
 from ragguard.engines.http.client import HttpClient
 from ragguard.engines.http.templates import Rendered
-from ragguard.engines.parallel import in_parallel
 from ragguard.errors import EngineProtocolError, EngineUnreachable, PromptTooLong
 from ragguard.records import Usage
+from ragguard.runtime.parallel import in_parallel
 
 # A server's own defaults (`generation_config.json`) may cut the distribution; these leave it whole.
 NEUTRAL = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}

@@ -25,7 +25,6 @@ from ragguard.engines.http.completions import upper_bound
 from ragguard.engines.http.served import names_nothing_served, served_model
 from ragguard.engines.labels import ABSTENTION, CONTRASTS
 from ragguard.engines.lazy import Lazy
-from ragguard.engines.parallel import in_parallel
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
 from ragguard.engines.requests.verbs import ModelEngine
@@ -39,6 +38,7 @@ from ragguard.errors import (
     PromptTooLong,
 )
 from ragguard.records import Usage
+from ragguard.runtime.parallel import in_parallel
 
 _SWITCHES = (
     {"chat_template_kwargs": SWITCH_OFF},

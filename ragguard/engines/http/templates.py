@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 
 from ragguard.engines.base import Message, Prompt, Role, folded
 from ragguard.engines.http.client import HttpClient
-from ragguard.engines.parallel import in_parallel
 from ragguard.errors import EngineProtocolError, EngineRejected
+from ragguard.runtime.parallel import in_parallel
 
 Rendered: TypeAlias = str | list[int]
 """A prompt as the model gets it: text, or the ids of its tokens."""

@@ -15,7 +15,6 @@ from typing import Protocol, runtime_checkable
 
 from ragguard.engines.account import Account, Cost, Price, Spent
 from ragguard.engines.base import Engine, EngineInfo, Prompt
-from ragguard.engines.deadline import until
 from ragguard.engines.requests.base import R, Request
 from ragguard.engines.requests.labels import LabelRequest
 from ragguard.engines.requests.verbs import Layer, put
@@ -28,6 +27,7 @@ from ragguard.errors import (
     PromptTooLong,
 )
 from ragguard.records import Usage
+from ragguard.runtime.deadline import until
 
 _TEMPLATE_TOKENS, _MESSAGE_TOKENS = 64, 16
 """More tokens than chat templates put around a conversation and around each of its messages."""

@@ -15,13 +15,13 @@ from typing import Any, Generic
 
 from ragguard.arguments import file_path, whole_number
 from ragguard.engines.base import Engine, EngineInfo, Prompt
-from ragguard.engines.deadline import until
 from ragguard.engines.layers.disk_cache import DiskCache
 from ragguard.engines.layers.kept import Kept
 from ragguard.engines.requests.base import KeptValue, Keyed, R, Request
 from ragguard.engines.requests.verbs import Layer, put
 from ragguard.errors import Closed
 from ragguard.records import Usage
+from ragguard.runtime.deadline import until
 
 
 class Cache(Layer):

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from ragguard.engines.base import Engine, Prompt
-from ragguard.engines.deadline import remaining, until
 from ragguard.engines.requests.base import R, Request
 from ragguard.engines.requests.labels import LabelRequest
 from ragguard.engines.requests.verbs import Layer, put
 from ragguard.errors import CircuitOpen, Closed, EngineError, EngineTimeout, InvalidInput
+from ragguard.runtime.deadline import remaining, until
 
 # A rough guess is enough: it only bounds a batch.
 _CHARACTERS_PER_TOKEN = 4

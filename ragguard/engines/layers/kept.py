@@ -11,10 +11,10 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic
 
-from ragguard.engines.deadline import until
 from ragguard.engines.layers.disk_cache import DiskCache
 from ragguard.engines.layers.in_flight import InFlight
 from ragguard.engines.requests.base import V
+from ragguard.runtime.deadline import until
 
 
 class Kept(Generic[V]):

@@ -10,9 +10,9 @@ import time
 from functools import partial
 
 from ragguard.engines.base import Engine
-from ragguard.engines.parallel import in_parallel
 from ragguard.engines.requests.base import R, Request
 from ragguard.engines.requests.verbs import Layer, put
+from ragguard.runtime.parallel import in_parallel
 
 
 class OneByOne(Layer):

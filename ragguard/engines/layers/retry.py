@@ -15,7 +15,6 @@ from time import monotonic
 from typing import TypeVar
 
 from ragguard.engines.base import Engine, EngineInfo
-from ragguard.engines.deadline import remaining
 from ragguard.engines.requests.base import R, Request
 from ragguard.engines.requests.verbs import Layer, put
 from ragguard.errors import (
@@ -29,6 +28,7 @@ from ragguard.errors import (
     PromptTooLong,
 )
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
+from ragguard.runtime.deadline import remaining
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.retry import RetrySchedule
 

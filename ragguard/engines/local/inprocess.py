@@ -19,13 +19,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.deadline import until
 from ragguard.engines.http.completions import checked_logprob
 from ragguard.engines.labels import NextTokenAsk
 from ragguard.engines.local.engine import Drawn, Loaded, LocalEngine
 from ragguard.engines.local.hf_loading import weights_identity
 from ragguard.engines.local.tokens import LocalTokens
-from ragguard.engines.parallel import in_parallel
 from ragguard.errors import (
     Closed,
     EngineProtocolError,
@@ -35,6 +33,8 @@ from ragguard.errors import (
     MissingDependency,
 )
 from ragguard.runtime.background_loop import BackgroundLoop
+from ragguard.runtime.deadline import until
+from ragguard.runtime.parallel import in_parallel
 from ragguard.secrets import without_secrets
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeAlias, TypeVar
 
-from ragguard.engines.deadline import until
 from ragguard.errors import Closed, EngineUnreachable
+from ragguard.runtime.deadline import until
 
 T = TypeVar("T")
 

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo, LabelProbs, Prompt, Sample, Samples
-from ragguard.engines.deadline import remaining, until
 from ragguard.engines.labels import colliding
 from ragguard.engines.local.draws import draws
 from ragguard.engines.nano.model import Model, load_model
@@ -29,6 +28,7 @@ from ragguard.engines.requests.verbs import ModelEngine
 from ragguard.engines.truncation import fit
 from ragguard.errors import Closed
 from ragguard.records import Usage
+from ragguard.runtime.deadline import remaining, until
 from ragguard.runtime.fork import at_fork
 from ragguard.secrets import logger
 

@@ -1,4 +1,4 @@
-"""Several requests at once, a bounded number at a time; the first failure breaks the others off."""
+"""Several calls at once, a bounded number at a time; the first failure cancels the others."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
+from ragguard.runtime.limiter import Limiter
+
 T = TypeVar("T")
 
 
 async def in_parallel(calls: Iterable[Callable[[], Coroutine[Any, Any, T]]], at_once: int) -> list[T]:
-    """The answers of all calls, in order. What the first failure was is raised; nothing is left running."""
-    slots = asyncio.Semaphore(at_once)
+    """Returns the answers of all calls, in order; raises the first failure and leaves nothing running."""
+    limiter = Limiter(at_once)
 
     async def one(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        async with slots:
+        async with limiter.admitted():
             return await call()
 
     tasks = [asyncio.ensure_future(one(call)) for call in calls]

@@ -1,4 +1,4 @@
-"""Deadlines: instants of `time.monotonic()`, so that layers and engines hand on one and the same number."""
+"""Deadlines: instants of `time.monotonic()`, so that one and the same number is handed on from part to part."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from types import TracebackType
 from ragguard.errors import EngineTimeout
 
 
+def seconds_left(deadline: float) -> float:
+    """Returns the seconds until the deadline, 0 once it has passed."""
+    return max(0.0, deadline - time.monotonic())
+
+
 def remaining(deadline: float | None, what: str) -> float | None:
-    """The seconds left, None without a deadline; `EngineTimeout` when there are none. `what` is the subject."""
+    """Returns the seconds until the deadline, None without one; raises EngineTimeout about `what` if it has passed."""
     if deadline is None:
         return None
     left = deadline - time.monotonic()
@@ -20,7 +25,7 @@ def remaining(deadline: float | None, what: str) -> float | None:
 
 
 class until:  # noqa: N801 - read as a word: `async with until(…)`
-    """Breaks its block off at the deadline with an `EngineTimeout`."""
+    """Cancels its block at the deadline and raises EngineTimeout about `what`."""
 
     # A class and no generator: every waiting call has some of these, and each generator brings three objects more.
     __slots__ = ("_deadline", "_left", "_limit", "_what")
@@ -48,7 +53,7 @@ class until:  # noqa: N801 - read as a word: `async with until(…)`
             late = expired
         if late is None or not self._limit.expired():
             return
-        # These hold the task, which will hold this error: a circle, and the collector's work is a pause for all.
+        # Breaks the reference cycle of the task and this error: a garbage collection is a pause for everyone.
         self._limit = None
         late.__traceback__ = None
         raise EngineTimeout(

@@ -1,4 +1,4 @@
-"""Room for so many passages at once: in line, whatever becomes of those who wait."""
+"""The limiter: never more than its size, the most urgent first, and no slot lost, whatever becomes of the callers."""
 
 import asyncio
 import gc
@@ -6,11 +6,14 @@ import time
 import weakref
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.child import in_child
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.guard import DistractorGuard
 from ragguard.guard.judge import AT_ONCE
-from ragguard.guard.limiter import Limiter
+from ragguard.runtime.limiter import Limiter
 
 
 class Visitors:
@@ -91,7 +94,7 @@ async def test_who_is_cancelled_just_when_let_in_gives_its_room_back(visitors):
 
 
 def test_loops_do_not_wait_for_each_other():
-    room = Limiter(1)
+    room = Limiter(1, per_loop=True)
 
     async def inside() -> str:
         async with room.admitted(1):
@@ -102,6 +105,98 @@ def test_loops_do_not_wait_for_each_other():
             return "in"
 
     assert asyncio.run(inside()) == "in"
+
+
+async def test_an_urgent_caller_goes_before_those_that_wait_and_at_once_where_it_fits():
+    limiter, entered = Limiter(10), []
+
+    async def call(name: str, need: int, priority: int, leave: asyncio.Event) -> None:
+        async with limiter.admitted(need, priority=priority):
+            entered.append(name)
+            await leave.wait()
+
+    first, rest = asyncio.Event(), asyncio.Event()
+    calls = [("first", 6, 10, first), ("large", 6, 10, rest), ("small", 1, 10, rest), ("urgent", 4, 0, rest)]
+    tasks = []
+    for one in calls:
+        tasks.append(asyncio.create_task(call(*one)))
+        await asyncio.sleep(0)
+    assert entered == ["first", "urgent"]
+    rest.set()
+    first.set()
+    await asyncio.gather(*tasks)
+    assert entered == ["first", "urgent", "large", "small"]
+
+
+@given(
+    st.integers(1, 6), st.lists(st.tuples(st.integers(1, 8), st.integers(0, 2)), max_size=25), st.randoms()
+)
+@settings(max_examples=60, deadline=None)
+def test_whatever_is_cancelled_no_slot_is_lost_and_none_given_twice(size, callers, dice):
+    async def run() -> None:
+        limiter, inside, most = Limiter(size), 0, 0
+
+        async def call(need: int, priority: int) -> None:
+            nonlocal inside, most
+            async with limiter.admitted(need, priority=priority):
+                inside += min(need, size)
+                most = max(most, inside)
+                try:
+                    for _ in range(dice.randint(0, 3)):
+                        await asyncio.sleep(0)
+                finally:
+                    inside -= min(need, size)
+
+        tasks = [asyncio.create_task(call(*caller)) for caller in callers]
+        for task in tasks:
+            if dice.random() < 0.4:
+                await asyncio.sleep(0)
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert most <= size
+        async with asyncio.timeout(10), limiter.admitted(size):
+            pass
+
+    asyncio.run(run())
+
+
+def test_a_caller_whose_loop_was_closed_under_it_gives_its_slot_back():
+    limiter, waiting = Limiter(1), []
+
+    async def wait() -> None:
+        async with limiter.admitted():
+            pass
+
+    async def leave_it_behind() -> None:
+        abandoned = wait()
+        abandoned.send(None)
+        waiting.append(abandoned)
+
+    async def hold() -> None:
+        async with limiter.admitted():
+            await asyncio.to_thread(asyncio.run, leave_it_behind())
+        waiting.pop().close()
+        async with asyncio.timeout(10), limiter.admitted():
+            pass
+
+    asyncio.run(hold())
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+async def test_a_forked_child_has_every_slot():
+    limiter = Limiter(1)
+
+    async with limiter.admitted():
+        in_child(lambda: enters_at_once(limiter))
+
+
+def enters_at_once(limiter: Limiter) -> bool:
+    entering = limiter.admitted().__aenter__()
+    try:
+        entering.send(None)
+    except StopIteration:
+        return True
+    return False
 
 
 async def test_a_guard_puts_no_more_before_an_engine_than_it_can_take():

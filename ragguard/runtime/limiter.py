@@ -1,0 +1,125 @@
+"""The limiter: how much may be under way at once; the most urgent of the waiting callers goes first."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import threading
+from contextlib import suppress
+from types import TracebackType
+from weakref import WeakKeyDictionary
+
+from ragguard.runtime.deadline import until
+from ragguard.runtime.fork import at_fork
+
+
+class Limiter:
+    """Admits callers as long as slots are free: `async with limiter.admitted(): …`
+
+    The lowest `priority` number goes first, then first come, first served; no caller overtakes another one because it
+    needs less. Threads and event loops may share a limiter.
+
+    Args:
+        size: How many slots there are. A caller that needs more is admitted alone.
+        per_loop: Each event loop has so many slots of its own, and waits for no other loop.
+    """
+
+    def __init__(self, size: int, *, per_loop: bool = False) -> None:
+        self._size, self._per_loop = size, per_loop
+        self._begin()
+        at_fork(in_child=self._begin)
+
+    def _begin(self) -> None:
+        """Starts with every slot free: at first, and in a forked child."""
+        self._shared = _Slots(self._size)
+        # Not asyncio's semaphores: they hold their event loop for ever.
+        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Slots] = WeakKeyDictionary()
+
+    def admitted(self, need: int = 1, *, priority: int = 0, deadline: float | None = None) -> _Admission:
+        """Returns a context that waits for `need` slots and holds them; raises EngineTimeout at the deadline."""
+        slots = self._of_this_loop() if self._per_loop else self._shared
+        return _Admission(slots, min(need, self._size), priority, deadline)
+
+    def _of_this_loop(self) -> _Slots:
+        loop = asyncio.get_running_loop()
+        slots = self._of_loop.get(loop)
+        if slots is None:
+            slots = self._of_loop[loop] = _Slots(self._size)
+        return slots
+
+
+class _Slots:
+    """The slots that are free, and the callers that wait for some, the next one first."""
+
+    def __init__(self, free: int) -> None:
+        self.free = free
+        self.lock = threading.Lock()
+        self.order = itertools.count()
+        self.waiting: list[tuple[int, int, _Admission]] = []
+
+    def leave(self, caller: _Admission) -> None:
+        """Takes a caller out: it gives its slots back, or waits no more."""
+        with self.lock:
+            if caller.is_in:
+                self.free += caller.need
+            else:
+                self.waiting = [entry for entry in self.waiting if entry[2] is not caller]
+                heapq.heapify(self.waiting)
+            self.admit()
+
+    def admit(self) -> None:
+        """Lets in whoever is next, as long as there are enough slots. The caller holds the lock."""
+        while self.waiting and self.waiting[0][2].need <= self.free:
+            heapq.heappop(self.waiting)[2].let_in()
+
+
+class _Admission:
+    """One caller of a limiter."""
+
+    # A class and no generator: hundreds may wait at once, and each object is work for the garbage collector.
+    __slots__ = ("_deadline", "_loop", "_priority", "_slots", "_turn", "is_in", "need")
+
+    def __init__(self, slots: _Slots, need: int, priority: int, deadline: float | None) -> None:
+        self._slots, self.need, self._priority, self._deadline = slots, need, priority, deadline
+        self.is_in = False
+
+    def let_in(self) -> None:
+        """Gives the caller its slots and wakes it on its own event loop. The caller of this method holds the lock."""
+        self.is_in = True
+        self._slots.free -= self.need
+        if self._loop is asyncio._get_running_loop():
+            _wake(self._turn)
+        else:
+            with suppress(
+                RuntimeError
+            ):  # its loop was closed under it: the slots come back when it is collected
+                self._loop.call_soon_threadsafe(_wake, self._turn)
+
+    async def __aenter__(self) -> None:
+        slots = self._slots
+        with slots.lock:
+            if not slots.waiting and self.need <= slots.free:
+                self.is_in = True
+                slots.free -= self.need
+                return
+            self._loop = asyncio.get_running_loop()
+            self._turn = self._loop.create_future()
+            heapq.heappush(slots.waiting, (self._priority, next(slots.order), self))
+            slots.admit()  # an urgent call may fit where the one that waited first does not
+        try:
+            async with until(self._deadline, "a call that waited for its turn"):
+                await self._turn
+        except BaseException:  # cancelled, perhaps just when it was let in
+            slots.leave(self)
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._slots.leave(self)
+
+
+def _wake(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_result(None)
