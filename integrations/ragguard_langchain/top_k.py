@@ -11,7 +11,7 @@ from langchain_core.retrievers import BaseRetriever
 
 from ragguard.capture.snapshot import top_k_in
 
-_STARTS = {BaseRetriever.invoke.__code__, BaseRetriever.ainvoke.__code__}
+_SYNC, _ASYNC = BaseRetriever.invoke.__code__, BaseRetriever.ainvoke.__code__
 _FRAMES_OF_A_START = 8
 """Between a handler and the retriever that is starting there are fewer frames."""
 
@@ -23,15 +23,18 @@ def top_k_of_caller() -> int | None:
     for _ in range(_FRAMES_OF_A_START):
         if frame is None:
             return None
-        if frame.f_code in _STARTS:
+        code = frame.f_code
+        if code is _SYNC or code is _ASYNC:  # a set would hash the code, which takes ten times as long
             there = frame.f_locals
-            return _top_k(there.get("self"), there.get("kwargs"))
+            return _top_k(there.get("kwargs"), getattr(there.get("self"), "__dict__", {}))
         frame = frame.f_back
     return None
 
 
-def _top_k(retriever: Any, settings: Any) -> int | None:
-    for given in (settings, getattr(retriever, "search_kwargs", None)):
-        if isinstance(given, Mapping) and "k" in given:
+def _top_k(settings: Any, fields: Mapping[str, Any]) -> int | None:
+    """Returns the number from the arguments of a call and the fields of its retriever. A field that is not there is not
+    looked up as an attribute: pydantic takes microseconds to say so."""
+    for given in (settings, fields.get("search_kwargs")):
+        if type(given) is dict and "k" in given:
             return top_k_in(given["k"])
-    return top_k_in(getattr(retriever, "k", None))
+    return top_k_in(fields.get("k"))

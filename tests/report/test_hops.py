@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from ragguard.errors import InvalidInput
-from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score
+from ragguard.records import K_ERROR, Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score
 from ragguard.report.hops import hop_table, print_hops
 
 
@@ -48,6 +48,25 @@ def test_passages_that_contradict_each_other_are_named():
     said = Score("contested", 0.5, "step", "r", "s", explanation="1.1 “Oslo” against 1.2 “[b]Bergen”")
     assert "contested: 1.1 “Oslo” against 1.2 “[b]Bergen”" in shown(guarded(), [said])
     assert "contested" not in shown(guarded(), [replace(said, value=0.0, explanation="")])
+
+
+def test_k_stands_before_the_scores():
+    assert "K = 2, 1 kept   UDCG 0.610" in shown(guarded(), [Score("udcg", 0.61, "step", "r", "s")])
+    run = guarded()
+    run.steps[0].k = 5
+    assert "K = 5, 1 kept   not scored" in shown(run, [])
+    run.steps[0].decision, run.steps[0].passages, run.steps[0].k = None, run.steps[0].candidates, None
+    assert "K = 2   not scored" in shown(run, [])
+    run.steps[0].metadata = {K_ERROR: "k: got 1"}
+    assert "K = " not in shown(run, [])
+
+
+def test_the_latest_score_of_a_name_is_shown():
+    old, new = (
+        Score("udcg", value, "step", "r", "s", scorer="utility", version=version)
+        for value, version in ((0.4, "1-a"), (0.61, "2-b"))
+    )
+    assert "UDCG 0.610" in shown(guarded(), [old, new])
 
 
 def test_why_a_number_is_missing_is_told():

@@ -45,3 +45,30 @@ def test_a_score_file_has_them_too(tmp_path):
     [found] = read_means(tmp_path / "scores.jsonl")
     assert found.means == means_of(one).means
     assert (found.question, found.failures) == ("who is r1?", 1)
+
+
+def test_scores_of_two_versions_are_never_mixed(tmp_path):
+    run = a_run("r1", steps=1)
+    of = {"run_id": "r1", "step_id": run.steps[0].id, "scorer": "utility"}
+    scores = [
+        Score("udcg", value, "step", version=version, **of) for value, version in ((0.2, "1-a"), (0.6, "2-b"))
+    ]
+    one = ScoredRun(run, scores)
+    store = Store(tmp_path / "s.db")
+    store.put(run)
+    store.settle(ScoringOutcome("r1", "x", 1, scores, []))
+    store.close()
+    [found] = read_means(tmp_path / "s.db")
+    assert found == means_of(one)
+    assert list(found.means.values()) == [0.6]
+
+
+def test_places_are_counted_beside_passages(tmp_path):
+    run = a_run("r1", steps=2)
+    run.steps[0].k, run.steps[1].passages = 5, []
+    store = Store(tmp_path / "s.db")
+    store.put(run)
+    store.settle(ScoringOutcome("r1", "x", 1, [Score("udcg", 0.5, "step", "r1", run.steps[0].id)], []))
+    store.close()
+    [found] = read_means(tmp_path / "s.db")
+    assert (found.passages, found.places) == (3, 5 + 3)

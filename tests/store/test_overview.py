@@ -5,7 +5,7 @@ import json
 import pytest
 from support.runs import a_run, a_step
 
-from ragguard.records import Decision, Dropped, Failure, Passage, Run, Score, Usage
+from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, Usage
 from ragguard.store.ledger import ScoringOutcome
 from ragguard.store.overview import SCALE
 from ragguard.store.store import Store
@@ -54,6 +54,24 @@ def test_scores_come_by_step_and_rank_in_the_order_in_which_they_were_stored():
     assert (found.summary.worst, found.summary.misleading) == (-0.25001, 1)
     assert (found.summary.usage, found.summary.engines) == (Usage(2, 2, 30, 4, 0.5), ["a", "b"])
     assert [failure.error for failure in found.failures] == ["Timeout"]
+
+
+def test_every_reader_of_a_step_has_the_same_k():
+    texts = [Passage(text) for text in "abcde"]
+    dropping = Decision(texts[:1], [Dropped(one, 1, "junk") for one in texts[1:]], "pruned")
+    cases = [
+        {"passages": texts[:1], "candidates": texts, "decision": dropping},
+        {"passages": texts[:1], "candidates": texts, "decision": dropping, "k": 7},
+        {"passages": texts[:1], "candidates": texts},
+        {"passages": [], "candidates": texts},
+        {"passages": texts, "candidates": texts},
+    ]
+    run = Run("r", "q", steps=[RetrievalStep(f"s{at}", "r", at, **case) for at, case in enumerate(cases)])
+    assert [step.places for step in run.steps] == [5, 7, 1, 5, 5]
+    assert [step.places for step in told_of(run, []).steps] == [5, 7, 1, 5, 5]
+    store = Store()
+    store.put(run)
+    assert [step.places for step in store.run("r").steps] == [5, 7, 1, 5, 5]
 
 
 def test_what_the_guard_dropped_was_not_given_to_the_model():
