@@ -21,6 +21,7 @@ OWN_FAULT = "this is a fault of ragguard's own"
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("ragguard.cli.demo", "Show what there is, on this machine alone."),
     "report": ("ragguard.cli.report", "Look at scored runs, in the terminal or as one page."),
+    "watch": ("ragguard.cli.watch", "Follow runs as they go on, with the numbers of each hop."),
     "compare": ("ragguard.cli.compare", "Compare two sets of scored runs; for a CI gate, --fail-if."),
     "validate": ("ragguard.cli.validate", "Find out which metric predicts how good the answers are."),
     "metrics": (

@@ -59,6 +59,12 @@ def places_by_rank(connection: sqlite3.Connection, start: int, count: int) -> li
     return [row[0] for row in rows]
 
 
+def last_places(connection: sqlite3.Connection, count: int) -> list[int]:
+    """The places of the last runs, in the order in which they were captured."""
+    rows = connection.execute("SELECT seq FROM runs ORDER BY seq DESC LIMIT ?", (count,))
+    return [row[0] for row in rows][::-1]
+
+
 def runs_at(connection: sqlite3.Connection, places: Sequence[int], *, texts: bool = True) -> dict[int, Run]:
     """The runs that stand there, with their steps, in the order of their places; raises where a row cannot be read."""
     heads = with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", places)

@@ -382,6 +382,15 @@ class Store:
         self.left_out.warn(self._db.name)
         return found
 
+    def latest(self, count: int) -> list[ScoredRun]:
+        """The last runs that were captured with everything that was said of them, without texts; the latest last."""
+
+        def find(db: sqlite3.Connection) -> list[ScoredRun]:
+            places = reading.last_places(db, count)
+            return list(read_each(db, places, partial(_scored_at, texts=False), self.left_out).values())
+
+        return self._db.read(find)
+
     def scored_runs(self, *, texts: bool = True) -> Iterator[ScoredRun]:
         """All runs with everything that was said of them, page by page."""
         for scored in self._pages(partial(_scored_at, texts=texts)):

@@ -1,0 +1,111 @@
+"""`ragguard watch DB`: follows a store as runs go on, in the terminal, until Ctrl-C."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ragguard.cli.terminal import say
+
+if TYPE_CHECKING:
+    from ragguard.records import ScoredRun
+
+
+def run(
+    database: Annotated[Path, typer.Argument(help="A store, such as ragguard.db.")] = Path("ragguard.db"),
+    most: Annotated[
+        int, typer.Option("--most", "-n", min=1, help="How many of the latest runs to show.")
+    ] = 20,
+    interval: Annotated[float, typer.Option(min=0.05, help="Seconds between two looks.")] = 0.5,
+    once: Annotated[bool, typer.Option("--once", help="Show the latest runs and end.")] = False,
+) -> None:
+    """Watch runs as they go on: one line a run, hops with their numbers as they are scored.
+
+    Ctrl-C ends it. A store that is not there yet, is deleted or replaced is waited for. Into a pipe each run is printed
+    once it is scored. Exit code 0.
+    """
+    from ragguard.cli.terminal import screen
+    from ragguard.report.watch import watch_table
+
+    console = screen()
+    if once:
+        looked = next(_looks(database, most))
+        console.print(watch_table(looked) if looked else f"no runs in {database}")
+        return
+    with suppress(KeyboardInterrupt):
+        if console.is_terminal:
+            _show(database, most, interval)
+        else:
+            _print(database, most, interval)
+
+
+def _show(database: Path, most: int, interval: float) -> None:
+    """Keeps one table in the terminal up to date."""
+    import time
+
+    from rich.live import Live
+    from rich.text import Text
+
+    from ragguard.cli.terminal import screen
+    from ragguard.report.watch import watch_table
+
+    with Live(console=screen(), auto_refresh=False) as live:
+        for runs in _looks(database, most):
+            if runs is None:
+                live.update(Text(f"waiting for {database} …", "dim"), refresh=True)
+            else:
+                live.update(watch_table(runs), refresh=True)
+            time.sleep(interval)
+
+
+def _print(database: Path, most: int, interval: float) -> None:
+    """Prints each run as a line once it is scored, and once more where more was said of it later."""
+    import time
+
+    from ragguard.report.watch import is_scored, watch_line
+
+    printed: dict[str, str] = {}
+    for runs in _looks(database, most):
+        for scored in runs or ():
+            if is_scored(scored) and printed.get(scored.run.id) != (line := watch_line(scored)):
+                printed[scored.run.id] = line
+                say(line)
+        time.sleep(interval)
+
+
+def _looks(database: Path, most: int) -> Iterator[list[ScoredRun] | None]:
+    """Yields the latest runs again and again, the oldest first; None while there is no store that can be read."""
+    from ragguard.errors import RagguardError
+    from ragguard.store.store import Store
+
+    store: Store | None = None
+    opened: tuple[int, int] | None = None
+    try:
+        while True:
+            there = _identity(database)
+            if store is not None and there != opened:
+                store.close()
+                store = None
+            runs: list[ScoredRun] | None = None
+            with suppress(RagguardError):  # a store that is being written anew is there a moment later
+                if store is None and there is not None:
+                    store, opened = Store(database, read_only=True), there
+                if store is not None:
+                    runs = store.latest(most)
+            yield runs
+    finally:
+        if store is not None:
+            store.close()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file stands under the path, None for none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,0 +1,93 @@
+"""Runs as they go on: one line a run, with the numbers of each hop as soon as they are there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.table import Table
+from rich.text import Text
+
+from ragguard.records import RetrievalStep, Score, ScoredRun
+from ragguard.report.digest import MISLEADS, best
+from ragguard.report.hop_lines import colour_of
+from ragguard.report.text import question_line
+from ragguard.terminal_text import harmless
+
+STATES = {"open": "running", "ok": "", "interrupted": "waits to go on"}
+"""Status of a run → how it is shown; the other statuses are shown as they are."""
+
+
+def watch_table(runs: Sequence[ScoredRun]) -> Table:
+    """Returns one line a run, in the order given: when it began, what it asked, its hops and what became of it."""
+    table = Table(box=None, pad_edge=False, expand=True, header_style="dim")
+    table.add_column("began", no_wrap=True)
+    table.add_column("question", ratio=2, no_wrap=True, overflow="ellipsis")
+    table.add_column("hops: ΔSePer · UDCG · coverage", ratio=3, overflow="fold")
+    table.add_column("ΔSePer", justify="right", no_wrap=True)
+    table.add_column("answer", no_wrap=True)
+    for scored in runs:
+        table.add_row(*_cells(scored))
+    return table
+
+
+def watch_line(scored: ScoredRun) -> str:
+    """Returns a run as one line of plain text."""
+    began, question, hops, gain, answer = (cell.plain for cell in _cells(scored))
+    return "  ".join(filter(None, (began, question, hops, gain and f"ΔSePer {gain}", answer)))
+
+
+def is_scored(scored: ScoredRun) -> bool:
+    """Whether the run has ended and something was said of it."""
+    return scored.run.status != "open" and bool(scored.scores or scored.failures)
+
+
+def _cells(scored: ScoredRun) -> tuple[Text, Text, Text, Text, Text]:
+    run = scored.run
+    began = datetime.fromtimestamp(run.started_ns / 1e9).strftime("%H:%M:%S") if run.started_ns else "–"
+    by_step: dict[str, list[Score]] = {}
+    for score in scored.scores:
+        by_step.setdefault(score.step_id, []).append(score)
+    hops = Text("  ").join(
+        _hop(number, step, by_step.get(step.id, [])) for number, step in enumerate(run.steps, 1)
+    )
+    total = best(scored.scores, "delta_seper_total")
+    gain = Text("") if total is None else Text(f"{total.value:+z.2f}", colour_of(total.value))
+    return Text(began, "dim"), Text(harmless(question_line(run.question))), hops, gain, _outcome(scored)
+
+
+def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
+    """One hop: its numbers, else how many passages it brought."""
+    cell = Text(f"{number} ", "dim")
+    if step.status != "ok":
+        return cell.append(step.status, "yellow")
+    gain, udcg, covered = (best(scores, name) for name in ("delta_seper", "udcg", "coverage"))
+    if gain is udcg is covered is None:
+        count = len(step.passages)
+        return cell.append(f"{count} passage{'' if count == 1 else 's'}", "dim")
+    told = [
+        Text("–") if gain is None else Text(f"{gain.value:+z.2f}", colour_of(gain.value)),
+        Text("–" if udcg is None else f"{udcg.value:.3f}"),
+        Text("–" if covered is None else f"{covered.value:.2f}"),
+    ]
+    cell.append_text(Text(" · ").join(told))
+    misleading = sum(score.name == "utility" and score.value < MISLEADS for score in scores)
+    if misleading:
+        cell.append(f" {misleading} misleading", "red")
+    contested = best(scores, "contested")
+    if contested is not None and contested.value > 0:
+        cell.append(" contested", "yellow")
+    return cell
+
+
+def _outcome(scored: ScoredRun) -> Text:
+    """What became of the run: its verdict, its status, or that it waits for its scores."""
+    run = scored.run
+    correct = best(scored.scores, "answer_correct")
+    if correct is not None and correct.label:
+        return Text(harmless(correct.label), colour_of(correct.value - 0.5))
+    if state := STATES.get(run.status, run.status):
+        return Text(state, "yellow" if run.status not in STATES else "cyan")
+    if scored.failures and not scored.scores:
+        return Text("not scored", "red")
+    return Text("" if scored.scores else "not scored yet", "dim")

@@ -1,0 +1,128 @@
+"""`ragguard watch` beside an application that runs: lines appear, a store may go and come, Ctrl-C ends it."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ragguard import Passage, RagGuard
+from ragguard.cli.app import app
+
+QUESTION = "Where was Hugo Rosquist born?"
+
+
+def capture(store, question=QUESTION):
+    with RagGuard(engine="nano", scorers=["utility"], store=store) as rg:
+        with rg.run(question) as run:
+            run.retrieved("birthplace", [Passage("Hugo Rosquist was born in Upper Dunness.")])
+            run.answered("Upper Dunness")
+        assert rg.flush(timeout=60)
+
+
+class Watching:
+    """A `ragguard watch` of its own process, and what it has printed so far."""
+
+    def __init__(self, store, stdout):
+        command = [
+            sys.executable,
+            "-c",
+            "from ragguard.cli import main; main()",
+            "watch",
+            str(store),
+            "--interval",
+            "0.05",
+        ]
+        self.process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=False)
+        self.said = b""
+
+    def read_from(self, descriptor):
+        def read():
+            try:
+                while found := os.read(descriptor, 65536):
+                    self.said += found
+            except OSError:  # a terminal whose other side is gone
+                pass
+
+        threading.Thread(target=read, daemon=True).start()
+
+    def waits_for(self, text, times=1):
+        end = time.monotonic() + 60
+        while self.said.decode(errors="replace").count(text) < times:
+            assert time.monotonic() < end, self.said.decode(errors="replace")
+            assert self.process.poll() is None, self.process.stderr.read().decode()
+            time.sleep(0.02)
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stderr.close()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def ends(self):
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(30) == 0
+        assert self.process.stderr.read() == b""
+
+
+@pytest.fixture
+def piped():
+    running = []
+
+    def start(store):
+        watching = Watching(store, subprocess.PIPE)
+        watching.read_from(watching.process.stdout.fileno())
+        running.append(watching)
+        return watching
+
+    yield start
+    for watching in running:
+        watching.close()
+
+
+def test_a_store_that_comes_and_goes_is_followed(tmp_path, piped):
+    store = tmp_path / "ragguard.db"
+    watching = piped(store)  # there is no store yet
+    capture(store)
+    watching.waits_for(QUESTION)
+    capture(store, "And who else was born there?")
+    watching.waits_for("And who else was born there?")
+    assert watching.said.decode().count(QUESTION) == 1
+    for path in tmp_path.glob("ragguard.db*"):
+        path.unlink()
+    capture(store, "Is this a new store?")
+    watching.waits_for("Is this a new store?")
+    watching.ends()
+
+
+def test_a_terminal_shows_a_table_that_is_kept_up_to_date(tmp_path):
+    store = tmp_path / "ragguard.db"
+    ours, theirs = pty.openpty()
+    watching = Watching(store, theirs)
+    os.close(theirs)
+    watching.read_from(ours)
+    try:
+        watching.waits_for("waiting for")
+        capture(store)
+        watching.waits_for("Hugo")
+        watching.ends()
+    finally:
+        watching.close()
+        os.close(ours)
+
+
+def test_once_shows_what_is_there(tmp_path):
+    store = tmp_path / "ragguard.db"
+    nothing = CliRunner().invoke(app, ["watch", str(store), "--once"])
+    assert (nothing.exit_code, "no runs" in nothing.output) == (0, True)
+    capture(store)
+    shown = CliRunner().invoke(app, ["watch", str(store), "--once"], env={"COLUMNS": "160"})
+    assert "Hugo Rosquist" in shown.output
+    assert not Path(f"{store}-journal").exists()

@@ -1,0 +1,61 @@
+"""One line a run while it goes on."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, ScoredRun
+from ragguard.report.watch import is_scored, watch_line, watch_table
+
+
+def scored(status="ok"):
+    steps = [
+        RetrievalStep(id=f"s{n}", index=n, query="q", passages=[Passage("a"), Passage("b")]) for n in range(2)
+    ]
+    scores = [
+        Score("delta_seper", 0.04, "step", "r", "s0", reference_source="gold"),
+        Score("udcg", 0.644, "step", "r", "s0"),
+        Score("udcg", 0.5, "step", "r", "s0", stage="candidates"),
+        Score("coverage", 0.5, "step", "r", "s0"),
+        Score("utility", -0.8, "passage", "r", "s0", position=1),
+        Score("delta_seper", -0.3, "step", "r", "s1", reference_source="gold"),
+        Score("contested", 0.5, "step", "r", "s1"),
+        Score("delta_seper_total", -0.26, "run", "r", reference_source="gold"),
+        Score("answer_correct", 0.0, "run", "r", label="wrong"),
+    ]
+    return ScoredRun(Run(id="r", question="[b]Who?\x1b[31m", steps=steps, status=status), scores)
+
+
+def test_a_scored_run_is_one_line_with_its_hops():
+    line = watch_line(scored())
+    assert "1 +0.04 · 0.644 · 0.50 1 misleading  2 -0.30 · – · – contested" in line
+    assert "ΔSePer -0.26  wrong" in line
+    assert "[b]Who?" in line
+    assert "\x1b" not in line
+
+
+def test_the_table_has_a_row_a_run():
+    console = Console(width=160, file=io.StringIO())
+    console.print(watch_table([scored(), scored("open")]))
+    assert console.file.getvalue().count("misleading") == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "scores", "failures", "told"),
+    [("open", [], [], "running"), ("ok", [], [], "not scored yet"), ("interrupted", [], [], "waits to go on"),
+     ("ok", [], [Failure("belief", "X", "x")], "not scored"), ("abandoned", [], [], "abandoned")],
+)  # fmt: skip
+def test_what_has_no_verdict_says_where_it_stands(status, scores, failures, told):
+    one = replace(scored(status), scores=scores, failures=failures)
+    line = watch_line(one)
+    assert line.endswith(told)
+    assert "1 2 passages  2 2 passages" in line
+    assert is_scored(one) == bool(failures)
+
+
+def test_a_hop_that_failed_says_so():
+    one = scored()
+    one.run.steps[1].status = "error"
+    assert "2 error" in watch_line(one)
