@@ -42,10 +42,10 @@ from benchmarks.machine import record
 from ragguard import world
 from ragguard.engines.base import Prompt
 from ragguard.engines.connect import connect
-from ragguard.engines.http.templates import Rendered
 from ragguard.engines.http.vllm import VllmEngine
 from ragguard.engines.labels import ABSTENTION
 from ragguard.engines.nano.checkpoint import write_checkpoint
+from ragguard.engines.profile import Rendered
 from ragguard.engines.prompts import load_prompts
 
 PASSAGES, CONTEXTS, SAMPLES, TOKENS = 200, 20, 10, 24
@@ -165,11 +165,11 @@ async def measure(url: str, count: int) -> dict[str, Any]:
     """All of it, on one server."""
     engine = VllmEngine(url)
     stacked = connect(url)
-    server = await engine.server()
-    info = server.info
+    found = await engine.found()
+    info, tokens = found.info, found.model.tokens
     sets = load_prompts(info.prompts)
     supply = fresh_passages()
-    ((token, *_),) = await server.templates.continuations([server.lead + ABSTENTION])
+    ((token, *_),) = await tokens.continuations([found.lead + ABSTENTION])
     hand = ByHand(info.location, info.model, token)
 
     def questions() -> list[Prompt]:
@@ -183,7 +183,7 @@ async def measure(url: str, count: int) -> dict[str, Any]:
         ]
 
     same = questions()
-    rendered = await server.templates.render(same)
+    rendered = await tokens.render(same)
     truth = (await engine.label_probs(same, [ABSTENTION])).p[:, 0]
     differences = {
         "chat batch by hand": np.abs(truth - await hand.chat_batch(same)).max(),
@@ -193,11 +193,7 @@ async def measure(url: str, count: int) -> dict[str, Any]:
 
     # Made beforehand: the hand knows the template by heart.
     prepared = [questions() for _ in range((count + 1) * 6)]
-    texts = {
-        p: text
-        for some in prepared
-        for p, text in zip(some, await server.templates.render(some), strict=True)
-    }
+    texts = {p: text for some in prepared for p, text in zip(some, await tokens.render(some), strict=True)}
 
     async def text_by_hand(prompts: Sequence[Prompt]) -> list[float]:
         return await hand.text_batch([texts[prompt] for prompt in prompts])

@@ -99,6 +99,10 @@ class EngineTimeout(EngineError):
 class EngineRejected(EngineError):
     """The server refused the request; the same request would be refused again."""
 
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        self.status = status
+        super().__init__(message)
+
 
 class PromptTooLong(EngineError):
     """A prompt does not fit the model's context."""

@@ -7,14 +7,16 @@ that begin with the same tokens share them, so nothing is asked twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.base import LabelMode
+from ragguard.errors import EngineProtocolError
 
 ABSTENTION = "NO-RESPONSE"
 CONTRASTS = ("No", "Norway", "None", "N")
@@ -68,3 +70,17 @@ def plan_labels(ids: Sequence[Sequence[int]], mode: LabelMode) -> LabelPlan:
 def colliding(ids: Sequence[Sequence[int]]) -> bool:
     """Whether two labels begin with the same token, so that it cannot tell them apart."""
     return len({label[0] for label in ids}) < len(ids)
+
+
+def checked_logprob(value: Any) -> float:
+    """Returns a log-probability that is one: rounding above 0 is cut, −inf is a probability of 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value > 1e-3:
+        raise EngineProtocolError(f"the model gave {value!r} as a log-probability")
+    return min(0.0, float(value))
+
+
+def upper_bound(listed: Iterable[float]) -> float:
+    """Returns the most that the log-probability of a token outside this list can be."""
+    values = list(listed)
+    rest = 1.0 - math.fsum(math.exp(value) for value in values)
+    return min(0.0, *values, math.log(rest) if rest > 0 else -math.inf)

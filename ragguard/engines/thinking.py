@@ -24,7 +24,6 @@ QUESTION = Prompt(
 )
 """Asked once at first use: a model that answers at once puts its mass on the two letters."""
 LETTERS = ("A", "B")
-ENOUGH_MASS = 0.5
 
 
 class Thought(NamedTuple):

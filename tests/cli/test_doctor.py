@@ -14,7 +14,7 @@ from support.misbehaving_server import MisbehavingServer
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
-from ragguard.engines.nano.engine import NanoEngine
+from ragguard.runtime.notices import NOTICES
 
 
 @contextmanager
@@ -132,8 +132,8 @@ def test_nor_is_the_text_of_an_error():
     assert not set(result.output) & set("\x1b\x07")
 
 
-def test_nano_is_well(caplog, monkeypatch):
-    monkeypatch.setattr(NanoEngine, "_warned", False)
+def test_nano_is_well(caplog):
+    NOTICES.forget()
     result = doctor()
     assert result.exit_code == 0, result.output
     assert not caplog.records, "it is asked in words that it knows"

@@ -28,7 +28,7 @@ from ragguard.engines.entailment.base import (
 )
 from ragguard.engines.http.client import HttpClient
 from ragguard.engines.http.completions import usage_of
-from ragguard.engines.http.served import names_nothing_served, served_model
+from ragguard.engines.http.served import served_model
 from ragguard.engines.layers.retry import Patience
 from ragguard.engines.lazy import Lazy
 from ragguard.engines.truncation import fit
@@ -220,7 +220,7 @@ class ClassifyEntailer:
             answer = await self._patience.persist(ask, deadline)
         except EngineRejected as error:
             # It was started anew, with another model.
-            if names_nothing_served(error):
+            if error.status == 404:
                 self._served.forget()
             raise
         if not isinstance(answer, Mapping):

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from ragguard.engines.base import Prompt
 from ragguard.engines.http.client import HttpClient
-from ragguard.engines.http.completions import checked_logprob, usage_of
+from ragguard.engines.http.completions import usage_of
+from ragguard.engines.labels import checked_logprob
+from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.thinking import begun_thought, without_reasoning
 from ragguard.errors import EngineProtocolError
 from ragguard.records import Usage
@@ -80,36 +81,30 @@ class Choice:
 
 
 async def ask(
-    client: HttpClient,
-    model: str,
-    dialect: Dialect,
-    prompt: Prompt,
-    *,
-    max_tokens: int,
-    n: int = 1,
-    temperature: float = 1.0,
-    seed: int | None = None,
-    top: bool = False,
-    deadline: float | None = None,
+    client: HttpClient, model: str, dialect: Dialect, request: DrawRequest, *, top: bool = False
 ) -> tuple[list[Choice], Usage]:
-    """The server's choices for one prompt; as many as it gives, at most `n`."""
+    """Returns the server's choices for the request's one prompt; as many as it gives, at most `n`.
+
+    `top` asks for the most probable first tokens, too.
+    """
+    (prompt,), n = request.prompts, request.n
     body: dict[str, Any] = {
         "model": model,
         "messages": [{"role": message.role, "content": message.content} for message in prompt.messages],
-        dialect.limit_name: max_tokens,
+        dialect.limit_name: request.max_tokens,
         **dialect.extras,
     }
     if dialect.temperature:
-        body["temperature"] = temperature
-    if dialect.seed and seed is not None:
-        body["seed"] = seed % _SEEDS
+        body["temperature"] = request.temperature
+    if dialect.seed and request.seed is not None:
+        body["seed"] = request.seed % _SEEDS
     if n > 1:
         body["n"] = n
     if dialect.top:
         body["logprobs"] = True
         if top:
             body["top_logprobs"] = dialect.top
-    answer = await client.post("/chat/completions", body, deadline=deadline)
+    answer = await client.post("/chat/completions", body, deadline=request.deadline)
     url = f"{client.address.base}/chat/completions"
     found = answer.get("choices") if isinstance(answer, Mapping) else None
     if not isinstance(found, list) or not all(isinstance(choice, Mapping) for choice in found):

@@ -274,7 +274,7 @@ class HttpClient:
                 limit=int(limit[1]) if limit else None,
                 tokens=int(length[1]) if length else None,
             )
-        return EngineRejected(what)
+        return EngineRejected(what, status=status)
 
     def _message(self, answer: Any) -> str:
         said, parameter = answer, None

@@ -7,8 +7,7 @@ is an `EngineProtocolError` here and never a number above.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,7 +17,10 @@ from numpy.typing import NDArray
 
 from ragguard.engines.base import Sample
 from ragguard.engines.http.client import HttpClient
-from ragguard.engines.http.templates import Rendered
+from ragguard.engines.labels import checked_logprob, upper_bound
+from ragguard.engines.profile import Rendered
+from ragguard.engines.requests.base import Request
+from ragguard.engines.requests.draws import DrawRequest
 from ragguard.errors import EngineProtocolError, EngineUnreachable, PromptTooLong
 from ragguard.records import Usage
 from ragguard.runtime.parallel import in_parallel
@@ -44,7 +46,7 @@ class Completions:
     takes_priority: bool = True
 
     async def label_logprobs(
-        self, prompts: Sequence[Rendered], tokens: Sequence[int], *, deadline: float | None, priority: int = 0
+        self, prompts: Sequence[Rendered], tokens: Sequence[int], request: Request[Any]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], Usage]:
         """(prompts, tokens) log-probabilities of `tokens` as the next one, and where they are upper bounds."""
         body: dict[str, Any] = {"max_tokens": 1, "temperature": 1.0, "return_tokens_as_token_ids": True}
@@ -52,7 +54,7 @@ class Completions:
             body |= {"logprobs": 1, "logprob_token_ids": sorted(set(tokens))}
         else:
             body |= {"logprobs": self.top}
-        choices, usage = await self._ask(prompts, 1, body, deadline, priority)
+        choices, usage = await self._ask(prompts, 1, body, request)
         logprobs = np.empty((len(prompts), len(tokens)))
         bounds = np.zeros(logprobs.shape, dtype=np.bool_)
         names = [f"token_id:{token}" for token in tokens]
@@ -72,28 +74,19 @@ class Completions:
         return logprobs, bounds, usage
 
     async def samples(
-        self,
-        prompts: Sequence[Rendered],
-        n: int,
-        max_tokens: int,
-        temperature: float,
-        seed: int | None,
-        *,
-        deadline: float | None,
-        priority: int = 0,
+        self, prompts: Sequence[Rendered], request: DrawRequest
     ) -> tuple[list[list[Sample]], Usage]:
-        """`n` answers to each prompt."""
-        # Greedy answers are all the same one, and vLLM gives only one.
-        wanted = 1 if temperature == 0 else n
+        """Returns the answers to each prompt."""
+        n, max_tokens = request.n, request.max_tokens
         body: dict[str, Any] = {
-            "n": wanted,
+            "n": n,
             "max_tokens": max_tokens,
-            "temperature": temperature,
+            "temperature": request.temperature,
             "logprobs": 0,
         }
-        if seed is not None:
-            body["seed"] = seed % _SEEDS
-        choices, usage = await self._ask(prompts, wanted, body, deadline, priority)
+        if request.seed is not None:
+            body["seed"] = request.seed % _SEEDS
+        choices, usage = await self._ask(prompts, n, body, request)
         answers = [_sample(choice) for choice in choices]
         for answer in answers:
             if not answer.finished and len(answer.logprobs) < max_tokens:
@@ -101,13 +94,12 @@ class Completions:
                     f"{self._url}: a prompt left room for {len(answer.logprobs)} of {max_tokens} output tokens; "
                     "give fewer or shorter passages, or ask for fewer tokens"
                 )
-        rows = [answers[start : start + wanted] for start in range(0, len(answers), wanted)]
-        return [row * (n // wanted) for row in rows], usage
+        return [answers[start : start + n] for start in range(0, len(answers), n)], usage
 
-    async def beginning(self, prompt: Rendered, *, deadline: float | None, priority: int = 0) -> str:
-        """The first words of the most probable answer, special tokens shown."""
-        body = {"max_tokens": 8, "temperature": 0.0, "skip_special_tokens": False}
-        (choice,), _ = await self._ask([prompt], 1, body, deadline, priority)
+    async def first_words(self, prompt: Rendered, request: DrawRequest) -> str:
+        """Returns how the most probable answer begins, special tokens included."""
+        body = {"max_tokens": request.max_tokens, "temperature": 0.0, "skip_special_tokens": False}
+        (choice,), _ = await self._ask([prompt], 1, body, request)
         return _text(choice)
 
     @property
@@ -115,19 +107,17 @@ class Completions:
         return f"{self.client.address.base}/completions"
 
     async def _ask(
-        self,
-        prompts: Sequence[Rendered],
-        n: int,
-        body: Mapping[str, Any],
-        deadline: float | None,
-        priority: int,
+        self, prompts: Sequence[Rendered], n: int, body: Mapping[str, Any], request: Request[Any]
     ) -> tuple[list[Mapping[str, Any]], Usage]:
         common = {**body, **NEUTRAL, "model": self.model, "add_special_tokens": self.special_tokens}
-        if priority and self.takes_priority:
-            common["priority"] = priority
+        if request.priority and self.takes_priority:
+            common["priority"] = request.priority
         parts = list(_parts(prompts, n))
         answers = await in_parallel(
-            [partial(self._ask_part, [prompts[i] for i in part], n, common, deadline) for part in parts],
+            [
+                partial(self._ask_part, [prompts[i] for i in part], n, common, request.deadline)
+                for part in parts
+            ],
             _REQUESTS_AT_ONCE,
         )
         choices: list[Mapping[str, Any]] = [{}] * (len(prompts) * n)
@@ -165,20 +155,6 @@ def usage_of(answer: Any, prompts: int) -> Usage:
     counts = [known.get(name) for name in ("prompt_tokens", "completion_tokens")]
     spent, written = (max(0, count) if isinstance(count, int) else 0 for count in counts)
     return Usage(requests=1, prompts=prompts, prompt_tokens=spent, output_tokens=written)
-
-
-def checked_logprob(value: Any) -> float:
-    """A log-probability that is one; rounding above 0 is cut, −inf is a probability of 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value > 1e-3:
-        raise EngineProtocolError(f"the server gave {value!r} as a log-probability")
-    return min(0.0, float(value))
-
-
-def upper_bound(listed: Iterable[float]) -> float:
-    """The most that a token outside this list of log-probabilities can have."""
-    values = list(listed)
-    rest = 1.0 - math.fsum(math.exp(value) for value in values)
-    return min(0.0, *values, math.log(rest) if rest > 0 else -math.inf)
 
 
 def _index(choice: Mapping[str, Any], url: str) -> int:

@@ -15,25 +15,24 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from ragguard.engines.base import EngineInfo, LabelProbs, Message, Prompt, Sample, Samples
 from ragguard.engines.http.chat import Choice, Dialect, ask, spelled
 from ragguard.engines.http.client import HttpClient
-from ragguard.engines.http.completions import upper_bound
-from ragguard.engines.http.served import names_nothing_served, served_model
-from ragguard.engines.labels import ABSTENTION, CONTRASTS
-from ragguard.engines.lazy import Lazy
+from ragguard.engines.http.served import served_model
+from ragguard.engines.labels import ABSTENTION, CONTRASTS, upper_bound
+from ragguard.engines.model_engine import ModelEngine
+from ragguard.engines.profile import ENOUGH_MASS, weak_letters
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
-from ragguard.engines.requests.verbs import ModelEngine
-from ragguard.engines.thinking import ENOUGH_MASS, LETTERS, QUESTION, SWITCH_OFF
+from ragguard.engines.thinking import LETTERS, QUESTION, SWITCH_OFF
 from ragguard.engines.truncation import fit
 from ragguard.errors import (
     EngineProtocolError,
     EngineRejected,
-    EngineUnreachable,
     InvalidInput,
     PromptTooLong,
 )
@@ -53,15 +52,17 @@ _CHARACTERS_PER_TOKEN = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Server:
+class ChatServer:
+    """What was found out about a server of chat completions."""
+
     dialect: Dialect
     thinks: bool
     ambiguous: frozenset[str]
-    """Labels whose first token is no sign of them."""
+    """Labels that a common word begins like, so that their first token does not tell them."""
     info: EngineInfo
 
 
-class OpenAIEngine(ModelEngine):
+class OpenAIEngine(ModelEngine[ChatServer]):
     """The model behind an OpenAI-compatible server, with as much exactness as the server shows.
 
     Label probabilities come from `top_logprobs`; a server without log-probabilities is sampled instead, and the
@@ -93,82 +94,69 @@ class OpenAIEngine(ModelEngine):
     ) -> None:
         if answers < 2:
             raise InvalidInput("answers", answers, "2 or more; 10 to 20 are usual")
+        super().__init__()
         self._client = HttpClient(url, api_key, timeout_s, connections=at_once)
         self._wanted = model or self._client.address.model
         self._at_once, self._answers, self._thinking_tokens = at_once, answers, thinking_tokens
         self._notes = tuple(notes)
-        self._server = Lazy(self._look)
 
     def __repr__(self) -> str:
         return f"OpenAIEngine({self._client.address.base!r}, model={self._wanted!r})"
 
-    async def draws(self, request: DrawRequest) -> Samples:
+    async def draws(self, request: DrawRequest, found: ChatServer) -> Samples:
         """Draws answers to each prompt, reasoning cut off; `priority` is not known to these servers."""
         began = time.monotonic()
-        server = await self._server.get(request.deadline)
-
-        async def one(prompt: Prompt) -> tuple[list[Sample], Usage, int]:
-            choices, usage, cut = await self._choices(
-                server, prompt, request.n, request.max_tokens, request.temperature, request.seed,
-                request.deadline,
-            )  # fmt: skip
-            samples = [
-                Sample(c.text, tuple(token.logprob for token in c.tokens), c.finished) for c in choices
-            ]
-            return samples, usage, cut
-
-        found = await in_parallel([partial(one, prompt) for prompt in request.prompts], self._at_once)
+        answers = await self._all(request, found)
         return Samples(
-            [samples for samples, _, _ in found],
-            replace(_total([usage for _, usage, _ in found]), seconds=time.monotonic() - began),
-            {index: cut for index, (_, _, cut) in enumerate(found) if cut},
+            [
+                [Sample(c.text, tuple(token.logprob for token in c.tokens), c.finished) for c in one.choices]
+                for one in answers
+            ],
+            _total(answers, began),
+            _cuts(answers),
         )
 
-    async def labels(self, request: LabelRequest) -> LabelProbs:
+    async def labels(self, request: LabelRequest, found: ChatServer) -> LabelProbs:
         """Gives the probability of each label, or its bound, or its share of sampled answers: the result says
         which."""
-        names = request.labels
         began = time.monotonic()
-        server = await self._server.get(request.deadline)
-        if request.mode == "sequence" and server.dialect.top and not server.thinks:
+        if request.mode == "sequence" and found.dialect.top and not found.thinks:
             raise EngineRejected(
-                f"{server.info.location} shows only the first token's probabilities, not those of a whole label: "
+                f"{found.info.location} shows only the first token's probabilities, not those of a whole label: "
                 "leave `mode` out, or serve the model with vLLM"
             )
-        sampled = server.thinks or not server.dialect.top or not server.ambiguous.isdisjoint(names)
-        one = self._estimated if sampled else self._listed
-        found = await in_parallel(
-            [partial(one, server, prompt, names, request.deadline) for prompt in request.prompts],
-            self._at_once,
-        )
-        bound = np.array([row.bound for row in found], dtype=np.bool_)
+        sampled = found.thinks or not found.dialect.top or not found.ambiguous.isdisjoint(request.labels)
+        if sampled:
+            # Seeded, so that the same question has the same answer wherever the server keeps seeds.
+            drawn = DrawRequest(request.prompts, self._answers, _LABEL_TOKENS, 1.0, 0, request.deadline)
+            read = self._estimated
+        else:
+            # Greedy, as some servers show the sampled token in place of the least probable of the list.
+            drawn = DrawRequest(request.prompts, 1, 1, 0.0, None, request.deadline)
+            read = self._listed
+        answers = await self._all(drawn, found, top=not sampled)
+        rows = [read(one.choices, request.labels, found.info) for one in answers]
+        bound = np.array([row.bound for row in rows], dtype=np.bool_)
         return LabelProbs(
-            np.array([row.p for row in found], dtype=np.float64),
+            np.array([row.p for row in rows], dtype=np.float64),
             exact=not sampled and not bound.any(),
             mode="sampled" if sampled else "first_token",
-            usage=replace(_total([row.usage for row in found]), seconds=time.monotonic() - began),
+            usage=_total(answers, began),
             bound=bound if bound.any() else None,
-            stderr=np.array([row.stderr for row in found], dtype=np.float64) if sampled else None,
-            truncated={index: row.cut for index, row in enumerate(found) if row.cut},
+            stderr=np.array([row.stderr for row in rows], dtype=np.float64) if sampled else None,
+            truncated=_cuts(answers),
         )
-
-    async def info(self) -> EngineInfo:
-        """What the server serves and shows; asks it the first time."""
-        return (await self._server.get()).info
 
     async def aclose(self) -> None:
         """Closes the connections."""
         await self._client.aclose()
 
-    async def _listed(
-        self, server: _Server, prompt: Prompt, names: tuple[str, ...], deadline: float | None
-    ) -> _Row:
-        # Greedy, as some servers show the sampled token in place of the least probable of the list.
-        (choice,), usage, cut = await self._choices(server, prompt, 1, 1, 0.0, None, deadline, top=True)
+    def _listed(self, choices: Sequence[Choice], names: tuple[str, ...], info: EngineInfo) -> _Row:
+        """Reads labels off the most probable first tokens of one choice."""
+        (choice,) = choices
         if not choice.first:
             raise EngineProtocolError(
-                f"{server.info.location} gave no log-probabilities, although it did at first; "
-                "is it still the same server?"
+                f"{info.location} gave no log-probabilities, although it did at first; is it still the same server?"
             )
         tokens = [spelled(name, choice.first) for name in names]
         most = math.exp(upper_bound(token.logprob for token in choice.first))
@@ -177,54 +165,42 @@ class OpenAIEngine(ModelEngine):
             # A first token that begins several labels says of each only how probable it is at most.
             [token is None or tokens.count(token) > 1 for token in tokens],
             [0.0] * len(names),
-            usage,
-            cut=cut,
         )
 
-    async def _estimated(
-        self, server: _Server, prompt: Prompt, names: tuple[str, ...], deadline: float | None
-    ) -> _Row:
-        n = self._answers
-        # Seeded, so that the same question has the same answer wherever the server keeps seeds.
-        choices, usage, cut = await self._choices(server, prompt, n, _LABEL_TOKENS, 1.0, 0, deadline)
+    def _estimated(self, choices: Sequence[Choice], names: tuple[str, ...], info: EngineInfo) -> _Row:
+        """Counts labels among sampled choices."""
         # An answer cut short after its label is an answer; a thought cut short is none.
         answers = [choice.text for choice in choices if choice.text or choice.finished]
         if not answers:
             raise EngineProtocolError(
-                f"{server.info.model} had not answered after {self._thinking_tokens} tokens of thought, {n} times: "
+                f"{info.model} had not answered after {self._thinking_tokens} tokens of thought, {len(choices)} times: "
                 "allow more `thinking_tokens`, or use a model whose thinking can be switched off"
             )
         said = [named(answer, names) for answer in answers]
         hits = np.array([said.count(name) for name in names])
         smooth = (hits + 1) / (len(answers) + 2)
         stderr = np.sqrt(smooth * (1 - smooth) / len(answers))
-        return _Row(list(hits / len(answers)), [False] * len(names), list(stderr), usage, cut=cut)
+        return _Row(list(hits / len(answers)), [False] * len(names), list(stderr))
 
-    async def _choices(
-        self,
-        server: _Server,
-        prompt: Prompt,
-        n: int,
-        max_tokens: int,
-        temperature: float,
-        seed: int | None,
-        deadline: float | None,
-        *,
-        top: bool = False,
-    ) -> tuple[list[Choice], Usage, int]:
-        """`n` choices for one prompt and the tokens cut from it. The server alone knows its tokens: what it
+    async def _all(self, request: DrawRequest, found: ChatServer, *, top: bool = False) -> list[_Answer]:
+        calls = [partial(self._one, request.about([prompt]), found, top) for prompt in request.prompts]
+        return await in_parallel(calls, self._at_once)
+
+    async def _one(self, request: DrawRequest, found: ChatServer, top: bool) -> _Answer:
+        """Returns the choices for one prompt and the tokens cut from it. Only the server knows its tokens: what it
         says of a prompt that is too long is all there is to cut by."""
-        budget = max_tokens + (self._thinking_tokens if server.thinks else 0)
-        distinct = 1 if temperature == 0 else n
+        limit = request.max_tokens + (self._thinking_tokens if found.thinks else 0)
+        # Greedy answers are all the same one.
+        distinct = 1 if request.temperature == 0 else request.n
+        asked = replace(request, n=distinct, max_tokens=limit)
         cut = attempts = 0
         while True:
             try:
-                choices, usage = await self._n_choices(
-                    server, prompt, distinct, budget, temperature, seed, deadline, top
-                )
-                return choices * (n // distinct), usage, cut
+                choices, usage = await self._choices(asked, found, top)
+                return _Answer(choices * (request.n // distinct), usage, cut)
             except PromptTooLong as error:
                 attempts += 1
+                (prompt,) = asked.prompts
                 if not error.limit or not prompt.cuttable or attempts > _CUTS:
                     raise
                 tokens = error.tokens or _characters(prompt) / _CHARACTERS_PER_TOKEN
@@ -234,45 +210,32 @@ class OpenAIEngine(ModelEngine):
                 async def count(some: Sequence[Prompt], density: float = density) -> list[int]:
                     return [math.ceil(density * _characters(one)) for one in some]
 
-                (prompt,), taken = await fit([prompt], count, error.limit - budget)
+                shorter, taken = await fit([prompt], count, error.limit - limit)
+                asked = asked.about(shorter)
                 cut += taken.get(0, 0)
-            except EngineUnreachable:
-                self._server.forget()
-                raise
-            except EngineRejected as error:
-                # It was started anew, with another model, unseen between two calls.
-                if names_nothing_served(error):
-                    self._server.forget()
-                raise
 
-    async def _n_choices(
-        self,
-        server: _Server,
-        prompt: Prompt,
-        n: int,
-        max_tokens: int,
-        temperature: float,
-        seed: int | None,
-        deadline: float | None,
-        top: bool,
+    async def _choices(
+        self, request: DrawRequest, found: ChatServer, top: bool
     ) -> tuple[list[Choice], Usage]:
-        one = partial(
-            ask, self._client, server.info.model, server.dialect, prompt,
-            max_tokens=max_tokens, temperature=temperature, top=top, deadline=deadline,
-        )  # fmt: skip
-        if n == 1 or server.dialect.many:
-            choices, usage = await one(n=n, seed=seed)
+        """Returns `n` choices for one prompt, from as many requests as the server needs for them."""
+        one, n = partial(ask, self._client, found.info.model, found.dialect, top=top), request.n
+        if n == 1 or found.dialect.many:
+            choices, usage = await one(request)
             if len(choices) == n:
                 return choices, usage
             raise EngineProtocolError(
-                f"{server.info.location}: {n} choices were asked for and {len(choices)} came"
+                f"{found.info.location}: {n} choices were asked for and {len(choices)} came"
             )
         # The seeds are as far apart as those that a server gives to its own choices.
-        calls = [partial(one, seed=None if seed is None else seed + index) for index in range(n)]
-        found = await in_parallel(calls, self._at_once)
-        return [choice for choices, _ in found for choice in choices], _total([usage for _, usage in found])
+        seeds = [None if request.seed is None else request.seed + index for index in range(n)]
+        calls = [partial(one, replace(request, n=1, seed=seed)) for seed in seeds]
+        answers = await in_parallel(calls, self._at_once)
+        return [choice for choices, _ in answers for choice in choices], sum(
+            (usage for _, usage in answers), Usage()
+        )
 
-    async def _look(self) -> _Server:
+    async def look(self) -> ChatServer:
+        """Finds out what the server takes and shows, and whether its model thinks first."""
         model = await served_model(self._client, self._wanted)
         dialect, choices = await self._accepted(model.id, Dialect())
         notes = list(self._notes)
@@ -302,9 +265,7 @@ class OpenAIEngine(ModelEngine):
             first = choices[0].first
             mass = sum(math.exp(token.logprob) for token in (spelled(x, first) for x in LETTERS) if token)
             if mass < ENOUGH_MASS:
-                notes.append(
-                    f"only {mass:.0%} of its probability is on the two letters of a plain A/B question"
-                )
+                notes.append(weak_letters(mass))
             if await self._collides(model.id, dialect):
                 ambiguous = frozenset({ABSTENTION})
                 notes.append(
@@ -334,16 +295,15 @@ class OpenAIEngine(ModelEngine):
             label_tokens=1 if top and not ambiguous else self._answers * (_LABEL_TOKENS + thinking),
             thinking_tokens=thinking,
         )
-        return _Server(dialect, thinks, ambiguous, info)
+        return ChatServer(dialect, thinks, ambiguous, info)
 
     async def _accepted(self, model: str, dialect: Dialect) -> tuple[Dialect, list[Choice]]:
         """Asks the plain question, leaving out what the server refuses, until it answers."""
         while True:
             n = 2 if dialect.many else 1
             try:
-                choices, _ = await ask(
-                    self._client, model, dialect, QUESTION, max_tokens=_LOOK_TOKENS, n=n, seed=1, top=True
-                )
+                question = DrawRequest((QUESTION,), n, _LOOK_TOKENS, 1.0, 1)
+                choices, _ = await ask(self._client, model, dialect, question, top=True)
             except EngineRejected as error:
                 less = dialect.without(str(error))
                 if less is None:
@@ -358,19 +318,25 @@ class OpenAIEngine(ModelEngine):
 
     async def _collides(self, model: str, dialect: Dialect) -> bool:
         prompt = Prompt((Message("user", f"Repeat this and write nothing else: {ABSTENTION}"),))
-        (choice, *_), _ = await ask(
-            self._client, model, dialect, prompt, max_tokens=_LABEL_TOKENS, temperature=0.0, top=True
-        )
+        repeated = DrawRequest((prompt,), 1, _LABEL_TOKENS, 0.0, None)
+        (choice, *_), _ = await ask(self._client, model, dialect, repeated, top=True)
         token = spelled(ABSTENTION, choice.first)
         start = token.text.strip(" ▁\n") if token else ""
         return bool(start) and any(word.startswith(start) for word in CONTRASTS)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
+    """What was read of the labels of one prompt."""
+
     p: list[float]
     bound: list[bool]
     stderr: list[float]
+
+
+class _Answer(NamedTuple):
+    """The choices for one prompt, what they cost, and the tokens that were cut from the prompt."""
+
+    choices: list[Choice]
     usage: Usage
     cut: int
 
@@ -389,5 +355,9 @@ def _characters(prompt: Prompt) -> int:
     return sum(len(message.content) for message in prompt.messages)
 
 
-def _total(usages: Sequence[Usage]) -> Usage:
-    return sum(usages, Usage())
+def _total(answers: Sequence[_Answer], began: float) -> Usage:
+    return replace(sum((one.usage for one in answers), Usage()), seconds=time.monotonic() - began)
+
+
+def _cuts(answers: Sequence[_Answer]) -> dict[int, int]:
+    return {index: one.cut for index, one in enumerate(answers) if one.cut}

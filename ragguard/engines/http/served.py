@@ -21,11 +21,6 @@ class ServedModel:
     context: int | None = None
 
 
-def names_nothing_served(error: EngineRejected) -> bool:
-    """Whether a server refused since it knows no such model, or no such path."""
-    return ": 404," in str(error)
-
-
 async def served_model(client: HttpClient, wanted: str | None, deadline: float | None = None) -> ServedModel:
     """The model to ask for. One that is not there, or a choice among several, is refused with the list."""
     base = client.address.base
@@ -33,7 +28,7 @@ async def served_model(client: HttpClient, wanted: str | None, deadline: float |
         answer = await client.get("/models", deadline=deadline)
     except EngineRejected as error:
         # Gateways may hide the list; whoever names a model needs none.
-        if wanted and names_nothing_served(error):
+        if wanted and error.status == 404:
             return ServedModel(wanted)
         raise
     listed = answer.get("data") if isinstance(answer, Mapping) else None

@@ -63,11 +63,11 @@ class ServerEngine(Verbs):
         if model.owner == "vllm":
             vllm = VllmEngine(self._url, self._wanted, api_key=self._key, timeout_s=self._timeout_s)
             try:
-                server = await vllm.server()
-                if not server.thinks:
+                found = await vllm.found()
+                if not found.thinks:
                     self._opened.append(vllm)
                     return vllm
-                notes += server.info.notes
+                notes += found.info.notes
             except EngineRejected as error:
                 notes.append(f"a vLLM server that refuses what only vLLM has: {error}")
             finally:

@@ -12,15 +12,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from ragguard.engines.base import Message, Prompt, Role, folded
 from ragguard.engines.http.client import HttpClient
+from ragguard.engines.profile import Rendered
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.runtime.parallel import in_parallel
-
-Rendered: TypeAlias = str | list[int]
-"""A prompt as the model gets it: text, or the ids of its tokens."""
 
 # Made of letters and digits that any vocabulary has, so that even one of words gives them back.
 _MARKS = ("Q 7 Z 4 X", "X 4 Z 7 Q", "Z 7 X 4 Q", "Q 4 X 7 Z")
@@ -61,7 +59,7 @@ class Templates:
         """The template knows no system turn: what it says is put before the first user turn."""
         self._shapes: dict[tuple[Role, ...], Shape | None] = {}
         self._harmless: set[str] = set()
-        self._ending_ids: list[int] | None = None
+        self._ending_ids: dict[str, list[int]] = {"": []}
 
     async def learn(self, deadline: float | None = None) -> None:
         """Finds out whether there is a template and whether it takes a system turn."""
@@ -174,18 +172,6 @@ class Templates:
             found.append(tuple(ids[len(before) :]))
         return found
 
-    async def beginnings(
-        self, afters: Sequence[Sequence[int]], deadline: float | None = None
-    ) -> list[str] | None:
-        """The texts that, put after a prompt, become just these ids; None if some ids have no such text."""
-        texts = []
-        for ids in afters:
-            text = await self.text_of(ids, deadline) if ids else ""
-            if text and (await self.continuations([text], deadline)) != [tuple(ids)]:
-                return None
-            texts.append(text)
-        return texts
-
     async def _learned(self, roles: tuple[Role, ...], deadline: float | None) -> Shape | None:
         if len(roles) > len(_MARKS):
             return None
@@ -208,8 +194,8 @@ class Templates:
     async def _in_parallel(
         self, conversations: Sequence[tuple[Message, ...]], deadline: float | None
     ) -> list[list[int]]:
-        if conversations and self.ending and self._ending_ids is None:
-            self._ending_ids = await self.tokens(self.ending, deadline)
+        if conversations and self.ending not in self._ending_ids:
+            self._ending_ids[self.ending] = await self.tokens(self.ending, deadline)
 
         async def one(messages: tuple[Message, ...]) -> list[int]:
             if self.plain:
@@ -218,7 +204,7 @@ class Templates:
             return await self._templated(messages, deadline)
 
         answers = await in_parallel([partial(one, messages) for messages in conversations], _AT_ONCE)
-        return [[*ids, *(self._ending_ids or ())] for ids in answers]
+        return [[*ids, *self._ending_ids[self.ending]] for ids in answers]
 
     async def _templated(self, messages: Sequence[Message], deadline: float | None) -> list[int]:
         turns = [{"role": message.role, "content": message.content} for message in messages]

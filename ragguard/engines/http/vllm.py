@@ -1,44 +1,38 @@
 """VllmEngine: a vLLM server over HTTP, asked in as few requests as can be.
 
-All prompts of a call go out as one list of rendered texts; `n` samples share a prefill; labels are
-exact through `logprob_token_ids`. Priorities and seeds are the server's own.
+All prompts of a call go out as one list of rendered texts; `n` samples share a prefill; labels are exact through
+`logprob_token_ids`. Each feature that an older or differently started server lacks is written into
+`EngineInfo.notes`, with the setting to change.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 
-from ragguard.engines.base import EngineInfo, LabelMode, LabelProbs, Prompt, Samples
+from ragguard.engines.base import Prompt, Sample
 from ragguard.engines.http.client import HttpClient
-from ragguard.engines.http.served import names_nothing_served
-from ragguard.engines.http.templates import Rendered
-from ragguard.engines.http.vllm_server import VllmServer, look_at
-from ragguard.engines.labels import LabelPlan, colliding, plan_labels
-from ragguard.engines.lazy import Lazy
+from ragguard.engines.http.completions import Completions
+from ragguard.engines.http.served import ServedModel, served_model
+from ragguard.engines.http.templates import Templates
+from ragguard.engines.labels import NextTokenAsk
+from ragguard.engines.model_engine import TokenEngine
+from ragguard.engines.profile import ModelFacts, NextTokens, Rendered
+from ragguard.engines.requests.base import Request
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
-from ragguard.engines.requests.verbs import ModelEngine
-from ragguard.engines.truncation import fit
-from ragguard.errors import EngineRejected, EngineUnreachable, PromptTooLong
+from ragguard.engines.thinking import SWITCH_OFF
+from ragguard.errors import EngineProtocolError, EngineRejected
+from ragguard.records import Usage
 
-T = TypeVar("T")
-_MOST_PLANS = 256
-
-
-class _Planned(NamedTuple):
-    plan: LabelPlan
-    mode: LabelMode
-    beginnings: list[str] | None
-    """The text of each ask's tokens, where text gives those tokens back; else prompts go out as ids."""
+_TOPS = (20, 5, 1)
+_MOST_BEGINNINGS = 1024
 
 
-class VllmEngine(ModelEngine):
+class VllmEngine(TokenEngine):
     """The model that a vLLM server serves: exact label probabilities, and many prompts in one HTTP request.
 
     Args:
@@ -58,150 +52,134 @@ class VllmEngine(ModelEngine):
         timeout_s: float = 120.0,
         connections: int = 64,
     ) -> None:
+        super().__init__()
         self._client = HttpClient(url, api_key, timeout_s, connections)
         self._wanted = model or self._client.address.model
-        self._server = Lazy(self._look)
-        self._plans: dict[tuple[str, tuple[str, ...], LabelMode | None], _Planned] = {}
 
     def __repr__(self) -> str:
         return f"VllmEngine({self._client.address.base!r}, model={self._wanted!r})"
 
-    async def draws(self, request: DrawRequest) -> Samples:
-        """Draws `n` answers to each prompt, all in one HTTP request."""
-        began = time.monotonic()
-
-        async def work(server: VllmServer) -> Samples:
-            async def ask(fitting: Sequence[Prompt]) -> Samples:
-                rendered = await server.templates.render(fitting, request.deadline)
-                answers, usage = await server.completions.samples(
-                    rendered, request.n, request.max_tokens, request.temperature, request.seed,
-                    deadline=request.deadline, priority=request.priority,
-                )  # fmt: skip
-                return Samples(answers, replace(usage, seconds=time.monotonic() - began))
-
-            samples, cut = await _fitted(server, request.prompts, request.max_tokens, ask, request.deadline)
-            return replace(samples, truncated=cut)
-
-        return await self._with_server(work, request.deadline)
-
-    async def labels(self, request: LabelRequest) -> LabelProbs:
-        """Gives the probability of each label as what follows each prompt, all in one HTTP request."""
-        began = time.monotonic()
-
-        async def work(server: VllmServer) -> LabelProbs:
-            planned = await self._planned(server, request.labels, request.mode, request.deadline)
-
-            async def ask(fitting: Sequence[Prompt]) -> LabelProbs:
-                probs = await _ask_labels(server, planned, fitting, request.deadline, request.priority)
-                return replace(probs, usage=replace(probs.usage, seconds=time.monotonic() - began))
-
-            room = 1 + max(len(ask.after) for ask in planned.plan.asks)
-            probs, cut = await _fitted(server, request.prompts, room, ask, request.deadline)
-            return replace(probs, truncated=cut)
-
-        return await self._with_server(work, request.deadline)
-
-    async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        """Returns the tokens of each prompt, its chat template included; a request for each."""
-        server = await self._server.get(deadline)
-        return await server.templates.count(prompts, deadline=deadline)
-
-    async def info(self) -> EngineInfo:
-        """What the server serves; asks it the first time."""
-        return (await self._server.get()).info
-
-    async def server(self, deadline: float | None = None) -> VllmServer:
-        """What was found out about the server; asks it the first time."""
-        return await self._server.get(deadline)
+    async def open(self) -> VllmModel:
+        """Looks which model the server serves, and learns its chat template."""
+        served = await served_model(self._client, self._wanted)
+        version = await _version(self._client)
+        templates = Templates(self._client, served.id, SWITCH_OFF)
+        await templates.learn()
+        return VllmModel(served, version, templates, Completions(self._client, served.id, templates.plain))
 
     async def aclose(self) -> None:
         """Closes the connections."""
         await self._client.aclose()
 
-    async def _look(self) -> VllmServer:
-        return await look_at(self._client, self._wanted)
 
-    async def _with_server(self, work: Callable[[VllmServer], Awaitable[T]], deadline: float | None) -> T:
-        server = await self._server.get(deadline)
-        if server.thinks:
-            raise EngineRejected(
-                f"{server.info.model} at {server.info.location} thinks before it answers and cannot be told not to: "
-                "use connect(), which samples its answers instead"
+class VllmModel:
+    """A model on a vLLM server."""
+
+    def __init__(
+        self, served: ServedModel, version: str, templates: Templates, completions: Completions
+    ) -> None:
+        self.tokens = templates
+        self._served, self._version, self._completions = served, version, completions
+        self._beginnings: dict[tuple[int, ...], str | None] = {(): ""}
+
+    async def facts(self, question: Prompt, letters: Sequence[int]) -> ModelFacts:
+        """Finds out which of the features that only vLLM has this server takes, one at a time."""
+        notes = [f"vLLM {self._version}" if self._version else "vLLM, of a version it does not tell"]
+        if not await self._shows(question, letters):
+            self._completions = replace(self._completions, exact=False)
+            for top in _TOPS:
+                self._completions = replace(self._completions, top=top)
+                if await self._shows(question, letters, last=top == _TOPS[-1]):
+                    break
+            notes.append(
+                f"this server does not know logprob_token_ids: a label outside the {self._completions.top} most "
+                "probable tokens has only an upper bound; a newer vLLM gives exact values, --max-logprobs a longer list"
             )
         try:
-            return await work(server)
-        except EngineUnreachable:
-            # It may come back as another one.
-            self._server.forget()
-            raise
-        except EngineRejected as error:
-            # Or it has come back already, unseen between two calls.
-            if names_nothing_served(error):
-                self._server.forget()
-            raise
+            await self._first_words(question, priority=1)
+        except EngineRejected:
+            self._completions = replace(self._completions, takes_priority=False)
+            notes.append("priorities are ignored; start the server with --scheduling-policy priority")
+        exact, served = self._completions.exact, self._served
+        capabilities = {"sequence", "sample_logprobs", "batch", "n_samples", "seed"}
+        capabilities.add("exact_labels" if exact else "top_logprobs")
+        return ModelFacts(
+            kind="vllm",
+            name=served.id,
+            identity=served.root,
+            context=served.context,
+            location=self._completions.client.address.base,
+            capabilities=frozenset(
+                capabilities | {"priority"} if self._completions.takes_priority else capabilities
+            ),
+            shown=("exact" if exact else f"top{self._completions.top}",),
+            notes=tuple(notes),
+        )
 
-    async def _planned(
-        self, server: VllmServer, names: tuple[str, ...], mode: LabelMode | None, deadline: float | None
-    ) -> _Planned:
-        key = (server.info.fingerprint, names, mode)
-        if key not in self._plans:
-            if len(self._plans) >= _MOST_PLANS:
-                self._plans.clear()
-            ids = await server.templates.continuations([server.lead + name for name in names], deadline)
-            chosen = mode or ("sequence" if colliding(ids) else server.info.mode)
-            plan = plan_labels(ids, chosen)
-            beginnings = await server.templates.beginnings([ask.after for ask in plan.asks], deadline)
-            self._plans[key] = _Planned(plan, chosen, beginnings)
-        return self._plans[key]
+    async def first_words(self, prompt: Prompt) -> str:
+        """Returns how the most probable answer begins, special tokens included."""
+        return await self._first_words(prompt)
+
+    async def next_tokens(self, request: Request[Any], asks: Sequence[NextTokenAsk]) -> NextTokens:
+        """Asks for all tokens behind all prompts, each with the beginnings of labels after it, in one go."""
+        texts = [await self._text(ask.after, request.deadline) for ask in asks]
+        as_text = None not in texts
+        rendered = await self.tokens.render(request.prompts, request.deadline, as_ids=not as_text)
+        continued = [
+            _continued(prompt, ask.after, text)
+            for ask, text in zip(asks, texts, strict=True)
+            for prompt in rendered
+        ]
+        tokens = sorted({token for ask in asks for token in ask.tokens})
+        logprobs, bounds, usage = await self._completions.label_logprobs(continued, tokens, request)
+        size, values, flags = len(rendered), [], []
+        for index, ask in enumerate(asks):
+            rows, columns = slice(index * size, (index + 1) * size), np.searchsorted(tokens, ask.tokens)
+            values.append(logprobs[rows][:, columns])
+            flags.append(bounds[rows][:, columns])
+        return NextTokens(values, usage, flags)
+
+    async def draw(self, request: DrawRequest) -> tuple[list[list[Sample]], Usage]:
+        """Draws all answers to all prompts in one go."""
+        rendered = await self.tokens.render(request.prompts, request.deadline)
+        return await self._completions.samples(rendered, request)
+
+    async def _shows(self, question: Prompt, tokens: Sequence[int], *, last: bool = False) -> bool:
+        """True where the server gives log-probabilities in the form that is set; the `last` form's error is raised."""
+        (rendered,) = await self.tokens.render([question])
+        try:
+            await self._completions.label_logprobs([rendered], tokens, LabelRequest((question,), ()))
+        except (EngineRejected, EngineProtocolError):
+            if last:
+                raise
+            return False
+        return True
+
+    async def _first_words(self, prompt: Prompt, priority: int = 0) -> str:
+        (rendered,) = await self.tokens.render([prompt])
+        return await self._completions.first_words(
+            rendered, DrawRequest((prompt,), 1, 8, 0.0, None, None, priority)
+        )
+
+    async def _text(self, ids: tuple[int, ...], deadline: float | None) -> str | None:
+        """Returns the text that, put after a prompt, becomes just these ids; None where there is none."""
+        if ids not in self._beginnings:
+            text = await self.tokens.text_of(ids, deadline)
+            same = await self.tokens.continuations([text], deadline) == [ids]
+            if len(self._beginnings) >= _MOST_BEGINNINGS:
+                self._beginnings = {(): ""}
+            self._beginnings[ids] = text if same else None
+        return self._beginnings[ids]
 
 
-async def _fitted(
-    server: VllmServer,
-    asked: Sequence[Prompt],
-    room: int,
-    ask: Callable[[Sequence[Prompt]], Awaitable[T]],
-    deadline: float | None,
-) -> tuple[T, dict[int, int]]:
-    """The answer, and what was cut. Counting costs a request a prompt, so the server speaks first."""
+def _continued(prompt: Rendered, ids: Sequence[int], text: str | None) -> Rendered:
+    """Returns a prompt with the first tokens of a label after it."""
+    return [*prompt, *ids] if isinstance(prompt, list) else prompt + (text or "")
+
+
+async def _version(client: HttpClient) -> str:
     try:
-        return await ask(asked), {}
-    except PromptTooLong as error:
-        context = server.info.context or error.limit
-        if context is None or context <= room:
-            raise
-        fitting, cut = await fit(asked, partial(server.templates.count, deadline=deadline), context - room)
-        if not cut:
-            raise
-        return await ask(fitting), cut
-
-
-async def _ask_labels(
-    server: VllmServer, planned: _Planned, prompts: Sequence[Prompt], deadline: float | None, priority: int
-) -> LabelProbs:
-    """All prompts, each with all beginnings of labels, in one go."""
-    asks, size = planned.plan.asks, len(prompts)
-    rendered = await server.templates.render(prompts, deadline, as_ids=planned.beginnings is None)
-    continued = [_continued(prompt, planned, index) for index in range(len(asks)) for prompt in rendered]
-    tokens = sorted({token for ask in asks for token in ask.tokens})
-    logprobs, bounds, usage = await server.completions.label_logprobs(
-        continued, tokens, deadline=deadline, priority=priority
-    )
-    parts = []
-    for index, ask in enumerate(asks):
-        rows, columns = slice(index * size, (index + 1) * size), np.searchsorted(tokens, ask.tokens)
-        parts.append((logprobs[rows][:, columns], bounds[rows][:, columns]))
-    bound = planned.plan.any_of([flags for _, flags in parts])
-    return LabelProbs(
-        planned.plan.combine([values for values, _ in parts]),
-        exact=not bound.any(),
-        mode=planned.mode,
-        usage=replace(usage, prompts=size),
-        bound=bound if bound.any() else None,
-    )
-
-
-def _continued(prompt: Rendered, planned: _Planned, ask: int) -> Rendered:
-    """A prompt with the first tokens of a label after it."""
-    if isinstance(prompt, list):
-        return [*prompt, *planned.plan.asks[ask].after]
-    return prompt + (planned.beginnings[ask] if planned.beginnings else "")
+        answer = await client.get("/version", root=True)
+    except (EngineRejected, EngineProtocolError):
+        return ""
+    return str(answer.get("version", "")) if isinstance(answer, Mapping) else ""

@@ -1,33 +1,43 @@
-"""What engines in this process share: from prompts to token ids, from log-probabilities to answers.
+"""Engines on a model in this process: from prompts to token ids, from sampled ids to answers.
 
-`LocalEngine` is an engine around a `LocalModel`: something that knows token ids only. transformers
-and in-process vLLM are two of them; neither knows prompts, labels, templates or thoughts.
+`LocalEngine` is an engine on a `LocalModel`, which knows token ids only: transformers, vLLM in this process and nano.
+No local model knows prompts, labels, templates or thoughts.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.base import EngineInfo, LabelMode, LabelProbs, Prompt, Sample, Samples
-from ragguard.engines.labels import LabelPlan, NextTokenAsk, colliding, plan_labels
-from ragguard.engines.lazy import Lazy
-from ragguard.engines.local.tokens import LocalTokens
-from ragguard.engines.prompts import load_prompts
+from ragguard.engines.base import Prompt, Sample
+from ragguard.engines.labels import NextTokenAsk
+from ragguard.engines.local.worker import StillWanted, Worker
+from ragguard.engines.model_engine import TokenEngine
+from ragguard.engines.profile import ModelFacts, NextTokens, TokenModel, Tokens
+from ragguard.engines.requests.base import Request
 from ragguard.engines.requests.draws import DrawRequest
-from ragguard.engines.requests.labels import LabelRequest
-from ragguard.engines.requests.verbs import ModelEngine
-from ragguard.engines.thinking import ENOUGH_MASS, LETTERS, QUESTION, begun_thought
-from ragguard.engines.truncation import fit
-from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
+from ragguard.errors import InvalidInput, PromptTooLong
 from ragguard.records import Usage
+
+LOCAL_CAPABILITIES = frozenset({"exact_labels", "sequence", "sample_logprobs", "batch", "n_samples", "seed"})
+"""What every model in this process can do."""
+
+
+class LocalTokens(Tokens, Protocol):
+    """The tokenizer and chat template of a model in this process."""
+
+    async def rows(self, prompts: Sequence[Prompt]) -> list[list[int]]:
+        """Returns the token ids of each prompt, without holding an event loop up."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of an answer, without special tokens."""
+        ...
 
 
 class Drawn(NamedTuple):
@@ -40,50 +50,32 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a model says of itself once it is there."""
+    """A model's tokenizer, and what it says of itself, once its weights are there."""
 
-    name: str
     tokens: LocalTokens
+    facts: ModelFacts
     context: int
-    identity: str
-    """What tells this model's numbers from any other's: its weights, its number type."""
-    location: str
-    capabilities: frozenset[str]
-    notes: tuple[str, ...] = ()
+    """The longest prompt plus answer, in tokens."""
 
 
 class LocalModel(Protocol):
     """A language model over token ids."""
-
-    kind: str
 
     async def load(self) -> Loaded:
         """Reads the weights, the first time."""
         ...
 
     async def logprobs(
-        self,
-        prompts: Sequence[Sequence[int]],
-        asks: Sequence[NextTokenAsk],
-        *,
-        deadline: float | None,
-        priority: int,
+        self, rows: Sequence[Sequence[int]], asks: Sequence[NextTokenAsk], request: Request[Any]
     ) -> list[NDArray[np.float64]]:
-        """For each ask (prompts, its tokens): the log-probabilities of its tokens after prompt and `after`."""
+        """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`.
+
+        Of the request only the deadline and the priority count.
+        """
         ...
 
-    async def draw(
-        self,
-        prompts: Sequence[Sequence[int]],
-        n: int,
-        max_tokens: int,
-        temperature: float,
-        seed: int | None,
-        *,
-        deadline: float | None,
-        priority: int,
-    ) -> list[list[Drawn]]:
-        """`n` answers to each prompt; with a seed, by the seed and the prompt's ids alone."""
+    async def draw(self, rows: Sequence[Sequence[int]], request: DrawRequest) -> list[list[Drawn]]:
+        """Returns `n` answers to each row; with a seed, by the seed and the row alone."""
         ...
 
     async def aclose(self) -> None:
@@ -91,197 +83,147 @@ class LocalModel(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Settled:
-    """What was found out about the model at first use."""
+class ComputingModel(Protocol):
+    """A language model over token ids that computes in the thread that calls it.
 
-    loaded: Loaded
-    info: EngineInfo
-    lead: str
-    """What stands before a label where the answer begins: nothing, or the space that some models put there."""
-    thinks: bool
+    It calls `still_wanted` between two batches, which raises where nobody waits for the result any more.
+    """
+
+    def logprobs(
+        self, rows: Sequence[Sequence[int]], asks: Sequence[NextTokenAsk], still_wanted: StillWanted
+    ) -> list[NDArray[np.float64]]:
+        """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`."""
+        ...
+
+    def draw(
+        self, rows: Sequence[Sequence[int]], request: DrawRequest, still_wanted: StillWanted
+    ) -> list[list[Drawn]]:
+        """Returns `n` answers to each row; with a seed, by the seed and the row alone."""
+        ...
 
 
-class LocalEngine(ModelEngine):
-    """An engine around a model in this process."""
+class ThreadModel:
+    """A local model that computes in one thread, where it is loaded at its first use.
+
+    Args:
+        worker: The thread.
+        open: Loads the model; called in the thread.
+    """
+
+    def __init__(self, worker: Worker, open: Callable[[], tuple[Loaded, ComputingModel]]) -> None:
+        self._worker, self._open = worker, open
+        self._ready: tuple[Loaded, ComputingModel] | None = None
+
+    async def load(self) -> Loaded:
+        """Reads the weights, the first time."""
+        loaded, _ = await self._worker.run(lambda still_wanted: self._loaded())
+        return loaded
+
+    async def logprobs(
+        self, rows: Sequence[Sequence[int]], asks: Sequence[NextTokenAsk], request: Request[Any]
+    ) -> list[NDArray[np.float64]]:
+        """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`."""
+        return await self._worker.run(
+            lambda still_wanted: self._loaded()[1].logprobs(rows, asks, still_wanted), request.deadline
+        )
+
+    async def draw(self, rows: Sequence[Sequence[int]], request: DrawRequest) -> list[list[Drawn]]:
+        """Returns `n` answers to each row; with a seed, by the seed and the row alone."""
+        return await self._worker.run(
+            lambda still_wanted: self._loaded()[1].draw(rows, request, still_wanted), request.deadline
+        )
+
+    async def aclose(self) -> None:
+        """Gives the memory back."""
+        await self._worker.close(self._forget)
+
+    def _loaded(self) -> tuple[Loaded, ComputingModel]:
+        if self._ready is None:
+            self._ready = self._open()
+        return self._ready
+
+    def _forget(self) -> None:
+        self._ready = None
+
+
+class LocalEngine(TokenEngine):
+    """An engine on a model in this process."""
 
     def __init__(self, model: LocalModel) -> None:
+        super().__init__()
         self._model = model
-        self._settled = Lazy(self._settle)
-        self._plans: dict[tuple[tuple[str, ...], LabelMode | None], tuple[LabelPlan, LabelMode]] = {}
 
-    async def draws(self, request: DrawRequest) -> Samples:
-        """Draws answers to each prompt."""
-        began = time.monotonic()
-        settled = await self._ready(request.deadline)
-        rows, cut = await _fitted(settled.loaded, request.prompts, request.max_tokens)
-        # Greedy answers are all the same one.
-        wanted = 1 if request.temperature == 0 else request.n
-        drawn = await self._model.draw(
-            rows, wanted, request.max_tokens, request.temperature, request.seed,
-            deadline=request.deadline, priority=request.priority,
-        )  # fmt: skip
-        answers = await asyncio.to_thread(_read, settled.loaded.tokens, drawn, request.n // wanted)
-        written = sum(len(one.ids) for answers in drawn for one in answers)
-        return Samples(answers, _usage(rows, written, began), cut)
-
-    async def labels(self, request: LabelRequest) -> LabelProbs:
-        """Gives the probability of each label as what follows each prompt."""
-        began = time.monotonic()
-        settled = await self._ready(request.deadline)
-        plan, chosen = self._planned(settled, request.labels, request.mode)
-        room = 1 + max(len(ask.after) for ask in plan.asks)
-        rows, cut = await _fitted(settled.loaded, request.prompts, room)
-        logprobs = await self._model.logprobs(
-            rows, plan.asks, deadline=request.deadline, priority=request.priority
-        )
-        p = np.minimum(plan.combine(logprobs), 1.0)
-        if not np.isfinite(p).all():
-            raise EngineProtocolError(
-                f"{settled.info.model} gave probabilities that are no numbers: its weights may be broken, or too "
-                f"large for their number type; load it in another one"
-            )
-        return LabelProbs(p, mode=chosen, usage=_usage(rows, len(rows), began), truncated=cut)
-
-    async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        """Returns the tokens of each prompt, its chat template included."""
-        settled = await self._ready(deadline)
-        return [len(row) for row in await asyncio.to_thread(settled.loaded.tokens.ids, prompts)]
-
-    async def info(self) -> EngineInfo:
-        """What the model is; loads it the first time."""
-        return (await self._settled.get()).info
+    async def open(self) -> TokenModel:
+        """Loads the model."""
+        return _LoadedModel(self._model, await self._model.load())
 
     async def aclose(self) -> None:
         """Gives the model's memory back."""
         await self._model.aclose()
 
-    async def _ready(self, deadline: float | None) -> _Settled:
-        settled = await self._settled.get(deadline)
-        if settled.thinks:
-            raise EngineRejected(
-                f"{settled.info.model} thinks before it answers and cannot be told not to: "
-                "serve it with vLLM and connect to that, which samples its answers and cuts the thoughts off"
-            )
-        return settled
 
-    def _planned(
-        self, settled: _Settled, names: tuple[str, ...], mode: LabelMode | None
-    ) -> tuple[LabelPlan, LabelMode]:
-        key = (names, mode)
-        if key not in self._plans:
-            ids = settled.loaded.tokens.following([settled.lead + name for name in names])
-            chosen = mode or ("sequence" if colliding(ids) else settled.info.mode)
-            self._plans[key] = plan_labels(ids, chosen), chosen
-        return self._plans[key]
+class _LoadedModel:
+    """A local model with its tokenizer: answers questions about prompts."""
 
-    async def _settle(self) -> _Settled:
-        loaded = await self._model.load()
-        tokens = loaded.tokens
-        notes = list(loaded.notes)
-        if tokens.plain:
-            notes.append(
-                "the model has no chat template: prompts are plain text; use an instruction-tuned model"
-            )
-        if tokens.folds:
-            notes.append(
-                "the chat template knows no system turn: instructions are put before the first user turn"
-            )
-        if tokens.opened:
-            notes.append(
-                f"the chat template opens a thought: it is closed at once with {tokens.opened.closes}"
-            )
-        prompts, question = "default", QUESTION
-        if tokens.is_nano():
-            prompts = "nano"
-            example = load_prompts("nano").render(
-                "relevance", ["Ada Berg founded it."], query="Who founded it?"
-            )
-            question = example.without_cuts()
-        thinks, found = await self._silence(tokens, question)
-        notes += found
-        masses = {lead: await self._mass(tokens, question, lead) for lead in ("", " ")}
-        lead = " " if masses[" "] >= ENOUGH_MASS > masses[""] else ""
-        if not thinks and masses[lead] < ENOUGH_MASS:
-            notes.append(
-                f"only {masses[lead]:.0%} of its probability is on the two letters of a plain A/B question: "
-                "judgements by label may fail; use an instruction-tuned model"
-            )
-        mode: LabelMode = "sequence" if tokens.collide(lead) else "first_token"
-        if mode == "sequence":
-            notes.append(
-                "NO-RESPONSE begins with the same token as a common word: its whole sequence is asked for"
-            )
-        seen = repr((loaded.identity, tokens.text(question), lead))
-        info = EngineInfo(
-            model=loaded.name, kind=self._model.kind,
-            fingerprint=f"{self._model.kind}/{loaded.name}/{mode}/{hashlib.sha256(seen.encode()).hexdigest()[:12]}",
-            mode=mode, prompts=prompts, context=loaded.context, capabilities=loaded.capabilities,
-            location=loaded.location, notes=tuple(notes),
-        )  # fmt: skip
-        return _Settled(loaded, info, lead, thinks)
+    def __init__(self, model: LocalModel, loaded: Loaded) -> None:
+        self.tokens = loaded.tokens
+        self._model, self._loaded = model, loaded
 
-    async def _silence(self, tokens: LocalTokens, question: Prompt) -> tuple[bool, list[str]]:
-        """Whether the model still thinks first after all was tried, and what was done about it."""
-        thought = begun_thought(await self._beginning(tokens, question))
-        if thought is None:
-            return False, []
-        before = tokens.ending
-        tokens.ending = before + thought.empty
-        if begun_thought(await self._beginning(tokens, question)) is None:
-            return False, [
-                f"the model thinks first ({thought.opens}): an empty thought is put before its answer"
+    async def facts(self, question: Prompt, letters: Sequence[int]) -> ModelFacts:
+        """Returns what the model says of itself."""
+        return self._loaded.facts
+
+    async def first_words(self, prompt: Prompt) -> str:
+        """Returns how the most probable answer begins, special tokens included."""
+        request = DrawRequest((prompt,), 1, 8, 0.0, None)
+        ((one,),) = await self._model.draw(await self._rows(request, 8), request)
+        return await self.tokens.text_of(one.ids)
+
+    async def next_tokens(self, request: Request[Any], asks: Sequence[NextTokenAsk]) -> NextTokens:
+        """Computes the log-probabilities of each ask's tokens."""
+        rows = await self._rows(request, 1 + max(len(ask.after) for ask in asks))
+        return NextTokens(await self._model.logprobs(rows, asks, request), _usage(rows, len(rows)))
+
+    async def draw(self, request: DrawRequest) -> tuple[list[list[Sample]], Usage]:
+        """Draws the answers to each prompt, and makes text of them."""
+        rows = await self._rows(request, request.max_tokens)
+        drawn = await self._model.draw(rows, request)
+        answers = await asyncio.to_thread(self._read, drawn)
+        return answers, _usage(rows, sum(len(one.ids) for answers in drawn for one in answers))
+
+    async def _rows(self, request: Request[Any], output: int) -> list[list[int]]:
+        """Returns the ids of all prompts; PromptTooLong where one leaves less than `output` tokens free."""
+        rows = await self.tokens.rows(request.prompts)
+        limit = self._loaded.context - output
+        for index, row in enumerate(rows):
+            if not row:
+                messages = request.prompts[index].messages
+                raise InvalidInput(f"prompt {index}", messages, "text of which the model makes tokens")
+            if len(row) > limit:
+                raise PromptTooLong(f"prompt {index} has {len(row)} tokens, {limit} fit", limit=limit)
+        return rows
+
+    def _read(self, drawn: Sequence[Sequence[Drawn]]) -> list[list[Sample]]:
+        """Makes text of answers. The end-of-answer token is not part of it: its log-probability goes, too, unless it
+        stands alone."""
+        return [
+            [
+                Sample(
+                    self.tokens.decode(one.ids),
+                    tuple(one.logprobs[:-1] if one.ended and len(one.ids) > 1 else one.logprobs),
+                    one.ended,
+                )
+                for one in answers
             ]
-        tokens.ending = before
-        return True, [f"the model thinks first ({thought.opens}) and cannot be told not to"]
-
-    async def _beginning(self, tokens: LocalTokens, question: Prompt) -> str:
-        """The first words of the most probable answer, special tokens shown."""
-        ((one,),) = await self._model.draw(tokens.ids([question]), 1, 8, 0.0, None, deadline=None, priority=0)
-        return tokens.decode_all(one.ids)
-
-    async def _mass(self, tokens: LocalTokens, question: Prompt, lead: str) -> float:
-        plan = plan_labels(tokens.following([lead + letter for letter in LETTERS]), "first_token")
-        logprobs = await self._model.logprobs(tokens.ids([question]), plan.asks, deadline=None, priority=0)
-        return float(plan.combine(logprobs).sum())
-
-
-async def _fitted(
-    loaded: Loaded, asked: Sequence[Prompt], room: int
-) -> tuple[list[list[int]], dict[int, int]]:
-    """The ids of all prompts, each short enough to leave `room` tokens for what follows."""
-    # A thread, as tokenizing many long passages would hold the event loop up.
-    rows = await asyncio.to_thread(loaded.tokens.ids, asked)
-    limit = loaded.context - room
-    if empty := [index for index, row in enumerate(rows) if not row]:
-        raise InvalidInput(
-            f"prompt {empty[0]}", asked[empty[0]].messages, "text of which the model makes tokens"
-        )
-    if all(len(row) <= limit for row in rows):
-        return rows, {}
-
-    async def count(some: Sequence[Prompt]) -> list[int]:
-        return [len(row) for row in await asyncio.to_thread(loaded.tokens.ids, some)]
-
-    fitting, cut = await fit(asked, count, limit)
-    return await asyncio.to_thread(loaded.tokens.ids, fitting), cut
-
-
-def _read(tokens: LocalTokens, drawn: Sequence[Sequence[Drawn]], times: int) -> list[list[Sample]]:
-    """Each answer as text. The end-of-answer token is none of it: its log-probability goes, too, unless alone."""
-    return [
-        [
-            Sample(
-                tokens.decode(one.ids),
-                tuple(one.logprobs[:-1] if one.ended and len(one.ids) > 1 else one.logprobs),
-                one.ended,
-            )
-            for one in answers
+            for answers in drawn
         ]
-        * times
-        for answers in drawn
-    ]
 
 
-def _usage(rows: Sequence[Sequence[int]], written: int, began: float) -> Usage:
-    return Usage(1, len(rows), sum(len(row) for row in rows), written, seconds=time.monotonic() - began)
+def uniform(row: Sequence[int], request: DrawRequest) -> NDArray[np.float64]:
+    """Returns (n, max_tokens) uniform numbers to draw with; with a seed they depend on it and on the row alone."""
+    source = np.random.default_rng(None if request.seed is None else [request.seed % 2**63, *row])
+    return source.random((request.n, request.max_tokens))
+
+
+def _usage(rows: Sequence[Sequence[int]], written: int) -> Usage:
+    return Usage(1, len(rows), sum(len(row) for row in rows), written)

@@ -5,18 +5,15 @@ PyTorch and transformers are imported when the model is first used, in the threa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ragguard.engines.labels import NextTokenAsk
-from ragguard.engines.local.engine import Drawn, Loaded, LocalEngine
+from ragguard.engines.local.engine import LOCAL_CAPABILITIES, Loaded, LocalEngine, ThreadModel
 from ragguard.engines.local.hf_loading import Source, context_of, load
 from ragguard.engines.local.hf_model import CausalModel
-from ragguard.engines.local.tokens import LocalTokens
+from ragguard.engines.local.tokens import HfTokens
 from ragguard.engines.local.worker import Worker
+from ragguard.engines.profile import ModelFacts
 from ragguard.errors import InvalidInput
 
 
@@ -44,77 +41,25 @@ class HfEngine(LocalEngine):
         if max_batch_tokens < 1:
             raise InvalidInput("max_batch_tokens", max_batch_tokens, "1 or more")
         source = Source(str(model), device, dtype, revision, purpose="an engine on transformers")
-        super().__init__(_HfModel(source, max_batch_tokens))
+        worker = Worker(f"the transformers model {source.name}")
+        super().__init__(ThreadModel(worker, partial(_open, source, max_batch_tokens)))
 
 
-class _HfModel:
-    kind = "hf"
-
-    def __init__(self, source: Source, max_batch_tokens: int) -> None:
-        self._source, self._max_batch_tokens = source, max_batch_tokens
-        self._worker = Worker(f"the transformers model {source.name}")
-        self._there: tuple[Loaded, CausalModel] | None = None
-
-    async def load(self) -> Loaded:
-        loaded, _ = await self._worker.run(lambda still_wanted: self._ready())
-        return loaded
-
-    async def logprobs(
-        self,
-        prompts: Sequence[Sequence[int]],
-        asks: Sequence[NextTokenAsk],
-        *,
-        deadline: float | None,
-        priority: int,
-    ) -> list[NDArray[np.float64]]:
-        return await self._worker.run(
-            lambda still_wanted: self._ready()[1].logprobs(prompts, asks, still_wanted), deadline
-        )
-
-    async def draw(
-        self,
-        prompts: Sequence[Sequence[int]],
-        n: int,
-        max_tokens: int,
-        temperature: float,
-        seed: int | None,
-        *,
-        deadline: float | None,
-        priority: int,
-    ) -> list[list[Drawn]]:
-        return await self._worker.run(
-            lambda still_wanted: self._ready()[1].draw(
-                prompts, n, max_tokens, temperature, seed, still_wanted
-            ),
-            deadline,
-        )
-
-    async def aclose(self) -> None:
-        await self._worker.close(self._forget)
-
-    def _ready(self) -> tuple[Loaded, CausalModel]:
-        """Loads at first use. Only the worker's one thread comes here."""
-        if self._there is None:
-            found = load(self._source, "AutoModelForCausalLM")
-            tokens = LocalTokens(found.tokenizer)
-            ends = _ends(found.model.generation_config.eos_token_id, found.tokenizer.eos_token_id)
-            pad = found.tokenizer.pad_token_id
-            model = CausalModel(found.model, ends, pad if pad is not None else 0, self._max_batch_tokens)
-            loaded = Loaded(
-                name=self._source.name,
-                tokens=tokens,
-                context=context_of(found.model.config, found.tokenizer),
-                identity=found.identity,
-                location=f"in this process, on {found.device}",
-                capabilities=frozenset(
-                    {"exact_labels", "sequence", "sample_logprobs", "batch", "n_samples", "seed"}
-                ),
-            )
-            self._there = loaded, model
-        return self._there
-
-    def _forget(self) -> None:
-        self._there = None
+def _open(source: Source, max_batch_tokens: int) -> tuple[Loaded, CausalModel]:
+    found = load(source, "AutoModelForCausalLM")
+    ends = _ends(found.model.generation_config.eos_token_id, found.tokenizer.eos_token_id)
+    pad = found.tokenizer.pad_token_id
+    context = context_of(found.model.config, found.tokenizer)
+    facts = ModelFacts(
+        kind="hf",
+        name=source.name,
+        identity=found.identity,
+        context=context,
+        location=f"in this process, on {found.device}",
+        capabilities=LOCAL_CAPABILITIES,
+    )
+    model = CausalModel(found.model, ends, pad if pad is not None else 0, max_batch_tokens)
+    return Loaded(HfTokens(found.tokenizer), facts, context), model
 
 
 def _ends(*said: int | list[int] | None) -> frozenset[int]:

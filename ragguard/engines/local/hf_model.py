@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.labels import NextTokenAsk
-from ragguard.engines.local.draws import draws
-from ragguard.engines.local.engine import Drawn
+from ragguard.engines.local.engine import Drawn, uniform
 from ragguard.engines.local.worker import StillWanted
+from ragguard.engines.requests.draws import DrawRequest
 from ragguard.errors import EngineProtocolError, EngineRejected
 
 if TYPE_CHECKING:
@@ -61,23 +61,18 @@ class CausalModel:
         return found
 
     def draw(
-        self,
-        prompts: Sequence[Sequence[int]],
-        n: int,
-        max_tokens: int,
-        temperature: float,
-        seed: int | None,
-        still_wanted: StillWanted,
+        self, rows: Sequence[Sequence[int]], request: DrawRequest, still_wanted: StillWanted
     ) -> list[list[Drawn]]:
-        """`n` answers to each prompt, by numbers drawn from the seed and the prompt's ids."""
-        found: list[list[Drawn]] = [[] for _ in prompts]
+        """Returns `n` answers to each row, drawn with numbers that depend on the seed and the row."""
+        found: list[list[Drawn]] = [[] for _ in rows]
 
         def draw_some(some: Sequence[int]) -> list[list[Drawn]]:
-            uniform = np.concatenate([draws(prompts[i], n, max_tokens, seed) for i in some])
-            return self._draw([prompts[i] for i in some], n, uniform, temperature, still_wanted)
+            numbers = np.concatenate([uniform(rows[i], request) for i in some])
+            return self._draw([rows[i] for i in some], request, numbers, still_wanted)
 
-        lengths = [len(prompt) for prompt in prompts]
-        for part in self._parts(lengths, [n * (length + max_tokens) for length in lengths], n):
+        lengths = [len(row) for row in rows]
+        tokens = [request.n * (length + request.max_tokens) for length in lengths]
+        for part in self._parts(lengths, tokens, request.n):
             for some, answers in _halving(part, draw_some):
                 for index, answer in zip(some, answers, strict=True):
                     found[index] = answer
@@ -85,31 +80,30 @@ class CausalModel:
 
     def _draw(
         self,
-        prompts: Sequence[Sequence[int]],
-        n: int,
-        uniform: NDArray[np.float64],
-        temperature: float,
+        rows: Sequence[Sequence[int]],
+        request: DrawRequest,
+        uniforms: NDArray[np.float64],
         still_wanted: StillWanted,
     ) -> list[list[Drawn]]:
         import torch
 
-        max_tokens = uniform.shape[1]
-        first = self._prefill(prompts, 1)
+        n, max_tokens = request.n, request.max_tokens
+        first = self._prefill(rows, 1)
         cache = first.cache
         cache.batch_repeat_interleave(n)
         logits, mask = (tensor.repeat_interleave(n, 0) for tensor in (first.logits[:, -1], first.mask))
-        numbers = torch.from_numpy(uniform).to(logits.device)
+        numbers = torch.from_numpy(uniforms).to(logits.device)
         ends = torch.tensor(sorted(self._ends), device=logits.device)
-        tokens = torch.zeros(uniform.shape, dtype=torch.long, device=logits.device)
-        logprobs = torch.zeros(uniform.shape, dtype=torch.float32, device=logits.device)
-        length = torch.full((len(uniform),), max_tokens, device=logits.device)
+        tokens = torch.zeros(uniforms.shape, dtype=torch.long, device=logits.device)
+        logprobs = torch.zeros(uniforms.shape, dtype=torch.float32, device=logits.device)
+        length = torch.full((len(uniforms),), max_tokens, device=logits.device)
         # The rows of the batch, as answers: those that have ended leave it now and then.
-        live = torch.arange(len(uniform), device=logits.device)
+        live = torch.arange(len(uniforms), device=logits.device)
         with torch.inference_mode():
             for step in range(max_tokens):
                 still_wanted()
                 distribution = logits.float().log_softmax(-1)
-                token = _pick(distribution, numbers[live, step], temperature)
+                token = _pick(distribution, numbers[live, step], request.temperature)
                 tokens[live, step] = token
                 logprobs[live, step] = distribution.gather(-1, token[:, None])[:, 0]
                 ended = torch.isin(token, ends) & (length[live] == max_tokens)

@@ -19,11 +19,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.http.completions import checked_logprob
-from ragguard.engines.labels import NextTokenAsk
-from ragguard.engines.local.engine import Drawn, Loaded, LocalEngine
+from ragguard.engines.labels import NextTokenAsk, checked_logprob
+from ragguard.engines.local.engine import LOCAL_CAPABILITIES, Drawn, Loaded, LocalEngine
 from ragguard.engines.local.hf_loading import weights_identity
-from ragguard.engines.local.tokens import LocalTokens
+from ragguard.engines.local.tokens import HfTokens
+from ragguard.engines.profile import ModelFacts
+from ragguard.engines.requests.base import Request
+from ragguard.engines.requests.draws import DrawRequest
 from ragguard.errors import (
     Closed,
     EngineProtocolError,
@@ -58,8 +60,6 @@ class InProcessVllmEngine(LocalEngine):
 
 
 class _VllmModel:
-    kind = "vllm-inprocess"
-
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
         if find_spec("vllm") is None:
             raise MissingDependency("vllm", "an engine that runs vLLM in this process", "vllm")
@@ -79,29 +79,14 @@ class _VllmModel:
         return await self._there(self._load())
 
     async def logprobs(
-        self,
-        prompts: Sequence[Sequence[int]],
-        asks: Sequence[NextTokenAsk],
-        *,
-        deadline: float | None,
-        priority: int,
+        self, rows: Sequence[Sequence[int]], asks: Sequence[NextTokenAsk], request: Request[Any]
     ) -> list[NDArray[np.float64]]:
-        async with until(deadline, f"vLLM with {self._name}"):
-            return await self._there(self._logprobs(prompts, asks, priority))
+        async with until(request.deadline, f"vLLM with {self._name}"):
+            return await self._there(self._logprobs(rows, asks, request.priority))
 
-    async def draw(
-        self,
-        prompts: Sequence[Sequence[int]],
-        n: int,
-        max_tokens: int,
-        temperature: float,
-        seed: int | None,
-        *,
-        deadline: float | None,
-        priority: int,
-    ) -> list[list[Drawn]]:
-        async with until(deadline, f"vLLM with {self._name}"):
-            return await self._there(self._draw(prompts, n, max_tokens, temperature, seed, priority))
+    async def draw(self, rows: Sequence[Sequence[int]], request: DrawRequest) -> list[list[Drawn]]:
+        async with until(request.deadline, f"vLLM with {self._name}"):
+            return await self._there(self._draw(rows, request))
 
     async def aclose(self) -> None:
         with self._lock:
@@ -153,17 +138,17 @@ class _VllmModel:
                     "that the script guards its start with `if __name__ == '__main__':`"
                 ) from error
             config = self._vllm.model_config
-            self._loaded = Loaded(
+            context = int(config.max_model_len)
+            takes_priority = settings["scheduling_policy"] == "priority"
+            facts = ModelFacts(
+                kind="vllm-inprocess",
                 name=self._name,
-                tokens=LocalTokens(self._vllm.get_tokenizer()),
-                context=int(config.max_model_len),
                 identity=f"{weights_identity(self._place, config.hf_config)} {config.dtype}",
+                context=context,
                 location="in this process, through vLLM",
-                capabilities=frozenset(
-                    {"exact_labels", "sequence", "sample_logprobs", "batch", "n_samples", "seed"}
-                    | ({"priority"} if settings["scheduling_policy"] == "priority" else set())
-                ),
+                capabilities=LOCAL_CAPABILITIES | {"priority"} if takes_priority else LOCAL_CAPABILITIES,
             )
+            self._loaded = Loaded(HfTokens(self._vllm.get_tokenizer()), facts, context)
         return self._loaded
 
     async def _logprobs(
@@ -186,29 +171,21 @@ class _VllmModel:
         size = len(prompts)
         return [np.array(rows[i * size : (i + 1) * size]) for i in range(len(asks))]
 
-    async def _draw(
-        self,
-        prompts: Sequence[Sequence[int]],
-        n: int,
-        max_tokens: int,
-        temperature: float,
-        seed: int | None,
-        priority: int,
-    ) -> list[list[Drawn]]:
+    async def _draw(self, rows: Sequence[Sequence[int]], request: DrawRequest) -> list[list[Drawn]]:
         from vllm import SamplingParams
 
-        async def one(prompt: Sequence[int]) -> list[Drawn]:
+        async def one(row: Sequence[int]) -> list[Drawn]:
             wanted = SamplingParams(
-                n=n,
-                max_tokens=max_tokens,
-                temperature=temperature,
-                seed=None if seed is None else _seed_of(seed, prompt),
+                n=request.n,
+                max_tokens=request.max_tokens,
+                temperature=request.temperature,
+                seed=None if request.seed is None else _seed_of(request.seed, row),
                 logprobs=0,
                 detokenize=False,
             )
-            return [_drawn(output) for output in await self._generate(prompt, wanted, priority)]
+            return [_drawn(output) for output in await self._generate(row, wanted, request.priority)]
 
-        return await in_parallel([partial(one, prompt) for prompt in prompts], _AT_ONCE)
+        return await in_parallel([partial(one, row) for row in rows], _AT_ONCE)
 
     async def _generate(self, prompt: Sequence[int], wanted: Any, priority: int) -> list[Any]:
         """vLLM's outputs for one prompt, complete and in order."""

@@ -27,11 +27,12 @@ class _UnwantedError(Exception):
 
 
 class Worker:
-    """The thread of one model. `what` names a job in errors."""
+    """The thread of one model, or of all that share one. `what` names a job in errors."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, shared: ThreadPoolExecutor | None = None) -> None:
         self._what = what
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ragguard-model")
+        self._owns = shared is None
+        self._thread = shared or ThreadPoolExecutor(1, thread_name_prefix="ragguard-model")
         self._closed = False
 
     async def run(self, job: Callable[[StillWanted], T], deadline: float | None = None) -> T:
@@ -59,9 +60,13 @@ class Worker:
             unwanted.set()
 
     async def close(self, last: Callable[[], None]) -> None:
-        """Does one last job after those under way, and lets the thread go."""
-        if not self._closed:
-            self._closed = True
-            with suppress(RuntimeError):  # the process is ending, and the model's memory goes with it
-                await asyncio.wrap_future(self._thread.submit(last))
-            self._thread.shutdown(wait=False)
+        """Does one last job, and ends the thread after those under way unless it is shared."""
+        if self._closed:
+            return
+        self._closed = True
+        if not self._owns:
+            last()
+            return
+        with suppress(RuntimeError):  # the process is ending, and the model's memory goes with it
+            await asyncio.wrap_future(self._thread.submit(last))
+        self._thread.shutdown(wait=False)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import cast
 
 from ragguard.engines.base import (
     Engine,
@@ -69,27 +68,6 @@ class Verbs(ABC):
     @abstractmethod
     async def send(self, request: Request[R]) -> R:
         """Answers a request."""
-
-
-class ModelEngine(Verbs):
-    """An engine that asks a model itself: a kind of it overrides one method for each kind of request."""
-
-    async def send(self, request: Request[R]) -> R:
-        """Answers a request; one about no prompts without the model."""
-        if not request.prompts:
-            return request.empty()
-        if isinstance(request, LabelRequest):
-            return cast(R, await self.labels(request))
-        assert isinstance(request, DrawRequest)
-        return cast(R, await self.draws(request))
-
-    @abstractmethod
-    async def labels(self, request: LabelRequest) -> LabelProbs:
-        """Gives the probability of each label as what follows each prompt."""
-
-    @abstractmethod
-    async def draws(self, request: DrawRequest) -> Samples:
-        """Draws answers to each prompt."""
 
 
 class Layer(Verbs):

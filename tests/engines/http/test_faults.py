@@ -213,9 +213,9 @@ async def test_log_probabilities_that_cannot_be(pair, value):
 
 async def test_minus_infinity_is_a_probability_of_zero():
     async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
-        server_state = await engine.server()
+        server_state = (await engine.found()).model
         await engine.label_probs(["Who?"], LABELS)
-        ids = [ids[0] for ids in await server_state.templates.continuations(LABELS)]
+        ids = [ids[0] for ids in await server_state.tokens.continuations(LABELS)]
         top = {f"token_id:{token}": -float("inf") for token in ids}
         body = {
             "choices": [

@@ -16,6 +16,7 @@ from ragguard.engines.nano.model import Model
 from ragguard.engines.nano.tokenizer import Tokenizer
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import Closed, EngineTimeout, PromptTooLong
+from ragguard.runtime.notices import NOTICES
 
 PROMPTS = load_prompts("nano")
 
@@ -63,9 +64,9 @@ async def test_sequence_mode_multiplies_along_the_label() -> None:
 
 
 async def test_strange_words_warn_once_and_say_what_to_do(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(NanoEngine, "_warned", False)
+    NOTICES.forget()
     engine = NanoEngine()
     with caplog.at_level(logging.WARNING, logger="ragguard"):
         await engine.label_probs(["Which quarks orbit Betelgeuse?"], ["A"])
