@@ -130,7 +130,7 @@ class TokenEngine(ModelEngine[ModelProfile]):
         bound = None if bounds is None else plan.any_of(bounds)
         exact = bound is None or not bound.any()
         usage = replace(usage, prompts=len(request.prompts), seconds=time.monotonic() - began)
-        return LabelProbs(p, exact, mode, usage, None if exact else bound, truncated=cut)
+        return LabelProbs(p, exact, mode, usage, bound=None if exact else bound, truncated=cut)
 
     async def draws(self, request: DrawRequest, found: ModelProfile) -> Samples:
         """Draws answers to each prompt."""

@@ -128,11 +128,13 @@ class OpenAIEngine(ModelEngine[ChatServer]):
         sampled = found.thinks or not found.dialect.top or not found.ambiguous.isdisjoint(request.labels)
         if sampled:
             # Seeded, so that the same question has the same answer wherever the server keeps seeds.
-            drawn = DrawRequest(request.prompts, self._answers, _LABEL_TOKENS, 1.0, 0, request.deadline)
+            drawn = DrawRequest(
+                request.prompts, self._answers, _LABEL_TOKENS, 1.0, seed=0, deadline=request.deadline
+            )
             read = self._estimated
         else:
             # Greedy, as some servers show the sampled token in place of the least probable of the list.
-            drawn = DrawRequest(request.prompts, 1, 1, 0.0, None, request.deadline)
+            drawn = DrawRequest(request.prompts, 1, 1, 0.0, deadline=request.deadline)
             read = self._listed
         answers = await self._all(drawn, found, top=not sampled)
         rows = [read(one.choices, request.labels, found.info) for one in answers]
@@ -302,7 +304,7 @@ class OpenAIEngine(ModelEngine[ChatServer]):
         while True:
             n = 2 if dialect.many else 1
             try:
-                question = DrawRequest((QUESTION,), n, _LOOK_TOKENS, 1.0, 1)
+                question = DrawRequest((QUESTION,), n, _LOOK_TOKENS, 1.0, seed=1)
                 choices, _ = await ask(self._client, model, dialect, question, top=True)
             except EngineRejected as error:
                 less = dialect.without(str(error))
@@ -318,7 +320,7 @@ class OpenAIEngine(ModelEngine[ChatServer]):
 
     async def _collides(self, model: str, dialect: Dialect) -> bool:
         prompt = Prompt((Message("user", f"Repeat this and write nothing else: {ABSTENTION}"),))
-        repeated = DrawRequest((prompt,), 1, _LABEL_TOKENS, 0.0, None)
+        repeated = DrawRequest((prompt,), 1, _LABEL_TOKENS, 0.0)
         (choice, *_), _ = await ask(self._client, model, dialect, repeated, top=True)
         token = spelled(ABSTENTION, choice.first)
         start = token.text.strip(" ▁\n") if token else ""

@@ -158,7 +158,7 @@ class VllmModel:
     async def _first_words(self, prompt: Prompt, priority: int = 0) -> str:
         (rendered,) = await self.tokens.render([prompt])
         return await self._completions.first_words(
-            rendered, DrawRequest((prompt,), 1, 8, 0.0, None, None, priority)
+            rendered, DrawRequest((prompt,), 1, 8, 0.0, priority=priority)
         )
 
     async def _text(self, ids: tuple[int, ...], deadline: float | None) -> str | None:

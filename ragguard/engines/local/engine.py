@@ -175,7 +175,7 @@ class _LoadedModel:
 
     async def first_words(self, prompt: Prompt) -> str:
         """Returns how the most probable answer begins, special tokens included."""
-        request = DrawRequest((prompt,), 1, 8, 0.0, None)
+        request = DrawRequest((prompt,), 1, 8, 0.0)
         ((one,),) = await self._model.draw(await self._rows(request, 8), request)
         return await self.tokens.text_of(one.ids)
 

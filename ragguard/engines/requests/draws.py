@@ -24,7 +24,7 @@ class DrawRequest(Request[Samples]):
     n: int
     max_tokens: int
     temperature: float
-    seed: int | None
+    seed: int | None = None
     deadline: float | None = None
     priority: int = 0
 

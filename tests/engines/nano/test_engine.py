@@ -14,6 +14,7 @@ from ragguard import world
 from ragguard.engines.nano.engine import NanoEngine
 from ragguard.engines.nano.model import Model
 from ragguard.engines.nano.tokenizer import Tokenizer
+from ragguard.engines.profile import find_out
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import Closed, EngineTimeout, PromptTooLong
 from ragguard.runtime.notices import NOTICES
@@ -34,6 +35,23 @@ async def test_info_says_what_it_is() -> None:
     assert (info.kind, info.prompts, info.mode) == ("nano", "nano", "first_token")
     assert info.fingerprint.startswith("nano:")
     assert (info.context or 0) >= 512
+
+
+async def test_its_profile_says_what_would_be_found_out_about_it() -> None:
+    engine = NanoEngine()
+    known = await engine.found()
+    found = await find_out(known.model)
+    assert (found.lead, found.thinks) == (known.lead, known.thinks)
+    for name in ("model", "kind", "mode", "prompts", "context", "capabilities", "location"):
+        assert getattr(found.info, name) == getattr(known.info, name)
+
+
+async def test_greedy_answers_are_drawn_and_paid_for_once() -> None:
+    engine = NanoEngine()
+    one = await engine.sample(["Ada Berg ?"], n=1, max_tokens=4, temperature=0.0)
+    five = await engine.sample(["Ada Berg ?"], n=5, max_tokens=4, temperature=0.0)
+    assert five[0] == one[0] * 5
+    assert five.usage.output_tokens == one.usage.output_tokens
 
 
 async def test_it_reads_and_abstains() -> None:
