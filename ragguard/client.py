@@ -222,13 +222,13 @@ class RagGuard:
         if dry_run:
             return await self._service.on_demand.plan(run.record() if isinstance(run, RunHandle) else run)
         if not isinstance(run, RunHandle):
-            scored = await self._service.on_demand.of_record(run)
+            scored = await self._service.on_demand.evaluate_record(run)
         elif not run.sampled:
             return Scores([])
         elif run.closed:
-            scored = await self._service.on_demand.of_captured(run)
+            scored = await self._service.on_demand.evaluate_captured(run)
         else:
-            scored = await self._service.on_demand.of_open(run.record())
+            scored = await self._service.on_demand.evaluate_open(run.record())
         return Scores(scored.scores, scored.failures)
 
     def score_runs(
@@ -244,7 +244,7 @@ class RagGuard:
         whole_number("concurrency", concurrency, 1)
         if not isinstance(runs, Iterable | AsyncIterable):
             raise InvalidInput("runs", runs, "runs that can be iterated")
-        return self._service.on_demand.of_each(runs, concurrency)
+        return self._service.on_demand.evaluate_each(runs, concurrency)
 
     # Reading
 

@@ -51,12 +51,12 @@ class ScoringOnDemand:
         self._store, self._intake, self._loop = store, intake, loop
         self._pipeline, self._scoring, self._redactor = pipeline, scoring, redactor
 
-    async def of_record(self, run: Run) -> ScoredRun:
+    async def evaluate_record(self, run: Run) -> ScoredRun:
         """Scores a run and stores what comes of it."""
         self._intake.start()
         return await self._loop.within(self._scoring.bring_up_to_date(self._redacted(run), PRIORITY))
 
-    async def of_captured(self, captured: CapturedRun) -> ScoredRun:
+    async def evaluate_captured(self, captured: CapturedRun) -> ScoredRun:
         """Scores a captured run as it is stored, or as it was captured where the store does not have it."""
         self._intake.start()
 
@@ -68,18 +68,18 @@ class ScoringOnDemand:
 
         return await self._loop.within(find())
 
-    async def of_open(self, run: Run) -> ScoredRun:
+    async def evaluate_open(self, run: Run) -> ScoredRun:
         """Scores a run that has not ended, without storing anything."""
         return await self._loop.within(evaluate(self._pipeline, self._redacted(run), priority=PRIORITY))
 
-    async def of_each(
+    async def evaluate_each(
         self, runs: Iterable[Run] | AsyncIterable[Run], concurrency: int
     ) -> AsyncGenerator[ScoredRun, None]:
         """Scores runs, at most `concurrency` at once, and yields each as soon as it is done."""
 
         async def one(run: Run) -> ScoredRun:
             try:
-                return await self.of_record(run)
+                return await self.evaluate_record(run)
             except RagguardError as error:
                 named = run if isinstance(run, Run) else Run()
                 return ScoredRun(

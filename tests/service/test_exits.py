@@ -66,7 +66,7 @@ async def test_a_service_that_was_closed_is_not_closed_again(tmp_path):
     from ragguard.service import exits
 
     service = Service(Settings(scoring=ScriptedSettings(), store=tmp_path / "s.db"))
-    await service.on_demand.of_record(a_run())
+    await service.on_demand.evaluate_record(a_run())
     assert id(service) in exits._endings
     service.close(5)
     assert id(service) not in exits._endings
