@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import pytest
 from support.vllm_server import VLLM, VllmServer, serve
 
 from ragguard.runtime.notices import NOTICES
+
+with suppress(ImportError):  # not every environment has it
+    from hypothesis import HealthCheck, settings
+
+    # Property tests take as long as the machine lets them: a busy one is no failure.
+    settings.register_profile("no_clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("no_clock")
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -99,7 +98,7 @@ class Selections:
     def __len__(self) -> int:
         return len(self.grade)
 
-    @cached_property
+    @property
     def segment(self) -> Floats:
         """K/N_p of each selection, rounded to its first digit."""
         return np.array([float(f"{ratio:.1g}") for ratio in self.k / self.total])
@@ -183,7 +182,8 @@ def grades(found: Selections, *, least: int = LEAST, notes: Sequence[str] = ()) 
     rows: list[tuple[Cell, ...]] = []
     hidden = 0
     for name, group in found.by(found.data):
-        cells = [group.grade[group.segment == ratio] for ratio in ratios]
+        segment = group.segment
+        cells = [group.grade[segment == ratio] for ratio in ratios]
         hidden += sum(0 < len(cell) < least for cell in cells)
         cells = [cell if len(cell) >= least else cell[:0] for cell in cells]
         for grade in (5, 4, 3, 2, 1):
@@ -252,8 +252,9 @@ def segments(found: Selections, *, least: int = LEAST, by_search: bool = False) 
     hidden, gaps = 0, _gaps(found)
     for name, data in found.by(found.data):
         for search, part in data.by(data.search) if by_search else (("", data),):
-            for ratio in sorted(set(part.segment.tolist())):
-                group = part.where(part.segment == ratio)
+            segment = part.segment
+            for ratio in sorted(set(segment.tolist())):
+                group = part.where(segment == ratio)
                 if len(group) < least:
                     hidden += 1
                     continue
