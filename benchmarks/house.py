@@ -1,0 +1,215 @@
+"""How much code there is, and how much of it one retrieval and one prompt pass through. Counts, no times.
+
+    python benchmarks/house.py [FOLDER]
+
+FOLDER is a checkout of this project, of any version: the way to compare two. Counted are
+
+- files and lines of each part, blank lines and comments included;
+- class names that more than one file of the package and its integrations define;
+- names that `ragguard` and its public modules export;
+- on the way of one retrieval (a LangChain retriever under RagGuardCallback, from the call to the queue) and of one
+  prompt (label probabilities of one prompt at an OpenAI-compatible server): the files and classes of our own that are
+  entered, the frames of our own on the deepest stack, and all calls of our own.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parents[1]
+ROOMS = ("ragguard", "integrations", "studies", "training", "tests", "benchmarks", "docs")
+FRONT_DOORS = ("ragguard", "ragguard.engines", "ragguard.guard", "ragguard.scorers", "ragguard.sinks",
+               "ragguard_langchain", "ragguard_llamaindex")  # fmt: skip
+
+WALKED = """
+import asyncio, json, sys
+from pathlib import Path
+root = Path(sys.argv[1])
+ours = tuple(str(root / name) + "/" for name in ("ragguard", "integrations"))
+kinds, files, deepest, calls = set(), set(), 0, 0
+
+def of_ours(frame):
+    return frame.f_code.co_filename.startswith(ours) and frame.f_code.co_name != "<module>"
+
+def see(frame, event, argument):
+    global deepest, calls
+    if event != "call" or not of_ours(frame):
+        return
+    name = frame.f_code.co_qualname
+    calls += 1
+    files.add(frame.f_code.co_filename)
+    if "." in name.replace(".<locals>", ""):
+        kinds.add((frame.f_code.co_filename, name.split(".")[0]))
+    depth, above = 0, frame
+    while above is not None:
+        depth += of_ours(above)
+        above = above.f_back
+    deepest = max(deepest, depth)
+
+def watched(work):
+    sys.setprofile(see)
+    try:
+        return work()
+    finally:
+        sys.setprofile(None)
+
+def told():
+    print(json.dumps({"classes": len(kinds), "files": len(files), "frames": deepest, "calls": calls}))
+"""
+RETRIEVAL = (
+    WALKED
+    + """
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from ragguard import RagGuard
+from ragguard_langchain import RagGuardCallback
+
+class Shelf(BaseRetriever):
+    def _get_relevant_documents(self, query, *, run_manager):
+        return [Document(page_content=f"text {number}", metadata={"page": number}) for number in range(20)]
+
+rg = RagGuard("nano", scorers=(), store=None)
+config = {"callbacks": [RagGuardCallback(rg)]}
+retriever = Shelf()
+retriever.invoke("warm up", config)
+watched(lambda: retriever.invoke("who founded it?", config))
+rg.close()
+told()
+"""
+)
+PROMPT = (
+    WALKED
+    + '''
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ragguard import connect
+
+class Server(BaseHTTPRequestHandler):
+    """An OpenAI-compatible server of one model."""
+    protocol_version = "HTTP/1.1"
+    def log_message(self, *args):
+        pass
+    def say(self, data, status=200):
+        body = json.dumps(data).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def do_GET(self):
+        if self.path.endswith("/models"):
+            self.say({"data": [{"id": "model", "object": "model"}]})
+        else:
+            self.say({"detail": "Not Found"}, 404)
+    def do_POST(self):
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        if not self.path.endswith("/chat/completions"):
+            return self.say({"detail": "Not Found"}, 404)
+        top = [{"token": token, "logprob": p, "bytes": list(token.encode())} for token, p in (("A", -0.5), ("B", -1.0))]
+        first = {**top[0], "top_logprobs": top}
+        usage = {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}
+        message = {"role": "assistant", "content": "A"}
+        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": {"content": [first]}}
+        self.say({"id": "1", "object": "chat.completion", "model": "model", "choices": [choice], "usage": usage})
+
+server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+
+async def ask():
+    engine = connect(f"http://127.0.0.1:{server.server_port}/v1")
+    await engine.label_probs(["Warm up?"], ["A", "B"])
+    sys.setprofile(see)
+    await engine.label_probs(["Who founded it?"], ["A", "B"])
+    sys.setprofile(None)
+    await engine.aclose()
+
+asyncio.run(ask())
+server.shutdown()
+told()
+'''
+)
+
+
+def rooms(root: Path) -> dict[str, list[int]]:
+    """Part → its files and lines of Python; the package by its folders, too."""
+    found = {name: root / name for name in ROOMS if (root / name).is_dir()}
+    found |= {
+        f"ragguard/{path.name}": path
+        for path in sorted((root / "ragguard").iterdir())
+        if path.is_dir() and any(path.rglob("*.py"))
+    }
+    return {
+        name: [len(files), sum(map(lines, files))]
+        for name, where in found.items()
+        if (files := python(where))
+    }
+
+
+def python(where: Path) -> list[Path]:
+    """The files of Python under a folder."""
+    return sorted(path for path in where.rglob("*.py") if "_build" not in path.parts)
+
+
+def lines(path: Path) -> int:
+    """How many lines a file has."""
+    return path.read_text(encoding="utf-8").count("\n")
+
+
+def double_names(root: Path) -> dict[str, int]:
+    """Names of classes that are defined more than once, and how often."""
+    files = [path for room in ("ragguard", "integrations") for path in python(root / room)]
+    names = Counter(
+        node.name
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    return {name: count for name, count in sorted(names.items()) if count > 1}
+
+
+def in_checkout(root: Path, code: str) -> Any:
+    """What a program prints as JSON that imports from this checkout and nowhere else."""
+    paths = f"import sys; sys.path[:0] = [{str(root)!r}, {str(root / 'integrations')!r}]\n"
+    done = subprocess.run(
+        [sys.executable, "-c", paths + code, str(root)], capture_output=True, text=True, cwd=root, check=False
+    )
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def public_names(root: Path) -> dict[str, int]:
+    """Front door → how many names it exports."""
+    code = (
+        "import importlib, json\n"
+        f"found = {{name: len(importlib.import_module(name).__all__) for name in {FRONT_DOORS!r}}}\n"
+        "print(json.dumps(found))"
+    )
+    return dict(in_checkout(root, code))
+
+
+def main() -> None:
+    """Prints the counts of a checkout as a table of Markdown."""
+    root = Path(sys.argv[1]).resolve() if sys.argv[1:] else HERE
+    print("| what | files | lines |\n|---|---|---|")
+    for name, (files, count) in rooms(root).items():
+        print(f"| `{name}` | {files} | {count:,} |")
+    double, doors = double_names(root), public_names(root)
+    print(
+        f"\nclass names that exist twice: {len(double)} {', '.join(f'{name} ({n})' for name, n in double.items())}"
+    )
+    print(f"public names: {sum(doors.values())} ({', '.join(f'{name} {n}' for name, n in doors.items())})")
+    print("\n| on the way of | classes | files | frames | calls |\n|---|---|---|---|---|")
+    for name, code in (("one retrieval", RETRIEVAL), ("one prompt", PROMPT)):
+        way = in_checkout(root, code)
+        print(f"| {name} | {way['classes']} | {way['files']} | {way['frames']} | {way['calls']} |")
+
+
+if __name__ == "__main__":
+    main()
