@@ -87,6 +87,8 @@ def test_command_runs(line, files, monkeypatch):
         return
     assert program == "ragguard"
     monkeypatch.chdir(files)
+    if words[0] == "watch":
+        words.append("--once")  # it goes on until Ctrl-C
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
 
