@@ -65,9 +65,7 @@ def detail(overview: Overview, texts: Texts) -> Data:
         "answer": run["answer"],
         "took": max(0, run["ended_ns"] - run["started_ns"]) / 1e6 if run["ended_ns"] else None,
         "subs": overview.sub_questions or overview.summary.sub_questions,
-        "steps": [
-            _step(step, texts, run["started_ns"], differ.get(step.place, {})) for step in overview.steps
-        ],
+        "steps": [_step(step, texts, run["started_ns"], differ.get(step.seq, {})) for step in overview.steps],
         "failures": [
             {
                 "scorer": f.scorer,
@@ -96,7 +94,7 @@ def scores_json(overview: Overview) -> str:
 
 def _differences(overview: Overview) -> dict[int, dict[int, str]]:
     """Returns by step and rank why the guard that dropped a passage and the scorer differ about that passage."""
-    dropping = {step.place: step for step in overview.steps if step.reasons}
+    dropping = {step.seq: step for step in overview.steps if step.reasons}
     if not dropping:
         return {}
     found: dict[int, dict[int, str]] = {}
@@ -116,7 +114,7 @@ def _step(step: StepLine, texts: Texts, began_ns: int, differ: Mapping[int, str]
     row, decision = step.row, step.decision
     started, ended = row["started_ns"], row["ended_ns"]
     return {
-        "place": step.place,
+        "place": step.seq,
         "id": row["id"],
         "query": row["query"],
         "tool": row["tool"],

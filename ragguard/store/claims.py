@@ -28,11 +28,11 @@ class Submission(NamedTuple):
     """True when everything is said of it already, by the same settings; then it is not claimed."""
 
 
-def claims_at(due: Sequence[Due], db: sqlite3.Connection, places: Sequence[int]) -> dict[int, Claim]:
-    """The due runs at these places, each with its scores that the sinks have not heard of."""
-    runs = reading.runs_at(db, places)
+def claims_at(due: Sequence[Due], db: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, Claim]:
+    """The due runs at these seqs, each with its scores that the sinks have not heard of."""
+    runs = reading.runs_at(db, seqs)
     return {
-        one.place: Claim(one, runs[one.place], reading.unsent_scores(db, one.place, one.run_id))
+        one.seq: Claim(one, runs[one.seq], reading.unsent_scores(db, one.seq, one.run_id))
         for one in due
-        if one.place in places
+        if one.seq in seqs
     }

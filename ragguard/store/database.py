@@ -26,8 +26,8 @@ _log = logger("ragguard")
 _FORK_WAIT = 5.0
 _TURN, _LONG_TURN = 0.25, 2.0
 """Seconds that a reader waits for the connection where the file can be read without it, and where it cannot."""
-# What says that the place is at fault and not what was written: another place may do.
-_FAULTS_OF_THE_PLACE = frozenset((
+# Errors of the file or the disk, and not of what was written: memory, or another file, may take that.
+_FAULTS_OF_THE_DISK = frozenset((
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED,
     sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_PROTOCOL,
@@ -147,7 +147,7 @@ class Database:
             except (sqlite3.Error, UnicodeDecodeError) as error:
                 damaged = files.is_damage(error) and (self._db is not None or self._is_ours())
                 may_leave = damaged or begin == "BEGIN IMMEDIATE" or self._db is None
-                if self.in_memory or self._read_only or not may_leave or not _is_fault_of_the_place(error):
+                if self.in_memory or self._read_only or not may_leave or not _is_fault_of_the_disk(error):
                     raise StoreError(f"{self.name} failed: {error}") from error
                 if damaged:
                     self._replace_damaged(error)
@@ -348,8 +348,8 @@ def keep_for_ever(connection: sqlite3.Connection) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
-def _is_fault_of_the_place(error: Exception) -> bool:
+def _is_fault_of_the_disk(error: Exception) -> bool:
     return (
         isinstance(error, UnicodeDecodeError)
-        or getattr(error, "sqlite_errorcode", -1) & 0xFF in _FAULTS_OF_THE_PLACE
+        or getattr(error, "sqlite_errorcode", -1) & 0xFF in _FAULTS_OF_THE_DISK
     )

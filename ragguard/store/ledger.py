@@ -18,7 +18,7 @@ from ragguard.store.rows import key_of, usage_text
 class Due(NamedTuple):
     """A run on its owner's list."""
 
-    place: int
+    seq: int
     run_id: str
     revision: int
     attempts: int
@@ -91,12 +91,12 @@ def left(connection: sqlite3.Connection, owner: str, queued_until_ns: int | None
     return Left(pending, opened, next_ns, retrying)
 
 
-def is_settled(connection: sqlite3.Connection, place: int, identity: str) -> bool:
+def is_settled(connection: sqlite3.Connection, seq: int, identity: str) -> bool:
     """Whether these settings have said all they can about the run as it is now."""
     row = connection.execute(
         "SELECT 1 FROM scorings JOIN runs ON runs.seq = scorings.run "
         "WHERE run = ? AND identity = ? AND finished AND scorings.revision = runs.revision",
-        (place, identity),
+        (seq, identity),
     ).fetchone()
     return row is not None
 
@@ -152,9 +152,9 @@ def keep_unscored(connection: sqlite3.Connection, due: Due, *, emit: bool) -> No
         "UPDATE runs SET due_ns = NULL, emit_after = CASE WHEN ? THEN coalesce(emit_after, "
         "(SELECT coalesce(max(seq), 0) FROM scores WHERE run = runs.seq)) ELSE emit_after END "
         "WHERE seq = ? AND revision = ?",
-        (emit, due.place, due.revision),
+        (emit, due.seq, due.revision),
     )
-    _let_go(connection, due.place)
+    _let_go(connection, due.seq)
 
 
 def emitted(connection: sqlite3.Connection, run_id: str) -> None:

@@ -84,16 +84,16 @@ _MEANS = (
 )
 
 
-def means_at(connection: sqlite3.Connection, places: Sequence[int]) -> dict[int, RunMeans]:
-    """The runs at these places; raises where a row cannot be read."""
-    rows = chunks(connection, "SELECT seq, question FROM runs WHERE seq IN ({}) ORDER BY seq", places)
-    found = {place: RunMeans(storable(question)) for place, question in rows}
-    for place, *counts in chunks(connection, _STEPS, places):
-        found[place].steps, found[place].passages, found[place].places = counts
-    for place, failures in chunks(connection, _FAILURES, places):
-        found[place].failures = failures
-    for place, mean, origin, wrong, *names in chunks(connection, _MEANS, places):
+def means_at(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, RunMeans]:
+    """The runs at these seqs; raises where a row cannot be read."""
+    rows = chunks(connection, "SELECT seq, question FROM runs WHERE seq IN ({}) ORDER BY seq", seqs)
+    found = {seq: RunMeans(storable(question)) for seq, question in rows}
+    for seq, *counts in chunks(connection, _STEPS, seqs):
+        found[seq].steps, found[seq].passages, found[seq].places = counts
+    for seq, failures in chunks(connection, _FAILURES, seqs):
+        found[seq].failures = failures
+    for seq, mean, origin, wrong, *names in chunks(connection, _MEANS, seqs):
         check_scores(wrong)
         series = Series(*names)  # of one that was scored in several ways the latest comes last, and holds
-        found[place].means[series], found[place].origins[series] = mean, origin
+        found[seq].means[series], found[seq].origins[series] = mean, origin
     return found

@@ -42,11 +42,11 @@ class ScoreSummary:
     """What was said of a run."""
 
     of_passages: str = "[]"
-    """JSON rows of: the step's place, rank, name, value, sub-question."""
+    """JSON rows of: the step's `seq`, rank, name, value, sub-question."""
     of_steps: str = "[]"
-    """JSON rows of: the step's place, name, value, error, label, source of the reference, stage."""
+    """JSON rows of: the step's `seq`, name, value, error, label, source of the reference, stage."""
     of_run: str = "[]"
-    """The same, without a place."""
+    """The same, without a `seq`."""
     worst: float | None = None
     """The least utility of a passage."""
     misleading: int = 0
@@ -77,7 +77,7 @@ class StepLine:
     """A step with its passages in columns: the candidates in the retriever's order, then what the model read that is
     none of them."""
 
-    place: int
+    seq: int
     """What the rows of `ScoreSummary` know it by."""
     row: sqlite3.Row
     texts: list[str]
@@ -112,17 +112,17 @@ class Overview:
 
 
 def overviews_at(
-    connection: sqlite3.Connection, places: Sequence[int], misleads: float, *, texts: bool = True
+    connection: sqlite3.Connection, seqs: Sequence[int], misleads: float, *, texts: bool = True
 ) -> dict[int, Overview]:
-    """The runs at these places; raises where a row cannot be read."""
-    heads = with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", places)
-    steps = with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", places)
+    """The runs at these seqs; raises where a row cannot be read."""
+    heads = with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", seqs)
+    steps = with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", seqs)
     for row, body in heads:
         check_run(row, body)
     for row, body in steps:
         check_step(row, body)
     known = texts_of(connection, [body for _, body in steps]) if texts else {}
-    summaries = _summaries(connection, places, misleads)
+    summaries = _summaries(connection, seqs, misleads)
     failures = failures_at(connection, {row["seq"]: row["id"] for row, _ in heads})
     found = {
         row["seq"]: Overview(
@@ -193,19 +193,19 @@ _TOLD = (
 
 
 def _summaries(
-    connection: sqlite3.Connection, places: Sequence[int], misleads: float
+    connection: sqlite3.Connection, seqs: Sequence[int], misleads: float
 ) -> dict[int, ScoreSummary]:
-    rows = list(chunks(connection, _TOLD, places, misleads))
+    rows = list(chunks(connection, _TOLD, seqs, misleads))
     for row in rows:
         check_scores(row[9])
     origins = origins_of(connection, {int(number) for row in rows for number in row[7].split(",")})
     return {
-        place: ScoreSummary(
+        seq: ScoreSummary(
             of_passages, of_steps, of_run, worst, misleading=misleading, usage=_sum(usages.split("\n")),
             engines=sorted({origins[int(number)][1] for number in numbers.split(",")} - {""}),
             sub_questions=[str(question) for question in json.loads(made or "[]")],
         )
-        for place, of_passages, of_steps, of_run, worst, misleading, usages, numbers, made, _ in rows
+        for seq, of_passages, of_steps, of_run, worst, misleading, usages, numbers, made, _ in rows
     }  # fmt: skip
 
 

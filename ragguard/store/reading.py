@@ -31,7 +31,7 @@ _ORIGINS = (
 )
 
 
-def place_of(connection: sqlite3.Connection, run_id: str) -> int | None:
+def seq_of(connection: sqlite3.Connection, run_id: str) -> int | None:
     """Where a run stands; None for one that is not there."""
     row = connection.execute("SELECT seq FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
     return None if row is None else int(row[0])
@@ -47,28 +47,28 @@ def run_ids(connection: sqlite3.Connection) -> list[str]:
     return [str(row[0]) for row in connection.execute("SELECT id FROM runs ORDER BY seq")]
 
 
-def places_after(connection: sqlite3.Connection, after: int) -> list[int]:
-    """The places of the next runs behind the place `after`; none at the end."""
+def seqs_after(connection: sqlite3.Connection, after: int) -> list[int]:
+    """The seqs of the next runs behind the seq `after`; none at the end."""
     rows = connection.execute("SELECT seq FROM runs WHERE seq > ? ORDER BY seq LIMIT ?", (after, PAGE))
     return [row[0] for row in rows]
 
 
-def places_by_rank(connection: sqlite3.Connection, start: int, count: int) -> list[int]:
-    """The places of some runs, counted from the first."""
+def seqs_by_rank(connection: sqlite3.Connection, start: int, count: int) -> list[int]:
+    """The seqs of some runs, counted from the first."""
     rows = connection.execute("SELECT seq FROM runs ORDER BY seq LIMIT ? OFFSET ?", (count, start))
     return [row[0] for row in rows]
 
 
-def last_places(connection: sqlite3.Connection, count: int) -> list[int]:
-    """The places of the last runs, in the order in which they were captured."""
+def last_seqs(connection: sqlite3.Connection, count: int) -> list[int]:
+    """Returns the `seq` of the last runs, in the order in which they were captured."""
     rows = connection.execute("SELECT seq FROM runs ORDER BY seq DESC LIMIT ?", (count,))
     return [row[0] for row in rows][::-1]
 
 
-def runs_at(connection: sqlite3.Connection, places: Sequence[int], *, texts: bool = True) -> dict[int, Run]:
-    """The runs that stand there, with their steps, in the order of their places; raises where a row cannot be read."""
-    heads = with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", places)
-    steps = with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", places)
+def runs_at(connection: sqlite3.Connection, seqs: Sequence[int], *, texts: bool = True) -> dict[int, Run]:
+    """The runs that stand there, with their steps, in the order of their seqs; raises where a row cannot be read."""
+    heads = with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", seqs)
+    steps = with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", seqs)
     for row, body in heads:
         check_run(row, body)
     for row, body in steps:
@@ -82,8 +82,8 @@ def runs_at(connection: sqlite3.Connection, places: Sequence[int], *, texts: boo
 
 
 def scores_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int, list[Score]]:
-    """What was said of the runs (place → id), of each in the order in which it was stored."""
-    scores: dict[int, list[Score]] = {place: [] for place in runs}
+    """What was said of the runs (seq → id), of each in the order in which it was stored."""
+    scores: dict[int, list[Score]] = {seq: [] for seq in runs}
     cursor = connection.cursor()
     cursor.row_factory = None  # plain tuples: there may be a million of them
     rows = list(chunks(cursor, _SCORES.format("run IN ({})"), list(runs)))
@@ -105,10 +105,10 @@ def _check_score(row: Sequence[Any]) -> None:
             check_number(value, column)
 
 
-def unsent_scores(connection: sqlite3.Connection, place: int, run_id: str) -> list[Score]:
+def unsent_scores(connection: sqlite3.Connection, seq: int, run_id: str) -> list[Score]:
     """What was said of a run and has not reached the sinks."""
     condition = "run = ? AND scores.seq > (SELECT emit_after FROM runs WHERE seq = scores.run)"
-    rows = connection.execute(_SCORES.format(condition), (place,)).fetchall()
+    rows = connection.execute(_SCORES.format(condition), (seq,)).fetchall()
     origins = origins_of(connection, {row[-1] for row in rows})
     return [score_of(row, run_id, origins[row[-1]]) for row in rows]
 
@@ -116,14 +116,14 @@ def unsent_scores(connection: sqlite3.Connection, place: int, run_id: str) -> li
 def failures_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int, list[Failure]]:
     """What could not be said of the runs, and still cannot."""
     found = failures_of_settings(connection, runs)
-    return {place: [failure for _, failure in failures] for place, failures in found.items()}
+    return {seq: [failure for _, failure in failures] for seq, failures in found.items()}
 
 
 def failures_of_settings(
     connection: sqlite3.Connection, runs: dict[int, str]
 ) -> dict[int, list[tuple[str, Failure]]]:
     """The same, each with the settings it belongs to."""
-    failures: dict[int, list[tuple[str, Failure]]] = {place: [] for place in runs}
+    failures: dict[int, list[tuple[str, Failure]]] = {seq: [] for seq in runs}
     for row in chunks(connection, "SELECT * FROM failures WHERE run IN ({}) ORDER BY seq", list(runs)):
         check_failure(row)
         failures[row["run"]].append((row["identity"], failure_of(row, runs[row["run"]])))
@@ -137,10 +137,10 @@ def origins_of(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[i
 
 
 def with_bodies(
-    connection: sqlite3.Connection, statement: str, places: Sequence[int]
+    connection: sqlite3.Connection, statement: str, seqs: Sequence[int]
 ) -> list[tuple[sqlite3.Row, Data]]:
     """Rows with what stands in their bodies."""
-    return [(row, json.loads(row["body"])) for row in chunks(connection, statement, places)]
+    return [(row, json.loads(row["body"])) for row in chunks(connection, statement, seqs)]
 
 
 def texts_of(connection: sqlite3.Connection, bodies: Sequence[Data]) -> dict[str, str]:

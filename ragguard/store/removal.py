@@ -37,10 +37,10 @@ class Removals:
             )
 
         def remove(db: sqlite3.Connection) -> bool:
-            place = reading.place_of(db, run_id)
-            if place is not None:
-                delete_runs(db, [place])
-            return place is not None
+            seq = reading.seq_of(db, run_id)
+            if seq is not None:
+                delete_runs(db, [seq])
+            return seq is not None
 
         removed = self._db.change(remove)
         with self._db.lock:
@@ -59,9 +59,9 @@ class Removals:
         """Removes all runs that ended before, scored or not; says how many."""
 
         def remove(db: sqlite3.Connection) -> int:
-            places = ended_before(db, ended_before_ns, REMOVED_AT_ONCE)
-            delete_runs(db, places)
-            return len(places)
+            seqs = ended_before(db, ended_before_ns, REMOVED_AT_ONCE)
+            delete_runs(db, seqs)
+            return len(seqs)
 
         total = 0
         while removed := self._db.change(remove):
@@ -84,18 +84,18 @@ class Removals:
         return wiped
 
 
-def delete_runs(connection: sqlite3.Connection, places: Sequence[int]) -> None:
+def delete_runs(connection: sqlite3.Connection, seqs: Sequence[int]) -> None:
     """Removes runs with all that hangs on them; texts that nobody else needs go as well."""
     uses: Counter[bytes] = Counter()
-    for place in places:
+    for seq in seqs:
         for table, column in (("runs", "seq"), ("steps", "run")):
-            for row in connection.execute(f"SELECT body FROM {table} WHERE {column} = ?", (place,)):
+            for row in connection.execute(f"SELECT body FROM {table} WHERE {column} = ?", (seq,)):
                 uses.subtract(digests_in(json.loads(row[0])))
         for table in ("steps", "scores", "failures", "scorings"):
-            connection.execute(f"DELETE FROM {table} WHERE run = ?", (place,))
-        for row in connection.execute("SELECT id FROM runs WHERE seq = ?", (place,)).fetchall():
+            connection.execute(f"DELETE FROM {table} WHERE run = ?", (seq,))
+        for row in connection.execute("SELECT id FROM runs WHERE seq = ?", (seq,)).fetchall():
             forget_waiting(connection, row[0])
-        connection.execute("DELETE FROM runs WHERE seq = ?", (place,))
+        connection.execute("DELETE FROM runs WHERE seq = ?", (seq,))
     release(connection, uses)
 
 

@@ -209,7 +209,7 @@ class Store:
         def take(db: sqlite3.Connection) -> list[Claim]:
             found = ledger.due(db, self._process.owner, limit + len(self._claimed))
             free = [due for due in found if due.run_id not in self._claimed][:limit]
-            claims = read_each(db, [due.place for due in free], partial(claims_at, free), left_out)
+            claims = read_each(db, [due.seq for due in free], partial(claims_at, free), left_out)
             self._claimed.update(claim.run.id for claim in claims.values())
             return list(claims.values())
 
@@ -335,8 +335,8 @@ class Store:
         """One run; None where it is not there."""
 
         def find(db: sqlite3.Connection) -> Run | None:
-            place = reading.place_of(db, run_id)
-            return None if place is None else reading.runs_at(db, [place])[place]
+            seq = reading.seq_of(db, run_id)
+            return None if seq is None else reading.runs_at(db, [seq])[seq]
 
         return self._read_row(find, run_id)
 
@@ -352,8 +352,8 @@ class Store:
         self, run_id: str, read: Callable[[sqlite3.Connection, dict[int, str]], dict[int, list[T]]]
     ) -> list[T]:
         def find(db: sqlite3.Connection) -> list[T]:
-            place = reading.place_of(db, run_id)
-            return [] if place is None else read(db, {place: run_id})[place]
+            seq = reading.seq_of(db, run_id)
+            return [] if seq is None else read(db, {seq: run_id})[seq]
 
         return self._read_row(find, run_id)
 
@@ -375,8 +375,8 @@ class Store:
         """Some runs, counted from the first; without those that cannot be read."""
 
         def find(db: sqlite3.Connection) -> list[Run]:
-            places = reading.places_by_rank(db, start, count)
-            return list(read_each(db, places, reading.runs_at, self.left_out).values())
+            seqs = reading.seqs_by_rank(db, start, count)
+            return list(read_each(db, seqs, reading.runs_at, self.left_out).values())
 
         found = self._db.read(find)
         self.left_out.warn(self._db.name)
@@ -386,7 +386,7 @@ class Store:
         """The last runs that were captured with everything that was said of them, without texts; the latest last."""
 
         def find(db: sqlite3.Connection) -> list[ScoredRun]:
-            places = reading.last_places(db, count)
+            places = reading.last_seqs(db, count)
             return list(read_each(db, places, partial(_scored_at, texts=False), self.left_out).values())
 
         return self._db.read(find)
@@ -416,8 +416,8 @@ class Store:
         """What `read` makes of all runs, page by page; a run that cannot be read is left out, and logged at the end."""
 
         def page(db: sqlite3.Connection) -> tuple[list[int], dict[int, T]]:
-            places = reading.places_after(db, after)
-            return places, read_each(db, places, read, self.left_out)
+            seqs = reading.seqs_after(db, after)
+            return seqs, read_each(db, seqs, read, self.left_out)
 
         after = 0
         while (found := self._db.read(page))[0]:
@@ -451,9 +451,9 @@ def _put(db: sqlite3.Connection, owner: str, run: Run) -> bool:
     return changed
 
 
-def _scored_at(db: sqlite3.Connection, places: Sequence[int], *, texts: bool) -> dict[int, ScoredRun]:
-    """The runs at these places with their scores and failures."""
-    runs = reading.runs_at(db, places, texts=texts)
-    ids = {place: run.id for place, run in runs.items()}
+def _scored_at(db: sqlite3.Connection, seqs: Sequence[int], *, texts: bool) -> dict[int, ScoredRun]:
+    """The runs at these seqs with their scores and failures."""
+    runs = reading.runs_at(db, seqs, texts=texts)
+    ids = {seq: run.id for seq, run in runs.items()}
     scores, failures = reading.scores_at(db, ids), reading.failures_at(db, ids)
-    return {place: ScoredRun(run, scores[place], failures[place]) for place, run in runs.items()}
+    return {seq: ScoredRun(run, scores[seq], failures[seq]) for seq, run in runs.items()}

@@ -14,7 +14,7 @@ from ragguard.events import RunEnded, RunIdentity, RunStarted, StepAmended, Step
 from ragguard.records import Run
 from ragguard.store.counting import add_to_counters, counters_of
 from ragguard.store.ledger import insert_failures, insert_scores
-from ragguard.store.reading import chunks, failures_of_settings, place_of, runs_at, scores_at
+from ragguard.store.reading import chunks, failures_of_settings, runs_at, scores_at, seq_of
 from ragguard.store.segments import RESUMES, UNANNOUNCED
 from ragguard.store.time_slice import TimeSlice
 from ragguard.store.writing import Writing, event_row
@@ -25,7 +25,7 @@ CHUNK = 10
 
 def copy_unfinished(disk: sqlite3.Connection, memory: sqlite3.Connection, owner: str) -> set[str]:
     """Copies the runs of `owner` on which work is left; returns the ids of those that could be copied."""
-    places = _places(disk, "owner = ?", owner)
+    seqs = _seqs(disk, "owner = ?", owner)
     copied: set[str] = set()
 
     def copy(chunk: Sequence[int]) -> None:
@@ -33,7 +33,7 @@ def copy_unfinished(disk: sqlite3.Connection, memory: sqlite3.Connection, owner:
         _copy_whole(disk, memory, owner, runs)
         copied.update(run.id for run in runs.values())
 
-    _in_chunks(memory, places, copy, fatal=(sqlite3.OperationalError,))
+    _in_chunks(memory, seqs, copy, fatal=(sqlite3.OperationalError,))
     return copied
 
 
@@ -57,26 +57,26 @@ def copy_back(
     def copy(chunk: Sequence[int]) -> None:
         runs = runs_at(memory, chunk)
         late = {
-            place: there
-            for place, run in runs.items()
+            seq: there
+            for seq, run in runs.items()
             if run.id not in copied and run.id not in replaced
-            if (there := place_of(disk, run.id)) is not None or RESUMES in run.metadata
+            if (there := seq_of(disk, run.id)) is not None or RESUMES in run.metadata
         }
-        whole = {place: run for place, run in runs.items() if place not in late}
+        whole = {seq: run for seq, run in runs.items() if seq not in late}
         _copy_whole(memory, disk, owner, whole, keep_scores=replaced)
         writing = Writing(disk, owner)
-        for place, there in late.items():
-            if _began_in_memory(memory, place):
+        for seq, there in late.items():
+            if _began_in_memory(memory, seq):
                 # The file has another run of this id, or the one that it continues: found out as for any start.
-                _write_late(writing, _without(RESUMES, runs[place]), _identity(runs[place]))
+                _write_late(writing, _without(RESUMES, runs[seq]), _identity(runs[seq]))
                 continue
-            _write_late(writing, runs[place])
+            _write_late(writing, runs[seq])
             if there is not None:
-                insert_scores(disk, there, scores_at(memory, {place: runs[place].id})[place])
+                insert_scores(disk, there, scores_at(memory, {seq: runs[seq].id})[seq])
         writing.finish()
 
     fatal = (sqlite3.OperationalError, sqlite3.DatabaseError, MemoryError)
-    failed = _in_chunks(disk, _places(memory, "TRUE"), copy, fatal=fatal)
+    failed = _in_chunks(disk, _seqs(memory, "TRUE"), copy, fatal=fatal)
     writing = Writing(disk, owner)
     for amendment in amendments:
         writing.event(amendment)
@@ -85,13 +85,13 @@ def copy_back(
     return failed
 
 
-def _places(source: sqlite3.Connection, condition: str, *values: str) -> list[int]:
+def _seqs(source: sqlite3.Connection, condition: str, *values: str) -> list[int]:
     return [row[0] for row in source.execute(f"SELECT seq FROM runs WHERE {condition} ORDER BY seq", values)]
 
 
 def _in_chunks(
     target: sqlite3.Connection,
-    places: Sequence[int],
+    seqs: Sequence[int],
     copy: Callable[[Sequence[int]], None],
     *,
     fatal: Collection[type[Exception]],
@@ -116,11 +116,11 @@ def _in_chunks(
 
     failed: list[str] = []
     time_slice = TimeSlice()
-    for start in range(0, len(places), CHUNK):
+    for start in range(0, len(seqs), CHUNK):
         time_slice.rest_if_used()
-        chunk = places[start : start + CHUNK]
+        chunk = seqs[start : start + CHUNK]
         if tried(chunk):
-            failed += filter(None, (tried([place]) for place in chunk))
+            failed += filter(None, (tried([seq]) for seq in chunk))
     return failed
 
 
@@ -140,22 +140,22 @@ def _copy_whole(
     }
     writing, time_slice = Writing(target, owner), TimeSlice()
     changed = {}
-    for place, run in runs.items():
-        changed[place] = writing.run(run)
+    for seq, run in runs.items():
+        changed[seq] = writing.run(run)
         time_slice.rest_if_used()
     writing.finish()
-    for place, run in runs.items():
+    for seq, run in runs.items():
         time_slice.rest_if_used()
-        if changed[place] or run.id not in keep_scores:
-            there = place_of(target, run.id)
+        if changed[seq] or run.id not in keep_scores:
+            there = seq_of(target, run.id)
             for table in ("scores", "failures", "scorings"):
                 target.execute(f"DELETE FROM {table} WHERE run = ?", (there,))
-        _copy_state(source, target, place, run, revisions.get(run.id, 0))
+        _copy_state(source, target, seq, run, revisions.get(run.id, 0))
 
 
-def _began_in_memory(memory: sqlite3.Connection, place: int) -> bool:
+def _began_in_memory(memory: sqlite3.Connection, seq: int) -> bool:
     """True for a run whose start memory has heard of, and not only of what came after it."""
-    body = memory.execute("SELECT body FROM runs WHERE seq = ?", (place,)).fetchone()[0]
+    body = memory.execute("SELECT body FROM runs WHERE seq = ?", (seq,)).fetchone()[0]
     return UNANNOUNCED not in json.loads(body)
 
 
@@ -194,23 +194,23 @@ def _write_late(writing: Writing, run: Run, identity: RunIdentity | None = None)
 
 
 def _copy_state(
-    source: sqlite3.Connection, target: sqlite3.Connection, place: int, run: Run, before: int
+    source: sqlite3.Connection, target: sqlite3.Connection, seq: int, run: Run, before: int
 ) -> None:
     """Copies scores, failures and the settings that are done; `before` is the revision that the target had."""
-    there = place_of(target, run.id)
+    there = seq_of(target, run.id)
     assert there is not None
-    state = source.execute("SELECT * FROM runs WHERE seq = ?", (place,)).fetchone()
+    state = source.execute("SELECT * FROM runs WHERE seq = ?", (seq,)).fetchone()
     newer = before + 1 - state["revision"] if state["revision"] < before else 0
-    scores = scores_at(source, {place: run.id})[place]
+    scores = scores_at(source, {seq: run.id})[seq]
     sent = len(scores)
     if state["emit_after"] is not None:
         sent = source.execute(
-            "SELECT count(*) FROM scores WHERE run = ? AND seq <= ?", (place, state["emit_after"])
+            "SELECT count(*) FROM scores WHERE run = ? AND seq <= ?", (seq, state["emit_after"])
         ).fetchone()[0]
     insert_scores(target, there, scores[:sent])
     last = target.execute("SELECT coalesce(max(seq), 0) FROM scores WHERE run = ?", (there,)).fetchone()[0]
     insert_scores(target, there, scores[sent:])
-    for identity, failure in failures_of_settings(source, {place: run.id})[place]:
+    for identity, failure in failures_of_settings(source, {seq: run.id})[seq]:
         insert_failures(target, there, identity, [failure])
     target.execute(
         "UPDATE runs SET revision = ?, owner = ?, due_ns = ?, queued_ns = ?, emit_after = ?, attempts = ? "
@@ -225,6 +225,6 @@ def _copy_state(
         "ON CONFLICT (run, identity) DO UPDATE SET revision = excluded.revision, finished = excluded.finished",
         [
             (there, row["identity"], row["revision"] + newer, row["finished"])
-            for row in source.execute("SELECT * FROM scorings WHERE run = ?", (place,))
+            for row in source.execute("SELECT * FROM scorings WHERE run = ?", (seq,))
         ],
     )

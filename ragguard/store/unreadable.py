@@ -64,24 +64,24 @@ class LeftOut:
 
 def read_each(
     connection: sqlite3.Connection,
-    places: Sequence[int],
+    seqs: Sequence[int],
     read: Callable[[sqlite3.Connection, Sequence[int]], dict[int, T]],
     left_out: LeftOut,
 ) -> dict[int, T]:
-    """Reads the runs at these places at once; where that fails, each by itself, leaving out those that fail."""
+    """Reads the runs at these seqs at once; where that fails, each by itself, leaving out those that fail."""
     try:
-        return read(connection, places)
+        return read(connection, seqs)
     except (*FAULTS, sqlite3.OperationalError) as error:
         if not _is_of_a_row(error):
             raise
     found: dict[int, T] = {}
-    for place in places:
+    for seq in seqs:
         try:
-            found.update(read(connection, [place]))
+            found.update(read(connection, [seq]))
         except (*FAULTS, sqlite3.OperationalError) as error:
             if not _is_of_a_row(error):
                 raise
-            left_out.add(_id_at(connection, place), error)
+            left_out.add(_id_at(connection, seq), error)
     return found
 
 
@@ -160,6 +160,6 @@ def _is_of_a_row(error: BaseException) -> bool:
     return "JSON" in str(error) or "decode" in str(error)
 
 
-def _id_at(connection: sqlite3.Connection, place: int) -> str:
-    row = connection.execute("SELECT CAST(id AS BLOB) FROM runs WHERE seq = ?", (place,)).fetchone()
+def _id_at(connection: sqlite3.Connection, seq: int) -> str:
+    row = connection.execute("SELECT CAST(id AS BLOB) FROM runs WHERE seq = ?", (seq,)).fetchone()
     return "" if row is None else bytes(row[0]).decode("utf-8", "replace")

@@ -41,7 +41,7 @@ def test_scores_come_by_step_and_rank_in_the_order_in_which_they_were_stored():
         ],
         [Failure("belief", "Timeout", "too late", True, run.id)],
     )
-    place = found.steps[1].place
+    place = found.steps[1].seq
     assert rows(found.summary.of_passages) == [
         [place, 2, "utility", -2500, None],
         [place, 2, "answerability", 4 * SCALE, 1],
