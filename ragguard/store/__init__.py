@@ -1,1 +1,1 @@
-"""What was captured and what was said of it, on disk: the store, its file formats, its import and export."""
+"""Keeps captured runs and their scores on disk: the store, its file formats, import and export."""

@@ -1,4 +1,4 @@
-"""What memory may hold where there is no file, and what goes when it holds more."""
+"""Bounds on what memory may hold where there is no file, and what is removed beyond them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEMORY_BYTES = 256 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How many runs may wait to be scored where there is no disk, and which of them goes when there are more."""
+    """How many runs may wait to be scored in memory, and which of them are dropped when there are more."""
 
     size: int = 1024
     drop: Literal["oldest", "newest"] = "oldest"
@@ -30,7 +30,7 @@ def drop_waiting(memory: sqlite3.Connection, owner: str, bound: Bound, claimed: 
 
 
 def is_full(memory: sqlite3.Connection) -> bool:
-    """Whether memory holds more runs or bytes than it may."""
+    """Returns whether memory holds more runs or bytes than it may."""
     if reading.count_runs(memory) > MEMORY_RUNS:
         return True
     pages, free, size = (

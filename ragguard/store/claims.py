@@ -12,24 +12,24 @@ from ragguard.store.ledger import Due
 
 
 class Claim(NamedTuple):
-    """A run to be worked on; nobody else gets it until it is settled or released."""
+    """A run to be scored or delivered; nobody else gets the run until it is settled or released."""
 
     due: Due
     run: Run
     unsent: list[Score]
-    """What was said of it already, and the sinks have not heard of."""
+    """The scores of the run that no sink has received yet."""
 
 
 class Submission(NamedTuple):
-    """A run that was put in to be scored by whoever put it in."""
+    """A run that a caller has put in and scores itself."""
 
     due: Due
     settled: bool
-    """True when everything is said of it already, by the same settings; then it is not claimed."""
+    """True where the same settings have scored the run already; it is then not claimed."""
 
 
 def claims_at(due: Sequence[Due], db: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, Claim]:
-    """The due runs at these seqs, each with its scores that the sinks have not heard of."""
+    """Returns the due runs with these `seq`, each with its scores that no sink has received yet."""
     runs = reading.runs_at(db, seqs)
     return {
         one.seq: Claim(one, runs[one.seq], reading.unsent_scores(db, one.seq, one.run_id))

@@ -12,11 +12,11 @@ from ragguard.plain import plain
 DIGEST_BYTES: Final = 16
 
 Data: TypeAlias = dict[str, Any]
-"""What of a row has no column of its own; its body, as JSON, in the row."""
+"""The values of a row that have no column of their own; they stand in its column `body` as JSON."""
 
 
 def _encoder() -> Callable[[object], str]:
-    """Python's JSON encoder in C, made once and called itself: `JSONEncoder.encode` makes one for each value."""
+    """Returns Python's JSON encoder in C, made once; `JSONEncoder.encode` makes one for each value."""
     made = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
     in_c: Any = getattr(json.encoder, "c_make_encoder", None)
     if in_c is None:
@@ -29,7 +29,7 @@ _encode = _encoder()
 
 
 def dump(value: object) -> str:
-    """JSON of anything: what JSON does not know is written as its text, a NaN as null."""
+    """Returns JSON of any value: what JSON does not know is written as its text, a NaN as null."""
     try:
         return _encode(value)
     except (TypeError, ValueError, RecursionError):
@@ -37,7 +37,7 @@ def dump(value: object) -> str:
 
 
 def storable(value: object) -> str:
-    """A text without halves of surrogate pairs, which no file can hold as UTF-8; of a number (an id) its digits."""
+    """Returns a text without halves of surrogate pairs, which UTF-8 cannot hold; for a number (an id) its digits."""
     text = value if isinstance(value, str) else str(value)
     if text.isascii():
         return text
@@ -45,5 +45,5 @@ def storable(value: object) -> str:
 
 
 def maybe(text: str | None) -> str | None:
-    """A text as a file can hold it, if there is one."""
+    """Returns a text as `storable` does, and None for None."""
     return None if text is None else storable(text)

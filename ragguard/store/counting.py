@@ -1,4 +1,4 @@
-"""Counters of one process, on their way into the file, where the sums of all processes stand."""
+"""Counters of one process; the file holds the sums over all processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 
 class Counting:
-    """Counts from any thread; `write` puts what is new into the transaction at hand, `written` confirms its commit."""
+    """Counts from any thread. `write` puts the new counts into a transaction, `written` confirms its commit."""
 
     def __init__(self, totals: Counter[str]) -> None:
         self._totals = totals
@@ -17,13 +17,13 @@ class Counting:
         self._lock = threading.RLock()  # a garbage collection may run a hook inside a hook
 
     def add(self, name: str, by: int) -> None:
-        """Adds to a counter."""
+        """Adds `by` to the counter of that name."""
         with self._lock:
             self._totals[name] += by
             self._new[name] += by
 
     def write(self, connection: sqlite3.Connection) -> dict[str, int]:
-        """Writes what is new; returns it, to be confirmed once the transaction is committed."""
+        """Writes the new counts; returns them, to be confirmed once the transaction is committed."""
         with self._lock:
             new = {name: by for name, by in self._new.items() if by}
         add_to_counters(connection, new)
@@ -36,7 +36,7 @@ class Counting:
 
 
 def add_to_counters(connection: sqlite3.Connection, counts: Mapping[str, int]) -> None:
-    """Adds to the sums that all processes share."""
+    """Adds counts to the sums over all processes."""
     connection.executemany(
         "INSERT INTO counters (name, value) VALUES (?, ?) "
         "ON CONFLICT (name) DO UPDATE SET value = value + excluded.value",
@@ -45,5 +45,5 @@ def add_to_counters(connection: sqlite3.Connection, counts: Mapping[str, int]) -
 
 
 def counters_of(connection: sqlite3.Connection) -> dict[str, int]:
-    """The sums over all processes."""
+    """Returns the sums over all processes."""
     return {row[0]: row[1] for row in connection.execute("SELECT name, value FROM counters")}

@@ -64,7 +64,7 @@ class Database:
         self._held = False
         self.closed = False
         self._identity: files.Identity | None = None
-        """The file that is open, or was the last time."""
+        """The identity of the file that is open, or was open last."""
         if path is not None:
             damage = files.check(path, self.name, read_only=read_only)
             if damage is not None:
@@ -74,7 +74,7 @@ class Database:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The name of the store in messages."""
         return "the store in memory" if self.path is None else f"the store {self.path}"
 
     @property
@@ -205,7 +205,7 @@ class Database:
             raise StoreError(f"{self.name} failed: {error}") from error
 
     def _is_ours(self) -> bool:
-        """Whether the file that SQLite cannot open is a store; another program's is left alone."""
+        """Returns whether the file that SQLite cannot open is a store; a file of another program is left alone."""
         return self.path is not None and files.has_our_mark(self.path)
 
     # Another file than before

@@ -1,4 +1,4 @@
-"""What has to be known while memory stands in for the file, so that nothing is lost on the way there and back."""
+"""Notes what went to memory while the file could not be written, so that nothing is lost on the way back."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from ragguard.store.transfer import copy_back, copy_unfinished
 
 
 class Failover:
-    """One stay in memory: begun when the file fails, ended when everything is in the file again."""
+    """The time in memory from a failure of the file until everything is in the file again."""
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
-        """Memory is empty."""
+        """Starts with nothing in memory."""
         self._copied: set[str] = set()
         self._replaced: set[str] = set()
         self._amendments: list[StepAmended] = []
         self.events = 0
-        """Events that only memory holds."""
+        """The number of events that only memory holds."""
 
     def to_memory(self, disk: sqlite3.Connection, memory: sqlite3.Connection, owner: str) -> None:
         """Copies from the file the runs on which this process has work left."""
         self._copied = copy_unfinished(disk, memory, owner)
 
     def to_disk(self, memory: sqlite3.Connection, disk: sqlite3.Connection, owner: str) -> list[str]:
-        """Copies everything back, work left or not; returns why runs could not be copied, one text a run."""
+        """Copies all runs back to the file; returns why runs could not be copied, one text a run."""
         return copy_back(
             memory, disk, owner, copied=self._copied, replaced=self._replaced, amendments=self._amendments
         )

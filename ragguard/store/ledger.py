@@ -1,4 +1,4 @@
-"""What a process has still to do, and what came of scoring a run: each score once, failures as data."""
+"""The runs that a process has still to score or deliver, and the results of scoring: each score stored once."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ragguard.store.rows import key_of, usage_text
 
 
 class Due(NamedTuple):
-    """A run on its owner's list."""
+    """A run that its owner has to score or deliver."""
 
     seq: int
     run_id: str
     revision: int
     attempts: int
     score: bool
-    """False when it is scored already, and only the sinks have not heard of it."""
+    """False where the run is scored and only to be delivered to the sinks."""
 
 
 class Left(NamedTuple):
-    """What a process still has to do."""
+    """How many runs a process has still to score or deliver."""
 
     pending: int
     open: int
@@ -39,7 +39,7 @@ class Left(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScoringOutcome:
-    """What came of scoring one revision of a run."""
+    """The result of scoring one revision of a run."""
 
     run_id: str
     identity: str
@@ -47,12 +47,12 @@ class ScoringOutcome:
     scores: Sequence[Score] = ()
     failures: Sequence[Failure] = ()
     retry_ns: int | None = None
-    """When to try again; None when all is said."""
+    """When to score the run again; None where nothing is left to score."""
     emit: bool = False
-    """Whether sinks are to hear of it."""
+    """Whether the result is to be delivered to the sinks."""
     attempts: int = 1
     references: Sequence[str] | None = None
-    """What was found out to be right while scoring; kept with the run."""
+    """References that were found while scoring; kept with the run."""
 
     @property
     def says_something(self) -> bool:
@@ -65,7 +65,7 @@ class ScoringOutcome:
 
 
 def due(connection: sqlite3.Connection, owner: str, limit: int) -> list[Due]:
-    """The first runs on a process's list."""
+    """Returns the first runs that a process has to score or deliver."""
     rows = connection.execute(
         "SELECT seq, id, revision, attempts, due_ns FROM runs "
         "WHERE owner = ? AND (due_ns <= ? OR emit_after IS NOT NULL) ORDER BY due_ns, seq LIMIT ?",
@@ -78,7 +78,7 @@ def due(connection: sqlite3.Connection, owner: str, limit: int) -> list[Due]:
 
 
 def left(connection: sqlite3.Connection, owner: str, queued_until_ns: int | None = None) -> Left:
-    """What a process still has to do, of what was queued until then."""
+    """Returns what a process still has to do, of the runs that were queued until that time."""
     until = queued_until_ns if queued_until_ns is not None else now_ns()
     pending, next_ns, retrying = connection.execute(
         "SELECT count(*), min(due_ns), count(*) FILTER (WHERE due_ns IS NOT NULL AND attempts > 0) FROM runs "
@@ -92,7 +92,7 @@ def left(connection: sqlite3.Connection, owner: str, queued_until_ns: int | None
 
 
 def is_settled(connection: sqlite3.Connection, seq: int, identity: str) -> bool:
-    """Whether these settings have said all they can about the run as it is now."""
+    """Returns whether a scoring with these settings is finished for the present revision of the run."""
     row = connection.execute(
         "SELECT 1 FROM scorings JOIN runs ON runs.seq = scorings.run "
         "WHERE run = ? AND identity = ? AND finished AND scorings.revision = runs.revision",
@@ -105,7 +105,7 @@ def is_settled(connection: sqlite3.Connection, seq: int, identity: str) -> bool:
 
 
 def settle(connection: sqlite3.Connection, outcome: ScoringOutcome) -> list[Score]:
-    """Stores scores, each once, and failures in place of those of the last attempt; gives the scores that are new."""
+    """Stores scores, each once, and failures in place of those of the last attempt; returns the new scores."""
     head = connection.execute(
         "SELECT seq, revision FROM runs WHERE id = ?", (storable(outcome.run_id),)
     ).fetchone()
@@ -147,7 +147,7 @@ def settle(connection: sqlite3.Connection, outcome: ScoringOutcome) -> list[Scor
 
 
 def keep_unscored(connection: sqlite3.Connection, due: Due, *, emit: bool) -> None:
-    """Takes a run off its owner's list as it is. No settings have said anything of it, so it can be scored later."""
+    """Marks a run as not to be scored now; it can be scored later."""
     connection.execute(
         "UPDATE runs SET due_ns = NULL, emit_after = CASE WHEN ? THEN coalesce(emit_after, "
         "(SELECT coalesce(max(seq), 0) FROM scores WHERE run = runs.seq)) ELSE emit_after END "
@@ -158,7 +158,7 @@ def keep_unscored(connection: sqlite3.Connection, due: Due, *, emit: bool) -> No
 
 
 def emitted(connection: sqlite3.Connection, run_id: str) -> None:
-    """The sinks have heard of everything."""
+    """Marks a run as delivered to the sinks."""
     row = connection.execute("SELECT seq FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
     if row is not None:
         connection.execute("UPDATE runs SET emit_after = NULL WHERE seq = ?", (row["seq"],))
@@ -168,7 +168,7 @@ def emitted(connection: sqlite3.Connection, run_id: str) -> None:
 def drop(
     connection: sqlite3.Connection, owner: str, surplus: int, *, newest: bool, but: Collection[str]
 ) -> int:
-    """Takes runs off their owner's list unscored; says how many."""
+    """Drops runs that wait to be scored, with a failure each; returns how many."""
     rows = connection.execute(
         "SELECT seq, id FROM runs WHERE owner = ? AND due_ns IS NOT NULL ORDER BY queued_ns "
         f"{'DESC' if newest else 'ASC'}, seq {'DESC' if newest else 'ASC'} LIMIT ?",
@@ -189,7 +189,7 @@ def drop(
 
 
 def give_up(connection: sqlite3.Connection, reasons: Mapping[str, str]) -> None:
-    """Takes runs that cannot be read off their owner's list, with the reason as a failure."""
+    """Marks runs that cannot be read as done, with the reason as a failure."""
     for run_id, reason in reasons.items():
         row = connection.execute(  # the id itself may be what is wrong
             "SELECT seq FROM runs WHERE CAST(id AS BLOB) = ?", (run_id.encode("utf-8", "replace"),)
@@ -203,7 +203,7 @@ def give_up(connection: sqlite3.Connection, reasons: Mapping[str, str]) -> None:
 
 
 def keep_all_unscored(connection: sqlite3.Connection, owner: str) -> None:
-    """Takes all runs off an owner's list as they are, for a process that captures and does not score."""
+    """Marks all ended runs of an owner as not to be scored, for a process that only captures."""
     connection.execute(
         "UPDATE runs SET owner = NULL, due_ns = NULL, queued_ns = NULL WHERE owner = ? AND due_ns IS NOT NULL",
         (owner,),
@@ -236,7 +236,7 @@ def _let_go(connection: sqlite3.Connection, run: int) -> None:
 
 
 def insert_scores(connection: sqlite3.Connection, run: int, scores: Sequence[Score]) -> list[Score]:
-    """Writes the scores that are not there yet; gives those."""
+    """Writes the scores that are not stored yet; returns those."""
     origins: dict[tuple[str, ...], int] = {}
     rows = [_score_row(connection, run, score, origins) for score in scores]
     if connection.execute("SELECT 1 FROM scores WHERE run = ? LIMIT 1", (run,)).fetchone() is None:
@@ -269,7 +269,7 @@ def _score_row(
 
 
 def _origin(connection: sqlite3.Connection, score: Score, known: dict[tuple[str, ...], int]) -> int:
-    """Who gave a score, with which prompts, against which references: one row for all scores that share it."""
+    """Returns the id of the row that names scorer, engine, prompts and references; scores share such rows."""
     values = (
         score.scorer, score.version, score.engine, score.prompts, score.references_hash,
         score.reference_source,

@@ -1,4 +1,4 @@
-"""Scored runs as a comparison reads them: one number a metric, made in SQL where they stand in a store."""
+"""Scored runs for a comparison: one mean a metric, computed in SQL for the runs of a store."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RunMeans:
     failures: int = 0
     means: dict[Series, float] = field(default_factory=dict)
     origins: dict[Series, str] = field(default_factory=dict)
-    """By what each was scored: engine, prompts, scorer with its settings."""
+    """Series → what it was scored with: engine, prompts, scorer with its settings."""
 
 
 def means_of(scored: ScoredRun) -> RunMeans:
@@ -85,7 +85,7 @@ _MEANS = (
 
 
 def means_at(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, RunMeans]:
-    """The runs at these seqs; raises where a row cannot be read."""
+    """Returns the runs with these `seq`; raises where a row cannot be read."""
     rows = chunks(connection, "SELECT seq, question FROM runs WHERE seq IN ({}) ORDER BY seq", seqs)
     found = {seq: RunMeans(storable(question)) for seq, question in rows}
     for seq, *counts in chunks(connection, _STEPS, seqs):

@@ -1,4 +1,4 @@
-"""Runs that began in the transaction at hand. Most end in it, too: each is written once, as one row.
+"""Runs that begin in one transaction. Most end in it, too; each is written once, as one row.
 
 Writing the start, the steps and the end one after the other takes several times as long: the end reads, changes and
 indexes the row again.
@@ -31,12 +31,12 @@ _INSERT_RUN = (
 
 @dataclass(slots=True)
 class NewRun:
-    """A run that began in the transaction at hand, with what is known of it."""
+    """A run that begins in the present transaction, with its steps and its end so far."""
 
     run: Run
     """The run without its steps: as it began, or as it ended."""
     steps: dict[str, StepRow] = field(default_factory=dict)
-    """By id: a step that is reported twice counts once."""
+    """Id → step; a step that is reported twice counts once."""
     end: RunEnded | None = None
 
     @property
@@ -76,7 +76,7 @@ def insert_new(
 
 
 def _columns(new: NewRun, texts: dict[bytes, str], needed: NeededTexts, now: int) -> tuple[Any, ...]:
-    """The columns from `id` to `body`."""
+    """Returns the columns of a run from `id` to `body`; notes its texts in `needed`."""
     run, end, table = new.run, new.end, PassageTable(texts)
     body = run_data(run, table)
     question, answer, status, ended_ns = storable(run.question), run.answer, run.status, run.ended_ns
@@ -93,7 +93,7 @@ def _columns(new: NewRun, texts: dict[bytes, str], needed: NeededTexts, now: int
 
 
 def _next_seq(db: sqlite3.Connection) -> int:
-    """The `seq` that SQLite would give to the next run."""
+    """Returns the `seq` that SQLite would give to the next run."""
     last: int = db.execute(
         "SELECT max(coalesce((SELECT max(seq) FROM runs), 0), "
         "coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'runs'), 0))"

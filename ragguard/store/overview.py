@@ -39,14 +39,14 @@ class RunScore(NamedTuple):
 
 @dataclass(slots=True)
 class ScoreSummary:
-    """What was said of a run."""
+    """The scores of a run, gathered."""
 
     of_passages: str = "[]"
     """JSON rows of: the step's `seq`, rank, name, value, sub-question."""
     of_steps: str = "[]"
     """JSON rows of: the step's `seq`, name, value, error, label, source of the reference, stage."""
     of_run: str = "[]"
-    """The same, without a `seq`."""
+    """JSON rows as those of `of_steps`, without a `seq`."""
     worst: float | None = None
     """The least utility of a passage."""
     misleading: int = 0
@@ -54,10 +54,10 @@ class ScoreSummary:
     usage: Usage = field(default_factory=Usage)
     engines: list[str] = field(default_factory=list)
     sub_questions: list[str] = field(default_factory=list)
-    """Those that a scorer made itself."""
+    """The sub-questions that a scorer made."""
 
     def run_scores(self) -> list[RunScore]:
-        """The scores about the run as a whole."""
+        """Returns the scores about the run as a whole."""
         return [
             RunScore(
                 step,
@@ -78,11 +78,11 @@ class StepLine:
     none of them."""
 
     seq: int
-    """What the rows of `ScoreSummary` know it by."""
+    """The number by which the rows of `ScoreSummary` name the step."""
     row: sqlite3.Row
     texts: list[str]
     kept: list[bool]
-    """Which of them the model got."""
+    """For each of the texts, whether the model got it."""
     reasons: dict[int, str]
     """Rank → why the guard dropped it."""
     decision: Data | None
@@ -94,14 +94,14 @@ class StepLine:
 
     @property
     def drops(self) -> dict[int, Dropped]:
-        """Rank → what the guard dropped there, with its numbers and without its text."""
+        """Returns rank → the passage that the guard dropped there, with its numbers and without its text."""
         given = [] if self.decision is None else self.decision["dropped"]
         return {rank: Dropped(Passage(""), rank, *rest) for _, rank, *rest in given}
 
 
 @dataclass(slots=True)
 class Overview:
-    """A run with its steps and what was said of it."""
+    """A run with its steps, scores and failures."""
 
     row: sqlite3.Row
     references: list[str]
@@ -114,7 +114,7 @@ class Overview:
 def overviews_at(
     connection: sqlite3.Connection, seqs: Sequence[int], misleads: float, *, texts: bool = True
 ) -> dict[int, Overview]:
-    """The runs at these seqs; raises where a row cannot be read."""
+    """Returns the runs with these `seq`; raises where a row cannot be read."""
     heads = with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", seqs)
     steps = with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", seqs)
     for row, body in heads:

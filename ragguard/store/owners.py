@@ -32,12 +32,12 @@ class Process:
 
 
 def this_process(owner: str) -> Process:
-    """Who we are."""
+    """Returns what identifies this process."""
     return Process(owner, _place(), os.getpid(), _born(os.getpid()) or "")
 
 
 def renew(connection: sqlite3.Connection, process: Process) -> None:
-    """Says that the process lives."""
+    """Renews the lease of the process."""
     connection.execute(
         "INSERT INTO leases (owner, place, pid, born, expires_ns) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (owner) DO UPDATE SET expires_ns = excluded.expires_ns",
@@ -52,12 +52,12 @@ def renew(connection: sqlite3.Connection, process: Process) -> None:
 
 
 def resign(connection: sqlite3.Connection, owner: str) -> None:
-    """Leaves what is not done to others."""
+    """Ends the lease, so that other processes take over what is not done."""
     connection.execute("DELETE FROM leases WHERE owner = ?", (owner,))
 
 
 def adopt(connection: sqlite3.Connection, owner: str) -> int:
-    """Takes over the runs of dead processes; those that were open end as abandoned. Says how many."""
+    """Takes over the runs of dead processes; those that were open end as abandoned. Returns how many."""
     now = now_ns()
     leases = {row["owner"]: row for row in connection.execute("SELECT * FROM leases")}
     dead = [
@@ -79,7 +79,7 @@ def adopt(connection: sqlite3.Connection, owner: str) -> int:
 
 
 def abandon_overdue(connection: sqlite3.Connection, owner: str, idle_since_ns: int) -> None:
-    """Ends open runs in which nothing has happened since then."""
+    """Ends the open runs that began before that time, and have no later step."""
     _abandon(
         connection,
         "owner = ? AND started_ns < ? AND NOT EXISTS "

@@ -54,7 +54,7 @@ class EncodedPassages:
 
 
 def _digest(text: str) -> tuple[bytes, str]:
-    """The digest of a text, and the text as a file can hold it."""
+    """Returns the digest of a text, and the text as a file can hold it."""
     try:
         written = text.encode()
     except UnicodeEncodeError:
@@ -77,23 +77,23 @@ class PassageTable:
         self._texts = texts
         self._items = [dump(item) for item in items]
         self._places: dict[str, int] = {}
-        """Item, in JSON → its place among the items."""
+        """Item, in JSON → its position among the items."""
         for place, item in enumerate(self._items):
             self._places.setdefault(item, place)
         self.digests: list[bytes] = []
-        """Of the texts of new items, one an item."""
+        """The digests of the texts of new items, one an item."""
 
     def put(self, passage: Passage) -> int:
-        """The place of the passage among the items."""
+        """Returns the position of the passage among the items."""
         return self.put_all((passage,))[0]
 
     def put_alike(self, passage: Passage) -> list[int]:
-        """The places of the passage and of others with its text and id."""
+        """Returns the positions of the passage and of others with its text and id."""
         same = json.loads(self._items[self.put(passage)])[:2]
         return [place for place, item in enumerate(self._items) if json.loads(item)[:2] == same]
 
     def put_all(self, passages: Iterable[Passage]) -> list[int]:
-        """The place of each of them among the items."""
+        """Returns the position of each passage among the items."""
         items, places = self._items, []
         for passage in passages:
             item, digest, text = _encoded.encode(passage)
@@ -106,7 +106,7 @@ class PassageTable:
         return places
 
     def body(self, data: Data) -> str:
-        """The body of the row, in JSON: its other data, and its passages as `items`."""
+        """Returns the body of the row in JSON: its other data, and its passages as `items`."""
         written = dump(data)
         if not self._items:
             return written
@@ -114,5 +114,5 @@ class PassageTable:
 
 
 def digests_in(body: Data) -> list[bytes]:
-    """The texts a body needs, one for each distinct passage."""
+    """Returns the digests of the texts that a body needs, one for each distinct passage."""
     return [bytes.fromhex(item[0]) for item in body.get("items", ())]

@@ -1,6 +1,6 @@
-"""Runs, scores and failures out of the tables, page by page, so that a store of any size reads flat.
+"""Reads runs, scores and failures page by page, so that memory does not grow with the store.
 
-Each function is one short read; whoever walks over many pages calls again with the last `seq`.
+Each function is one short read; a caller that reads many pages calls again with the last `seq`.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ _ORIGINS = (
 
 
 def seq_of(connection: sqlite3.Connection, run_id: str) -> int | None:
-    """Where a run stands; None for one that is not there."""
+    """Returns the `seq` of a run; None where the store does not have it."""
     row = connection.execute("SELECT seq FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
     return None if row is None else int(row[0])
 
 
 def count_runs(connection: sqlite3.Connection) -> int:
-    """How many runs there are."""
+    """Returns how many runs the store has."""
     return int(connection.execute("SELECT count(*) FROM runs").fetchone()[0])
 
 
 def run_ids(connection: sqlite3.Connection) -> list[str]:
-    """The ids of all runs in the order in which they were captured."""
+    """Returns the ids of all runs in the order in which they were captured."""
     return [str(row[0]) for row in connection.execute("SELECT id FROM runs ORDER BY seq")]
 
 
 def seqs_after(connection: sqlite3.Connection, after: int) -> list[int]:
-    """The seqs of the next runs behind the seq `after`; none at the end."""
+    """Returns the `seq` of the next runs behind `after`; none at the end."""
     rows = connection.execute("SELECT seq FROM runs WHERE seq > ? ORDER BY seq LIMIT ?", (after, PAGE))
     return [row[0] for row in rows]
 
 
 def seqs_by_rank(connection: sqlite3.Connection, start: int, count: int) -> list[int]:
-    """The seqs of some runs, counted from the first."""
+    """Returns the `seq` of `count` runs from the one at position `start`."""
     rows = connection.execute("SELECT seq FROM runs ORDER BY seq LIMIT ? OFFSET ?", (count, start))
     return [row[0] for row in rows]
 
@@ -66,7 +66,7 @@ def last_seqs(connection: sqlite3.Connection, count: int) -> list[int]:
 
 
 def runs_at(connection: sqlite3.Connection, seqs: Sequence[int], *, texts: bool = True) -> dict[int, Run]:
-    """The runs that stand there, with their steps, in the order of their seqs; raises where a row cannot be read."""
+    """Returns the runs with these `seq`, with their steps, in order; raises where a row cannot be read."""
     heads = with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", seqs)
     steps = with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", seqs)
     for row, body in heads:
@@ -82,7 +82,7 @@ def runs_at(connection: sqlite3.Connection, seqs: Sequence[int], *, texts: bool 
 
 
 def scores_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int, list[Score]]:
-    """What was said of the runs (seq → id), of each in the order in which it was stored."""
+    """Returns the scores of the runs (`seq` → id), of each run in the order in which they were stored."""
     scores: dict[int, list[Score]] = {seq: [] for seq in runs}
     cursor = connection.cursor()
     cursor.row_factory = None  # plain tuples: there may be a million of them
@@ -106,7 +106,7 @@ def _check_score(row: Sequence[Any]) -> None:
 
 
 def unsent_scores(connection: sqlite3.Connection, seq: int, run_id: str) -> list[Score]:
-    """What was said of a run and has not reached the sinks."""
+    """Returns the scores of a run that no sink has received yet."""
     condition = "run = ? AND scores.seq > (SELECT emit_after FROM runs WHERE seq = scores.run)"
     rows = connection.execute(_SCORES.format(condition), (seq,)).fetchall()
     origins = origins_of(connection, {row[-1] for row in rows})
@@ -114,7 +114,7 @@ def unsent_scores(connection: sqlite3.Connection, seq: int, run_id: str) -> list
 
 
 def failures_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int, list[Failure]]:
-    """What could not be said of the runs, and still cannot."""
+    """Returns the failures of the runs."""
     found = failures_of_settings(connection, runs)
     return {seq: [failure for _, failure in failures] for seq, failures in found.items()}
 
@@ -122,7 +122,7 @@ def failures_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[in
 def failures_of_settings(
     connection: sqlite3.Connection, runs: dict[int, str]
 ) -> dict[int, list[tuple[str, Failure]]]:
-    """The same, each with the settings it belongs to."""
+    """Returns the failures of the runs, each with the settings it belongs to."""
     failures: dict[int, list[tuple[str, Failure]]] = {seq: [] for seq in runs}
     for row in chunks(connection, "SELECT * FROM failures WHERE run IN ({}) ORDER BY seq", list(runs)):
         check_failure(row)
@@ -131,7 +131,7 @@ def failures_of_settings(
 
 
 def origins_of(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Origin]:
-    """Where scores came from."""
+    """Returns the origins with these numbers."""
     found = chunks(connection, _ORIGINS, list(numbers))
     return {number: tuple(origin) for number, *origin in found}
 
@@ -139,12 +139,12 @@ def origins_of(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[i
 def with_bodies(
     connection: sqlite3.Connection, statement: str, seqs: Sequence[int]
 ) -> list[tuple[sqlite3.Row, Data]]:
-    """Rows with what stands in their bodies."""
+    """Returns rows with their bodies as data."""
     return [(row, json.loads(row["body"])) for row in chunks(connection, statement, seqs)]
 
 
 def texts_of(connection: sqlite3.Connection, bodies: Sequence[Data]) -> dict[str, str]:
-    """The texts that bodies need, by their digests."""
+    """Returns digest → text, of the texts that bodies need."""
     wanted = list({digest for body in bodies for digest in digests_in(body)})
     rows = chunks(connection, "SELECT digest, text FROM passages WHERE digest IN ({})", wanted)
     return {row["digest"].hex(): row["text"] for row in rows}

@@ -25,7 +25,7 @@ class Removals:
         self.forget()
 
     def forget(self) -> None:
-        """Starts with nothing deleted, in a child process too."""
+        """Forgets which texts are to be wiped: at first, and in a child process."""
         self._unwiped: set[str] = set()
         """Runs that were deleted, whose texts may still be in the log; "" stands for those that grew old."""
 
@@ -56,7 +56,7 @@ class Removals:
         return True
 
     def prune(self, ended_before_ns: int) -> int:
-        """Removes all runs that ended before, scored or not; says how many."""
+        """Removes all runs that ended before that time, scored or not; returns how many."""
 
         def remove(db: sqlite3.Connection) -> int:
             seqs = ended_before(db, ended_before_ns, REMOVED_AT_ONCE)
@@ -85,7 +85,7 @@ class Removals:
 
 
 def delete_runs(connection: sqlite3.Connection, seqs: Sequence[int]) -> None:
-    """Removes runs with all that hangs on them; texts that nobody else needs go as well."""
+    """Removes runs with their steps, scores and failures, and the texts that no other run needs."""
     uses: Counter[bytes] = Counter()
     for seq in seqs:
         for table, column in (("runs", "seq"), ("steps", "run")):
@@ -100,13 +100,13 @@ def delete_runs(connection: sqlite3.Connection, seqs: Sequence[int]) -> None:
 
 
 def oldest_settled(connection: sqlite3.Connection, limit: int) -> list[int]:
-    """The runs that came first and have nothing left to do."""
+    """Returns the `seq` of the first runs for which nothing is left to do."""
     rows = connection.execute("SELECT seq FROM runs WHERE owner IS NULL ORDER BY seq LIMIT ?", (limit,))
     return [row[0] for row in rows]
 
 
 def ended_before(connection: sqlite3.Connection, ended_ns: int, limit: int) -> list[int]:
-    """The oldest runs that ended before, scored or not."""
+    """Returns the `seq` of the oldest runs that ended before that time, scored or not."""
     rows = connection.execute(
         "SELECT seq FROM runs WHERE ended_ns < ? AND status <> 'open' ORDER BY ended_ns LIMIT ?",
         (ended_ns, limit),

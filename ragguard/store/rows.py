@@ -40,7 +40,7 @@ Texts: TypeAlias = Mapping[str, str]
 
 
 def run_data(run: Run, table: PassageTable) -> Data:
-    """What of a run has no column of its own."""
+    """Returns the values of a run that have no column of their own."""
     body: Data = {}
     if run.references is not None:
         body["references"] = list(run.references)
@@ -73,7 +73,7 @@ def add_end(body: Data, end: RunEnded, table: PassageTable, part: int = 0) -> No
 
 
 def run_of(row: Row, body: Data, texts: Texts) -> Run:
-    """The run of a row, without its steps."""
+    """Returns the run of a row, without its steps."""
     items = _items(body, texts)
     pool = body.get("pool")
     return Run(
@@ -85,23 +85,23 @@ def run_of(row: Row, body: Data, texts: Texts) -> Run:
 
 
 class StepRow(NamedTuple):
-    """A step as it is written."""
+    """A row of the table `steps`, with the ids that it is found by and the texts that it needs."""
 
     run_id: str
     id: str
     columns: tuple[Any, ...]
     """The columns of the table `steps` from `id` to `k`."""
     digests: tuple[bytes, ...]
-    """Of the texts that the row needs, one for each distinct passage."""
+    """The digests of the texts that the row needs, one for each distinct passage."""
 
     def placed(self, run_id: str, index: int, turn: int) -> StepRow:
-        """The step as one of another run, behind so many steps and turns of that run."""
+        """Returns the step as one of another run, behind so many steps and turns of that run."""
         id, own_index, own_turn, *rest = self.columns
         return self._replace(run_id=run_id, columns=(id, own_index + index, own_turn + turn, *rest))
 
 
 def step_row(step: RetrievalStep, texts: dict[bytes, str]) -> StepRow:
-    """The row of a step; the texts that it needs are added to `texts`, under their digests."""
+    """Returns the row of a step; adds the texts that it needs to `texts`, under their digests."""
     table = PassageTable(texts)
     body = table.body(_step_data(step, table))
     columns = (
@@ -112,7 +112,7 @@ def step_row(step: RetrievalStep, texts: dict[bytes, str]) -> StepRow:
 
 
 def _step_data(step: RetrievalStep, table: PassageTable) -> Data:
-    """What of a step has no column of its own."""
+    """Returns the values of a step that have no column of their own."""
     passages = table.put_all(step.passages)
     candidates = passages if step.candidates is step.passages else table.put_all(step.candidates)
     body: Data = {"passages": passages}
@@ -154,7 +154,7 @@ def amend(body: Data, event: StepAmended, table: PassageTable, k: int | None) ->
 
 
 def step_of(row: Row, body: Data, run_id: str, texts: Texts) -> RetrievalStep:
-    """The step of a row."""
+    """Returns the step of a row."""
     items = _items(body, texts)
     passages = [items[place] for place in body["passages"]]
     candidates = body.get("candidates")
@@ -215,7 +215,7 @@ def _decision_of(data: Data, items: Sequence[Passage]) -> Decision:
 
 
 def trace_body(trace: TraceContext) -> list[Any]:
-    """Where a run or a step stands in a trace."""
+    """Returns a trace context as JSON data."""
     return [trace.trace_id, trace.span_id, trace.sampled, trace.foreign]
 
 
@@ -227,12 +227,12 @@ def _trace_of(data: list[Any] | None) -> TraceContext | None:
 
 
 def key_of(score: Score) -> bytes:
-    """The key of a score, in 16 bytes."""
+    """Returns the key of a score, in 16 bytes."""
     return sha256(dump(list(score.key)).encode("utf-8")).digest()[:DIGEST_BYTES]
 
 
 def usage_text(usage: Usage) -> str:
-    """A usage in one column; nothing for none."""
+    """Returns a usage as the text of one column; an empty one for no usage."""
     counts = [
         usage.requests,
         usage.prompts,
@@ -249,7 +249,7 @@ Origin: TypeAlias = tuple[Any, ...]
 
 
 def score_of(row: Sequence[Any], run_id: str, origin: Origin) -> Score:
-    """The score of a row and its origin; see `reading` for the order of the columns."""
+    """Returns the score of a row and its origin; `reading` has the order of the columns."""
     (
         _, _, name, value, level, step_id, passage_id, position, stderr, label, explanation, usage,
         sub_question, expectation, metadata, stage, _,
@@ -269,12 +269,12 @@ _NO_USAGE = Usage()
 
 @lru_cache(maxsize=1024)
 def usage_of(written: str) -> Usage:
-    """Usage from its column; many scores of a batch share theirs."""
+    """Returns the usage of a column. Remembered: many scores share theirs."""
     return Usage(*json.loads(written))
 
 
 def failure_of(row: Row, run_id: str) -> Failure:
-    """The failure of a row."""
+    """Returns the failure of a row."""
     return Failure(
         row["scorer"],
         row["error"],

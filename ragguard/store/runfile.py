@@ -113,7 +113,7 @@ def raw_lines(file: IO[bytes], longest: int) -> Iterator[tuple[bytes, int]]:
 
 
 def check_run_file(path: str | Path) -> None:
-    """Says before the work that there is nothing to read there."""
+    """Raises where there is nothing to read, before any work is done."""
     if str(path) == "-":
         return
     try:

@@ -15,7 +15,7 @@ from ragguard.errors import SchemaMismatch, StoreError
 
 VERSION = 3
 APPLICATION_ID = 0x52474431
-"""Marks the file as ours (`file` and SQLite's own tools show it)."""
+"""Marks a file as a store of ragguard; `file` and SQLite's own tools show the mark."""
 
 # Texts of passages are kept once, under the digest of their content; `passage_uses` counts who
 # needs one beyond the first, in a table of its own, since counting beside the text would rewrite the
@@ -133,19 +133,19 @@ MIGRATIONS: Mapping[int, Sequence[str]] = {
     # Of older steps K is not known: readers count the places, as `RetrievalStep.places` says.
     2: ("ALTER TABLE steps ADD COLUMN k INTEGER",),
 }
-"""Version → the statements that make the next one of it. The file of each past version is in tests/store/data."""
+"""Version → the statements that make the next version of it. Files of past versions are in tests/store/data."""
 
 
 PAGE_BYTES = 16_384
-"""Of a new file: large, since most of what is written are texts of one to four kilobytes."""
+"""The page size of a new file: large, since most of what is written are texts of one to four kilobytes."""
 _STATEMENTS = 512
 """Compiled statements that a connection keeps: one that writes texts has a form for each number of rows."""
 PATIENCE = 10.0
-"""For so many seconds another process may hold the file."""
+"""How many seconds a connection waits for another process that holds the file."""
 
 
 def connect(path: str, *, full: bool = False, patience: float | None = None) -> sqlite3.Connection:
-    """A connection with our settings; `full` waits for the disk at every commit."""
+    """Returns a connection with the settings of a store; `full` waits for the disk at every commit."""
     timeout = PATIENCE if patience is None else patience
     connection = sqlite3.connect(
         path, timeout=timeout, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
@@ -163,7 +163,7 @@ def connect(path: str, *, full: bool = False, patience: float | None = None) -> 
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """The schema version of a file; 0 for an empty one."""
+    """Returns the schema version of a file; 0 for an empty one."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
@@ -187,7 +187,7 @@ def prepare(
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Has the file written by way of a log. A file system that cannot do that keeps its old journal.
+    """Turns the write-ahead log on. A file system that cannot do that keeps its rollback journal.
 
     For this statement SQLite itself does not wait until another process, which makes the same file at this
     moment, is done.
@@ -204,7 +204,7 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 
 def check(connection: sqlite3.Connection, path: str, *, version: int = VERSION) -> int:
-    """The schema version of a file; refuses one that is somebody else's, or newer than this program."""
+    """Returns the schema version of a file; refuses a file of another program, or of a newer version."""
     connection.execute("BEGIN")  # another process may be making the file: all is read of one state
     try:
         found = version_of(connection)
@@ -224,7 +224,7 @@ def check(connection: sqlite3.Connection, path: str, *, version: int = VERSION) 
 
 
 def _advance(connection: sqlite3.Connection, version: int, migrations: Mapping[int, Sequence[str]]) -> int:
-    """One step towards `version`; another process may have made it meanwhile."""
+    """Migrates by one version, unless another process has done so meanwhile; returns the version reached."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         found = version_of(connection)

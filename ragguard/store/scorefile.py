@@ -26,7 +26,7 @@ _SCORE = tuple(field.name for field in fields(Score) if field.name not in ("usag
 
 
 def score_lines(scored: ScoredRun) -> Iterator[str]:
-    """Everything that was said of a run, failures included, as lines."""
+    """Returns the scores and failures of a run as lines."""
     about = _about(scored.run)
     for score in scored.scores:
         data = about(score.step_id) | {name: getattr(score, name) for name in _SCORE}
@@ -54,7 +54,7 @@ def write_scores(runs: Iterable[ScoredRun], path: str | Path) -> int:
 
 
 def check_score_file(path: str | Path) -> None:
-    """Says before the work what would keep `write_scores` from writing there."""
+    """Raises what would keep `write_scores` from writing there, before any work is done."""
     if Path(path).is_dir() or not Path(path).absolute().parent.is_dir():
         raise StoreError(f"{path} could not be written (no such folder, or itself one); name another file")
     if str(path).endswith(".parquet"):
@@ -84,7 +84,7 @@ def read_scored(path: str | Path) -> Iterator[ScoredRun]:
 
 
 def read_means(path: str | Path) -> Iterator[RunMeans]:
-    """The same, each as one number a metric: much quicker out of a store."""
+    """Yields scored runs as `read_scored` does, each as one mean a metric: much quicker from a store."""
     if not isinstance(path, str | Path):
         raise InvalidInput("path", path, "the path of a store or of a score file")
     if not is_store(path):

@@ -34,7 +34,7 @@ _WAITING = "waiting:"
 
 @dataclass(slots=True)
 class Segment:
-    """Where the events of one run, as one process recorded it, go."""
+    """The stored run that the events of one captured run are written to."""
 
     run_id: str
     index: int = 0
@@ -47,7 +47,7 @@ class Segment:
     dropped: bool = False
 
     def placed(self, step: StepRow) -> StepRow:
-        """The step as one of that run."""
+        """Returns the row of a step as one of that run."""
         return step.placed(self.run_id, self.index, self.turn)
 
 
@@ -60,11 +60,11 @@ class Segments:
         """True while memory stands in for the file, which may have the run that is to be continued."""
 
     def get(self, run_id: str) -> Segment | None:
-        """The segment of a run that does not simply have its id; None for any other."""
+        """Returns the segment of a run that was renamed or continued; None for any other."""
         return self._segments.get(run_id)
 
     def begin(self, db: sqlite3.Connection, owner: str, event: RunStarted) -> Run | None:
-        """Decides where a run goes. Returns it as it is to be written; None where nothing is to be written now."""
+        """Decides which stored run a run is. Returns the run to be written; None where nothing is to be written now."""
         run, identity = event.run, event.identity
         if identity is None:
             return run
@@ -96,7 +96,7 @@ class Segments:
         return self.own(event)
 
     def own(self, event: RunStarted) -> Run:
-        """The run of a start event, as one that continues no other."""
+        """Returns the run of a start event, as one that continues no other."""
         run, identity = event.run, event.identity
         if identity is None:
             return run
@@ -132,7 +132,7 @@ def forget_waiting(db: sqlite3.Connection, run_id: str) -> None:
 
 
 def _continued(db: sqlite3.Connection, there: sqlite3.Row, run: Run, owner: str) -> Segment:
-    """Opens a run again, for this process to append to; what it was asked stays."""
+    """Opens a run again, for this process to append to; its question stays."""
     seq = there["seq"]
     index, turn = db.execute(
         "SELECT coalesce(max(idx) + 1, 0), coalesce(max(turn) + 1, 0) FROM steps WHERE run = ?", (seq,)

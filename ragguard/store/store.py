@@ -49,7 +49,7 @@ _LAST_PATIENCE = 1.0
 
 
 class Store:
-    """Runs, and what was said of them. `path=None`: in memory, bounded."""
+    """Runs with their scores and failures, in a file; bounded and in memory where `path` is None."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Store:
             raise InvalidInput("durability", durability, "'fast' or 'full'")
         self._bound, self._scored = bound or Bound(), scored
         self.counts: Counter[str] = Counter()
-        """What this process has counted; `counters()` has the sums of all."""
+        """The counters of this process; `counters()` has the sums over all processes."""
         self._begin()
         self._db = Database(
             None if path is None else file_path("store", path),
@@ -83,7 +83,7 @@ class Store:
         """The runs that readers left out, since a row of theirs cannot be read."""
 
     def _begin(self) -> None:
-        """A process's own part; a child process starts with a fresh one."""
+        """Starts what belongs to one process; a child process starts afresh."""
         self._process = owners.this_process(new_id())
         self._claimed: set[str] = set()
         self._counting = Counting(self.counts)
@@ -96,7 +96,7 @@ class Store:
 
     @property
     def path(self) -> Path | None:
-        """Where it is; None in memory."""
+        """The path of the file; None in memory."""
         return self._db.path
 
     @property
@@ -204,7 +204,7 @@ class Store:
     # Work
 
     def claim(self, limit: int) -> list[Claim]:
-        """The next runs to be worked on, at most `limit`."""
+        """Returns the next runs to be scored or delivered, at most `limit`, and claims them."""
 
         def take(db: sqlite3.Connection) -> list[Claim]:
             found = ledger.due(db, self._process.owner, limit + len(self._claimed))
@@ -220,7 +220,7 @@ class Store:
         return claims
 
     def _give_up(self, unreadable: LeftOut) -> None:
-        """Takes runs that cannot be read off the list of what is due: each would be met again and again."""
+        """Marks runs that cannot be read as done: they would be claimed again and again."""
         self._change(lambda db: ledger.give_up(db, unreadable.reasons))
         self.count("runs_failed", len(unreadable.reasons))
         self.left_out.reasons.update(unreadable.reasons)
@@ -231,20 +231,20 @@ class Store:
         self._claimed.discard(run_id)
 
     def settle(self, outcome: ScoringOutcome) -> list[Score]:
-        """Stores what came of scoring a run; gives the scores that are new."""
+        """Stores the result of scoring a run; returns the new scores."""
 
         return self._change(lambda db: ledger.settle(db, outcome))
 
     def keep_unscored(self, due: Due, *, emit: bool) -> None:
-        """Takes a run off the list of what is to be scored; with `emit` the sinks are still to hear of it."""
+        """Marks a run as not to be scored now; with `emit` it is still delivered to the sinks."""
         self._change(lambda db: ledger.keep_unscored(db, due, emit=emit))
 
     def emitted(self, run_id: str) -> None:
-        """The sinks have heard of all that was said of the run."""
+        """Marks a run as delivered to the sinks."""
         self._db.change(lambda db: ledger.emitted(db, run_id))
 
     def left(self, queued_until_ns: int | None = None) -> Left:
-        """What this process has still to do, of what was queued until then."""
+        """Returns what this process has still to do, of the runs that were queued until that time."""
         return self._db.read(lambda db: ledger.left(db, self._process.owner, queued_until_ns))
 
     def count(self, name: str, by: int = 1) -> None:
@@ -318,21 +318,21 @@ class Store:
         return self._removals.delete(run_id)
 
     def prune(self, ended_before_ns: int) -> int:
-        """Removes all runs that ended before, scored or not; says how many."""
+        """Removes all runs that ended before that time, scored or not; returns how many."""
         return self._removals.prune(ended_before_ns)
 
     # Reading
 
     def run_count(self) -> int:
-        """How many runs there are."""
+        """Returns how many runs the store has."""
         return self._db.read(reading.count_runs)
 
     def run_ids(self) -> list[str]:
-        """The ids of all runs in the order in which they were captured."""
+        """Returns the ids of all runs in the order in which they were captured."""
         return self._db.read(reading.run_ids)
 
     def run(self, run_id: str) -> Run | None:
-        """One run; None where it is not there."""
+        """Returns one run; None where the store does not have it."""
 
         def find(db: sqlite3.Connection) -> Run | None:
             seq = reading.seq_of(db, run_id)
@@ -341,11 +341,11 @@ class Store:
         return self._read_row(find, run_id)
 
     def scores(self, run_id: str) -> list[Score]:
-        """Everything that was said of a run, in the order in which it was stored."""
+        """Returns the scores of a run, in the order in which they were stored."""
         return self._of_run(run_id, reading.scores_at)
 
     def failures(self, run_id: str) -> list[Failure]:
-        """What could not be said of a run, and still cannot."""
+        """Returns the failures of a run."""
         return self._of_run(run_id, reading.failures_at)
 
     def _of_run(
@@ -367,12 +367,12 @@ class Store:
             ) from error
 
     def runs(self, *, texts: bool = True) -> Iterator[Run]:
-        """All runs in the order in which they were captured, page by page; quicker without the passages' texts."""
+        """Yields all runs in the order in which they were captured; quicker without the passages' texts."""
         for runs in self._pages(partial(reading.runs_at, texts=texts)):
             yield from runs.values()
 
     def runs_by_rank(self, start: int, count: int) -> list[Run]:
-        """Some runs, counted from the first; without those that cannot be read."""
+        """Returns `count` runs from position `start`, without those that cannot be read."""
 
         def find(db: sqlite3.Connection) -> list[Run]:
             seqs = reading.seqs_by_rank(db, start, count)
@@ -392,28 +392,28 @@ class Store:
         return self._db.read(find)
 
     def scored_runs(self, *, texts: bool = True) -> Iterator[ScoredRun]:
-        """All runs with everything that was said of them, page by page."""
+        """Yields all runs with their scores and failures."""
         for scored in self._pages(partial(_scored_at, texts=texts)):
             yield from scored.values()
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
-        """All runs for a report, page by page; a passage with a utility under `misleads` counts as misleading."""
+        """Yields all runs for a report; a passage with a utility under `misleads` counts as misleading."""
         for page in self._pages(partial(overviews_at, misleads=misleads, texts=texts)):
             yield from page.values()
 
     def means(self) -> Iterator[RunMeans]:
-        """All runs for a comparison, page by page."""
+        """Yields all runs for a comparison."""
         for page in self._pages(means_at):
             yield from page.values()
 
     def counters(self) -> dict[str, int]:
-        """What all processes together have counted."""
+        """Returns the counters, summed over all processes."""
         return self._db.read(counters_of)
 
     def _pages(
         self, read: Callable[[sqlite3.Connection, Sequence[int]], dict[int, T]]
     ) -> Iterator[dict[int, T]]:
-        """What `read` makes of all runs, page by page; a run that cannot be read is left out, and logged at the end."""
+        """Yields what `read` makes of all runs, page by page; runs that cannot be read are left out and logged."""
 
         def page(db: sqlite3.Connection) -> tuple[list[int], dict[int, T]]:
             seqs = reading.seqs_after(db, after)
@@ -452,7 +452,7 @@ def _put(db: sqlite3.Connection, owner: str, run: Run) -> bool:
 
 
 def _scored_at(db: sqlite3.Connection, seqs: Sequence[int], *, texts: bool) -> dict[int, ScoredRun]:
-    """The runs at these seqs with their scores and failures."""
+    """Returns the runs with these `seq`, with their scores and failures."""
     runs = reading.runs_at(db, seqs, texts=texts)
     ids = {seq: run.id for seq, run in runs.items()}
     scores, failures = reading.scores_at(db, ids), reading.failures_at(db, ids)

@@ -18,7 +18,7 @@ class NeededTexts:
         """`texts` are texts that rows may need, under their digests; others can be added there."""
         self._texts = texts
         self._uses: Counter[bytes] = Counter()
-        """Digest → how many rows need it more than before."""
+        """Digest → by how many more rows the text is needed than before."""
 
     def add(self, digests: Iterable[bytes]) -> None:
         """Notes that a row needs these texts, once each."""
@@ -83,5 +83,5 @@ def release(connection: sqlite3.Connection, uses: Mapping[bytes, int]) -> None:
 
 @cache
 def _pairs(count: int) -> str:
-    """The placeholders of so many rows of two columns."""
+    """Returns the placeholders of so many rows of two columns."""
     return ", ".join(["(?, ?)"] * count)

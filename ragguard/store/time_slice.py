@@ -10,7 +10,7 @@ milliseconds, which an event loop notices."""
 
 
 class TimeSlice:
-    """The time since the last rest; asked after each piece of work, however small."""
+    """Measures the time since the last rest; asked after each piece of work, however small."""
 
     __slots__ = ("_since",)
 

@@ -160,7 +160,7 @@ def _began_in_memory(memory: sqlite3.Connection, seq: int) -> bool:
 
 
 def _identity(run: Run) -> RunIdentity:
-    """What the run was to be when it began."""
+    """Returns the identity that the run asked for when it began."""
     continued = run.metadata.get(RESUMES)
     if continued is None:
         return RunIdentity(run.id)

@@ -36,7 +36,7 @@ _BODY: Mapping[str, tuple[type, ...]] = {
 _NAMED = 5
 _MOST_KEPT = 1000
 FAULTS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
-"""What reading a row raises that is not what it should be."""
+"""The errors that reading a damaged row raises."""
 
 
 class LeftOut:
@@ -68,7 +68,7 @@ def read_each(
     read: Callable[[sqlite3.Connection, Sequence[int]], dict[int, T]],
     left_out: LeftOut,
 ) -> dict[int, T]:
-    """Reads the runs at these seqs at once; where that fails, each by itself, leaving out those that fail."""
+    """Reads the runs with these `seq` at once; where that fails, one by one, leaving out those that fail."""
     try:
         return read(connection, seqs)
     except (*FAULTS, sqlite3.OperationalError) as error:
@@ -154,7 +154,7 @@ def _kind(value: object) -> str:
 
 
 def _is_of_a_row(error: BaseException) -> bool:
-    """Whether an error is one of what a row holds, and not one of the disk."""
+    """Returns whether an error comes from the content of a row, and not from the disk."""
     if not isinstance(error, sqlite3.OperationalError):
         return True
     return "JSON" in str(error) or "decode" in str(error)

@@ -1,4 +1,4 @@
-"""Captured events and whole runs, written into the tables. Every call stands inside its caller's transaction.
+"""Writes captured events and whole runs into the tables, inside the caller's transaction.
 
 Writing the same thing again changes nothing, so a batch that was interrupted can be repeated.
 """
@@ -27,7 +27,7 @@ EventRow: TypeAlias = NewRun | RunStarted | StepRow | StepAmended | RunEnded
 
 
 def event_row(event: Event, texts: dict[bytes, str]) -> EventRow:
-    """The event as it is written; the texts that it needs are added to `texts`, under their digests."""
+    """Returns the event as it is written; adds the texts that it needs to `texts`, under their digests."""
     match event:
         case StepEnded():
             return step_row(event.step, texts)
@@ -37,7 +37,7 @@ def event_row(event: Event, texts: dict[bytes, str]) -> EventRow:
 
 
 class Writing:
-    """One transaction's worth of captured data; `finish` writes the texts it needs."""
+    """Writes the captured data of one transaction; `finish` ends it."""
 
     def __init__(
         self,
@@ -56,15 +56,15 @@ class Writing:
         self._now = now_ns()
         self._seqs: dict[str, int] = {}
         self._open: set[int] = set()
-        """Runs of which it is known that they have not ended."""
+        """The `seq` of runs that are known to be open."""
         self._new: dict[str, NewRun] = {}
         """Runs that began in this transaction and are not in the tables yet, by id."""
         self.made_due = False
-        """True where a run that was in the tables before is to be scored."""
+        """True where a run that was in the tables before became due."""
         self.unplaced: list[StepAmended] = []
-        """Amendments to steps that are not there."""
+        """Amendments to steps that the store does not have."""
         self.texts: dict[bytes, str] = {} if texts is None else texts
-        """Digest → text, of what is written here."""
+        """Digest → text, of the passages that are written."""
         self._needed = NeededTexts(self.texts)
 
     def event(self, event: EventRow) -> None:
@@ -257,12 +257,12 @@ class Writing:
         return seq
 
     def _opened(self, run_id: str) -> int:
-        """The run's place; a run whose start did not come is opened here."""
+        """Returns the `seq` of a run; opens a run whose start was not reported."""
         seq = self._seq(run_id)
         return self._insert(Run(run_id), dump({UNANNOUNCED: True}), self._owner) if seq is None else seq
 
     def _insert(self, run: Run, body: str, owner: str | None = None) -> int:
-        """A new row; with an owner, of an open run."""
+        """Inserts a run and returns its `seq`; with an owner, the run is open."""
         seq = self._db.execute(
             "INSERT INTO runs (id, name, question, answer, status, started_ns, ended_ns, body, owner) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -320,7 +320,7 @@ class Writing:
         return True
 
     def _changed(self, run: int) -> None:
-        """What was said of an ended run is no longer all that can be said: it is due again."""
+        """Makes an ended run due again, since its steps have changed."""
         self.made_due = True
         self._db.execute(
             "UPDATE runs SET revision = revision + 1, attempts = 0, owner = ?, due_ns = ?, "
@@ -330,7 +330,7 @@ class Writing:
 
 
 def make_due(connection: sqlite3.Connection, run: int, owner: str, now: int) -> None:
-    """Puts a run on its owner's list of what is to be scored."""
+    """Marks a run as to be scored by its owner."""
     connection.execute(
         "UPDATE runs SET owner = ?, due_ns = ?, queued_ns = ? WHERE seq = ?", (owner, now, now, run)
     )
