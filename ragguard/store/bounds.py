@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
+from ragguard.runtime.notices import NOTICES
 from ragguard.store import ledger, reading, removal
 
 MEMORY_RUNS = 10_000
@@ -27,6 +28,16 @@ def drop_waiting(memory: sqlite3.Connection, owner: str, bound: Bound, claimed: 
     if surplus <= 0:
         return 0
     return ledger.drop(memory, owner, surplus, newest=bound.drop == "newest", but=claimed)
+
+
+def warn_of_dropped(store: object, dropped: int, bound: Bound) -> None:
+    """Warns that runs of a store were dropped unscored, and says how to keep them."""
+    NOTICES.warn(
+        f"dropped {id(store)}",
+        f"{dropped:,} runs so far were let go unscored: more than {bound.size:,} waited, which is the bound without a "
+        "store. Raise queue_size=, score a part with score_rate=, wait with on_overflow='block', or give RagGuard a "
+        "store, where nothing is dropped",
+    )
 
 
 def is_full(memory: sqlite3.Connection) -> bool:

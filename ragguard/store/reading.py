@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any
 
-from ragguard.records import Failure, Run, Score
+from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.store.columns import Data, storable
 from ragguard.store.passage_table import digests_in
 from ragguard.store.rows import Origin, failure_of, run_of, score_of, step_of
@@ -92,6 +92,16 @@ def scores_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int,
         _check_score(row)
         scores[row[1]].append(score_of(row, runs[row[1]], origins[row[-1]]))
     return scores
+
+
+def scored_at(
+    connection: sqlite3.Connection, seqs: Sequence[int], *, texts: bool = True
+) -> dict[int, ScoredRun]:
+    """Returns the runs with these `seq`, with their scores and failures."""
+    runs = runs_at(connection, seqs, texts=texts)
+    ids = {seq: run.id for seq, run in runs.items()}
+    scores, failures = scores_at(connection, ids), failures_at(connection, ids)
+    return {seq: ScoredRun(run, scores[seq], failures[seq]) for seq, run in runs.items()}
 
 
 def _check_score(row: Sequence[Any]) -> None:

@@ -19,7 +19,6 @@ from ragguard.events import Event
 from ragguard.records import Failure, Run, Score, ScoredRun, new_id
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import describe
-from ragguard.runtime.notices import NOTICES
 from ragguard.secrets import logger
 from ragguard.store import bounds, ledger, owners, reading
 from ragguard.store.bounds import Bound
@@ -146,11 +145,7 @@ class Store:
         def write(db: sqlite3.Connection) -> Writing:
             self._segments.in_memory = self.degraded
             writing = Writing(db, self._process.owner, self._segments, texts=texts, scored=self._scored)
-            time_slice = TimeSlice()
-            for row in rows:
-                writing.event(row)
-                time_slice.rest_if_used()
-            writing.finish()
+            writing.write(rows)
             if writing.made_due and not self._scored:
                 ledger.keep_all_unscored(db, self._process.owner)
             return writing
@@ -176,7 +171,7 @@ class Store:
         """Puts a whole run in, in place of what is there under its id, and claims it for scoring."""
 
         def put(db: sqlite3.Connection) -> Submission:
-            _put(db, self._process.owner, run)
+            Writing(db, self._process.owner).put(run)
             head = db.execute(
                 "SELECT seq, revision, attempts FROM runs WHERE id = ?", (storable(run.id),)
             ).fetchone()
@@ -192,7 +187,7 @@ class Store:
 
     def put(self, run: Run) -> bool:
         """Puts a whole run in to be kept, not to be scored; False where it was there already."""
-        return self._put_whole(run, lambda db: _put(db, self._process.owner, run))
+        return self._put_whole(run, lambda db: Writing(db, self._process.owner).put(run))
 
     def _put_whole(self, run: Run, put: Callable[[sqlite3.Connection], T]) -> T:
         result = self._change(put)
@@ -295,12 +290,7 @@ class Store:
             owner, claimed, bound = self._process.owner, self._claimed, self._bound
             if dropped := self._db.change(lambda db: bounds.drop_waiting(db, owner, bound, claimed)):
                 self.count("runs_dropped", dropped)
-                NOTICES.warn(
-                    f"dropped {id(self)}",
-                    f"{self.counts['runs_dropped']:,} runs so far were let go unscored: more than {bound.size:,} "
-                    "waited, which is the bound without a store. Raise queue_size=, score a part with score_rate=, "
-                    "wait with on_overflow='block', or give RagGuard a store, where nothing is dropped",
-                )
+                bounds.warn_of_dropped(self, self.counts["runs_dropped"], bound)
             if self._db.read(bounds.is_full):
                 self._db.change(bounds.evict_settled)
         elif lost := self._db.change(lambda db: self._failover.make_room(db, self._claimed)):
@@ -333,31 +323,27 @@ class Store:
 
     def run(self, run_id: str) -> Run | None:
         """Returns one run; None where the store does not have it."""
-
-        def find(db: sqlite3.Connection) -> Run | None:
-            seq = reading.seq_of(db, run_id)
-            return None if seq is None else reading.runs_at(db, [seq])[seq]
-
-        return self._read_row(find, run_id)
+        return self._of_run(
+            run_id, lambda db, runs: dict[int, Run | None](reading.runs_at(db, [*runs])), None
+        )
 
     def scores(self, run_id: str) -> list[Score]:
         """Returns the scores of a run, in the order in which they were stored."""
-        return self._of_run(run_id, reading.scores_at)
+        return self._of_run(run_id, reading.scores_at, [])
 
     def failures(self, run_id: str) -> list[Failure]:
         """Returns the failures of a run."""
-        return self._of_run(run_id, reading.failures_at)
+        return self._of_run(run_id, reading.failures_at, [])
 
     def _of_run(
-        self, run_id: str, read: Callable[[sqlite3.Connection, dict[int, str]], dict[int, list[T]]]
-    ) -> list[T]:
-        def find(db: sqlite3.Connection) -> list[T]:
+        self, run_id: str, read: Callable[[sqlite3.Connection, dict[int, str]], dict[int, T]], otherwise: T
+    ) -> T:
+        """Returns what `read` makes of a run; `otherwise` where the store does not have it."""
+
+        def find(db: sqlite3.Connection) -> T:
             seq = reading.seq_of(db, run_id)
-            return [] if seq is None else read(db, {seq: run_id})[seq]
+            return otherwise if seq is None else read(db, {seq: run_id})[seq]
 
-        return self._read_row(find, run_id)
-
-    def _read_row(self, find: Callable[[sqlite3.Connection], T], run_id: str) -> T:
         try:
             return self._db.read(find)
         except FAULTS as error:
@@ -393,7 +379,7 @@ class Store:
 
     def scored_runs(self, *, texts: bool = True) -> Iterator[ScoredRun]:
         """Yields all runs with their scores and failures."""
-        for scored in self._pages(partial(_scored_at, texts=texts)):
+        for scored in self._pages(partial(reading.scored_at, texts=texts)):
             yield from scored.values()
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
@@ -442,18 +428,3 @@ class Store:
                     self._failover.events, self.path,
                 )  # fmt: skip
         self._db.close()
-
-
-def _put(db: sqlite3.Connection, owner: str, run: Run) -> bool:
-    writing = Writing(db, owner)
-    changed = writing.run(run)
-    writing.finish()
-    return changed
-
-
-def _scored_at(db: sqlite3.Connection, seqs: Sequence[int], *, texts: bool) -> dict[int, ScoredRun]:
-    """Returns the runs with these `seq`, with their scores and failures."""
-    runs = reading.runs_at(db, seqs, texts=texts)
-    ids = {seq: run.id for seq, run in runs.items()}
-    scores, failures = reading.scores_at(db, ids), reading.failures_at(db, ids)
-    return {seq: ScoredRun(run, scores[seq], failures[seq]) for seq, run in runs.items()}

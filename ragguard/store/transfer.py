@@ -78,9 +78,7 @@ def copy_back(
     fatal = (sqlite3.OperationalError, sqlite3.DatabaseError, MemoryError)
     failed = _in_chunks(disk, _seqs(memory, "TRUE"), copy, fatal=fatal)
     writing = Writing(disk, owner)
-    for amendment in amendments:
-        writing.event(amendment)
-    writing.finish()
+    writing.write(amendments)
     add_to_counters(disk, counters_of(memory))
     return failed
 

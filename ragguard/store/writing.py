@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -21,6 +21,7 @@ from ragguard.store.passage_table import PassageTable, digests_in
 from ragguard.store.rows import StepRow, add_end, amend, run_data, step_row
 from ragguard.store.segments import PART, UNANNOUNCED, Segments, wait
 from ragguard.store.texts import NeededTexts
+from ragguard.store.time_slice import TimeSlice
 
 EventRow: TypeAlias = NewRun | RunStarted | StepRow | StepAmended | RunEnded
 """An event on its way into the tables. Steps are rows already, without their passages as records."""
@@ -67,6 +68,14 @@ class Writing:
         """Digest → text, of the passages that are written."""
         self._needed = NeededTexts(self.texts)
 
+    def write(self, events: Iterable[EventRow]) -> None:
+        """Writes events, and all that they need."""
+        time_slice = TimeSlice()
+        for event in events:
+            self.event(event)
+            time_slice.rest_if_used()
+        self.finish()
+
     def event(self, event: EventRow) -> None:
         """Writes one event."""
         match event:
@@ -82,6 +91,12 @@ class Writing:
                 self._ended(event)
             case StepAmended():
                 self._amended(event)
+
+    def put(self, run: Run) -> bool:
+        """Writes a whole run as `run` does, and all that it needs."""
+        changed = self.run(run)
+        self.finish()
+        return changed
 
     def run(self, run: Run) -> bool:
         """Writes a whole run in place of what is there under its id; False where nothing is different."""
