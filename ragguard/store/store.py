@@ -372,8 +372,8 @@ class Store:
         """The last runs that were captured with everything that was said of them, without texts; the latest last."""
 
         def find(db: sqlite3.Connection) -> list[ScoredRun]:
-            places = reading.last_seqs(db, count)
-            return list(read_each(db, places, partial(_scored_at, texts=False), self.left_out).values())
+            seqs = reading.last_seqs(db, count)
+            return list(read_each(db, seqs, partial(reading.scored_at, texts=False), self.left_out).values())
 
         return self._db.read(find)
 
