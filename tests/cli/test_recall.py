@@ -15,7 +15,7 @@ def shown(tmp_path):
         for run in runs:
             run.run.ended_ns = 1
         path = stored(tmp_path / "logged.db", runs)
-        return CliRunner().invoke(app, ["report", path, *more])
+        return CliRunner().invoke(app, ["report", path, *more], env={"COLUMNS": "160"})
 
     return call
 
