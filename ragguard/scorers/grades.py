@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ragguard.answer_text import normalise
-from ragguard.errors import RagguardError
+from ragguard.errors import RagguardError, ScoringError
 from ragguard.metrics import rarity
 from ragguard.metrics.topk import t
 from ragguard.probes.grade import grade
@@ -39,6 +39,9 @@ class Grades:
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)
         writer.left_out()
+        if (error := _contradiction(view)) is not None:
+            writer.fail(error, "grades")
+            return writer.results()
         report = _GradeReport(self, writer, _known(view), _mark(view))
         await report.judge(ask)
         for step in view.steps:
@@ -51,6 +54,21 @@ class Grades:
 def _known(view: View) -> dict[str, int]:
     """Returns the grades that came with the run's pool, by text."""
     return {passage.text: passage.grade for passage in view.run.pool or () if passage.grade is not None}
+
+
+def _contradiction(view: View) -> ScoringError | None:
+    """Returns the error about a passage that has two different grades, within the pool or within one step."""
+    for where, passages in (
+        ("pool", view.run.pool or ()),
+        *((step.step.id, step.all) for step in view.steps),
+    ):
+        grades: dict[str, int] = {}
+        for passage in passages:
+            if passage.grade is not None and grades.setdefault(passage.text, passage.grade) != passage.grade:
+                return ScoringError(
+                    f"one passage has the grades {grades[passage.text]} and {passage.grade} in {where}; give it one"
+                )
+    return None
 
 
 def _mark(view: View) -> tuple[str, ...]:

@@ -84,6 +84,27 @@ async def test_a_given_pool_is_the_pool_and_its_grades_stand():
     assert {s.references_hash for s in results}.isdisjoint({s.references_hash for s in without})
 
 
+@pytest.mark.parametrize("where", ["the pool", "step s"])
+async def test_a_passage_with_two_grades_is_a_failure_and_no_number(where):
+    twice = [Passage(FIRM, grade=5), Passage(FIRM, id="again", grade=2)]
+    the_run = run(step(FIRM_QUERY, [FIRM]))
+    the_run.steps[0].id = "s"
+    if where == "the pool":
+        the_run.pool = twice
+    else:
+        the_run.steps[0].passages = the_run.steps[0].candidates = twice
+    (failure,) = await grades(the_run)
+    assert (failure.error, failure.scorer) == ("ScoringError", "grades")
+    assert f"the grades 5 and 2 in {where}" in failure.message
+
+
+async def test_a_pool_without_the_delivered_passages_is_completed_by_them():
+    results = await grades(run(step(FIRM_QUERY, [FIRM, NEAR]), pool=[Passage(FOUNDER, grade=5)]))
+    (score,) = [score for score in results if score.name == "ra_nwg"]
+    assert score.value == metrics.ra_nwg([5, 2, 5], [5, 2], 2)
+    assert score.metadata["pool_size"] == 3
+
+
 async def test_passages_with_grades_of_their_own_are_not_asked_about():
     engine = reader()
     the_run = run(step(FIRM_QUERY, [FIRM]))
