@@ -8,10 +8,9 @@ is kept: a guard must never be the reason that an answer is missing.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import wait as wait_for_thread
 from functools import partial
 from pathlib import Path
@@ -27,24 +26,20 @@ from ragguard.guard.calibration import Calibration, Example, check_promise, choo
 from ragguard.guard.first_answer import START_S, FirstAnswer
 from ragguard.guard.health import DecisionCounts, GuardHealth, GuardOutcome, cause_of
 from ragguard.guard.judge import Candidate, EngineTime, PassageJudge
-from ragguard.guard.policies import Judged, Policy, TopUtility, UtilityThreshold, choose, names_of
-from ragguard.records import Decision, Dropped, Passage
+from ragguard.guard.policies import Judged, Policy, UtilityThreshold
+from ragguard.guard.policy_choice import PolicyChoice
+from ragguard.records import Decision, Passage
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.faults import describe
 from ragguard.runtime.parallel import in_parallel
 from ragguard.runtime.retry import RetrySchedule
-from ragguard.runtime.threads import DaemonThreads
 
 CALIBRATED_AT_ONCE = 16
-POLICY_THREADS = 8
-"""Threads on which one guard's policies run; further calls wait, within their budgets. Each guard has its own."""
 GRACE_S = 0.05
 """An engine's deadline lies so much behind the budget: what is late is cancelled before it raises for itself."""
 THREAD_GRACE_S = 0.015
 """Synchronous code waits so much longer than the budget for the background thread to say that it is over."""
-QUICK = (UtilityThreshold, TopUtility)
-"""Policies that compare numbers only: they need no thread."""
 THREAD = "guard_thread"
 """The cause of a decision for which the background thread was not to be had."""
 BACKGROUND = BackgroundLoop("ragguard-guard")
@@ -111,7 +106,7 @@ class DistractorGuard:
             pause_after, RetrySchedule(first=pause_s, longest=pause_s, jitter=(1.0, 1.0))
         )
         self._first_answer = FirstAnswer()
-        self._threads = DaemonThreads(POLICY_THREADS, "ragguard-policy")
+        self._choice = PolicyChoice()
         self._counts = DecisionCounts(self.engine)
 
     def __copy__(self) -> DistractorGuard:
@@ -286,7 +281,10 @@ class DistractorGuard:
             if isinstance(found, GuardOutcome):
                 return found
             judged = found
-        return await self._chosen(judged, len(given) - len(readable), clock)
+        return await self._choice.outcome(
+            self.policies, judged, self.min_keep,
+            deadline=time.monotonic() + self._left(clock), budget_ms=self.budget_ms, blank=len(given) - len(readable),
+        )  # fmt: skip
 
     async def _judged_within(
         self, query: str, readable: list[Candidate], left: float, attempt: Attempt
@@ -353,48 +351,6 @@ class DistractorGuard:
     def _started(self, task: asyncio.Task[list[Judged]]) -> None:
         self._first_answer.waited(answered=not task.cancelled() and task.exception() is None)
 
-    async def _chosen(self, judged: list[Judged], blank: int, clock: float) -> GuardOutcome:
-        """What the policies drop. Policies that may take time run on a thread, and are awaited within the budget."""
-        policies = self.policies
-        choosing = partial(choose, policies, judged, self.min_keep)
-        if all(type(policy) in QUICK for policy in policies):
-            reasons = choosing()
-        else:
-            in_context = partial(contextvars.copy_context().run, choosing)
-            future = asyncio.wrap_future(self._threads.submit(partial(_caught, in_context)))
-            try:
-                await asyncio.wait({future}, timeout=max(0.0, self._left(clock)))
-                if not future.done():
-                    why = f"{names_of(policies)} did not choose within {self.budget_ms:g} ms"
-                    return GuardOutcome("timeout", why, "policy")
-            finally:
-                future.cancel()
-            found = future.result()
-            if isinstance(found, BaseException):
-                return GuardOutcome("error", f"{names_of(policies)}: {describe(found)}", "policy")
-            reasons = found
-        dropped = [
-            Dropped(
-                item.passage,
-                item.position,
-                reasons[item.position],
-                item.utility,
-                p_abstain=item.p_abstain,
-                p_relevant=item.p_relevant,
-            )
-            for item in judged
-            if item.position in reasons
-        ]
-        unclear = [item.problem for item in judged if item.problem]
-        notes = [names_of(policies)]
-        if blank:
-            notes.append(f"{blank} without text not judged")
-        if unclear:
-            notes.append(f"{len(unclear)} of {len(judged)} could not be judged: {unclear[0]}")
-        return GuardOutcome(
-            "pruned" if dropped else "kept_all", "; ".join(notes), "unclear" if unclear else "", dropped
-        )
-
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
@@ -402,14 +358,6 @@ def _is_number(value: object) -> bool:
 
 def _failed(error: BaseException) -> GuardOutcome:
     return GuardOutcome("error", describe(error), cause_of(error))
-
-
-def _caught(job: Callable[[], dict[int, str]]) -> dict[int, str] | BaseException:
-    """What the job returns or raises, as a value: no future of asyncio's carries a StopIteration."""
-    try:
-        return job()
-    except BaseException as error:  # noqa: BLE001 - a policy's SystemExit, too, is no reason to lose the passages
-        return error
 
 
 def _passages(given: Sequence[Passage | str]) -> list[Passage]:
