@@ -17,7 +17,7 @@ START_S = 30.0
 
 
 class FirstAnswer:
-    """Knows whether an engine has answered, and which call may wait for that behind its budget."""
+    """Tells whether an engine has answered, and which call may wait for its first answer longer than the budget."""
 
     def __init__(self) -> None:
         self._answered = False
@@ -29,7 +29,7 @@ class FirstAnswer:
         self._lock = threading.Lock()
 
     def may_wait(self) -> bool:
-        """Returns whether this call is the one that may go on behind its budget; it then ends with `waited`."""
+        """Returns True for the one call that may go on when its budget is over; that call ends with `waited`."""
         with self._lock:
             now = time.monotonic()
             if self._answered or now < self._waiting_until:
@@ -38,7 +38,7 @@ class FirstAnswer:
             return True
 
     def waited(self, *, answered: bool) -> None:
-        """Ends the wait of the call that went on behind its budget."""
+        """Takes note that the call that went on has ended, with an answer or without."""
         self._answered = self._answered or answered
         self._waiting_until = 0.0
 

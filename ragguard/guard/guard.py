@@ -43,7 +43,7 @@ THREAD_GRACE_S = 0.015
 THREAD = "guard_thread"
 """The cause of a decision for which the background thread was not to be had."""
 BACKGROUND = BackgroundLoop("ragguard-guard")
-"""For calls from synchronous code, also from inside a running loop."""
+"""The loop on which calls from synchronous code are judged, also those from inside a running loop."""
 
 
 class DistractorGuard:
@@ -110,11 +110,12 @@ class DistractorGuard:
         self._counts = DecisionCounts(self.engine)
 
     def __copy__(self) -> DistractorGuard:
-        """The guard itself, as with `deepcopy`."""
+        """Returns the guard itself, as `deepcopy` does."""
         return self
 
     def __deepcopy__(self, memo: object) -> DistractorGuard:
-        """The guard itself: it holds connections and threads, and copies of what it guards share it."""
+        """Returns the guard itself: a guard holds connections and threads, and copies of a guarded retriever share
+        it."""
         return self
 
     def __reduce__(self) -> NoReturn:
@@ -124,20 +125,20 @@ class DistractorGuard:
         )
 
     def prune(self, query: str, passages: Sequence[Passage | str]) -> Decision:
-        """As `aprune`, from synchronous code; it may be called on a running event loop, which then waits."""
+        """Does what `aprune` does, from synchronous code; an event loop that calls it stands still meanwhile."""
         started, clock = time.time_ns(), time.perf_counter()
         given = _passages(passages)
         return self._decision(self._in_background(query, given, clock), given, started, clock)
 
     async def aprune(self, query: str, passages: Sequence[Passage | str]) -> Decision:
-        """What to give the model instead of `passages`. Never raises for what an engine, a policy or a passage does,
-        only for `passages` that are none."""
+        """Returns a decision: the passages to give the model instead of `passages`. Raises only where `passages` are
+        none, never for what an engine, a policy or a passage does."""
         started, clock = time.time_ns(), time.perf_counter()
         given = _passages(passages)
         return self._decision(await self._outcome(query, given, clock), given, started, clock)
 
     def health(self) -> GuardHealth:
-        """What this guard has decided so far, by status, and by cause where it could not judge."""
+        """Returns what this guard has decided so far, by status, and by cause where it could not judge."""
         return self._counts.snapshot()
 
     def not_understood(self, tool: str) -> None:
@@ -145,7 +146,7 @@ class DistractorGuard:
         self._counts.count_not_understood(tool)
 
     async def judged(self, query: str, passages: Sequence[Passage]) -> list[Judged]:
-        """The numbers alone, without a budget and without a policy; raises what the engine raises."""
+        """Returns the numbers alone, without a budget and without a policy; raises what the engine raises."""
         return await self._judge.judged(query, list(enumerate(passages, 1)))
 
     def calibrate(
@@ -187,7 +188,7 @@ class DistractorGuard:
         return calibration
 
     def use(self, calibration: Calibration | str | Path) -> None:
-        """As `ause`, from synchronous code."""
+        """Does what `ause` does, from synchronous code."""
         BACKGROUND.run(self.ause(calibration))
 
     async def ause(self, calibration: Calibration | str | Path) -> None:
@@ -211,7 +212,7 @@ class DistractorGuard:
             await self.judge.aclose()
 
     def _decision(self, outcome: GuardOutcome, given: list[Passage], started: int, clock: float) -> Decision:
-        """The outcome as a decision about the passages, with its times; counted."""
+        """Counts the outcome and returns it as a decision about the passages, with its times."""
         gone = {drop.position for drop in outcome.dropped}
         decision = Decision(
             [passage for position, passage in enumerate(given, 1) if position not in gone],
@@ -222,11 +223,11 @@ class DistractorGuard:
         return decision
 
     def _left(self, clock: float) -> float:
-        """Seconds of the budget that are left of a call that began at `clock`."""
+        """Returns how many seconds of the budget are left to a call that began at `clock`."""
         return self.budget_ms / 1e3 - (time.perf_counter() - clock)
 
     def _in_background(self, query: str, given: list[Passage], clock: float) -> GuardOutcome:
-        """The outcome, found on the background thread, which is waited for no longer than the budget."""
+        """Returns the outcome, found on the background thread; waits no longer than the budget."""
         if BACKGROUND.is_current():
             return GuardOutcome(
                 "error",
@@ -289,7 +290,7 @@ class DistractorGuard:
     async def _judged_within(
         self, query: str, readable: list[Candidate], left: float, attempt: Attempt
     ) -> list[Judged] | GuardOutcome:
-        """The judgements, or why there are none. Never waits longer than `left`, not even for a cancellation."""
+        """Returns the judgements, or why there are none; waits no longer than `left`, not even for a cancellation."""
         if left <= 0:
             return self._late("queued", "the event loop was held up before the engine could be asked")
         began, waiting = time.monotonic(), EngineTime()
@@ -325,7 +326,7 @@ class DistractorGuard:
         return outcome
 
     def _too_late(self, began: float, left: float, waiting: EngineTime, attempt: Attempt) -> GuardOutcome:
-        """Why no judgement came in time. The engine is to blame unless the time went by in the guard's own queue."""
+        """Returns why no judgement came in time. The engine failed unless the time went by in the guard's own queue."""
         failures = [failure_since(engine, began) for engine in (self.engine, self.judge)]
         failure = next((one for one in failures if one is not None), None)
         if failure is not None:

@@ -1,4 +1,4 @@
-"""What guards did, in numbers, and why they kept everything where they could not judge.
+"""Counts what guards decided, and why they kept everything where they could not judge.
 
 A guard fails open: without these numbers and warnings, a guard whose engine is gone looks like one that finds nothing
 to drop.
@@ -57,7 +57,7 @@ _WAYS_OUT = {
 
 
 class GuardOutcome(NamedTuple):
-    """What a guard found for one list of passages, before it is a decision about them."""
+    """The result of a guard for one list of passages, from which its decision is made."""
 
     status: GuardStatus
     reason: str
@@ -68,7 +68,7 @@ class GuardOutcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GuardHealth:
-    """What a guard has decided since it was made: what `guard.health()` returns."""
+    """The decisions of one guard since it was made, as `guard.health()` returns them."""
 
     decisions: int = 0
     statuses: Mapping[str, int] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class GuardHealth:
     budgets in a row and is left alone), queued (too many calls at once), policy, guard_thread, unclear (the judge named
     no label), or the type of another error."""
     reasons: Mapping[str, str] = field(default_factory=dict)
-    """Of each cause the latest reason in full."""
+    """The latest reason of each cause, in full."""
     without_text: int = 0
     """Passages that were kept unjudged since they have no text."""
     not_understood: Mapping[str, int] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class GuardHealth:
 
     @property
     def ok(self) -> bool:
-        """Whether every decision was made with all passages judged."""
+        """True where every decision was made with all passages judged."""
         return not self.causes
 
     def __str__(self) -> str:
@@ -136,7 +136,7 @@ class DecisionCounts:
             self._not_understood[tool] += 1
 
     def snapshot(self) -> GuardHealth:
-        """The numbers so far."""
+        """Returns the numbers so far."""
         with _lock:
             return GuardHealth(
                 self._statuses.total(), dict(self._statuses), dict(self._causes), dict(self._reasons),
@@ -149,12 +149,12 @@ class DecisionCounts:
 
 
 def cause_of(error: BaseException) -> str:
-    """The word under which a decision that failed with this error is counted."""
+    """Returns the word under which a decision that failed with this error is counted."""
     return next((cause for kind, cause in _CAUSES if isinstance(error, kind)), type(error).__name__)
 
 
 def unjudged(engines: Iterable[Engine]) -> dict[str, int]:
-    """How many decisions of guards on these engines could not judge, by cause; each engine is looked at once."""
+    """Returns how many decisions of guards on these engines could not judge, by cause; each engine counts once."""
     total: Counter[str] = Counter()
     for engine in {id(engine): engine for engine in engines}.values():
         with _lock:
@@ -181,7 +181,7 @@ _lock = threading.Lock()
 
 
 def _begin_in_child() -> None:
-    """In a forked process: a new lock, as the old one may be held by a thread that is not there; and no counts."""
+    """Starts with no counts and a new lock, in a forked process: a thread that is not there may hold the old one."""
     global _lock
     _lock = threading.Lock()
     _unjudged.clear()

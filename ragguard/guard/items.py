@@ -39,7 +39,7 @@ def pruned(
 async def apruned(
     guard: DistractorGuard, query: str, items: Sequence[Item], passages: Sequence[Passage]
 ) -> tuple[list[Item], Verdict]:
-    """As `pruned`, on an event loop."""
+    """Does what `pruned` does, on an event loop."""
     given = list(passages)
     try:
         decision = await guard.aprune(query, given)

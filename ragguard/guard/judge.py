@@ -34,9 +34,10 @@ READ, READ_AGAIN = 32_000, 4_000
 AT_A_TIME = 10
 """Passages for which prompts are written before the loop may do something else."""
 AT_ONCE = 512
-"""Passages that one guard judges at once: some batches full, as many as the usual layers send together."""
+"""Passages that one guard judges at once on each event loop: some full batches. Waiting callers hold no prompts, so
+that they cost no memory and no garbage collection, whose pauses would make all guards late."""
 WRITING = Limiter(1, per_loop=True)
-"""Lets one caller at a time write prompts."""
+"""Lets one caller at a time of each event loop write prompts, so that the loop stays free for timers."""
 
 Candidate = tuple[int, Passage]
 """A passage with its 1-based rank among the candidates."""
@@ -65,7 +66,7 @@ class EngineTime:
 
     @property
     def seconds(self) -> float:
-        """Seconds so far."""
+        """The seconds that the call has waited for its engines so far."""
         return self._ended + (0.0 if self._since is None else time.monotonic() - self._since)
 
 
@@ -77,7 +78,7 @@ class PassageJudge:
         self._limiter = Limiter(AT_ONCE, per_loop=True)
 
     async def identity(self) -> tuple[str, str, str]:
-        """The fingerprints of engine and judge, and the prompt set: what a calibration belongs to."""
+        """Returns the fingerprints of engine and judge, and the prompt set: a calibration belongs to these three."""
         engine, judge = await self.engine.info(), await self.judge.info()
         prompts = self._prompts or load_prompts(engine.prompts)
         return engine.fingerprint, judge.fingerprint, prompts.identity
@@ -89,7 +90,7 @@ class PassageJudge:
         deadline: float | None = None,
         waiting: EngineTime | None = None,
     ) -> list[Judged]:
-        """The numbers of each candidate; raises what the engine raises.
+        """Returns the numbers of each candidate; raises what the engine raises.
 
         When a server refuses one passage for its length, all are asked again shortened: one passage that no server
         takes must not be the reason that the others stay unjudged.
@@ -139,8 +140,9 @@ class PassageJudge:
 
 
 async def contained(asking: Awaitable[T]) -> T:
-    """What an engine answers; its SystemExit or KeyboardInterrupt, which would end the event loop and with it every
-    guard of the loop, becomes an error of that engine. Ctrl-C reaches the main thread alone, and passes there."""
+    """Returns what an engine answers. Turns a SystemExit or KeyboardInterrupt of the engine, which would end the
+    event loop and every guard on it, into an error of that engine. Ctrl-C reaches the main thread alone, and passes
+    there."""
     try:
         return await asking
     except (SystemExit, KeyboardInterrupt) as error:
@@ -162,7 +164,7 @@ def _read(
     question: LabelQuestion,
     verdicts: Sequence[LabelAnswer],
 ) -> list[Judged]:
-    """The candidates with their numbers."""
+    """Returns the candidates with their numbers."""
     abstains = [read_abstention(read).p for read in reads]
     relevant, problems = [0.0] * len(candidates), dict[int, str]()
     for at, verdict in enumerate(verdicts):

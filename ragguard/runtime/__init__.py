@@ -1,1 +1,2 @@
-"""Parts that the whole package uses and that know nothing of it: notices, threads, the clock, event loops."""
+"""What the whole package runs on, one of each: fork registry, retry schedule, circuit breaker, limiter, deadline,
+background loop, threads, clock, notices, faults."""

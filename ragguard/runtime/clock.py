@@ -11,5 +11,5 @@ _START = time.time_ns() - time.monotonic_ns()
 
 
 def now_ns() -> int:
-    """Nanoseconds since 1970, as the machine's clock had them when the process began to count."""
+    """Returns nanoseconds since 1970: the machine's clock at the start of the process, counted on monotonically."""
     return _START + time.monotonic_ns()

@@ -1,4 +1,4 @@
-"""What keeps capture's own faults away from the host: each is counted, each kind is logged once."""
+"""Keeps faults of ragguard away from the application: each fault is counted, each kind is logged once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from ragguard.secrets import logger, without_secrets
 log = logger("ragguard.capture")
 
 FAULTS: tuple[type[BaseException], ...] = (Exception, CancelledError)
-"""What must not reach the host. CancelledError too: hosts let that one pass from a handler, and nothing in a hook
-awaits, so it can only come from a fault. KeyboardInterrupt and SystemExit are the host's and go on."""
+"""Errors that must not reach the application from a hook. CancelledError is one: nothing in a hook awaits, so it can
+only come from a fault, and frameworks let it pass from a handler. KeyboardInterrupt and SystemExit belong to the
+application and go on."""
 
 
 class Faults:
-    """Counts what went wrong inside capture, and says each kind once."""
+    """Counts the faults of one RagGuard, and logs each kind once."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -27,7 +28,7 @@ class Faults:
         self.renew()
 
     def renew(self) -> None:
-        """A new lock, for a forked process: the old one may be held by a thread that is not there."""
+        """Makes a new lock, for a forked process: the old one may be held by a thread that is not there."""
         self._lock = threading.RLock()
 
     def note(self, where: str, error: BaseException) -> None:
@@ -45,7 +46,7 @@ class Faults:
 
 
 def describe(error: BaseException) -> str:
-    """An error in one line, as a record keeps it."""
+    """Returns an error in one line, without secrets, as a record keeps it."""
     try:
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
     except BaseException:  # noqa: BLE001 - an error whose own text fails is still recorded by its type
@@ -55,7 +56,7 @@ def describe(error: BaseException) -> str:
 
 
 def is_cancelled(error: BaseException) -> bool:
-    """True for a cancellation of the task at work itself, and not of something that it was waiting for."""
+    """Returns True where the current task itself is cancelled, and not something that it waits for."""
     task = asyncio.current_task()
     return isinstance(error, CancelledError) and task is not None and task.cancelling() > 0
 
@@ -65,7 +66,7 @@ R = TypeVar("R")
 
 
 def never_raises(method: Callable[P, R]) -> Callable[P, R | None]:
-    """Makes a method give None where it would raise; what it belongs to has `faults`.
+    """Makes a method return None where it would raise; the method's object notes the error in its `faults`.
 
     Passing keywords through costs about two microseconds: the busiest hooks catch FAULTS themselves.
     """

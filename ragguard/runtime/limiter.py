@@ -59,7 +59,7 @@ class _Slots:
         self.waiting: list[tuple[int, int, _Admission]] = []
 
     def leave(self, caller: _Admission) -> None:
-        """Takes a caller out: it gives its slots back, or waits no more."""
+        """Takes a caller out: an admitted one gives its slots back, another one waits no more."""
         with self.lock:
             if caller.is_in:
                 self.free += caller.need

@@ -1,4 +1,4 @@
-"""What is known of texts that came lately: a corpus in memory gives the same texts again and again."""
+"""A memory of facts about recent texts: a corpus in memory gives the same texts again and again."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ T = TypeVar("T")
 
 
 class TextMemo(Generic[T]):
-    """Knows texts by their addresses: to look for equal ones would read each text from its beginning to its end."""
+    """Finds facts about texts by the texts' addresses: comparing texts would read each one to its end."""
 
     def __init__(self, characters: int) -> None:
-        """Keeps what is known of so many characters of text at most."""
+        """Keeps facts about at most so many characters of text."""
         self._limit, self._left = characters, characters
         self.known: dict[int, T] = {}
         """Address of a text → what is known of the text. That holds the text itself, so that no other one comes to its

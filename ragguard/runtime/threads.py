@@ -36,7 +36,7 @@ class DaemonThreads(ThreadPoolExecutor):
         at_fork(in_child=self._begin)
 
     def _begin(self) -> None:
-        """No thread and no job: at first, and in a forked child."""
+        """Starts without threads and jobs: at first, and in a forked child."""
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._running: list[threading.Thread] = []

@@ -1,7 +1,7 @@
-"""What waits and what was lost, as metrics: of all who tell one provider of it, together.
+"""The runs that wait and the runs that were lost, as metrics: one sum for all sinks of one meter provider.
 
-A provider makes an instrument of one name once, and what is observed there is asked of whoever made it. So a
-second RagGuard's losses would never be heard of, and the first one would be kept alive by the question.
+A provider makes an instrument of one name once, and asks only whoever made it. A second RagGuard's losses would
+never be reported, and the first RagGuard would be kept alive by the provider.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observa
 from ragguard.sinks import names as n
 
 Watched: TypeAlias = tuple[Callable[[], int], Callable[[], Mapping[str, int]]]
-"""How many runs wait, and what was lost by reason, of one RagGuard."""
+"""Two functions of one RagGuard: how many runs wait, and what was lost, by reason."""
 
 
 class BacklogGauge:
@@ -26,36 +26,36 @@ class BacklogGauge:
     def __init__(self, meter: Meter, provider: MeterProvider | None) -> None:
         self._meter, self._provider = meter, provider
         self._watched: list[Watched] = []
-        self._shared: _Shared | None = None
+        self._instruments: _ProviderInstruments | None = None
 
     def add(self, watched: Watched) -> None:
-        """From now on one more is asked."""
+        """Adds the functions of one more RagGuard."""
         self._watched.append(watched)
-        if self._shared is None:
-            self._shared = _Shared.of(self._meter, self._provider)
-            self._shared.open.add(self)
+        if self._instruments is None:
+            self._instruments = _ProviderInstruments.of(self._meter, self._provider)
+            self._instruments.open.add(self)
 
     def close(self) -> None:
-        """Nothing waits any more; what was lost is remembered."""
-        if self._shared is not None:
-            self._shared.lost.update(self.lost())
-            self._shared.open.discard(self)
-        self._watched, self._shared = [], None
+        """Ends the reports of what waits; what was lost stays counted."""
+        if self._instruments is not None:
+            self._instruments.lost.update(self.lost())
+            self._instruments.open.discard(self)
+        self._watched, self._instruments = [], None
 
     def waiting(self) -> int:
-        """How many runs wait."""
+        """Returns how many runs wait."""
         return sum(depth() for depth, _ in self._watched)
 
     def lost(self) -> Counter[str]:
-        """What was lost, by reason."""
+        """Returns what was lost, by reason."""
         counts: Counter[str] = Counter()
         for _, dropped in self._watched:
             counts.update(dropped())
         return counts
 
 
-class _Shared:
-    """Those of all sinks of one provider."""
+class _ProviderInstruments:
+    """The instruments of one provider, which report the sums of all its sinks."""
 
     def __init__(self, meter: Meter) -> None:
         self.open: WeakSet[BacklogGauge] = WeakSet()
@@ -66,8 +66,8 @@ class _Shared:
         meter.create_observable_counter("ragguard.dropped", [self._observe_lost], unit, meaning)
 
     @classmethod
-    def of(cls, meter: Meter, provider: MeterProvider | None) -> _Shared:
-        """The one of that provider; None is the application's own, whenever it is set."""
+    def of(cls, meter: Meter, provider: MeterProvider | None) -> _ProviderInstruments:
+        """Returns the instruments of that provider; None is the application's own provider, whenever it is set."""
         key = _APPLICATION if provider is None or provider is get_meter_provider() else provider
         with _lock:
             found = _by_provider.get(key)
@@ -92,4 +92,4 @@ class _Application:
 
 _APPLICATION = _Application()
 _lock = threading.Lock()
-_by_provider: WeakKeyDictionary[MeterProvider | _Application, _Shared] = WeakKeyDictionary()
+_by_provider: WeakKeyDictionary[MeterProvider | _Application, _ProviderInstruments] = WeakKeyDictionary()

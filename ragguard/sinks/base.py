@@ -1,4 +1,4 @@
-"""Where scores go. A sink is two coroutines; one that fails never stops the others."""
+"""The protocol of sinks, which take scored runs. A sink is two coroutines; one that fails never stops the others."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Sink(Protocol):
     """Takes scored runs, one at a time, on the scorer's event loop."""
 
     async def submit(self, scored: ScoredRun) -> None:
-        """Sends it on. Raising is allowed: it is counted and logged, and the other sinks go on."""
+        """Sends the scored run on. May raise: the error is counted and logged, and the other sinks go on."""
         ...
 
     async def aclose(self) -> None:
-        """Sends what is left and lets go."""
+        """Sends what is left and closes the sink."""
         ...
 
 
@@ -30,7 +30,7 @@ class BufferingSink(Sink, Protocol):
         ...
 
     def undelivered(self) -> Mapping[str, int]:
-        """How much of what it took before the last `flush` did not arrive, by what it is and where it should go."""
+        """Returns how much of what the sink took before the last `flush` did not arrive, by kind and destination."""
         ...
 
 
@@ -39,5 +39,5 @@ class SpanSink(Sink, Protocol):
     """A sink that writes spans and metrics: a RagGuard that is given one makes none of its own beside it."""
 
     def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
-        """From now on tells as well how many runs wait and what was lost, by reason."""
+        """Has the sink report how many runs wait, and what was lost, by reason."""
         ...

@@ -14,7 +14,7 @@ MODES = ("NO_CONTENT", "SPAN_ONLY", "EVENT_ONLY", "SPAN_AND_EVENT")
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Which texts may be written where."""
+    """Which texts may leave the process by telemetry: on spans or events, inputs or outputs."""
 
     spans: bool = False
     events: bool = False
@@ -23,7 +23,7 @@ class Content:
 
     @classmethod
     def chosen(cls, wanted: bool | str | None, environment: Mapping[str, str] | None = None) -> Content:
-        """From the argument, else from the environment; OPENINFERENCE_HIDE_* always has the last word."""
+        """Returns what the argument says, else the environment; OPENINFERENCE_HIDE_* overrides both."""
         env = os.environ if environment is None else environment
         if isinstance(wanted, bool):
             mode = "SPAN_AND_EVENT" if wanted else "NO_CONTENT"

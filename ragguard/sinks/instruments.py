@@ -17,7 +17,7 @@ Prices = Mapping[str, tuple[float, float]]
 
 
 class Instruments:
-    """Records scored runs."""
+    """Records scored runs as OpenTelemetry metrics."""
 
     def __init__(self, meter: Meter, prices: Prices) -> None:
         self._prices = prices

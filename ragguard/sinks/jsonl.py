@@ -31,7 +31,7 @@ class JsonlSink:
             await asyncio.to_thread(self._append, text)
 
     async def aclose(self) -> None:
-        """Nothing is held back."""
+        """Does nothing: no run is held back."""
 
     def _append(self, text: str) -> None:
         with self._path.open("a", encoding="ascii") as file:

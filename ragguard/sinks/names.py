@@ -12,7 +12,7 @@ Place = Literal["run", "step", "evaluation", "guard", "passage", "event", "resou
 
 
 class Name(str):
-    """An attribute's name that knows what it means and where it stands."""
+    """An attribute's name, with its meaning and the spans on which it stands."""
 
     meaning: str
     type: str
@@ -165,15 +165,15 @@ METRICS: dict[str, tuple[str, str, str]] = {
 
 
 def document(index: int, field: str) -> str:
-    """The OpenInference name of a field of passage `index`."""
+    """Returns the OpenInference name of a field of passage `index`."""
     return f"retrieval.documents.{index}.document.{field}"
 
 
 def evaluation(index: int, field: str) -> str:
-    """The OpenInference name of a field of score `index`."""
+    """Returns the OpenInference name of a field of score `index`."""
     return f"evaluations.{index}.evaluation.{field}"
 
 
 def passages(score: str) -> str:
-    """Our name for the passage scores called `score`."""
+    """Returns ragguard's attribute name of the passage scores called `score`."""
     return f"ragguard.passages.{score}"

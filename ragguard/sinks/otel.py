@@ -96,7 +96,7 @@ class OtelSink:
         self._begin()
 
     def _begin(self) -> None:
-        """At first, and in a forked process, which gets private providers of its own."""
+        """Starts without providers: at first, and in a forked process, which makes private ones of its own."""
         self._exporting: Exporting | None = None
         tracers, meters, self._logger_provider = self._given
         if self._private is not None:
@@ -108,16 +108,16 @@ class OtelSink:
         self._instruments, self._backlog = Instruments(meter, self._prices), BacklogGauge(meter, meters)
         if self._exporting is not None:
             self._backlog.add((lambda: 0, self._exporting.lost))
-        for told in self._watched:
-            self._backlog.add(told)
+        for watched in self._watched:
+            self._backlog.add(watched)
 
     @property
     def tells_texts(self) -> bool:
-        """Whether texts may stand on spans."""
+        """True where texts may stand on spans."""
         return self._write.content.spans
 
     def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
-        """From now on tells as well how many runs wait and what was lost, by reason."""
+        """Has the sink report how many runs wait, and what was lost, by reason."""
         self._watched.append((queue_depth, dropped))
         self._backlog.add((queue_depth, dropped))
 
@@ -126,7 +126,7 @@ class OtelSink:
         self.write(scored)
 
     def write(self, scored: ScoredRun) -> dict[str, SpanContext]:
-        """Writes one scored run; says on which span each step (by its id) and the run ("") stand."""
+        """Writes one scored run; returns the span of each step, by the step's id, and the run's under ""."""
         if self._exporting is not None and not self._exporting.is_here():
             self._begin()
         self._instruments.record(scored)
@@ -146,7 +146,7 @@ class OtelSink:
             await in_daemon_thread(self._exporting.flush)
 
     def undelivered(self) -> Mapping[str, int]:
-        """What a private exporter could not deliver, by kind and address; of an application's own nothing is known."""
+        """Returns what a private exporter could not deliver, by kind and address; an application's own is not asked."""
         if self._exporting is None:
             return self._not_delivered
         return (
@@ -178,7 +178,7 @@ class OtelSink:
         return span.get_span_context()
 
     def _target(self, step: RetrievalStep, parent: SpanContext, scores: Sequence[Score]) -> SpanContext:
-        """The span of the retrieval: the application's where it is known to be one, else one of ours."""
+        """Returns the span of the retrieval: the application's where it is known to be one, else one of ragguard's."""
         above = parent if step.trace is None else _span_context(step.trace)
         if not above.trace_flags.sampled:
             return above
@@ -257,7 +257,7 @@ class OtelSink:
 
 
 def _line(*words: object) -> str:
-    """A span's name or status, as any exporter can encode it."""
+    """Returns a span's name or status as any exporter can encode it."""
     return identifier(" ".join(str(word) for word in words if word != ""))
 
 

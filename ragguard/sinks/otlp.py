@@ -27,11 +27,11 @@ EXPORT_S = 5.0
 
 
 class ExportError(RagguardError):
-    """Telemetry was made and did not arrive."""
+    """Telemetry did not arrive at its collector."""
 
 
 class Counted:
-    """An exporter of spans or log records, and how many it delivered and could not deliver."""
+    """An exporter of spans or log records that counts how many it delivered and could not deliver."""
 
     def __init__(self, exporter: Any) -> None:
         self._exporter, self.sent, self.lost = exporter, 0, 0
@@ -53,7 +53,8 @@ class Counted:
 
 
 class Exporting:
-    """Three providers, one endpoint. Never registered globally; closed with its sink; not to be used after a fork."""
+    """Providers of traces, metrics and logs that export to one endpoint. They are never registered globally, are
+    closed with their sink, and must not be used after a fork."""
 
     def __init__(self, endpoint: str, project: str, *, spans_only: bool = False) -> None:
         bare, credentials = split_credentials("otlp", endpoint, "an http:// or https:// address")
@@ -131,11 +132,11 @@ class Exporting:
         self.metrics: MeterProvider = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
 
     def is_here(self) -> bool:
-        """False in a process that was forked from the one that made it."""
+        """Returns False in a process that was forked from the one that made the providers."""
         return self._pid == os.getpid()
 
     def lost(self) -> Mapping[str, int]:
-        """What could not be delivered so far."""
+        """Returns how much could not be delivered so far, by kind."""
         return {what: exporter.lost for what, exporter in self._counted.items()}
 
     def flush(self) -> None:
@@ -145,7 +146,7 @@ class Exporting:
         self.logs.force_flush()
 
     def undelivered(self) -> Mapping[str, int]:
-        """What did not arrive of what was there when `flush` or `close` was called, by kind and address."""
+        """Returns what did not arrive of what was there when `flush` or `close` was called, by kind and address."""
         spans, records = self._counted.values()
         missing = max(spans.lost, self._due - spans.sent)
         counts = {f"spans to {self._base}": missing, f"log records to {self._base}": records.lost}
@@ -170,10 +171,10 @@ class Exporting:
             if thread.ident is not None:
                 thread.join()
         if lost := {what: count for what, count in self.lost().items() if count}:
-            told = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in lost.items())
-            raise ExportError(f"{told} to {self._base}; is a collector listening there?")
+            missing = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in lost.items())
+            raise ExportError(f"{missing} to {self._base}; is a collector listening there?")
 
 
 def configured() -> bool:
-    """Whether the application has a tracer provider of its own."""
+    """Returns True where the application has a tracer provider of its own."""
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)

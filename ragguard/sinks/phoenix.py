@@ -33,9 +33,9 @@ from ragguard.sinks.spans import annotator, identity, score_name
 from ragguard.sinks.values import Attributes, identifier, text
 
 SIGNED = {"utility": ("helps", "misleads")}
-"""What the sign of a document score means, where it is not simply positive or negative."""
+"""The words for a positive and a negative document score, where these have a meaning of their own."""
 TEXT = 4096
-"""Longer texts are cut."""
+"""Characters after which a text is cut."""
 RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -87,7 +87,7 @@ class PhoenixSink:
         )
 
     def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
-        """For the metrics of the spans' sink."""
+        """Has the spans' sink report how many runs wait, and what was lost, by reason."""
         self._spans.watch(queue_depth, dropped)
 
     async def submit(self, scored: ScoredRun) -> None:
@@ -114,7 +114,7 @@ class PhoenixSink:
             await self._spans.flush()
 
     def undelivered(self) -> Mapping[str, int]:
-        """The spans that did not arrive, unless another sink tells of them."""
+        """Returns the spans that did not arrive, unless another sink reports them."""
         return self._spans.undelivered() if self._owns_spans else {}
 
     async def aclose(self) -> None:
@@ -162,7 +162,7 @@ def _annotation(score: Score, target: SpanContext, result: dict[str, Any]) -> di
 
 
 def _result(score: Score, *, explained: bool) -> dict[str, Any]:
-    """The number, and in words how it came about, or at least what such a number says."""
+    """Returns the number with the score's explanation, or with the description of its metric."""
     metric = METRICS.get(score.name)
     result: dict[str, Any] = {"score": float(score.value)}
     if score.label:

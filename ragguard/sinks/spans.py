@@ -17,7 +17,7 @@ RESERVED = 40
 
 
 def digest(text: str) -> str:
-    """Sixteen digits that tell equal texts without showing them."""
+    """Returns sixteen digits that are equal for equal texts and do not show them."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -31,11 +31,11 @@ class Writer:
         self.max_attributes = max_attributes
 
     def attributes(self) -> Attributes:
-        """An empty set under these limits."""
+        """Returns an empty set of attributes under these limits."""
         return Attributes(self.max_text)
 
     def run(self, run: Run) -> Attributes:
-        """A run's CHAIN span, without its scores."""
+        """Returns the attributes of a run's CHAIN span, without its scores."""
         put = self.attributes()
         if self.content.spans:
             put.put(n.OI_INPUT, run.question if self.content.inputs else None)
@@ -51,11 +51,12 @@ class Writer:
         return put
 
     def step(self, step: RetrievalStep) -> Attributes:
-        """A step's RETRIEVER span. Documents first, identity last: an overflow evicts the oldest."""
+        """Returns the attributes of a step's RETRIEVER span. The documents come first, the identity last: an overflow
+        evicts the oldest."""
         put = self.attributes()
         with_text = self.content.spans and self.content.outputs
-        room = max(0, self.max_attributes - RESERVED) // (4 if with_text else 2)
-        shown = step.passages[: min(self.max_documents, room)]
+        fitting = max(0, self.max_attributes - RESERVED) // (4 if with_text else 2)
+        shown = step.passages[: min(self.max_documents, fitting)]
         for index, passage in enumerate(shown):
             if with_text:
                 if passage.metadata:
@@ -88,7 +89,7 @@ class Writer:
         return put
 
     def decision(self, decision: Decision, step: RetrievalStep, scores: Iterable[Score] = ()) -> Attributes:
-        """A guard's GUARDRAIL span; `scores` are those of the step."""
+        """Returns the attributes of a guard's GUARDRAIL span; `scores` are those of the step."""
         put = self.attributes()
         if differ := disagreements(decision, scores):
             put.put(n.GUARD_DISAGREEMENTS, [f"rank {rank}: {why}" for rank, why in differ.items()])
@@ -99,7 +100,7 @@ class Writer:
         if self.content.spans and self.content.inputs:
             put.put(n.OI_INPUT, step.query)
         if self.content.spans and self.content.outputs:
-            put.put(n.OI_OUTPUT, _told(decision))
+            put.put(n.OI_OUTPUT, _guard_summary(decision))
         put.put(n.GUARD_KEPT, len(decision.kept))
         put.put(n.GUARD_DROPPED, len(decision.dropped))
         put.put(n.GUARD_ELAPSED, decision.elapsed_ms)
@@ -113,11 +114,12 @@ class Writer:
         return put
 
     def evaluation(self, scores: Sequence[Score], run_id: str, step: RetrievalStep | None) -> Attributes:
-        """An EVALUATOR span: step or run scores one by one, passage scores as one list a name."""
+        """Returns the attributes of an EVALUATOR span: step or run scores one by one, passage scores as one list a
+        name."""
         put = self.attributes()
         single = [score for score in scores if score.level != "passage"]
-        room = max(0, self.max_attributes - RESERVED) // 5
-        for index, score in enumerate(single[:room]):
+        fitting = max(0, self.max_attributes - RESERVED) // 5
+        for index, score in enumerate(single[:fitting]):
             if self.content.spans:
                 put.put(n.evaluation(index, "explanation"), score.explanation)
             put.put(n.evaluation(index, "label"), score.label)
@@ -125,7 +127,7 @@ class Writer:
             put.put(n.evaluation(index, "identifier"), identity(score))
             put.put(n.evaluation(index, "score"), score.value)
             put.put(n.evaluation(index, "name"), score_name(score))
-        put.skipped += len(single[room:])
+        put.skipped += len(single[fitting:])
         self._passages(put, [score for score in scores if score.level == "passage"])
         usage = [score.usage for score in scores]
         put.put(n.USAGE_REQUESTS, sum(item.requests for item in usage))
@@ -155,7 +157,7 @@ class Writer:
             put.put(n.PASSAGE_POSITIONS, ranks)
 
     def event(self, score: Score) -> Event:
-        """One evaluation event."""
+        """Returns the attributes of one evaluation event."""
         put = self.attributes()
         put.put(n.GEN_AI_EVALUATION, score_name(score))
         put.put(n.GEN_AI_VALUE, score.value)
@@ -172,7 +174,8 @@ class Writer:
         return n.EVENT_EVALUATION, put.values
 
     def failure(self, failure: Failure) -> Event:
-        """A score that is missing, as the conventions say it: an evaluation event with an error type."""
+        """Returns the attributes of a score that is missing: by the conventions an evaluation event with an error
+        type."""
         put = self.attributes()
         put.put(n.GEN_AI_EVALUATION, failure.scorer)
         put.put(n.ERROR_TYPE, failure.error)
@@ -182,33 +185,33 @@ class Writer:
 
 
 def passage_id(passage: Passage) -> str:
-    """The passage's own id, or a digest of its text."""
+    """Returns the passage's own id, or a digest of its text."""
     return identifier(passage.id) if passage.id != "" else digest(passage.text)
 
 
 def source(step: RetrievalStep) -> str:
-    """Where a step retrieved: its tool, else its retriever; "" where neither is known."""
+    """Returns where a step retrieved: its tool, else its retriever; "" where neither is known."""
     retriever = step.metadata.get("retriever", "")
     return step.tool or (retriever if isinstance(retriever, str) else "")
 
 
 def score_name(score: Score) -> str:
-    """The score's name, telling support apart from what was measured against gold."""
+    """Returns the score's name; a score against the run's own answer has another one than a score against gold."""
     return f"{score.name}.support" if score.reference_source == "answer" else score.name
 
 
 def annotator(score: Score) -> str:
-    """Who judged: a model, or arithmetic alone."""
+    """Returns who judged: a model, or arithmetic alone."""
     return "LLM" if score.engine else "CODE"
 
 
 def identity(score: Score) -> str:
-    """The scorer with its version: equal identities replace each other in a back end."""
+    """Returns the scorer with its version: scores of equal identity replace each other in a back end."""
     return f"{score.scorer}/{score.version}" if score.version else score.scorer
 
 
 def of_step(items: Iterable[Score | Failure], step_id: str) -> list[Score | Failure]:
-    """What was said of one step; of the run as a whole with an empty id."""
+    """Returns the scores of one step; those of the run as a whole for an empty id."""
     return [item for item in items if item.step_id == step_id]
 
 
@@ -216,8 +219,8 @@ def _place(score: Score) -> str:
     return f"{score.position}" if score.sub_question is None else f"{score.position}/{score.sub_question}"
 
 
-def _told(decision: Decision) -> str:
-    """What a guard did, as a line for who looks at its span."""
+def _guard_summary(decision: Decision) -> str:
+    """Returns what a guard did, in one line for readers of its span."""
     retrieved = len(decision.kept) + len(decision.dropped)
     lines = [f"{decision.status}: {len(decision.kept)} of {retrieved} passages kept ({decision.reason})"]
     lines += [

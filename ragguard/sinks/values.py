@@ -19,7 +19,8 @@ INT64 = 2**63
 
 
 class Attributes:
-    """Attributes of one span or event, in the order they were put: what cannot stand there is counted."""
+    """Attributes of one span or event, in the order in which they were put. A value that no span can carry is
+    counted."""
 
     def __init__(self, max_text: int) -> None:
         self.values: dict[str, Value] = {}
@@ -27,7 +28,7 @@ class Attributes:
         self._max_text = max_text
 
     def put(self, name: str, value: Any) -> None:
-        """Puts one value; None and "" are nothing to say and are not counted."""
+        """Puts one value; None and "" are left out and not counted."""
         if value is None or (isinstance(value, str) and not value):
             return
         clean = self._clean(value)
@@ -59,7 +60,7 @@ class Attributes:
         return self.scalar(value)
 
     def scalar(self, value: Any) -> Scalar | None:
-        """The value as a plain one; None for one that no span can carry."""
+        """Returns the value as a plain one; None for one that no span can carry."""
         if not isinstance(value, (str, bool, int, float)) and hasattr(value, "item"):
             try:
                 value = value.item()
@@ -76,24 +77,25 @@ class Attributes:
 
 
 def text(value: str, limit: int) -> str:
-    """`value` as text any exporter can encode (no lone surrogates), cut at `limit` characters and saying so."""
+    """Returns `value` as text that any exporter can encode (no unpaired surrogates), cut at `limit` characters with a
+    mark."""
     if len(value) > limit:
         value = f"{value[: max(0, limit - 24)]}… [{len(value)} characters]"
     return value.encode("utf-8", "replace").decode("utf-8")
 
 
 def identifier(value: object) -> str:
-    """An id as text, whatever a framework made it."""
+    """Returns an id as text, whatever type a framework gave it."""
     return text(value if isinstance(value, str) else str(value), 256)
 
 
 def plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata as JSON can hold it, bounded: keys as text."""
+    """Returns metadata as JSON can hold it, bounded, with keys as text."""
     return {identifier(key): value for key, value in plain_metadata(metadata).items()}
 
 
 def _as_plain(value: Any) -> Any:
-    """What JSON does not know: NumPy's scalars as the numbers they are, anything else as its text."""
+    """Returns a value that JSON does not know: a scalar of NumPy as a number, anything else as its text."""
     return value.item() if getattr(value, "ndim", None) == 0 else str(value)
 
 

@@ -32,7 +32,7 @@ from ragguard.runtime.deadline import until
 _TEMPLATE_TOKENS, _MESSAGE_TOKENS = 64, 16
 """More tokens than chat templates put around a conversation and around each of its messages."""
 _FEWEST_TOKENS_PER_BYTE = 0.1
-"""Until replies have told better: no text takes much fewer tokens than this."""
+"""Tokens per byte that no text goes much below; used until replies have shown the model's own ratio."""
 
 
 @runtime_checkable

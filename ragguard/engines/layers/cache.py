@@ -77,7 +77,7 @@ class Cache(Layer):
         return info
 
     async def aclose(self) -> None:
-        """Writes what is left, lets the file go and closes the wrapped engine."""
+        """Writes what is left, closes the file and the wrapped engine."""
         if not self._closed:
             self._closed = True
             if self._disk is not None:
@@ -100,7 +100,7 @@ class _Lookup(Generic[R]):
         self._asked: set[Prompt] = set()
 
     async def ask(self, missing: Sequence[bytes]) -> dict[bytes, Any]:
-        """Brings the values of these keys."""
+        """Asks the engine and returns the values of these keys."""
         requests = self._keyed.missing(missing)
         if len(requests) == 1:
             return await self._values(requests[0])
@@ -114,6 +114,6 @@ class _Lookup(Generic[R]):
         return self._keyed.values(request, reply)
 
     def cost(self, prompts: Sequence[Prompt]) -> Usage:
-        """What was asked on behalf of these prompts cost; the rest of them came from the cache."""
+        """Returns what the questions about these prompts cost; the other prompts came from the cache."""
         cached = len(prompts) - len(self._asked)
         return self._usage + Usage(prompts=cached, cached=cached)

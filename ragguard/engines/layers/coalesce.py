@@ -82,7 +82,7 @@ class Coalesce(Layer):
         self._closed = False
 
     async def send(self, request: Request[R]) -> R:
-        """Sends the request in company, and gives its share of the reply."""
+        """Sends the request in a batch with others, and returns its share of the reply."""
         if self._closed:
             raise Closed("this engine was closed; connect again")
         any_labels = await self._takes_any_labels(request)
@@ -143,7 +143,8 @@ class Coalesce(Layer):
         return batch
 
     def _close_batch(self, batch: _Batch) -> None:
-        """Lets nobody else in and sends the batch off, in a task of its own that no caller's cancellation reaches."""
+        """Closes the batch for further callers and sends it, in a task of its own that no caller's cancellation
+        reaches."""
         if batch.timer is not None:
             batch.timer.cancel()
         if self._open.get((batch.loop, batch.group)) is batch:

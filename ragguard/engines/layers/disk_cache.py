@@ -34,7 +34,7 @@ class DiskCache:
     def __init__(self, path: Path, max_items: int) -> None:
         self.path = path
         self.lost = False
-        """Whether the file was given up."""
+        """True once the file was given up."""
         self._max_items = max_items
         self._closed = False
         self._file: sqlite3.Connection | None = None
@@ -43,18 +43,18 @@ class DiskCache:
         self._thread = DaemonThreads(1, "ragguard-cache")
 
     async def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """What the file knows of these keys."""
+        """Returns what the file has of these keys."""
         if self.lost or self._closed:
             return {}
         return await asyncio.wrap_future(self._thread.submit(self._read, keys))
 
     def write(self, items: Mapping[bytes, bytes]) -> None:
-        """Keeps these answers soon, without making anyone wait; none that come after the end."""
+        """Has these answers written soon, on the cache's thread; does nothing once the cache is closed."""
         if not self.lost and not self._closed:
             self._thread.submit(self._write, items)
 
     async def close(self) -> None:
-        """Writes what is left and lets the file go."""
+        """Writes what is left and closes the file."""
         self._closed = True
         await asyncio.wrap_future(self._thread.submit(self._close))
         self._thread.shutdown(wait=False)

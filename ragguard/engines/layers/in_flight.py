@@ -28,7 +28,8 @@ class Leader(Generic[V]):
         self._answers: Future[Mapping[bytes, V]] | None = None
 
     def follow(self) -> Future[Mapping[bytes, V]]:
-        """Returns what the leader will bring; empty when its followers must ask again. Before it has finished."""
+        """Returns a future of the leader's answers, empty when its followers must ask again. To be called before
+        `finish`."""
         if self._answers is None:
             self._answers = Future()
             # A follower that stops waiting must not cancel it for the others.
@@ -55,7 +56,8 @@ class InFlight(Generic[V]):
     def join(
         self, keys: Iterable[bytes], priority: int
     ) -> tuple[Leader[V] | None, list[Future[Mapping[bytes, V]]]]:
-        """Returns the leader that this caller must be, if any, and what those bring that it may follow."""
+        """Returns this caller as the leader of keys that nobody asks for, if there are any, and the futures of the
+        other keys."""
         following: dict[Leader[V], Future[Mapping[bytes, V]]] = {}
         alone = []
         with self._lock:
@@ -71,7 +73,7 @@ class InFlight(Generic[V]):
         return mine, list(following.values())
 
     def finish(self, leader: Leader[V], answers: Mapping[bytes, V], error: BaseException | None) -> None:
-        """Takes the leader's keys out, with answers or without. Must be called, whatever happened."""
+        """Ends a leader's request, with answers or an error. Must be called for every leader."""
         with self._lock:
             for key in leader.keys:
                 if self._by_key.get(key) is leader:
@@ -80,5 +82,6 @@ class InFlight(Generic[V]):
 
 
 def _is_everyones(error: BaseException) -> bool:
-    """True where followers would meet the same: a server that is down, but not a leader's own bad prompt."""
+    """Returns True for an error that followers would get, too: a server that is down, but not a leader's own bad
+    prompt."""
     return isinstance(error, CircuitOpen) or (isinstance(error, EngineError) and error.retryable)

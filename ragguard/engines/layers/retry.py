@@ -73,12 +73,13 @@ class Patience:
         pauses = RetrySchedule(first=pause, longest=max(pause, longest_pause), jitter=(1.0, 1.0))
         self._circuit = CircuitBreaker(trip_after, pauses)
         self.latest_failure: tuple[float, EngineError] | None = None
-        """When (on the monotonic clock) and how an attempt failed that is or was repeated."""
+        """When (on the monotonic clock) and how the latest attempt failed that was followed by another one."""
 
     async def persist(
         self, ask: Callable[[], Awaitable[_Answer]], deadline: float | None, *, proves: bool = True
     ) -> _Answer:
-        """What `ask` returns, asked again as long as that may help; `proves`: a return shows a server that is well."""
+        """Returns what `ask` returns, called again as long as that may help. With `proves` a return closes the
+        circuit."""
         started = monotonic()
         until = started + self._total if deadline is None else min(deadline, started + self._total)
         number = 0
@@ -150,12 +151,12 @@ class Retry(Layer):
         self._last: EngineInfo | None = None
 
     async def send(self, request: Request[R]) -> R:
-        """Sends the request, and again as long as that may help."""
+        """Sends the request, and repeats it as long as that may help."""
         return await self._patience.persist(lambda: put(self._engine, request), request.deadline)
 
     async def info(self) -> EngineInfo:
-        """Tells what the wrapped engine is; while it is not asked, what it was, so that its cached answers stay of
-        use."""
+        """Tells what the wrapped engine is; what it was last while the circuit is open, so that its cached answers
+        stay of use."""
         try:
             # As a rule it is remembered, and a server that is down would seem well before each call that fails.
             self._last = await self._patience.persist(self._engine.info, None, proves=False)
@@ -166,13 +167,13 @@ class Retry(Layer):
 
     @property
     def latest_failure(self) -> tuple[float, EngineError] | None:
-        """When (on the monotonic clock) and how an attempt failed that is or was repeated."""
+        """When (on the monotonic clock) and how the latest attempt failed that was followed by another one."""
         return self._patience.latest_failure
 
 
 def failure_since(engine: Engine, since: float) -> EngineError | None:
-    """Why a call to `engine` that began at `since` (on the monotonic clock) may still wait: the latest failed attempt
-    that is being repeated since then; None where there is none, or where no layer of the engine repeats calls."""
+    """Returns why a call to `engine` that began at `since` (on the monotonic clock) may still wait: the error of the
+    latest failed attempt since then that is repeated; None where there is none, or where no layer repeats calls."""
     while isinstance(engine, Layer):
         if isinstance(engine, Retry) and engine.latest_failure is not None:
             failed, error = engine.latest_failure
@@ -182,7 +183,7 @@ def failure_since(engine: Engine, since: float) -> EngineError | None:
 
 
 def _given_up(error: EngineError, spent: str) -> EngineError:
-    """The same error, told so. A copy: callers that looked at a server together have got one and the same."""
+    """Returns a copy of the error with the attempts in its text. Callers that shared a request share one error."""
     last = copy(error).with_traceback(error.__traceback__)
     last.args = (f"{error} ({spent})", *error.args[1:])
     last.repeated = True
