@@ -1,4 +1,8 @@
-"""A retriever that is the first call of its tree: the commonest case, and the one that has to cost least."""
+"""A retriever that is the outermost call and a run of its own: the most frequent case, which has to cost least.
+
+It is one record, a `WholeRun`, from the hook of its start to the store's writer. Where something else happens in it,
+the call tree makes an open run with an open step of it (`CallTree.place`).
+"""
 
 from __future__ import annotations
 
@@ -7,62 +11,100 @@ import time
 import weakref
 from asyncio import Task
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from ragguard.capture.enclosing import current_task
+from ragguard.capture.enclosing import current_task, is_paused
+from ragguard.capture.handle import current_handle, current_run
+from ragguard.capture.open_runs import WholeRun
+from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
-from ragguard.records import TraceContext
-from ragguard_langchain.options import NO_OPTIONS, CallOptions
+from ragguard_langchain.options import KEYS, CallOptions
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.stack import Where
+from ragguard_langchain.tree_runs import THREAD, kept_metadata
 
 LIMIT = 65_536
 """How many may be open; the oldest go first."""
+_JOINS = frozenset(KEYS) | {THREAD}
+"""Metadata keys by which a call may belong to another run, or says something of its own that is recorded at once."""
 
 
 class BareRetrieval:
-    """An open retrieval in which nothing has happened: the recorder hears of it when it is over.
+    """An open retriever call in which nothing else has happened so far."""
 
-    Something that happens in it makes it a place in a tree, with a run and a step that are open.
-    """
-
-    __slots__ = (
-        "id",
-        "metadata",
-        "name",
-        "options",
-        "over",
-        "query",
-        "started_ns",
-        "task",
-        "thread",
-        "top_k",
-        "trace",
-    )
+    __slots__ = ("metadata", "options", "task", "thread", "whole")
     around: None = None
-    """It is in nothing else that retrieves."""
+    """No retrieval is around it."""
 
-    def __init__(
+    def __init__(self, whole: WholeRun, metadata: Mapping[str, Any], options: CallOptions) -> None:
+        self.whole, self.metadata, self.options = whole, metadata, options
+        self.task: weakref.ref[Task[Any]] | None = current_task()
+        """The asyncio task that runs it; LangChain reports no end where that task is cancelled."""
+        self.thread = threading.get_ident()
+
+    @property
+    def id(self) -> UUID:
+        """LangChain's id of the call."""
+        assert isinstance(self.whole.id, UUID)
+        return self.whole.id
+
+    @property
+    def query(self) -> str:
+        """What the retriever is asked."""
+        return self.whole.query
+
+    @property
+    def over(self) -> bool:
+        """True once the retriever has returned."""
+        return self.whole.ended_ns != 0
+
+    @property
+    def began_in(self) -> Where:
+        """The thread and the task in which it began."""
+        return self.thread, self.task
+
+
+class BareRetrievals(dict[UUID | None, BareRetrieval]):
+    """The open retriever calls that are runs of their own, by LangChain's ids."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def begin(
         self,
         id: UUID,
         query: str,
         name: str,
         metadata: Mapping[str, Any] | None,
-        options: CallOptions = NO_OPTIONS,
-        top_k: int | None = None,
-    ) -> None:
-        self.options, self.top_k = options, top_k
-        self.id, self.query, self.name = id, query, name
-        self.metadata = metadata.copy() if type(metadata) is dict else metadata
-        self.trace: TraceContext | None = span_of(id, retrieval=True) or trace_context()
-        self.task: weakref.ref[Task[Any]] | None = current_task()
-        """What says nothing when it is cancelled: the task that runs it."""
-        self.thread = threading.get_ident()
-        self.over = False
-        self.started_ns = time.time_ns()
+        *,
+        options: CallOptions,
+        top_k: int | None,
+    ) -> BareRetrieval | None:
+        """Takes in an outermost retriever call; None where it belongs to another run, is to be recorded at once, or
+        is not recorded."""
+        recorder = self._recorder
+        if (
+            is_paused()
+            or not (recorder.samples_all or recorder.samples(str(id)))
+            or (current_handle.get() is not None and current_run(recorder) is not None)
+            or (metadata and not _JOINS.isdisjoint(metadata))
+        ):
+            return None
+        kept = {} if not metadata else metadata.copy() if type(metadata) is dict else metadata
+        whole = WholeRun(
+            id, query, name, partial(kept_metadata, kept), unpack=options.unpack,
+            trace=span_of(id, retrieval=True) or trace_context(), top_k=top_k, started_ns=time.time_ns(),
+        )  # fmt: skip
+        self[id] = one = BareRetrieval(whole, kept, options)
+        if len(self) > LIMIT:
+            self.pop(next(iter(self)), None)
+        return one
 
-    @property
-    def began_in(self) -> Where:
-        """Where it is at work."""
-        return self.thread, self.task
+    def end(self, one: BareRetrieval, found: Any) -> None:
+        """Hands on a retriever call that has ended, with a snapshot of its documents."""
+        whole = one.whole
+        whole.trace = span_of(one.id, retrieval=True) or whole.trace
+        self._recorder.run_made(whole, found)

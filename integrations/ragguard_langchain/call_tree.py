@@ -11,7 +11,6 @@ import weakref
 from asyncio import Task
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -20,21 +19,19 @@ from ragguard.capture.handle import current_handle, current_run
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
 from ragguard.records import Status
-from ragguard_langchain.bare_retrieval import LIMIT, BareRetrieval
+from ragguard_langchain.bare_retrieval import BareRetrievals
 from ragguard_langchain.graphs import node_clock, rank_of_call
 from ragguard_langchain.messages import NOTHING, Answer
 from ragguard_langchain.options import KEYS, NO_OPTIONS, RESUME, RUN_ID, CallOptions, warn_of_unknown
 from ragguard_langchain.places import Place, Places
 from ragguard_langchain.scopes import RunNotes, Scope
-from ragguard_langchain.spans import span_of
 from ragguard_langchain.stack import Where, batch_around, given_up
-from ragguard_langchain.tree_runs import THREAD, TreeRuns, kept_metadata
+from ragguard_langchain.tree_runs import TreeRuns
 from ragguard_langchain.tree_steps import TreeSteps, innermost
 
 GONE_SECONDS = 1.0
 """How long a task must have been over before what it left open counts as cancelled."""
 _SAID = frozenset(KEYS)
-_JOINS = _SAID | {THREAD}
 _trees: weakref.WeakSet[CallTree] = weakref.WeakSet()
 
 
@@ -46,7 +43,7 @@ class CallTree:
         self.runs = TreeRuns(recorder)
         self.steps = TreeSteps(recorder, self.runs)
         self.places: Places[Scope] = Places()
-        self.bare: dict[UUID | None, BareRetrieval] = {}
+        self.bare = BareRetrievals(recorder)
         self.tools_called: Counter[str] = Counter()
         self.retrieving: set[str] = set()
         """The undeclared tools that have given documents: where one of these fails, a retrieval has failed."""
@@ -123,62 +120,17 @@ class CallTree:
             metadata and RUN_ID in metadata
         )
 
-    def begin_bare(
-        self,
-        id: UUID,
-        query: str,
-        name: str,
-        metadata: Mapping[str, Any] | None,
-        options: CallOptions,
-        top_k: int | None = None,
-    ) -> bool:
-        """A retriever that is the first call and a run of its own: the recorder hears of it when it is over, since
-        a run that is one retrieval is recorded as a whole. False where it is a part of something, or is to be recorded
-        at once."""
-        if is_paused():
-            return True
-        if (
-            not (self.recorder.samples_all or self.recorder.samples(str(id)))
-            or (current_handle.get() is not None and current_run(self.recorder) is not None)
-            or (metadata and not _JOINS.isdisjoint(metadata))
-        ):
-            return False
-        self.bare[id] = one = BareRetrieval(id, query, name, metadata, options, top_k)
-        innermost.set(one)
-        if len(self.bare) > LIMIT:
-            self.bare.pop(next(iter(self.bare)), None)
-        return True
-
-    def end_bare(self, one: BareRetrieval, taken: Any) -> None:
-        """Such a retriever is over, and nothing happened in it."""
-        one.over = True
-        trace = span_of(one.id, retrieval=True) or one.trace
-        self.recorder.run_made(
-            one.id,
-            one.query,
-            taken,
-            one.options.unpack,
-            one.name,
-            partial(kept_metadata, one.metadata or {}),
-            one.started_ns,
-            trace,
-            one.top_k,
-        )
-
     def _unfold(self, id: UUID | None) -> Place[Scope] | None:
-        """Something happens in such a retriever: it becomes a run with an open step."""
+        """Makes an open run with an open step of a retriever call in which something happens."""
         one = self.bare.pop(id, None)
         if one is None:
             return self.places.get(id)
-        metadata = one.metadata or {}
-        place = Place(
-            one.id,
-            str(one.id),
-            Scope(RunNotes(one.query, one.name, metadata, trace=one.trace, options=one.options)),
-        )
-        place.started_ns, place.task, place.began_in = one.started_ns, one.task, one.began_in
+        whole, metadata = one.whole, one.metadata
+        run = RunNotes(whole.query, whole.name, metadata, trace=whole.trace, options=one.options)
+        place = Place(one.id, str(one.id), Scope(run))
+        place.started_ns, place.task, place.began_in = whole.started_ns, one.task, one.began_in
         self.places.plant(place, owner=True)
-        self.steps.begin(place, one.query, one.name, metadata, top_k=one.top_k)
+        self.steps.begin(place, whole.query, whole.name, metadata, top_k=whole.top_k)
         return place
 
     def pass_over(self, place: Place[Scope]) -> None:
@@ -277,7 +229,7 @@ class CallTree:
             over = one.task is not None and _is_over(one.task)
             if over:
                 self.place(one.id)  # as such it may have another moment
-            elif now - one.started_ns >= ttl * 1e9 and (old := self.place(one.id)) is not None:
+            elif now - one.whole.started_ns >= ttl * 1e9 and (old := self.place(one.id)) is not None:
                 self.end_root(old, status="abandoned")
         for root in self.places.roots():
             if root.task is not None and _is_over(root.task):

@@ -17,7 +17,7 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 
-from ragguard.capture.enclosing import current_task
+from ragguard.capture.enclosing import current_task, is_paused
 from ragguard.capture.snapshot import text_of
 from ragguard.capture.splitters import Splitter
 from ragguard.records import Status, TraceContext
@@ -41,6 +41,7 @@ from ragguard_langchain.spans import span_of
 from ragguard_langchain.stack import here
 from ragguard_langchain.tool_outputs import ToolOutputs
 from ragguard_langchain.top_k import top_k_of_caller
+from ragguard_langchain.tree_steps import innermost
 from ragguard_langchain.verdicts import VerdictReport
 from ragguard_langchain.views import TextOf
 
@@ -181,12 +182,19 @@ class RagGuardCallback(BaseCallbackHandler):
                 return
             query = query if isinstance(query, str) else question_of(query)
             around, top_k = tree.around(query), top_k_of_caller()
-            parent = tree.parent(parent_run_id)
-            if parent is None and around is not None:
+            parent = None if parent_run_id is None else tree.parent(parent_run_id)
+            if parent is None and around is None:
+                bare = tree.bare.begin(
+                    run_id, query, name or "", metadata, options=self._options, top_k=top_k
+                )
+                if bare is not None:
+                    innermost.set(bare)
+                    return
+            elif parent is None and around is not None:
                 parent = around.root or around
             if parent is not None:
                 place = tree.child(parent, run_id, metadata, tags, where=here())
-            elif tree.begin_bare(run_id, query, name or "", metadata, self._options, top_k):
+            elif is_paused():
                 return
             else:
                 place = tree.root(
@@ -207,7 +215,7 @@ class RagGuardCallback(BaseCallbackHandler):
         try:
             one = self._tree.bare.pop(run_id, None)
             if one is not None:
-                self._tree.end_bare(one, snapshot(documents))
+                self._tree.bare.end(one, snapshot(documents))
                 return
             place = self._pop(run_id)
             if place is None:

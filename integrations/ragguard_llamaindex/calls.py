@@ -12,6 +12,7 @@ from llama_index.core.query_engine import RetrySourceQueryEngine, SubQuestionQue
 from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool
 
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.splitters import Splitter
 from ragguard.events import RunIdentity
 from ragguard.records import TraceContext
@@ -53,8 +54,8 @@ class Invocation:
     span_id = ""
     """LlamaIndex's id of the call that this is."""
     trace: TraceContext | None = None
-    bare: Call | None = None
-    """The retriever that this run is, as long as nothing else happens in it."""
+    whole: WholeRun | None = None
+    """The record of the retriever that this run is, as long as nothing else happens in it."""
     begun = False
     over = False
     waits = False
@@ -64,6 +65,14 @@ class Invocation:
         self.run_id = run_id
         self.owned = owned
         """False where it is the user's own, made by `rg.run(...)`."""
+
+    @classmethod
+    def of(cls, whole: WholeRun, span_id: str) -> Invocation:
+        """Returns the open run of a retriever that is the outermost call, from the record that its hook made."""
+        run = cls(str(whole.id), owned=True)
+        run.question, run.name, run.started_ns = whole.query, whole.name, whole.started_ns
+        run.span_id, run.trace, run.whole = span_id, whole.trace, whole
+        return run
 
 
 class Call:
@@ -124,26 +133,29 @@ class Call:
     """Of a chat: what it has said so far, where it streams."""
     token: Token[Call | None]
     name = ""
-    """Of a bare retriever: its class."""
+    """The class of its object; of a step of a workflow the step's name."""
     started_ns = 0
-    trace: TraceContext | None = None
-    over = False
-    """Of a bare retriever: that it was recorded in one go."""
+    whole: WholeRun | None = None
+    """The record of a retriever that is the outermost call, until something else happens in it."""
+    given_run: Invocation | None = None
     top_k: int | None = None
     """Of a retriever: how many nodes it is asked for, where it says so."""
-    given_run: Invocation | None = None
 
     def __init__(self, id: str, kind: Kind) -> None:
         self.id, self.kind = id, kind
 
     @property
+    def over(self) -> bool:
+        """True for a retriever that was recorded as a whole."""
+        return self.whole is not None and self.whole.ended_ns != 0
+
+    @property
     def run(self) -> Invocation:
-        """The run it belongs to. A bare retriever, which is one, makes it when something happens in it."""
+        """The run that the call belongs to. For an outermost retriever call it is made when it is first read."""
         if self.given_run is None:
-            run = self.given_run = Invocation(hexadecimal(self.id), owned=True)
-            run.question, run.name, run.started_ns = self.asked, self.name, self.started_ns
-            run.span_id, run.trace = self.id, self.trace
-            run.bare, self.step_id = self, run.run_id
+            assert self.whole is not None
+            self.given_run = Invocation.of(self.whole, self.id)
+            self.step_id = self.given_run.run_id
         return self.given_run
 
     @property

@@ -45,23 +45,19 @@ class RunWriter:
         if run.begun:
             return
         run.begun = True
-        bare, run.bare = run.bare, None
+        whole, run.whole = run.whole, None
         self.recorder.run_started(
             run.run_id, run.question, name=run.name, references=run.references, metadata=run.metadata,
             started_ns=run.started_ns, trace=span_of(run.span_id) or run.trace, identity=run.identity,
         )  # fmt: skip
         if run.over and run.owned:  # closed meanwhile, in another thread
             self.recorder.run_ended(run.run_id, status="interrupted")
-        if bare is not None:
+        if whole is not None:
             self.recorder.step_started(
-                bare.step_id,
-                run.run_id,
-                bare.asked,
-                name=run.name,
-                metadata={"retriever": run.name},
-                started_ns=run.started_ns,
-                trace=span_of(bare.id, retrieval=True) or run.trace,
-            )
+                run.run_id, run.run_id, whole.query, name=whole.name, metadata={"retriever": whole.name},
+                started_ns=whole.started_ns, trace=span_of(run.span_id, retrieval=True) or run.trace,
+                top_k=whole.top_k,
+            )  # fmt: skip
 
     def answered(self, call: Call, result: object) -> None:
         """Ends the run of an outermost call, or waits for the stream that it returned."""

@@ -23,6 +23,7 @@ from llama_index_instrumentation.dispatcher import active_instrument_tags
 from ragguard.capture.decisions import Verdict, joined
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.handle import RunHandle, current_handle, current_run
+from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import top_k_in
 from ragguard.capture.trace import trace_context, tracing_suppressed
@@ -168,7 +169,7 @@ class Spans:
         calls = list(self._open.values())
         self._open.clear()
         for call in calls:
-            if call.run.bare is not None:
+            if call.run.whole is not None:
                 self.runs.begin(call.run)
             self.runs.finish(call.run, None, "interrupted", None)
 
@@ -214,28 +215,45 @@ class Spans:
     def _enter_root(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
         call = Call(span_id, kind)
         if kind is Kind.ENGINE and asked_by_evaluator(instance):
-            call.kind = Kind.IGNORED
+            call.kind, call.given_run = Kind.IGNORED, Invocation(hexadecimal(span_id), owned=True)
             self._opened(call)
             return
-        asked = arguments.get("str_or_query_bundle")
-        call.asked = call.meant = asked if type(asked) is str else asked_in(kind, arguments)
-        call.name, call.started_ns = type(instance).__name__, time.time_ns()
+        given = arguments.get("str_or_query_bundle")
+        asked = call.asked = call.meant = given if type(given) is str else asked_in(kind, arguments)
+        run_id, name, started_ns = hexadecimal(span_id), type(instance).__name__, time.time_ns()
+        trace = span_of(span_id, retrieval=kind is Kind.RETRIEVER) or trace_context()
+        tags = active_instrument_tags.get()
+        if kind is Kind.RETRIEVER and not tags:
+            call.whole = WholeRun(
+                run_id,
+                asked,
+                name,
+                unpack=unpacked,
+                started_ns=started_ns,
+                trace=trace,
+                top_k=_top_k(instance),
+            )
+            self._opened(call)
+            return
+        call.name, call.started_ns = name, started_ns
+        run = call.given_run = Invocation(run_id, owned=True)
+        run.question, run.name, run.started_ns, run.span_id, run.trace = (
+            asked,
+            name,
+            started_ns,
+            span_id,
+            trace,
+        )
+        if tags:
+            read_tags(run, tags, self.recorder)
+        read_question(call, arguments, tags, self.runs)
         if kind is Kind.RETRIEVER:
             call.top_k = _top_k(instance)
-        call.trace = span_of(span_id, retrieval=kind is Kind.RETRIEVER) or trace_context()
-        tags = active_instrument_tags.get()
-        if tags or kind is not Kind.RETRIEVER:
-            run = call.run
-            run.bare, call.step_id = None, ""
-            if tags:
-                read_tags(run, tags, self.recorder)
-            read_question(call, arguments, tags, self.runs)
-            if kind is Kind.RETRIEVER:
-                self._retrieving(call, call.name)
-            else:
-                describe_call(call, instance)
-                if kind is Kind.TOOL:
-                    self._deliveries.tool_began(call)
+            self._retrieving(call, name)
+        else:
+            describe_call(call, instance)
+            if kind is Kind.TOOL:
+                self._deliveries.tool_began(call)
         self._opened(call)
 
     def _opened(self, call: Call) -> None:
@@ -331,14 +349,12 @@ class Spans:
         )  # fmt: skip
 
     def _retrieved(self, call: Call, result: object) -> None:
-        if call.given_run is None or call.given_run.bare is call:
-            call.over, call.given_run = True, None
-            run_id = hexadecimal(call.id)
-            found = taken(result, self.runs.options.text_of) if self.recorder.samples(run_id) else ()
-            self.recorder.run_made(
-                run_id, call.asked, found, unpack=unpacked, name=call.name,
-                started_ns=call.started_ns, trace=span_of(call.id, retrieval=True) or call.trace, top_k=call.top_k,
-            )  # fmt: skip
+        whole = call.whole
+        if whole is not None and (call.given_run is None or call.given_run.whole is whole):
+            wanted = self.recorder.samples_all or self.recorder.samples(str(whole.id))
+            whole.trace = span_of(call.id, retrieval=True) or whole.trace
+            self.recorder.run_made(whole, taken(result, self.runs.options.text_of) if wanted else ())
+            call.given_run = None
             return
         if call.own_clock is not None:
             call.own_clock.ended()

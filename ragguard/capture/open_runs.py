@@ -130,19 +130,22 @@ class Retrieval:
 
 @dataclass(slots=True, eq=False)
 class WholeRun:
-    """A run that was one retrieval, and over before anybody heard of it, as a hook took it."""
+    """A run that is one retrieval: made by the hook of its start, completed and handed on by the hook of its end."""
 
     id: str | UUID
     """A framework's own id becomes a text when it is read."""
     query: str
-    name: str
-    metadata: About | None
-    started_ns: int
-    ended_ns: int
-    found: Any
-    unpack: Unpack | None
-    trace: TraceContext | None
+    name: str = ""
+    metadata: About | None = None
+    started_ns: int = 0
+    ended_ns: int = 0
+    """0 while the retrieval is open."""
+    found: Any = ()
+    """What the retriever gave, as `unpack` takes it; passages where there is no `unpack`."""
+    unpack: Unpack | None = None
+    trace: TraceContext | None = None
     top_k: int | None = None
+    """How many passages the retriever was asked for."""
 
     def as_event(self) -> OneStepRun:
         """What an intake makes of it on its own side."""

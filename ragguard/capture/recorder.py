@@ -14,7 +14,6 @@ import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, TypeAlias
-from uuid import UUID
 
 from ragguard.arguments import number_between, whole_number
 from ragguard.capture.calls import CallLog
@@ -24,7 +23,7 @@ from ragguard.capture.enclosing import enclosing_step, is_paused
 from ragguard.capture.followers import Follower
 from ragguard.capture.given_ids import GivenIds
 from ragguard.capture.intake import EventIntake
-from ragguard.capture.open_runs import About, OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
+from ragguard.capture.open_runs import OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
 from ragguard.capture.snapshot import text_in
 from ragguard.capture.trace import trace_context
 from ragguard.capture.turns import TurnKey
@@ -216,44 +215,21 @@ class Recorder:
             for old in overdue:
                 self._emitter.close(old, "abandoned")
 
-    def run_made(
-        self,
-        run_id: str | UUID,
-        query: str,
-        passages: Any,
-        unpack: Unpack | None = None,
-        name: str = "",
-        metadata: About | None = None,
-        started_ns: int = 0,
-        trace: TraceContext | None = None,
-        top_k: int | None = None,
-    ) -> None:
-        """Records a run that was one retrieval, and is over; see `step_ended` for the passages."""
+    def run_made(self, run: WholeRun, found: Any) -> None:
+        """Records a run that is one retrieval and has ended now; `found` is what the run's `unpack` takes."""
         try:
+            ended_ns = run.ended_ns = time.time_ns()
+            run.started_ns, run.found = run.started_ns or ended_ns, found
             if is_paused():
                 return
-            ended_ns = time.time_ns()
-            sampled = self.samples_all or self.samples(str(run_id))
+            sampled = self.samples_all or self.samples(str(run.id))
             with self._lock:
                 if not sampled:
                     self.counts.unsampled += 1
                     return
                 self.counts.runs += 1
                 self.counts.steps += 1
-            self._intake(
-                WholeRun(
-                    run_id,
-                    query,
-                    name,
-                    metadata,
-                    started_ns=started_ns or ended_ns,
-                    ended_ns=ended_ns,
-                    found=passages,
-                    unpack=unpack,
-                    trace=trace,
-                    top_k=top_k,
-                )
-            )
+            self._intake(run)
         except FAULTS as error:
             self.faults.note("run_made", error)
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 from support.captured import Captured
 
+from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
 from ragguard.events import Delivered, RunEnded, RunStarted, StepEnded
@@ -258,7 +259,7 @@ def test_unpacking_that_fails_keeps_the_whole(recorder, captured):
 
 
 def test_a_whole_run_in_one_word(recorder, captured):
-    recorder.run_made("r", "q", [Passage("x")], name="shelf", metadata={"a": 1}, started_ns=7)
+    recorder.run_made(WholeRun("r", "q", "shelf", {"a": 1}, started_ns=7), [Passage("x")])
     assert kinds(captured) == ["RunStarted", "StepEnded", "RunEnded"]
     run = captured.run
     assert (run.id, run.question, run.name, run.metadata, run.started_ns) == ("r", "q", "shelf", {"a": 1}, 7)
@@ -291,7 +292,7 @@ def test_unsampled_runs_cost_no_event(captured):
     assert not recorder.wants("s")
     recorder.step_ended("s", [Passage("x")])
     recorder.run_ended("r", "Ada")
-    recorder.run_made("whole", "q", [])
+    recorder.run_made(WholeRun("whole", "q"), [])
     assert captured.events == []
     assert (recorder.counts.unsampled, recorder.counts.runs, recorder.open_runs) == (2, 0, 0)
     assert not recorder.knows("r")
@@ -381,7 +382,7 @@ def test_a_fault_of_the_intake_is_counted_logged_once_and_hurts_nobody(caplog):
 
 def test_the_id_of_a_whole_run_may_be_a_frameworks_own(captured):
     id = uuid4()
-    Recorder(captured).run_made(id, "q", [Passage("x")])
+    Recorder(captured).run_made(WholeRun(id, "q"), [Passage("x")])
     assert (captured.run.id, captured.run.steps[0].run_id) == (str(id), str(id))
 
 
