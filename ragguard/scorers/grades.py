@@ -59,8 +59,8 @@ def _known(view: View) -> dict[str, int]:
 def _contradiction(view: View) -> ScoringError | None:
     """Returns the error about a passage that has two different grades, within the pool or within one step."""
     for where, passages in (
-        ("pool", view.run.pool or ()),
-        *((step.step.id, step.all) for step in view.steps),
+        ("the pool", view.run.pool or ()),
+        *((f"step {step.step.id}", step.all) for step in view.steps),
     ):
         grades: dict[str, int] = {}
         for passage in passages:
