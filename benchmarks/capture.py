@@ -14,11 +14,12 @@ loop that never rests, and how much of its throughput is left).
 Missed in the results kept here, on a machine that other programs kept busy:
 - The medians of the hooks: a part is the framework's own ("empty" is a handler that does nothing), and the
   rest is the copy of 20 passages (5 µs), the records and the queue; and caches that other programs empty.
-- The processor time. Measured without the process around it, the writer takes 89 µs a LangChain run where runs come
-  together (158 before runs shared a transaction and were written once) and 141 where four do (205); LlamaIndex 176
-  and 210 (247 and 397). What is left of it: a third is SQLite's pages, which a transaction writes whatever is in it; a
-  third the records and their JSON; and in a saturated process a third is Python's garbage collector, which visits what
-  waits for the writer.
+- The processor time of retrievals that come one at a time. The writer commits every 40 ms, so that a kill loses at
+  most 50 ms, which makes four retrievals a transaction; between two of them the caches of the processor are emptied.
+  Measured without the process around it, the writer takes 250 µs a LangChain run there (419 before passages that came
+  lately were remembered and runs built one by one) and 62 where 256 runs share a transaction (141); LlamaIndex 286
+  and 92 (550 and 287). SQLite alone takes 173 and 17 of these for the same rows: a transaction writes nine pages,
+  whatever is in it. In the whole process, the hook's own time and what it waits for Python's lock come to that.
 - The throughput of a saturated event loop: it shares Python's lock with the writer. Retrievals here take no time at
   all, so that nothing but the lock is measured.
 """
