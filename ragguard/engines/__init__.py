@@ -69,35 +69,6 @@ _HOMES = {
 }
 """Each name, and the module where it is defined."""
 
-__all__ = [
-    "Account",
-    "Budget",
-    "Cache",
-    "ClassifyEntailer",
-    "Coalesce",
-    "CrossEncoder",
-    "Engine",
-    "EngineEntailer",
-    "EngineInfo",
-    "Entailer",
-    "Entailments",
-    "HfEngine",
-    "InProcessVllmEngine",
-    "LabelProbs",
-    "Message",
-    "NanoEngine",
-    "OpenAIEngine",
-    "Pair",
-    "Patience",
-    "Price",
-    "Priority",
-    "Prompt",
-    "Retry",
-    "Sample",
-    "Samples",
-    "Span",
-    "VllmEngine",
-    "connect_entailer",
-]
+__all__ = list(_HOMES)
 
 __getattr__, __dir__ = lazy(__name__, _HOMES)

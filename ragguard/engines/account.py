@@ -1,10 +1,10 @@
 """The account of what may be spent: requests, tokens and money, for all engines that share it.
 
-A call reserves the most that it can cost. What really leaves is counted where it leaves: the HTTP client counts
-each request before it is sent, and the tokens that the server's own reply tells. So retries, a look at the server
-and requests that fail are counted, too, and calls that run at the same time cannot overspend together.
+A call reserves the most that it can cost. The HTTP client counts each request before it is sent, and the tokens that
+the server's reply reports. So retries, questions about the server and failed requests are counted, too, and calls
+that run at the same time cannot overspend together.
 
-The HTTP client finds the account of the call that it works for in a context variable: no engine has to hand it on.
+The HTTP client finds the account of its call in a context variable, so that engines need not pass it on.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Price:
 
 
 class Limits(TypedDict, total=False):
-    """What may be spent in all."""
+    """The most that may be spent in total."""
 
     requests: int
     tokens: int
@@ -44,7 +44,7 @@ class Limits(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What was spent so far, or is left (None: not limited)."""
+    """The amounts that were spent so far, or that are left (None: no limit)."""
 
     requests: int | None
     tokens: int | None
@@ -53,7 +53,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Requests, and tokens of prompts and of answers."""
+    """The cost of a call: requests, and tokens of prompts and of answers."""
 
     requests: int = 0
     prompt_tokens: float = 0.0
@@ -75,7 +75,7 @@ class Cost:
         return self + Cost(-other.requests, -other.prompt_tokens, -other.output_tokens)
 
     def less(self, other: Cost) -> Cost:
-        """Returns what is left of this cost when that much of it has been spent; nothing of it below zero."""
+        """Returns this cost less another one, with 0 in place of negative amounts."""
         return Cost(
             max(0, self.requests - other.requests),
             max(0.0, self.prompt_tokens - other.prompt_tokens),
@@ -117,7 +117,7 @@ class Account:
 
     @classmethod
     def of(cls, budget: Account | Limits | None) -> Account | None:
-        """Returns the account that a `budget` argument means; None where nothing is limited."""
+        """Returns the account for a `budget` argument; None where nothing is limited."""
         if budget is None or isinstance(budget, Account):
             return budget
         if not isinstance(budget, Mapping) or not budget.keys() <= Limits.__annotations__.keys():
@@ -138,7 +138,7 @@ class Account:
 
     @property
     def left(self) -> Spent:
-        """What may still be spent, calls in flight taken off."""
+        """The amounts that may still be spent, less those reserved for calls in flight."""
         with self._lock:
             used = self._spent + self._reserved
         requests, tokens, money = self._limits.requests, self._limits.tokens, self._limits.money
@@ -149,13 +149,13 @@ class Account:
         )
 
     def refusal(self, want: Cost) -> str | None:
-        """Returns why so much may not be spent now, in words; None where it may."""
+        """Returns the reason why a cost exceeds what is left, as text; None where it does not."""
         with self._lock:
             return self._refusal(want)
 
     @contextmanager
     def reserving(self, want: Cost) -> Iterator[Reservation]:
-        """Reserves so much while the block runs, and gives back what of it was not spent."""
+        """Reserves a cost while the block runs, and releases the part that was not spent."""
         with self._lock:
             refusal = self._refusal(want)
             if refusal:
@@ -172,7 +172,7 @@ class Account:
                 self._reserved -= want.less(reservation.drawn)
 
     def _spend(self, reservation: Reservation, cost: Cost, *, refuse: bool) -> None:
-        """Counts what leaves, or has left: first what was reserved for it, then what is free."""
+        """Counts a cost: first against the reservation, the rest against what is not reserved."""
         with self._lock:
             reserved = reservation.wanted.less(reservation.drawn) if reservation.open else Cost()
             beyond = cost.less(reserved)
@@ -203,24 +203,24 @@ class Account:
 
 @dataclass(eq=False, slots=True)
 class Reservation:
-    """What one call may spend without asking again, and what it has spent."""
+    """The cost that is reserved for one call, and the part that it has spent."""
 
     account: Account
     wanted: Cost
     drawn: Cost = Cost()
     open: bool = True
-    """False once the call is over; what still leaves for it is then spent from what is free."""
+    """False once the call has ended; later costs of it are counted against what is not reserved."""
 
     def request(self) -> None:
-        """Counts a request that is about to be sent; `BudgetExceeded` where none is left."""
+        """Counts a request before it is sent; raises BudgetExceeded where none is left."""
         self.account._spend(self, Cost(1), refuse=True)
 
     def tokens(self, prompt: float, output: float) -> None:
-        """Counts tokens that a reply tells of."""
+        """Counts the tokens that a reply reports."""
         self.account._spend(self, Cost(0, prompt, output), refuse=False)
 
     def settle(self, cost: Cost) -> None:
-        """Counts what a call cost that nobody has counted yet."""
+        """Counts the part of a call's cost that is not counted yet."""
         self.account._spend(self, replace(cost).less(self.drawn), refuse=False)
 
 
@@ -228,14 +228,14 @@ _reservation: ContextVar[Reservation | None] = ContextVar("ragguard_reservation"
 
 
 def count_request() -> None:
-    """Counts a request that is about to leave, where it leaves for a call with a budget."""
+    """Counts a request before it is sent, if its call has a budget."""
     reservation = _reservation.get()
     if reservation is not None:
         reservation.request()
 
 
 def count_reply(reply: Any) -> None:
-    """Counts the tokens that a server's reply tells of."""
+    """Counts the tokens that a server's reply reports, if its call has a budget."""
     reservation = _reservation.get()
     said = reply.get("usage") if reservation is not None and isinstance(reply, Mapping) else None
     if reservation is None or not isinstance(said, Mapping):

@@ -1,9 +1,8 @@
-"""The seam on which everything hangs: two verbs put to a language model.
+"""The engine protocol, and the values that go into an engine and come out of it.
 
-`sample` asks for answers with their token log-probabilities; `label_probs` asks how probable
-each of some labels is as the next words. An engine answers both, in batches, and says what it
-is. A layer (cache, retry, …) wraps an engine and is an engine. This file knows no HTTP, no
-model and no probe.
+`sample` asks for answers with the log-probabilities of their tokens; `label_probs` asks for the probability of each
+of some labels as the next words. An engine answers both in batches, and describes itself. A layer (cache, retry, …)
+wraps an engine and is an engine. This file knows no HTTP, no model and no probe.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Message(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A stretch of a message that may be shortened when the prompt does not fit."""
+    """The part of a message, from character `start` to `end`, that may be cut when the prompt does not fit."""
 
     message: int
     start: int
@@ -40,14 +39,14 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A conversation that ends where the model is to go on. Hashable: equal prompts are asked once."""
+    """A conversation that the model is to continue. Equal prompts have equal hashes, and are asked once."""
 
     messages: tuple[Message, ...]
     cuttable: tuple[Span, ...] = ()
-    """What may be cut, first to go first; empty: an over-long prompt is an error."""
+    """The spans that may be cut, in the order in which they are cut. Empty: a prompt that is too long is an error."""
 
     def without_cuts(self) -> Prompt:
-        """The same prompt, refusing to be shortened."""
+        """Returns the same prompt without spans that may be cut."""
         return Prompt(self.messages)
 
 
@@ -55,7 +54,7 @@ PromptLike: TypeAlias = str | Prompt | Sequence[Message] | Sequence[Mapping[str,
 
 
 def as_prompt(value: PromptLike) -> Prompt:
-    """A plain string is one user message; a list of role/content mappings is a conversation."""
+    """Returns a Prompt made of a string (one user message), of messages, or of mappings with `role` and `content`."""
     if isinstance(value, Prompt):
         return value
     if isinstance(value, str):
@@ -75,7 +74,7 @@ def as_prompt(value: PromptLike) -> Prompt:
 
 
 def as_prompts(values: Sequence[PromptLike]) -> list[Prompt]:
-    """The prompts of one call. A text in place of a list of them is refused: it would be one prompt a letter."""
+    """Returns the prompts of one call. A string in place of a list is refused: each letter would be a prompt."""
     if isinstance(values, str | Prompt) or not isinstance(values, Iterable):
         raise InvalidInput("prompts", values, "a list of prompts")
     return [as_prompt(value) for value in values]
@@ -88,7 +87,7 @@ def _role(value: str) -> Role:
 
 
 def as_labels(labels: Sequence[str]) -> tuple[str, ...]:
-    """The labels of one question: at least one, all different, none empty."""
+    """Returns the labels of one question if there is at least one, all differ and none is empty."""
     given = () if isinstance(labels, str) or not isinstance(labels, Iterable) else tuple(labels)
     if not given or len(set(given)) < len(given) or not all(isinstance(x, str) and x.strip() for x in given):
         raise InvalidInput("labels", labels, "a list of different texts, at least one, none empty")
@@ -96,7 +95,7 @@ def as_labels(labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_mode(mode: str | None) -> None:
-    """Refuses a reading of labels that no engine knows."""
+    """Refuses a label mode that no engine knows."""
     if mode is not None and mode not in get_args(LabelMode):
         raise InvalidInput(
             "mode", mode, f"{' or '.join(get_args(LabelMode))}, or None for what the engine takes"
@@ -104,7 +103,8 @@ def check_mode(mode: str | None) -> None:
 
 
 def folded(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """For a template without a system turn: what it says is put before the first user turn."""
+    """Returns the messages without a system turn, whose text is put before the first user turn: some chat templates
+    know no system turn."""
     if not messages or messages[0].role != "system":
         return messages
     system, *rest = messages
@@ -114,7 +114,7 @@ def folded(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def check_sampling(n: int, max_tokens: int, temperature: float) -> None:
-    """Refuses what no engine can sample."""
+    """Refuses arguments of `sample` with which no engine can sample."""
     if n < 1:
         raise InvalidInput("n", n, "1 or more")
     if max_tokens < 1:
@@ -129,10 +129,10 @@ class Sample:
 
     text: str
     logprobs: tuple[float, ...]
-    """Of each token of `text` under the model itself (temperature 1); empty where the server shows none.
-    The end-of-answer token is not one of them, unless nothing else was sampled."""
+    """The log-probability of each token of `text` under the model itself (temperature 1); empty where the server
+    shows none. The end-of-answer token is left out, unless nothing else was sampled."""
     finished: bool = True
-    """False when it was cut at `max_tokens`."""
+    """False when the answer was cut at `max_tokens`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class Samples(Sequence[list[Sample]]):
 
 @dataclass(frozen=True, slots=True)
 class LabelProbs:
-    """How probable each label is as the next words of each prompt; an array to NumPy."""
+    """The probability of each label as the next words of each prompt; NumPy takes it as an array."""
 
     p: NDArray[np.float64]
     """(prompts, labels), the model's own probabilities, not renormalised over the labels."""
@@ -177,7 +177,7 @@ class LabelProbs:
 
     @property
     def mass(self) -> NDArray[np.float64]:
-        """What all labels of a prompt have together; a judge that chats instead has little."""
+        """(prompts,) the sum of the probabilities of all labels; it is small for a model that writes something else."""
         return np.asarray(self.p.sum(axis=-1), dtype=np.float64)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -189,7 +189,7 @@ class LabelProbs:
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """What an engine is and can do, found out once."""
+    """What an engine is and can do."""
 
     model: str
     kind: str
@@ -197,15 +197,15 @@ class EngineInfo:
     fingerprint: str
     """Model and mode (and revision where known): equal fingerprints give equal numbers."""
     mode: LabelMode = "first_token"
-    """What `label_probs` uses unless told; `sequence` where labels' first tokens collide."""
+    """The mode of `label_probs` where the call names none; `sequence` where the abstention begins like a word."""
     prompts: str = "default"
     """The prompt set the model wants."""
     context: int | None = None
     """The longest prompt plus answer, in tokens."""
     capabilities: frozenset[str] = frozenset()
-    """Of: exact_labels, sequence, sample_logprobs, batch, n_samples, priority, seed, top_logprobs."""
+    """Some of exact_labels, sequence, sample_logprobs, batch, n_samples, priority, seed, top_logprobs."""
     location: str = ""
-    """Where it is, without credentials."""
+    """The address or the place of the model, without credentials."""
     label_requests: int = 1
     """How many requests the labels of one prompt take, where an engine takes one prompt a request."""
     label_tokens: int = 1
@@ -213,7 +213,7 @@ class EngineInfo:
     thinking_tokens: int = 0
     """How many tokens the model may write before each answer."""
     notes: tuple[str, ...] = ()
-    """In words: what was fallen back to, and what to change to get more."""
+    """Sentences about features that the model or its server lacks, and what to change to have them."""
 
 
 @runtime_checkable
@@ -236,7 +236,7 @@ class Engine(Protocol):
         deadline: float | None = None,
         priority: int = 0,
     ) -> Samples:
-        """`n` answers to each prompt."""
+        """Draws `n` answers to each prompt."""
         ...
 
     async def label_probs(
@@ -247,13 +247,13 @@ class Engine(Protocol):
         deadline: float | None = None,
         priority: int = 0,
     ) -> LabelProbs:
-        """The probability of each label as what follows each prompt."""
+        """Returns the probability of each label as what follows each prompt."""
         ...
 
     async def info(self) -> EngineInfo:
-        """What this engine is; asks the server the first time."""
+        """Returns what this engine is; a server is asked the first time."""
         ...
 
     async def aclose(self) -> None:
-        """Gives back connections, threads and memory. Safe to call twice."""
+        """Releases connections, threads and memory. Safe to call twice."""
         ...

@@ -1,4 +1,4 @@
-"""`connect`: from a word, an address or an engine to an engine with the usual layers around it."""
+"""`connect`: makes an engine with the usual layers, given a word, an address or an engine."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def connect(
     """Returns an engine ready for many callers: cached, merged into batches, repeated where that helps, within a
     budget.
 
-    Nothing is asked yet: a server is looked at when it is first used. An engine that has layers already comes back
-    as it is, or with the budget around it.
+    No request is sent yet: a server is asked what it is at its first use. An engine that has layers already is returned
+    unchanged, or with the budget around it.
 
     Args:
         engine: `nano`, an address (`http://HOST:PORT/v1`, optionally with `#MODEL`), `vllm:MODEL`, `hf:MODEL`, or
@@ -49,7 +49,7 @@ def connect(
 def open_engine(
     engine: str | Engine, *, model: str | None = None, api_key: str | None = None, timeout_s: float = 120.0
 ) -> Engine:
-    """The engine alone, without layers."""
+    """Returns the engine without layers."""
     if not isinstance(engine, str):
         if not isinstance(engine, Engine):
             raise InvalidInput("engine", engine, SCHEMES)

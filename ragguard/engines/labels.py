@@ -1,8 +1,8 @@
-"""Labels as tokens: which tokens must be asked for, and how their probabilities make a label's.
+"""Labels as tokens: which log-probabilities a model must be asked for, and how they become a label's probability.
 
-`first_token` is the probability of the first token of a label (the paper's p(NO-RESPONSE));
-`sequence` is the exact probability of all its tokens in a row: the product along the path. Labels
-that begin with the same tokens share them, so nothing is asked twice.
+`first_token` is the probability of the first token of a label (the paper's p(NO-RESPONSE)); `sequence` is the exact
+probability of all tokens of the label, one after another: their product. Labels that begin with the same tokens
+share these, so that no log-probability is asked for twice.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ragguard.errors import EngineProtocolError
 
 ABSTENTION = "NO-RESPONSE"
 CONTRASTS = ("No", "Norway", "None", "N")
-"""Words that must not begin like the abstention, or its first token says nothing."""
+"""Common words. Where one begins with the same token as the abstention, that token does not tell the abstention."""
 
 
 class NextTokenAsk(NamedTuple):
-    """After these tokens of a label, the probabilities of those are needed."""
+    """A question for the next token: the log-probabilities of `tokens`, behind the prompt and the tokens `after`."""
 
     after: tuple[int, ...]
     tokens: tuple[int, ...]
@@ -32,43 +32,43 @@ class NextTokenAsk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LabelPlan:
-    """What to ask for some labels, and which answers make up which label."""
+    """The asks for some labels, and which of their log-probabilities belong to which label."""
 
     asks: tuple[NextTokenAsk, ...]
     paths: tuple[tuple[tuple[int, int], ...], ...]
-    """Per label, the (ask, column) pairs whose probabilities are multiplied."""
+    """For each label, the (ask, column) pairs whose probabilities are multiplied."""
 
     def combine(self, logprobs: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-        """(prompts, labels) from one (prompts, tokens) array of log-probabilities for each ask."""
+        """Returns probabilities (prompts, labels), given log-probabilities (prompts, tokens) for each ask."""
         columns = [sum(logprobs[ask][:, column] for ask, column in path) for path in self.paths]
         return np.exp(np.stack(columns, axis=-1).astype(np.float64))
 
     def any_of(self, flags: Sequence[NDArray[np.bool_]]) -> NDArray[np.bool_]:
-        """(prompts, labels): whether a flag is up anywhere along a label's path."""
+        """Returns (prompts, labels): True where one of the flags of a label's tokens is True."""
         columns = [np.logical_or.reduce([flags[a][:, c] for a, c in path]) for path in self.paths]
         return np.stack(columns, axis=-1)
 
 
 def plan_labels(ids: Sequence[Sequence[int]], mode: LabelMode) -> LabelPlan:
-    """The plan for labels given as token ids, each as it would follow the prompt."""
+    """Returns the plan for labels, given as the token ids with which each would follow the prompt."""
     wanted: dict[tuple[int, ...], dict[int, int]] = {}
-    places = []
+    paths = []
     for label in ids:
         length = 1 if mode == "first_token" else len(label)
         path = []
         for at in range(length):
             columns = wanted.setdefault(tuple(label[:at]), {})
             path.append((tuple(label[:at]), columns.setdefault(label[at], len(columns))))
-        places.append(path)
+        paths.append(path)
     order = {after: index for index, after in enumerate(wanted)}
     return LabelPlan(
         tuple(NextTokenAsk(after, tuple(columns)) for after, columns in wanted.items()),
-        tuple(tuple((order[after], column) for after, column in path) for path in places),
+        tuple(tuple((order[after], column) for after, column in path) for path in paths),
     )
 
 
 def colliding(ids: Sequence[Sequence[int]]) -> bool:
-    """Whether two labels begin with the same token, so that it cannot tell them apart."""
+    """True where two labels begin with the same token, which then cannot tell them apart."""
     return len({label[0] for label in ids}) < len(ids)
 
 

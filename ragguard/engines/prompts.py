@@ -1,10 +1,9 @@
-"""Prompt sets: what a model is told for each task, as data with a name and a version.
+"""Prompt sets: the instructions of each task, as data with a name and a version.
 
-A set is a TOML file with one table a task; a `system` at its top stands for every task without its own.
-It lives on the engines' floor since an engine says which set it wants and nano is trained on its own.
-Rendering is one pass over the template, so that nothing inside a passage is ever read as a placeholder,
-and whatever comes from outside is neutralised first: no passage can close its own frame or speak a chat
-template's tokens.
+A set is a TOML file with one table for each task; a `system` at its top is used by every task without its own. Prompt
+sets belong to the engines, since an engine says which set its model needs, and nano is trained on one of them.
+A template is rendered in one pass, so that no text in a passage is read as a placeholder. Text from outside is
+neutralised first: no passage can close its own frame or contain a chat template's tokens.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u202a-\u202
 
 
 def neutralise(text: str) -> str:
-    """`text` without control and direction characters, and unable to open or close a frame."""
+    """Returns the text without control and direction characters, and without brackets that could be part of a frame."""
     text = _CONTROL.sub("", text)
     if _BRACKET.search(text) is None:  # nearly every passage: nothing in it can be part of a frame
         return text
@@ -75,7 +74,7 @@ class Template:
     user: str
     system: str = ""
     passage: str = "{text}"
-    """How one passage stands in `{passages}`; knows `{number}` and `{text}`."""
+    """The form of one passage in `{passages}`, with the placeholders `{number}` and `{text}`."""
     separator: str = "\n"
     labels: tuple[str, ...] = ()
     max_tokens: int = 48
@@ -88,17 +87,17 @@ class PromptSet:
     name: str
     """The set's name, which scores record."""
     version: str
-    """The set's version, which scores record: texts that change want a new one."""
+    """The set's version, which scores record; it changes with the texts."""
     templates: Mapping[str, Template]
     """Task → template, as `load_prompts` reads them from a TOML file."""
 
     @property
     def identity(self) -> str:
-        """What a score records, such as `default/1`."""
+        """The name and version as a score records them, such as `default/1`."""
         return f"{self.name}/{self.version}"
 
     def template(self, task: Task) -> Template:
-        """The template of a task, or an error that names the tasks this set has."""
+        """Returns the template of a task; the error for an unknown task names those that this set has."""
         try:
             return self.templates[task]
         except KeyError:
@@ -107,14 +106,14 @@ class PromptSet:
             ) from None
 
     def labels(self, task: Task) -> tuple[str, ...]:
-        """The labels among which this task is answered."""
+        """Returns the labels of a task, one of which is the answer."""
         return self.template(task).labels
 
     def render(
         self, task: Task, passages: Sequence[str] = (), *, cuttable: Sequence[str] = (), **slots: str
     ) -> Prompt:
-        """The prompt of a task. Where it does not fit, passages may be cut, and the slots named in `cuttable`:
-        the last one first."""
+        """Returns the prompt of a task. Where it does not fit, its passages and the slots in `cuttable` may be cut, the
+        last one first."""
         template = self.template(task)
         messages: list[Message] = []
         spans: list[Span] = []
@@ -131,13 +130,13 @@ class PromptSet:
 
 @lru_cache(maxsize=256)
 def _fixed(role: Role, text: str) -> Message:
-    """What all prompts of a task have in common, once."""
+    """Returns the message that all prompts of a task share, as one object."""
     return Message(role, text)
 
 
 @lru_cache(maxsize=256)
 def _slots(text: str) -> tuple[tuple[tuple[str, str], ...], str]:
-    """A template's (text before, name) of each slot, and what stands behind the last."""
+    """Returns the (text before, name) of each slot of a template, and the text after the last slot."""
     split = _SLOT.split(text)
     return tuple(zip(split[:-1:2], split[1::2], strict=True)), split[-1]
 
@@ -173,7 +172,7 @@ def _fill(
 
 
 def parse_prompts(text: str, origin: str = "prompts") -> PromptSet:
-    """A prompt set from TOML text."""
+    """Returns the prompt set in a TOML text."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -191,7 +190,7 @@ def parse_prompts(text: str, origin: str = "prompts") -> PromptSet:
 
 
 def _template(where: str, table: object, shared: Mapping[str, str]) -> Template:
-    """A task's table, if each of its fields is what it must be."""
+    """Returns the template in a task's table if each field has the right type."""
     if not isinstance(table, dict):
         raise InvalidInput(where, table, "a table with at least `user`")
     for key, value in table.items():
@@ -209,7 +208,7 @@ def _template(where: str, table: object, shared: Mapping[str, str]) -> Template:
 
 
 def _with_known_slots(prompts: PromptSet, origin: str) -> PromptSet:
-    """The same set, if nothing in it is to be filled in that a task does not have."""
+    """Returns the same set if its templates have no slot that the task does not fill."""
     for task, template in prompts.templates.items():
         usual = _shipped("default").templates[task]
         known = {"passages", *_SLOT.findall(usual.system + usual.user)}

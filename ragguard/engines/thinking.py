@@ -1,7 +1,7 @@
-"""Models that think before they answer: how they are recognised, silenced, and read when they cannot be.
+"""Models that think before they answer: recognises them, switches their thinking off, or cuts thoughts off.
 
-For such a model the first token is a thought's, not a label's. Templates have a switch, or an
-empty thought stands in for one; where neither works, answers are sampled and the thought is cut off.
+The first token of such a model belongs to a thought and not to a label. Chat templates have a switch, or an empty
+thought is put before the answer. Where neither works, answers are sampled and their thoughts are cut off.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ QUESTION = Prompt(
         ),
     )
 )
-"""Asked once at first use: a model that answers at once puts its mass on the two letters."""
+"""A question that is asked at first use: a model that answers at once puts its probability on the two letters."""
 LETTERS = ("A", "B")
 
 
 class Thought(NamedTuple):
-    """How a family of models frames its thoughts."""
+    """The texts with which a family of models begins and ends its thoughts."""
 
     opens: str
     closes: str
     empty: str
-    """What, put before the answer, makes the model believe that it has thought."""
+    """The text of an empty thought: put before the answer, it makes the model answer at once."""
 
 
 def _tagged(opens: str, closes: str) -> Thought:
@@ -48,25 +48,25 @@ THOUGHTS = (
     _tagged("[THINK]", "[/THINK]"),
     _tagged("<|START_THINKING|>", "<|END_THINKING|>"),
     _tagged("◁think▷", "◁/think▷"),
-    # Thinks in a channel of its own; opening the other channel skips it.
+    # This family thinks in a channel of its own; to open the other channel skips the thought.
     Thought("<|channel|>analysis", "<|channel|>final<|message|>", "<|channel|>final<|message|>"),
 )
 
 
 def begun_thought(answer: str) -> Thought | None:
-    """The thought that an answer begins with."""
+    """Returns the kind of thought that an answer begins with; None where it begins with none."""
     start = answer.lstrip()
     return next((thought for thought in THOUGHTS if start.startswith(thought.opens)), None)
 
 
 def open_thought(prompt: str) -> Thought | None:
-    """The thought that a rendered prompt leaves open at its end, so that the model goes on thinking."""
+    """Returns the kind of thought that a rendered prompt leaves open at its end; None where it opens none."""
     end = prompt.rstrip()
     return next((thought for thought in THOUGHTS if end.endswith(thought.opens)), None)
 
 
 def without_reasoning(answer: str) -> tuple[str, bool]:
-    """The answer after its thought, and whether the thought came to its end."""
+    """Returns the answer after its thought, and False where the thought did not end."""
     for thought in THOUGHTS:
         # The opening may stand in the prompt, so the closing alone is enough.
         _, closed, rest = answer.rpartition(thought.closes)

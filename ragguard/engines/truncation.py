@@ -1,7 +1,7 @@
-"""Makes over-long prompts fit: passages are cut first, along `Prompt.cuttable`, never the question.
+"""Cuts prompts that are too long: only spans in `Prompt.cuttable`, which are passages and not the question.
 
-Every engine uses this one rule and only says how it counts tokens. What was cut is handed back, to
-be recorded. Where counting costs a request, call it only once the server has said "too long".
+All engines use this rule, and differ in how they count tokens. The number of tokens cut is returned, to be recorded.
+Where counting costs a request, an engine calls it only after the server has said that a prompt is too long.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ragguard.engines.base import Message, Prompt, Span
 from ragguard.errors import InvalidInput, PromptTooLong
 
 Count: TypeAlias = Callable[[Sequence[Prompt]], Awaitable[Sequence[int]]]
-"""The tokens of each prompt as the model will get it, chat template included."""
+"""Returns the tokens of each prompt as the model will get it, chat template included."""
 
 # A cut that leaves so few tokens unused is good enough to stop looking: these, or this share of the limit.
 _SLACK, _SLACK_SHARE = 8, 1 / 64
@@ -21,10 +21,10 @@ _ROUNDS = 12
 
 
 async def fit(prompts: Sequence[Prompt], count: Count, limit: int) -> tuple[list[Prompt], dict[int, int]]:
-    """`prompts`, each of at most `limit` tokens, and how many tokens were cut from which (index → tokens).
+    """Returns the prompts, each cut to at most `limit` tokens, and the tokens cut from them (index → tokens).
 
-    Spans are used up in the order of `cuttable`, each from its end backwards, at a space where
-    there is one. A prompt that still does not fit, or that allows no cut, raises `PromptTooLong`.
+    Spans are cut in the order of `cuttable`, each from its end backwards, at a space where there is one. Raises
+    PromptTooLong for a prompt that still does not fit, or that has no spans.
     """
     fitted = list(prompts)
     lengths = await count(fitted) if fitted else []
@@ -48,7 +48,7 @@ async def fit(prompts: Sequence[Prompt], count: Count, limit: int) -> tuple[list
 
 
 class _Search:
-    """Looks for the fewest characters to take from one prompt. Interpolates, and halves when that stalls."""
+    """A search for the fewest characters to cut from a prompt, by interpolation, or by halves where that is slow."""
 
     def __init__(self, prompt: Prompt, tokens: int, limit: int) -> None:
         self.prompt, self.tokens, self.limit = prompt, tokens, limit
@@ -93,7 +93,7 @@ class _Search:
 
 
 def shorten(prompt: Prompt, characters: int) -> Prompt:
-    """`prompt` with at least so many characters taken from its cuttable spans, first span first."""
+    """Returns the prompt with at least so many characters cut from its spans, beginning with the first span."""
     gone: list[Span] = []
     kept: list[Span] = []
     for span in prompt.cuttable:
@@ -118,10 +118,10 @@ def shorten(prompt: Prompt, characters: int) -> Prompt:
 
 
 def _word_end(text: str, start: int, at: int) -> int:
-    """The nearest place at or before `at` where a word ends; `at` itself in text without spaces nearby."""
-    for place in range(at, max(start, at - 40), -1):
-        if text[place].isspace():
-            return place
+    """Returns the nearest position at or before `at` where a word ends; `at` in text without spaces nearby."""
+    for position in range(at, max(start, at - 40), -1):
+        if text[position].isspace():
+            return position
     return at
 
 

@@ -1,8 +1,8 @@
-"""Entailment: does one answer follow from another, as answers to the same question?
+"""Entailment: whether one answer follows from another, as answers to the same question.
 
-Its own small seam beside the engine: `entail(pairs)` gives (entailment, neutral, contradiction) for
-each pair. Three implementations stand in files of their own: an NLI classifier behind vLLM's
-`/classify`, a transformers cross-encoder, and the engine itself. This file knows none of them.
+The protocol of an entailer: `entail(pairs)` returns (entailment, neutral, contradiction) for each pair. It has three
+implementations, in files of their own: an NLI classifier behind vLLM's `/classify`, a transformers cross-encoder, and a
+language model. This file knows none of them.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ class Pair(NamedTuple):
 
     @property
     def turned(self) -> Pair:
-        """The other direction."""
+        """The pair with premise and hypothesis exchanged."""
         return Pair(self.question, self.hypothesis, self.premise)
 
 
 @dataclass(frozen=True, slots=True)
 class Entailments:
-    """What follows from what; an array to NumPy."""
+    """The probabilities of the three relations of each pair; NumPy takes it as an array."""
 
     p: NDArray[np.float64]
     """(pairs, 3) in the order of `RELATIONS`; every row sums to 1."""
     usage: Usage = field(default_factory=Usage)
     mass: NDArray[np.float64] | None = None
-    """(pairs,) what a language model put on its three labels before they were made to sum to 1. It is 1
-    for equal answers and for a classifier, which cannot say anything else; None where nobody counted."""
+    """(pairs,) the probability that a language model put on its three labels before they were made to sum to 1. It is 1
+    for equal answers and for a classifier; None where the entailer does not report it."""
     truncated: dict[int, int] = field(default_factory=dict)
     """Pair index → tokens that were cut from its answers to make it fit."""
 
@@ -67,16 +67,16 @@ class Entailer(Protocol):
         ...
 
     async def info(self) -> EngineInfo:
-        """What it is; its fingerprint stands in the scores that rest on it."""
+        """Returns what the entailer is; its fingerprint is part of the scores that use it."""
         ...
 
     async def aclose(self) -> None:
-        """Gives back connections, threads and memory. Safe to call twice."""
+        """Releases connections, threads and memory. Safe to call twice."""
         ...
 
 
 def same(pair: Pair) -> bool:
-    """Whether both answers are the same words, so that nobody needs to be asked."""
+    """True where both answers have the same words, so that no model needs to be asked."""
     return normalise(pair.premise) == normalise(pair.hypothesis)
 
 
@@ -87,16 +87,16 @@ async def entail_distinct(
     p = np.zeros((len(pairs), len(RELATIONS)))
     mass = np.ones(len(pairs))
     truncated: dict[int, int] = {}
-    places: dict[Pair, list[int]] = {}
+    indices_of: dict[Pair, list[int]] = {}
     for index, pair in enumerate(pairs):
         if same(pair):
             p[index, 0] = 1.0
         else:
-            places.setdefault(pair, []).append(index)
-    if not places:
+            indices_of.setdefault(pair, []).append(index)
+    if not indices_of:
         return Entailments(p, mass=mass)
-    answer = await ask(list(places))
-    for row, indices in enumerate(places.values()):
+    answer = await ask(list(indices_of))
+    for row, indices in enumerate(indices_of.values()):
         p[indices] = answer.p[row]
         mass[indices] = 1.0 if answer.mass is None else answer.mass[row]
         if row in answer.truncated:

@@ -1,4 +1,4 @@
-"""An NLI classifier behind vLLM's `/classify`, as judge of entailment.
+"""ClassifyEntailer: an NLI classifier behind vLLM's `/classify`.
 
 The server takes one text a row, so both texts of a pair are joined by the model's own separator,
 which is learned from the server or given. It names only the most probable class of each row, so
@@ -44,11 +44,11 @@ _PLAIN = (
     Pair("Who is Ada?", "She is a pilot.", "She is a pilot with three brothers."),
     Pair("What did he buy?", "He bought a car.", "He bought a red car yesterday."),
 )
-"""Two of each relation. What a model says of them is only used to see how it names its classes."""
+"""Two pairs of each relation, which show how a model names its classes."""
 _SPECIAL = ("<s>", "</s>", "<pad>", "<mask>", "<unk>", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "[UNK]")
 _ROWS, _REQUESTS_AT_ONCE, _COUNTS_AT_ONCE = 256, 4, 32
 _FRAME = 8
-"""More tokens than any tokenizer puts around a pair; within a text, no token is shorter than a byte."""
+"""More tokens than any tokenizer puts around a pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class ClassifyEntailer:
     async def entail(
         self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
     ) -> Entailments:
-        """One row for each pair."""
+        """Returns one row for each pair."""
 
         async def ask(distinct: Sequence[Pair]) -> Entailments:
             began = time.monotonic()
@@ -115,7 +115,7 @@ class ClassifyEntailer:
         return await entail_distinct(pairs, ask)
 
     async def info(self) -> EngineInfo:
-        """What the server serves; asks it the first time."""
+        """Returns what the server serves; the server is asked the first time."""
         served = await self._served.get()
         named = " ".join(f"{index}={name}" for index, name in sorted(served.names.items()))
         return EngineInfo(
@@ -145,7 +145,7 @@ class ClassifyEntailer:
         return replace(begun, columns=columns, names={} if self._labels else names)
 
     async def _specials(self, model: str) -> tuple[str, ...]:
-        """What the tokenizer puts before and after a text."""
+        """Returns the special tokens that the tokenizer puts before and after a text."""
         body = {"model": model, "prompt": "a", "add_special_tokens": True, "return_token_strs": True}
         answer = await self._post("/tokenize", body, None)
         tokens = answer.get("token_strs")
@@ -156,7 +156,7 @@ class ClassifyEntailer:
     async def _classify(
         self, served: _Served, texts: Sequence[Prompt], deadline: float | None
     ) -> tuple[list[_Classified], int, int]:
-        """What the server says of each pair, the tokens it read, and in how many requests."""
+        """Returns the classes of each pair, the tokens that the server read, and the number of requests."""
         joined = [_joined(served, prompt) for prompt in texts]
         parts = [joined[start : start + _ROWS] for start in range(0, len(joined), _ROWS)]
         answers = await in_parallel(
@@ -184,7 +184,7 @@ class ClassifyEntailer:
     async def _fitted(
         self, served: _Served, texts: Sequence[Prompt], deadline: float | None
     ) -> tuple[list[Prompt], dict[int, int]]:
-        """The texts, cut where they must be. Counting costs a request each: only what may be too long is counted."""
+        """Returns the texts, cut where they do not fit. Counting costs a request: only long texts are counted."""
         fitting = list(texts)
         cut: dict[int, int] = {}
         if served.context is None:
@@ -270,7 +270,7 @@ def _probs(served: _Served, rows: Sequence[_Classified]) -> NDArray[np.float64]:
 
 
 def _named(rows: Sequence[_Classified], model: str) -> dict[int, str]:
-    """Class → name, as the answers show them; a single class never shown is what no other is."""
+    """Returns class → name, as the replies show them; a single class that is never shown gets the remaining name."""
     names = {row.best: row.label for row in rows}
     unseen = set(range(len(rows[0].probs))) - set(names)
     if len(unseen) == 1:
@@ -288,7 +288,7 @@ def _named(rows: Sequence[_Classified], model: str) -> dict[int, str]:
 
 
 def _separator(specials: Sequence[str], model: str) -> str:
-    """How families of tokenizers put two texts together."""
+    """Returns the text that the tokenizer puts between two texts, which families of tokenizers have in common."""
     if specials[-1:] == ("</s>",) and specials[:1] == ("<s>",):
         return "</s></s>"
     if specials[-1:] in (("[SEP]",), ("<sep>",)):
@@ -300,7 +300,7 @@ def _separator(specials: Sequence[str], model: str) -> str:
 
 
 def _joined(served: _Served, texts: Prompt) -> str:
-    """Both texts as one. No text can hold a separator: its special tokens are broken up."""
+    """Returns both texts as one. Special tokens inside a text are broken up, so that it cannot contain a separator."""
     parts = []
     for message in texts.messages:
         text = message.content

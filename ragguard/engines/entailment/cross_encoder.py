@@ -1,4 +1,4 @@
-"""A transformers cross-encoder as judge of entailment: `microsoft/deberta-v2-xlarge-mnli`, `roberta-large-mnli` …"""
+"""CrossEncoder: an NLI model of transformers, such as `microsoft/deberta-v2-xlarge-mnli` or `roberta-large-mnli`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class CrossEncoder:
     async def entail(
         self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
     ) -> Entailments:
-        """One row for each pair."""
+        """Returns one row for each pair."""
 
         async def ask(distinct: Sequence[Pair]) -> Entailments:
             began = time.monotonic()
@@ -82,7 +82,7 @@ class CrossEncoder:
         return await entail_distinct(pairs, ask)
 
     async def info(self) -> EngineInfo:
-        """What it is; loads it the first time."""
+        """Returns what the model is; it is loaded the first time."""
         classifier = await self._worker.run(lambda still_wanted: self._ready())
         return EngineInfo(
             model=self._source.name,
@@ -93,11 +93,11 @@ class CrossEncoder:
         )
 
     async def aclose(self) -> None:
-        """Gives the model's memory back."""
+        """Releases the model's memory."""
         await self._worker.close(self._forget)
 
     def _ready(self) -> _Classifier:
-        """Loads at first use. Only the worker's one thread comes here."""
+        """Loads the model at first use; called in the worker's thread only."""
         if self._classifier is None:
             found = load(self._source, "AutoModelForSequenceClassification")
             named = {int(index): str(label) for index, label in found.model.config.id2label.items()}
@@ -129,7 +129,7 @@ class _Classifier:
     device: str
 
     def rows(self, texts: Sequence[Prompt]) -> list[dict[str, list[int]]]:
-        """Each pair as the model reads it. What looks like a special token in a text stays text."""
+        """Returns each pair as the model reads it. No text in a pair becomes a special token."""
         encoded = self.tokenizer(
             [prompt.messages[0].content for prompt in texts],
             [prompt.messages[1].content for prompt in texts],
@@ -140,7 +140,7 @@ class _Classifier:
     def probs(
         self, texts: Sequence[Prompt], max_tokens: int, still_wanted: StillWanted
     ) -> tuple[NDArray[np.float64], int]:
-        """(pairs, classes) and the tokens read."""
+        """Returns the probabilities (pairs, classes), and the number of tokens read."""
         import torch
 
         rows = self.rows(texts)
@@ -155,7 +155,7 @@ class _Classifier:
 
 
 def _parts(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Indices of pairs of like length, as many as are computed together."""
+    """Yields the indices of pairs that are computed together, of similar length."""
     part: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         if part:

@@ -1,4 +1,4 @@
-"""The engine itself as judge of entailment, through its prompt set's task `entailment`."""
+"""EngineEntailer: a language model as entailer, asked with the task `entailment` of its prompt set."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EngineEntailer:
     async def entail(
         self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
     ) -> Entailments:
-        """One row for each pair: the probabilities of the three labels, made to sum to 1, and their mass."""
+        """Returns one row for each pair: the probabilities of the three labels, made to sum to 1, and their mass."""
         prompts = await self._set()
         labels = prompts.labels("entailment")
         if len(labels) != len(RELATIONS):
@@ -51,7 +51,7 @@ class EngineEntailer:
                 for pair in distinct
             ]
             answer = await self._engine.label_probs(rendered, labels, deadline=deadline, priority=priority)
-            # A model that puts nothing on its labels has said nothing: all are alike, and the mass says so.
+            # Where a model puts no probability on its labels, all three get the same, and the mass is 0.
             heard = np.where(answer.mass[:, None] > 0, answer.p, 1.0)
             p = heard / heard.sum(axis=-1, keepdims=True)
             return Entailments(p, answer.usage, answer.mass, answer.truncated)
@@ -59,13 +59,13 @@ class EngineEntailer:
         return await entail_distinct(pairs, ask)
 
     async def info(self) -> EngineInfo:
-        """The engine's, marked with the prompts on which its judgement rests."""
+        """Returns the engine's info, with the prompts as part of its fingerprint."""
         info = await self._engine.info()
         identity = (await self._set()).identity
         return replace(info, fingerprint=f"{info.fingerprint} entailment {identity}", prompts=identity)
 
     async def aclose(self) -> None:
-        """Nothing to give back: the engine belongs to whoever made it."""
+        """Does nothing: whoever made the engine closes it."""
 
     async def _set(self) -> PromptSet:
         return self._prompts or load_prompts((await self._engine.info()).prompts)

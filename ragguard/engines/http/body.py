@@ -1,4 +1,4 @@
-"""The body of a server's reply, read within a limit: also where it is compressed, and where it never ends."""
+"""Reads the body of a server's reply up to a limit, also where the body is compressed or endless."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`/v1/chat/completions` as servers of all makes take it: one conversation a request.
+"""`/v1/chat/completions`, the API that servers of all makes have: one conversation in each request.
 
-Knows the wire: what a request says, what this server refused of it (its `Dialect`), and what a
-choice holds. Whatever cannot be what it should be is an `EngineProtocolError` here.
+Makes the body of a request without the parameters that this server refuses (its `Dialect`), and reads and checks the
+choices in the reply. A reply that is not what it should be raises EngineProtocolError.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SAYS_N = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a server takes. Begins with everything and loses what it refuses."""
+    """The parameters that a server takes: all of them at first, without each one that it refuses."""
 
     top: int = _TOPS[0]
     """How many of the most probable tokens it shows; 0: no log-probabilities."""
@@ -38,10 +38,10 @@ class Dialect:
     many: bool = True
     """Several choices in one request."""
     extras: Mapping[str, Any] = field(default_factory=dict)
-    """What switches thinking off."""
+    """The parameters that switch thinking off."""
 
     def without(self, refusal: str) -> Dialect | None:
-        """What is left after a server said no in these words; None if they name nothing that can be left out."""
+        """Returns the dialect without the parameter that a server's refusal names; None if it names none of them."""
         said = refusal.lower()
         if any(name in said for name in self.extras):
             return replace(self, extras={})
@@ -67,17 +67,17 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One answer, read and checked."""
+    """One answer in a reply, read and checked."""
 
     text: str
-    """Without its reasoning."""
+    """The answer without its reasoning."""
     tokens: tuple[Token, ...]
-    """Of the whole answer, an end token left out; empty where the server shows none."""
+    """The tokens of the whole answer without an end token; empty where the server shows none."""
     first: tuple[Token, ...]
     """The most probable first tokens."""
     finished: bool
     thought: bool
-    """It reasoned before it answered, or did nothing else."""
+    """True where the model reasoned, whether an answer followed or not."""
 
 
 async def ask(
@@ -133,7 +133,7 @@ def _choice(choice: Mapping[str, Any], answer: Mapping[str, Any], url: str) -> C
     )
     return Choice(
         text.strip(),
-        # Where a thought was cut off, nobody says which tokens were its.
+        # Where a thought was cut off, the server does not say which tokens belonged to it.
         () if thought or text != content else tokens,
         first,
         finished and ended,

@@ -1,7 +1,7 @@
-"""JSON over HTTP to an engine's server, and every way that can fail as one of our errors.
+"""The HTTP client: sends JSON to an engine's server, and turns each failure into one of the errors of `errors.py`.
 
-Knows addresses, keys, deadlines and event loops; knows no model and no dialect. The key is sent
-and never shown: not in a repr, a log line or an error, even where the server echoes it.
+Knows addresses, keys, deadlines and event loops; knows no model and no API. The key is never shown: not in a repr, a
+log line or an error, even where the server repeats it.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ _LENGTH = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server is, taken apart."""
+    """The parts of a server's address."""
 
     base: str
-    """What the OpenAI paths hang on, such as `http://host:8000/v1`."""
+    """The URL before the OpenAI paths, such as `http://host:8000/v1`."""
     root: str
-    """What vLLM's own paths (`/version`, `/tokenize`) hang on."""
+    """The URL before vLLM's own paths (`/version`, `/tokenize`)."""
     model: str | None = None
     """The model named in the address: `…/v1#MODEL` or `…/v1?model=MODEL`."""
     credentials: Credentials | None = field(default=None, repr=False)
@@ -133,19 +133,19 @@ class HttpClient:
         return f"HttpClient({self.address.base!r})"
 
     async def get(self, path: str, *, deadline: float | None = None, root: bool = False) -> Any:
-        """The JSON at a path under the base, or under the root."""
+        """Returns the JSON at a path under the base, or under the root."""
         return await self._ask("GET", path, None, deadline, root)
 
     async def post(
         self, path: str, body: Mapping[str, Any], *, deadline: float | None = None, root: bool = False
     ) -> Any:
-        """The JSON that a server answers to a JSON body."""
-        # A lone surrogate is no text that any server takes; it becomes a question mark.
+        """Returns the JSON that a server replies to a JSON body."""
+        # An unpaired surrogate is no text that any server takes; it becomes a question mark.
         content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         return await self._ask("POST", path, content, deadline, root)
 
     async def aclose(self) -> None:
-        """Closes the connections of every loop that still runs."""
+        """Closes the connections of each event loop that still runs."""
         self._closed = True
         with self._lock:
             clients = list(self._clients.items())
@@ -292,7 +292,7 @@ class HttpClient:
 
 
 def _why_not_connected(error: BaseException) -> str:
-    """What the operating system said, such as `connection refused`; httpx says only that all attempts failed."""
+    """Returns the operating system's reason, such as `connection refused`; httpx says only that all attempts failed."""
     root: BaseException | None = error
     while root is not None:
         if isinstance(root, OSError) and root.errno is not None and root.errno > 0:
@@ -302,7 +302,7 @@ def _why_not_connected(error: BaseException) -> str:
 
 
 def _retry_after(headers: httpx.Headers) -> float | None:
-    """Seconds, from `retry-after-ms` or from `Retry-After` as seconds or as a date."""
+    """Returns the seconds in `retry-after-ms`, or in `Retry-After`, which holds seconds or a date."""
     try:
         if "retry-after-ms" in headers:
             return max(0.0, float(headers["retry-after-ms"]) / 1000)

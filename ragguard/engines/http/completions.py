@@ -1,8 +1,7 @@
-"""vLLM's `/v1/completions`: many prompts in one request, and what its answers say, checked.
+"""vLLM's `/v1/completions`: many prompts in one request.
 
-Knows the wire: how labels and samples are asked for, in how many requests, and how log-probabilities
-come back. Whatever cannot be what it should be (a missing field, a NaN, a wrong number of choices)
-is an `EngineProtocolError` here and never a number above.
+Makes the bodies that ask for labels and samples, splits them into requests, and reads and checks the log-probabilities
+in the replies. A missing field, a NaN or a wrong number of choices raises EngineProtocolError.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ _SEEDS = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Completions:
-    """One model's completions, as this server takes them."""
+    """The completions of one model, asked for in the form that its server takes."""
 
     client: HttpClient
     model: str
     special_tokens: bool = False
-    """Whether the server is to put the model's first token before the prompt; a chat template has it."""
+    """True where the server must put the model's first token before the prompt; a chat template contains it."""
     exact: bool = True
-    """Whether the log-probabilities of named tokens can be had; else those of the `top` most probable."""
+    """True where the server shows the log-probabilities of any tokens; else only those of the `top` most probable."""
     top: int = 20
     takes_priority: bool = True
 
     async def label_logprobs(
         self, prompts: Sequence[Rendered], tokens: Sequence[int], request: Request[Any]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], Usage]:
-        """(prompts, tokens) log-probabilities of `tokens` as the next one, and where they are upper bounds."""
+        """Returns (prompts, tokens) log-probabilities of the next token, and True where one is an upper bound."""
         body: dict[str, Any] = {"max_tokens": 1, "temperature": 1.0, "return_tokens_as_token_ids": True}
         if self.exact:
             body |= {"logprobs": 1, "logprob_token_ids": sorted(set(tokens))}
@@ -136,7 +135,7 @@ class Completions:
 
 
 def choices_of(answer: Any, expected: int, url: str) -> list[Mapping[str, Any]]:
-    """The choices of an answer in the order of their indices, exactly as many as were asked for."""
+    """Returns the choices of a reply in the order of their indices, as many as were asked for."""
     found = answer.get("choices") if isinstance(answer, Mapping) else None
     if not isinstance(found, list) or not all(isinstance(choice, Mapping) for choice in found):
         raise EngineProtocolError(f"{url}: no list of choices in the answer")
@@ -149,7 +148,7 @@ def choices_of(answer: Any, expected: int, url: str) -> list[Mapping[str, Any]]:
 
 
 def usage_of(answer: Any, prompts: int) -> Usage:
-    """What one answer cost; zeros where the server does not say."""
+    """Returns what one reply cost; zeros where the server does not say."""
     said = answer.get("usage") if isinstance(answer, Mapping) else None
     known = said if isinstance(said, Mapping) else {}
     counts = [known.get(name) for name in ("prompt_tokens", "completion_tokens")]
@@ -165,7 +164,7 @@ def _index(choice: Mapping[str, Any], url: str) -> int:
 
 
 def _listed(choice: Mapping[str, Any]) -> dict[str, float]:
-    """Token → log-probability at the first generated position."""
+    """Returns token → log-probability at the first generated position."""
     logprobs = choice.get("logprobs")
     top = logprobs.get("top_logprobs") if isinstance(logprobs, Mapping) else None
     if not isinstance(top, list) or not top or not isinstance(top[0], Mapping):
@@ -199,7 +198,7 @@ def _sample(choice: Mapping[str, Any]) -> Sample:
 
 
 def _parts(prompts: Sequence[Rendered], n: int) -> Iterator[list[int]]:
-    """Indices of prompts that go into one request: all text or all ids, and not too much at once."""
+    """Yields the indices of the prompts of each request: all texts or all ids, within the size that a server takes."""
     for kind in (str, list):
         part: list[int] = []
         size = 0

@@ -1,9 +1,9 @@
-"""OpenAIEngine: any server that speaks OpenAI's chat completions, as far as it goes.
+"""OpenAIEngine: any server with OpenAI's chat completions, with the exactness that the server allows.
 
-Where a server shows its most probable tokens, a label among them has its probability and any other
-an upper bound. Where it shows none, thinks first, or cannot tell the abstention from "No" by its
-first token, probabilities are the shares of sampled answers, with their standard error. Made for
-OpenAI, llama.cpp's server, Ollama, LM Studio, and vLLM models that cannot be asked otherwise.
+Where a server shows its most probable tokens, a label among them has its probability and any other label an upper
+bound. Where it shows none, where the model thinks first, or where the abstention begins with the same token as "No",
+probabilities are the shares of sampled answers, with their standard error. For OpenAI, llama.cpp's server, Ollama,
+LM Studio, and vLLM models that think first.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LABEL_TOKENS = 8
 _LOOK_TOKENS = 16
 _CUTS = 4
 _CHARACTERS_PER_TOKEN = 3.0
-"""Where the server tells the limit but not the prompt's length: fewer than usual, to be safe."""
+"""An estimate, lower than usual, for servers that tell the limit but not the prompt's length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,7 @@ class OpenAIEngine(ModelEngine[ChatServer]):
         )
 
     async def labels(self, request: LabelRequest, found: ChatServer) -> LabelProbs:
-        """Gives the probability of each label, or its bound, or its share of sampled answers: the result says
-        which."""
+        """Returns the probability of each label, its upper bound, or its share of samples; the reply says which."""
         began = time.monotonic()
         if request.mode == "sequence" and found.dialect.top and not found.thinks:
             raise EngineRejected(
@@ -300,7 +299,7 @@ class OpenAIEngine(ModelEngine[ChatServer]):
         return ChatServer(dialect, thinks, ambiguous, info)
 
     async def _accepted(self, model: str, dialect: Dialect) -> tuple[Dialect, list[Choice]]:
-        """Asks the plain question, leaving out what the server refuses, until it answers."""
+        """Asks the plain question without each parameter that the server refuses, until it answers."""
         while True:
             n = 2 if dialect.many else 1
             try:
@@ -344,7 +343,7 @@ class _Answer(NamedTuple):
 
 
 def named(answer: str, labels: Sequence[str]) -> str | None:
-    """The label that an answer gives: alone, or before a stop. "A firm" is not the label A."""
+    """Returns the label that an answer gives, alone or before punctuation: "A firm" is not the label A."""
     bare = answer.strip().lstrip("*\"'`(").strip()
     for label in sorted(labels, key=len, reverse=True):
         flags = re.IGNORECASE if len(label) > 1 else 0

@@ -11,18 +11,19 @@ from ragguard.errors import EngineProtocolError, EngineRejected
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """What `/v1/models` says of a model."""
+    """The entry of a model in `/v1/models`."""
 
     id: str
     owner: str = ""
-    """`vllm` behind vLLM."""
+    """The server's make: `vllm` for vLLM."""
     root: str = ""
     """The weights' own name or folder, where the server tells it."""
     context: int | None = None
 
 
 async def served_model(client: HttpClient, wanted: str | None, deadline: float | None = None) -> ServedModel:
-    """The model to ask for. One that is not there, or a choice among several, is refused with the list."""
+    """Returns the model to ask for. Raises EngineRejected with the list where it is not there, or where none was named
+    and there are several."""
     base = client.address.base
     try:
         answer = await client.get("/models", deadline=deadline)

@@ -1,12 +1,14 @@
-"""ServerEngine: an engine behind a URL, whatever serves it. Asks at first use, then is what fits.
+"""ServerEngine: the model at a URL, whatever serves it. The server is asked at first use, and the engine chosen then.
 
-vLLM gets the engine that knows it; every other server, and a vLLM model that thinks first and
-cannot be told not to, the one that speaks plain chat completions.
+vLLM gets VllmEngine; every other server, and a vLLM model that thinks first and cannot be told not to, gets
+OpenAIEngine.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from functools import partial
 
 from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.engines.http.client import HttpClient
@@ -14,11 +16,11 @@ from ragguard.engines.http.openai import OpenAIEngine
 from ragguard.engines.http.served import served_model
 from ragguard.engines.http.vllm import VllmEngine
 from ragguard.engines.layers import Retry
-from ragguard.engines.layers.one_by_one import OneByOne
 from ragguard.engines.lazy import Lazy
 from ragguard.engines.requests.base import R, Request
-from ragguard.engines.requests.verbs import Verbs, put
+from ragguard.engines.requests.verbs import Layer, Verbs, put
 from ragguard.errors import EngineRejected
+from ragguard.runtime.parallel import in_parallel
 
 
 class ServerEngine(Verbs):
@@ -48,7 +50,7 @@ class ServerEngine(Verbs):
         return [sum(len(m.content.encode("utf-8", "replace")) for m in prompt.messages) for prompt in prompts]
 
     async def info(self) -> EngineInfo:
-        """What the server serves; asks it the first time."""
+        """Returns what the server serves; the server is asked the first time."""
         return await (await self._engine.get()).info()
 
     async def aclose(self) -> None:
@@ -78,3 +80,20 @@ class ServerEngine(Verbs):
         )
         self._opened.append(chat)
         return OneByOne(Retry(chat))
+
+
+class OneByOne(Layer):
+    """Splits requests into single prompts, `at_once` of them in flight together: for servers that take one conversation
+    in each request. A layer below then repeats one prompt and not all, and the others are not paid for twice."""
+
+    def __init__(self, engine: Engine, at_once: int = 16) -> None:
+        super().__init__(engine)
+        self._at_once = at_once
+
+    async def send(self, request: Request[R]) -> R:
+        """Sends each prompt by itself."""
+        if len(request.prompts) < 2:
+            return await put(self._engine, request)
+        began = time.monotonic()
+        calls = [partial(put, self._engine, request.about([prompt])) for prompt in request.prompts]
+        return request.gathered(await in_parallel(calls, self._at_once), time.monotonic() - began)

@@ -1,9 +1,9 @@
 """A server's chat template, learned from the server, so that many conversations go out in one request.
 
-vLLM takes many prompts at once as text, but only one conversation at a time for templating. So the
-template is learned once for each sequence of roles: marked messages are templated by the server,
-turned back into text and split at the marks. What was learned is used only where the server's own
-tokens come out of it; else every prompt is templated by the server, one small request each.
+vLLM takes many prompts at once as text, but templates only one conversation in each request. So the template is
+learned once for each sequence of roles: the server templates marked messages, and the text of the result is split at
+the marks. The result is used only where it gives the same tokens as the server does; else the server templates every
+prompt, in one small request each.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _PROOFS_AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the template puts around and between the messages of one sequence of roles."""
+    """The texts that the template puts around and between the messages of one sequence of roles."""
 
     pieces: tuple[str, ...]
     trims: bool
 
     def render(self, messages: Sequence[Message]) -> str:
-        """The text that the model gets for these messages."""
+        """Returns the text that the model gets for these messages."""
         parts = [self.pieces[0]]
         for message, piece in zip(messages, self.pieces[1:], strict=True):
             parts += (message.content.strip() if self.trims else message.content, piece)
@@ -46,7 +46,7 @@ class Shape:
 
 
 class Templates:
-    """What is known of one model's template. `ending` is text put after it, where the answer begins."""
+    """A model's tokenizer and chat template, as learned from its server. `ending` is the text after the template."""
 
     def __init__(
         self, client: HttpClient, model: str, arguments: Mapping[str, Any], ending: str = ""
@@ -54,15 +54,15 @@ class Templates:
         self._client, self._model, self._arguments = client, model, dict(arguments)
         self.ending = ending
         self.plain = False
-        """The model has no template: the messages themselves are the prompt."""
+        """True where there is no template: the messages themselves are the prompt."""
         self.folds = False
-        """The template knows no system turn: what it says is put before the first user turn."""
+        """True where the template knows no system turn: its text is put before the first user turn."""
         self._shapes: dict[tuple[Role, ...], Shape | None] = {}
         self._harmless: set[str] = set()
         self._ending_ids: dict[str, list[int]] = {"": []}
 
     async def learn(self, deadline: float | None = None) -> None:
-        """Finds out whether there is a template and whether it takes a system turn."""
+        """Finds out if there is a template and if it takes a system turn."""
         try:
             try:
                 await self._templated((Message("user", _MARKS[0]),), deadline)
@@ -85,7 +85,7 @@ class Templates:
     async def render(
         self, prompts: Sequence[Prompt], deadline: float | None = None, *, as_ids: bool = False
     ) -> list[Rendered]:
-        """Each prompt as the model gets it, `ending` included: as text where that can be, else as ids."""
+        """Returns each prompt as the model gets it, `ending` included: as text where that is possible, else as ids."""
         folded = [self._turns(prompt.messages) for prompt in prompts]
         shapes = {
             roles: await self.shape(roles, deadline) for roles in {_roles(messages) for messages in folded}
@@ -105,7 +105,7 @@ class Templates:
     async def _strange(
         self, texts: Mapping[tuple[Message, ...], str], deadline: float | None
     ) -> list[tuple[Message, ...]]:
-        """Those conversations whose frames the template may treat in a way of its own."""
+        """Returns the conversations with texts such as `<x>` that the template may change."""
         if self.plain:
             return []
         unknown: dict[frozenset[str], list[tuple[Message, ...]]] = {}
@@ -125,12 +125,12 @@ class Templates:
         return strange
 
     async def count(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        """The tokens of each prompt, template and ending included. One small request each."""
+        """Returns the tokens of each prompt, template and ending included; one small request for each."""
         folded = [self._turns(prompt.messages) for prompt in prompts]
         return [len(ids) for ids in await self._in_parallel(folded, deadline)]
 
     async def shape(self, roles: tuple[Role, ...], deadline: float | None = None) -> Shape | None:
-        """The learned shape of a sequence of roles; None where the server must template each prompt."""
+        """Returns the learned shape of a sequence of roles; None where the server must template each prompt."""
         if self.plain:
             return Shape(("", *["\n\n"] * (len(roles) - 1), "\n"), trims=False)
         if roles not in self._shapes:
@@ -138,13 +138,13 @@ class Templates:
         return self._shapes[roles]
 
     async def tokens(self, text: str, deadline: float | None = None) -> list[int]:
-        """The ids of a text as it stands; of a plain prompt, with whatever the model begins with."""
+        """Returns the ids of a text that stands alone; a model without a template puts its first token before it."""
         return _ids(
             await self._post("/tokenize", {"prompt": text, "add_special_tokens": self.plain}, deadline)
         )
 
     async def text_of(self, ids: Sequence[int], deadline: float | None = None) -> str:
-        """The text of ids, special tokens included."""
+        """Returns the text of ids, special tokens included."""
         answer = await self._post("/detokenize", {"tokens": list(ids)}, deadline)
         text = answer.get("prompt")
         if not isinstance(text, str):
@@ -154,7 +154,7 @@ class Templates:
     async def continuations(
         self, texts: Sequence[str], deadline: float | None = None
     ) -> list[tuple[int, ...]]:
-        """The ids of texts as they follow a prompt: a word's tokens depend on what stands before it."""
+        """Returns the ids of texts as they follow a prompt: a word's tokens depend on the text before it."""
         messages = (Message("user", _MARKS[0]),)
         (start,) = await self.render([Prompt(messages)], deadline)
         if isinstance(start, list):

@@ -63,7 +63,7 @@ def _open(source: Source, max_batch_tokens: int) -> tuple[Loaded, CausalModel]:
 
 
 def _ends(*said: int | list[int] | None) -> frozenset[int]:
-    """All tokens that end an answer, from whoever names some."""
+    """Returns all tokens that end an answer, given those that the config and the tokenizer name."""
     ends: set[int] = set()
     for one in said:
         ends.update([] if one is None else [one] if isinstance(one, int) else one)

@@ -1,6 +1,6 @@
-"""Loading from the Hugging Face hub or a folder: which device, which number type, what can go wrong.
+"""Loads a model of transformers from the Hugging Face hub or a folder, on a device and in a number type.
 
-Knows what all models of transformers have in common, and nothing of what is asked of them.
+Serves language models and classifiers alike.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ragguard.secrets import without_secrets
 
 _DTYPES = ("auto", "float32", "float16", "bfloat16")
 _ENDS = 2**20
-"""Of each weight file so many bytes from both ends are looked at: enough to tell two trainings apart."""
+"""The bytes at each end of a weight file that are read for its digest: enough to tell two trainings apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Which weights, and how they are to be held. Wrong settings are refused here, at once."""
+    """The name of the weights, and the device and number type for them. Wrong settings are refused at once."""
 
     name: str
     device: str | None
@@ -41,24 +41,24 @@ class Source:
 
     @property
     def place(self) -> str:
-        """The folder or the name that transformers takes."""
+        """The folder, or the name on the hub, as transformers takes it."""
         folder = Path(self.name).expanduser()
         return str(folder) if folder.exists() else self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Pretrained:
-    """A model in memory, ready to be asked."""
+    """A model in memory, with its tokenizer."""
 
     model: Any
     tokenizer: Any
     identity: str
-    """What tells its numbers from any other's."""
+    """A text that differs for models that give different numbers."""
     device: str
 
 
 def load(source: Source, kind: str) -> Pretrained:
-    """The weights and the tokenizer. `kind` is the name of a transformers auto class."""
+    """Returns the weights and the tokenizer; `kind` is the name of a transformers auto class."""
     import torch
     import transformers
 
@@ -91,7 +91,7 @@ def load(source: Source, kind: str) -> Pretrained:
 
 
 def weights_identity(place: str, config: Any) -> str:
-    """The hub's commit, or a digest of a folder's files."""
+    """Returns the hub's commit, or a digest of a folder's files."""
     folder = Path(place)
     if not folder.is_dir():
         return str(getattr(config, "_commit_hash", None) or "")
@@ -109,7 +109,7 @@ def weights_identity(place: str, config: Any) -> str:
 
 
 def context_of(config: Any, tokenizer: Any) -> int:
-    """The longest input in tokens, by whichever of the two says less."""
+    """Returns the longest input in tokens: the lower limit of the config and the tokenizer."""
     said = [
         getattr(config.get_text_config(), "max_position_embeddings", None),
         getattr(tokenizer, "model_max_length", None),

@@ -32,7 +32,7 @@ _MOST_LOGITS = 2**26
 
 
 class CausalModel:
-    """A loaded model, with what is needed to batch for it."""
+    """A causal language model in memory, asked in batches."""
 
     def __init__(self, model: Any, ends: frozenset[int], pad: int, max_batch_tokens: int) -> None:
         self._model, self._ends, self._pad = model, ends, pad
@@ -43,7 +43,7 @@ class CausalModel:
     def logprobs(
         self, prompts: Sequence[Sequence[int]], asks: Sequence[NextTokenAsk], still_wanted: StillWanted
     ) -> list[NDArray[np.float64]]:
-        """For each ask (prompts, its tokens). Asks along one label are read off one pass over prompt and label."""
+        """Returns for each ask (prompts, its tokens). One pass over prompt and label answers all asks of the label."""
         found = [np.empty((len(prompts), len(ask.tokens))) for ask in asks]
         for path in _whole_paths(asks):
             along = [(index, ask) for index, ask in enumerate(asks) if path[: len(ask.after)] == ask.after]
@@ -121,7 +121,7 @@ class CausalModel:
         return _answers(tokens, logprobs, length, n, self._ends)
 
     def _prefill(self, rows: Sequence[Sequence[int]], keep: int) -> _Prefilled:
-        """Padded on the left, so that what follows stands in one column."""
+        """Computes rows, padded on the left so that the next token of each is in the same column."""
         import torch
 
         width = max(len(row) for row in rows)
@@ -139,7 +139,7 @@ class CausalModel:
     def _forward(
         self, ids: Tensor, mask: Tensor, positions: Tensor, keep: int, cache: Any
     ) -> tuple[Tensor, Any]:
-        """The logits of the last `keep` columns, and the KV cache."""
+        """Returns the logits of the last `keep` columns, and the KV cache."""
         more: dict[str, Any] = {"past_key_values": cache} if cache is not None else {}
         if "position_ids" in self._accepts:
             more["position_ids"] = positions
@@ -149,7 +149,7 @@ class CausalModel:
         return out.logits[:, -keep:], out.past_key_values
 
     def _parts(self, lengths: Sequence[int], tokens: Sequence[int], positions: int) -> Iterator[list[int]]:
-        """Indices that are computed together: of like length, and as many as memory is meant for."""
+        """Yields the indices of rows that are computed together: of similar length, within the memory limits."""
         part: list[int] = []
         spent = 0
         for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
@@ -171,7 +171,7 @@ class _Prefilled(NamedTuple):
 
 
 def _pick(distribution: Tensor, uniform: Tensor, temperature: float) -> Tensor:
-    """One token for each row: where its number falls among the probabilities, laid side by side."""
+    """Returns one token for each row: the one at which the cumulated probabilities pass the row's uniform number."""
     import torch
 
     if temperature == 0:
@@ -196,13 +196,13 @@ def _answers(
 
 
 def _whole_paths(asks: Sequence[NextTokenAsk]) -> list[tuple[int, ...]]:
-    """The label beginnings that are not themselves the beginning of another."""
+    """Returns the `after`s of the asks that are not the beginning of a longer one."""
     afters = {ask.after for ask in asks}
     return [a for a in sorted(afters) if not any(b != a and b[: len(a)] == a for b in afters)]
 
 
 def _halving(part: list[int], job: Callable[[Sequence[int]], T]) -> Iterator[tuple[list[int], T]]:
-    """What `job` makes of a part; of its halves, where the device has too little memory for the whole."""
+    """Yields the result of `job` for a part, or for its halves where the device has too little memory for the whole."""
     import torch
 
     try:

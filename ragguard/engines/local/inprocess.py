@@ -42,9 +42,9 @@ from ragguard.secrets import without_secrets
 T = TypeVar("T")
 
 _AT_ONCE = 1024
-"""Prompts handed to vLLM at a time; its own scheduler makes batches of them."""
+"""The most prompts that vLLM gets at a time; its scheduler makes batches of them."""
 _PATIENCE_S = 30.0
-"""How long a shutdown may take before it is left to itself."""
+"""The longest wait for a shutdown, in seconds."""
 
 
 class InProcessVllmEngine(LocalEngine):
@@ -188,7 +188,7 @@ class _VllmModel:
         return await in_parallel([partial(one, row) for row in rows], _AT_ONCE)
 
     async def _generate(self, prompt: Sequence[int], wanted: Any, priority: int) -> list[Any]:
-        """vLLM's outputs for one prompt, complete and in order."""
+        """Returns vLLM's outputs for one prompt, complete and in order."""
         from vllm.exceptions import VLLMClientError, VLLMError
         from vllm.sampling_params import RequestOutputKind
 
@@ -224,5 +224,5 @@ def _drawn(output: Any) -> Drawn:
 
 
 def _seed_of(seed: int, prompt: Sequence[int]) -> int:
-    """vLLM counts on from it for the other samples of a prompt, so there is room above."""
+    """Returns a seed for one prompt; vLLM adds 1, 2, … to it for the other samples, so it is below the largest seed."""
     return int(np.random.SeedSequence([seed % 2**63, *prompt]).generate_state(1, np.uint64)[0]) >> 2

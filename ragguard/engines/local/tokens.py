@@ -1,6 +1,6 @@
 """A Hugging Face tokenizer in this process, as transformers and in-process vLLM hold one.
 
-Follows the same rules as `templates`, which learns them from a server.
+Follows the same rules as `http/templates.py`, which learns a template from its server.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class HfTokens:
         return self._templated(messages) + self.ending
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        # A lone surrogate is no text that a tokenizer takes; it becomes a question mark.
+        # An unpaired surrogate is no text that a tokenizer takes; it becomes a question mark.
         clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
         with self._lock:
             return [list(ids) for ids in self._tokenizer(clean, add_special_tokens=self.plain)["input_ids"]]

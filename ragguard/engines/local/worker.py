@@ -19,11 +19,11 @@ from ragguard.runtime.deadline import until
 T = TypeVar("T")
 
 StillWanted: TypeAlias = Callable[[], None]
-"""Called by a job between batches; breaks it off when its caller has gone or its deadline has come."""
+"""A function that a job calls between batches; it raises where the caller is gone or the deadline has passed."""
 
 
 class _UnwantedError(Exception):
-    """Ends a job whose answer nobody takes."""
+    """Ends a job whose result nobody waits for."""
 
 
 class Worker:
@@ -36,7 +36,7 @@ class Worker:
         self._closed = False
 
     async def run(self, job: Callable[[StillWanted], T], deadline: float | None = None) -> T:
-        """What `job` returns, or `EngineTimeout`."""
+        """Returns what `job` returns; raises EngineTimeout at the deadline."""
         if self._closed:
             raise Closed(f"{self._what} was closed: connect again")
         unwanted = threading.Event()

@@ -1,4 +1,4 @@
-"""NumPy's own threads, held back while nano computes.
+"""Limits NumPy's own threads while nano computes.
 
 OpenBLAS splits every small product over all cores and spins where a core is busy with something else: on
 a machine with other work one batch took 43 s instead of 0.3 s. nano spreads whole chunks over
@@ -25,7 +25,7 @@ _before = 0
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """While inside, anywhere in the process, a matrix product uses the thread that asks for it."""
+    """Makes each matrix product of the process use one thread while the block runs."""
     global _inside, _before
     controls = _controls()
     if controls is None:
@@ -62,7 +62,7 @@ at_fork(before=_lock.acquire, in_parent=_lock.release, in_child=_begin_in_child)
 
 @cache
 def _controls() -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """How many threads the OpenBLAS that came with NumPy uses, and how to say so."""
+    """Returns the functions that get and set the number of threads of NumPy's OpenBLAS; None where there is none."""
     home = Path(np.__file__).parent
     for folder in (home.parent / "numpy.libs", home / ".dylibs", home / ".libs"):
         for path in sorted(folder.glob("*openblas*")):

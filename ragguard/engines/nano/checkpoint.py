@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ragguard.engines.nano.tokenizer import ANSWER, BEGIN, END, SPECIAL, UNKNOWN, load_tokenizer
 
-# The same words as the tokenizer's PATTERN, in the dialect of the tokenizers library.
+# The same words as the tokenizer's PATTERN, in the syntax of the tokenizers library.
 _PATTERN = r"NO-RESPONSE|'s(?![A-Za-z0-9])|[A-Za-z0-9\x{80}-\x{10FFFF}]+|[!-/:-@\[-`{-~]"
-# A "<" in a message is parted from what follows, so that no message can spell a special token.
+# A space is put after each "<" in a message, so that no message can spell a special token.
 _CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}"
     "{% if message['role'] == 'assistant' %}"
@@ -129,7 +129,7 @@ def _tokenizer(words: list[str]) -> dict[str, object]:
 
 
 def _write_safetensors(path: Path, tensors: dict[str, NDArray[np.generic]]) -> None:
-    """The format is a length, a JSON header and the raw numbers."""
+    """Writes the safetensors format: a length, a JSON header and the raw numbers."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     blobs, at = [], 0
     for name, tensor in sorted(tensors.items()):

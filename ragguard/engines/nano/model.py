@@ -1,9 +1,8 @@
 """nano's network on NumPy alone: batched prefill with shared prefixes, and sampling over a key/value cache.
 
-Scales of the norms and of attention are folded into the matrices when the weights are loaded.
-Prompts that begin alike (the same documents under other questions) share that part's keys and
-values, samples that began alike share their state, and every chunk is small enough to stay in a
-core's cache. It knows ids and arrays, no text.
+Scales of the norms and of attention are multiplied into the matrices when the weights are loaded. Prompts with a common
+prefix (the same documents before other questions) share its keys and values, samples with a common prefix share their
+state, and every chunk is small enough to stay in a core's cache. This file knows ids and arrays, no text.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class Model:
         self._cos, self._sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
     def next_logprobs(self, prompts: Sequence[Tokens]) -> Floats:
-        """(prompts, vocabulary): the log-probabilities of what follows each prompt."""
+        """Returns (prompts, vocabulary): the log-probabilities of the next token of each prompt."""
         out = np.empty((len(prompts), self.config.vocab_size), np.float32)
         groups: dict[tuple[int, ...], list[int]] = {}
         for index, shared in enumerate(shared_lengths(prompts)):
@@ -109,7 +108,7 @@ class Model:
     def _finish(
         self, out: Floats, prompts: Sequence[Tokens], members: list[tuple[int, int]], memory: Memory | None
     ) -> None:
-        """Runs what stands after the shared beginnings: `members` are prompts and their rows in `memory`."""
+        """Computes the tokens after the shared prefixes: `members` are prompts and their rows in `memory`."""
         done = memory.lengths if memory else np.zeros(1, np.intp)
         suffixes = [prompts[index][done[row] :] for index, row in members]
 
@@ -123,9 +122,10 @@ class Model:
     def sample(
         self, prompts: Sequence[Tokens], draws: Sequence[NDArray[np.float64]], temperature: float, end: int
     ) -> list[list[tuple[list[int], list[float]]]]:
-        """For each prompt and each row of its `draws` (samples, tokens; uniform in [0, 1)) ids and log-probabilities.
+        """Returns for each prompt and each row of its `draws` (samples, tokens; uniform in [0, 1)) the ids and their
+        log-probabilities.
 
-        The end token is among them where it was drawn. Samples of a prompt that began alike are computed once.
+        The end token is one of them where it was drawn. A common prefix of a prompt's samples is computed once.
         """
         drawn: list[list[tuple[list[int], list[float]]]] = [[([], []) for _ in rows] for rows in draws]
         _spread(
@@ -145,11 +145,11 @@ class Model:
     ) -> None:
         hidden, memory = self._run(prompts, None)
         logprobs = self._logprobs(hidden)
-        # Who goes on from which state: (prompt, sample, state). A state is a prompt and what was drawn after it.
+        # The unfinished samples as (prompt, sample, state). A state is a prompt and the tokens drawn after it.
         live = [(i, j, row) for row, i in enumerate(chunk) for j in range(len(draws[i]))]
         for step in range(draws[0].shape[1]):
             states: dict[tuple[int, int], int] = {}
-            heirs = []
+            unfinished = []
             cumulated: dict[int, Floats] = {}
             for i, j, state in live:
                 if state not in cumulated:
@@ -158,16 +158,16 @@ class Model:
                 drawn[i][j][0].append(token)
                 drawn[i][j][1].append(float(logprobs[state, token]))
                 if token != end:
-                    heirs.append((i, j, states.setdefault((state, token), len(states))))
-            if not heirs or step + 1 == draws[0].shape[1]:
+                    unfinished.append((i, j, states.setdefault((state, token), len(states))))
+            if not unfinished or step + 1 == draws[0].shape[1]:
                 return
-            live = heirs
+            live = unfinished
             memory = memory.take(np.array([state for state, _ in states]))
             hidden, memory = self._run([[token] for _, token in states], memory)
             logprobs = self._logprobs(hidden)
 
     def _run(self, rows: Sequence[Tokens], past: Memory | None) -> tuple[Floats, Memory]:
-        """The last hidden state of each row, and the memory of past and row together."""
+        """Returns the last hidden state of each row, and the keys and values of past and row together."""
         lengths = np.array([len(row) for row in rows], np.intp)
         count, longest = len(rows), int(lengths.max())
         ids = np.zeros((count, longest), np.intp)
@@ -190,7 +190,7 @@ class Model:
             queries, keys = turned[:, :, :heads], turned[:, :, heads:].transpose(0, 2, 1, 3)
             values = qkv[:, :, 2 * heads :].transpose(0, 2, 1, 3)
             if final:
-                # Only the last word's state is wanted: everything after its keys and values is for it alone.
+                # Only the last token's state is needed: after keys and values, only that row is computed.
                 queries, x = queries[last][:, None], x[last][:, None]
             queries = np.ascontiguousarray(queries.transpose(0, 2, 1, 3))
             if past:
@@ -221,7 +221,7 @@ class Model:
             gate += 1.0
             up /= gate
             x += up @ layer.down
-        # A gap is left where a past was shorter than the longest one: the new keys stand right after it.
+        # Where a past is shorter than the longest one, the new keys are moved to directly after it.
         if past:
             _close_gaps(memory, before, width, longest)
         return x[:, 0], memory
@@ -258,7 +258,7 @@ def _close_gaps(memory: Memory, before: Ints, width: int, longest: int) -> None:
 
 
 def _cumulated(logprobs: Floats, temperature: float) -> Floats:
-    """The distribution function from which a token is drawn; at temperature 0 a step at the most probable one."""
+    """Returns the cumulated probabilities from which a token is drawn; temperature 0: a step at the most probable."""
     if temperature == 0.0:
         steps = np.zeros(len(logprobs))
         steps[int(logprobs.argmax()) :] = 1.0
@@ -271,7 +271,7 @@ def _cumulated(logprobs: Floats, temperature: float) -> Floats:
 
 
 def _chunks(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """The indices of rows, gathered by length into chunks of bounded size."""
+    """Yields the indices of rows, sorted by length, in chunks of bounded size."""
     chunk: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
         if chunk and lengths[i] * (len(chunk) + 1) > _CHUNK:
@@ -283,7 +283,7 @@ def _chunks(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _spread(work: Callable[[list[int]], None], chunks: Iterable[list[int]]) -> None:
-    """Does the chunks, several at a time where there are several; each writes to places of its own."""
+    """Calls `work` with each chunk, in several threads where there are several chunks."""
     with one_thread():
         todo = list(chunks)
         if len(todo) == 1:
@@ -299,7 +299,7 @@ def _threads() -> DaemonThreads:
 
 @cache
 def load_model() -> Model:
-    """The shipped weights."""
+    """Returns the network with the weights that ship with the package."""
     with as_file(files(__package__) / "weights.npz") as path, np.load(path) as arrays:
         config = Config(**json.loads(bytes(arrays["config"]).decode()))
         return Model(config, {name: arrays[name] for name in arrays.files if name != "config"})

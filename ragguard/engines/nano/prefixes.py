@@ -1,15 +1,15 @@
-"""Which prompts begin alike, and how much of that is worth computing once."""
+"""Finds common prefixes of prompts that are worth computing once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 LEAST = 8
-"""Shorter common beginnings cost more to keep than to compute again."""
+"""The shortest prefix that is shared: shorter ones cost more to keep than to compute again."""
 
 
 def common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many ids two prompts have in common at their beginning, short of the last of either."""
+    """Returns the length of the longest common prefix of two prompts that leaves the last id of each out."""
     longest = min(len(one), len(other)) - 1
     if one[:longest] == other[:longest]:
         return longest
@@ -21,9 +21,9 @@ def common(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def shared_lengths(prompts: Sequence[Sequence[int]], least: int = LEAST) -> list[int]:
-    """For each prompt the length of the beginning it shares with a group of others; 0 where that saves nothing.
+    """Returns for each prompt the length of the prefix that it shares with a group of others; 0 where none is worth it.
 
-    Prompts are put in order and neighbours gathered greedily, as long as the gathered group saves more.
+    Prompts are sorted, and neighbours are added to a group as long as the group saves more with them.
     """
     order = sorted(range(len(prompts)), key=lambda i: tuple(prompts[i]))
     lengths = [0] * len(prompts)

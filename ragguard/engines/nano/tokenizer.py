@@ -1,8 +1,8 @@
 """nano's tokenizer: one word, one token. What it does is exactly what the exported `tokenizer.json` does.
 
 Words are runs of ASCII letters and digits (anything beyond ASCII counts as a letter), every other
-printable character stands alone, white space is dropped. Special tokens cannot be typed: their text
-falls apart into punctuation and words.
+printable character is a word, white space is dropped. No text becomes a special token: its characters become
+punctuation and words.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PATTERN = r"NO-RESPONSE|'s(?![A-Za-z0-9])|[A-Za-z0-9\x80-\U0010FFFF]+|[!-/:-@\[-
 UNKNOWN, BEGIN, END, ANSWER, NEWLINE = "<unk>", "<bos>", "<eos>", "<answer>", "\n"
 SPECIAL = (UNKNOWN, BEGIN, END, ANSWER)
 MARKER = "ragguardnano"
-"""A word no other model has as one token: by it an exported nano is recognised behind any server."""
+"""A word that only nano's vocabulary has as one token: an exported nano is recognised by it behind any server."""
 
 _WORD = re.compile(PATTERN)
 _TIGHT = re.compile(r" (?=[.,?!]|'s\b)")
@@ -37,16 +37,16 @@ class Tokenizer:
         return len(self.words)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text; never a special one."""
+        """Returns the ids of a text; none of them is special."""
         get, unknown = self.ids.get, self.unknown
         return [get(word, unknown) for word in _WORD.findall(text)]
 
     def unknown_words(self, text: str) -> list[str]:
-        """The words of a text that have no id."""
+        """Returns the words of a text that have no id."""
         return [word for word in _WORD.findall(text) if word not in self.ids]
 
     def encode_chat(self, messages: Iterable[Message]) -> list[int]:
-        """The ids of a conversation up to where the model is to answer."""
+        """Returns the ids of a conversation up to the token after which the model answers."""
         ids = [self.begin]
         for message in messages:
             if message.role == "assistant":
@@ -56,7 +56,7 @@ class Tokenizer:
         return [*ids, self.answer]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids, without special tokens."""
+        """Returns the text of ids, without special tokens."""
         words = [self.words[i] for i in ids if self.words[i] not in SPECIAL]
         lines = " ".join(words).split(NEWLINE)
         return NEWLINE.join(_TIGHT.sub("", line.strip()) for line in lines)
@@ -64,5 +64,5 @@ class Tokenizer:
 
 @cache
 def load_tokenizer() -> Tokenizer:
-    """The shipped tokenizer."""
+    """Returns the tokenizer that ships with the package."""
     return Tokenizer(json.loads((files(__package__) / "vocabulary.json").read_text(encoding="utf-8")))

@@ -1,8 +1,4 @@
-"""A request: what an engine is asked, as one value that the layers hand on, and what each kind of it can do.
-
-There are two kinds, one for each verb: `LabelRequest` and `DrawRequest`, each in a file of its own. A third
-verb gets a third file with a third kind of `Request`; no layer needs to change for it.
-"""
+"""A request: one call to an engine as one value that the layers pass on, and what each kind of request can do."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ V = TypeVar("V", bound="KeptValue")
 
 
 class Reply(Protocol):
-    """What every answer to a request tells beside the answer itself."""
+    """The part that the replies to all kinds of requests have in common."""
 
     @property
     def usage(self) -> Usage:
@@ -28,7 +24,7 @@ class Reply(Protocol):
 
 
 class Request(ABC, Generic[R]):
-    """One question about several prompts. Frozen: a layer that asks for something else makes a new one."""
+    """One question about several prompts. A request never changes: a layer that asks for less makes a new one."""
 
     __slots__ = ()
 
@@ -37,7 +33,7 @@ class Request(ABC, Generic[R]):
     deadline: float | None
     """The instant of `time.monotonic()` past which nobody waits for the reply."""
     priority: int
-    """The lower, the sooner."""
+    """The urgency: the lowest number goes first."""
 
     @property
     @abstractmethod
@@ -96,7 +92,7 @@ class KeptValue(Protocol):
 
     @property
     def weight(self) -> int:
-        """How much memory it takes, in label probabilities."""
+        """The memory that the value takes, as the number of label probabilities that take as much."""
         ...
 
     @property
@@ -120,7 +116,7 @@ class KeptValue(Protocol):
 
 
 class Keyed(Protocol[R, V]):
-    """A request taken apart into keys: those that are not known are asked for, the others are not."""
+    """The keys of the parts of a request's reply, so that only parts that are not known are asked for."""
 
     @property
     def value(self) -> type[V]:
@@ -146,7 +142,7 @@ class Keyed(Protocol[R, V]):
 
 
 def usage_share(usage: Usage, first: int, last: int, of: int) -> Usage:
-    """What prompts first..last of so many cost. Whole numbers, and the shares add up to the whole."""
+    """Returns the share of prompts `first` to `last` in what `of` prompts cost. All shares add up to the whole."""
 
     def part(total: int) -> int:
         return total * last // of - total * first // of
@@ -162,18 +158,18 @@ def usage_share(usage: Usage, first: int, last: int, of: int) -> Usage:
 
 
 def cuts_between(truncated: Mapping[int, int], first: int, last: int) -> dict[int, int]:
-    """The cuts of prompts first..last, counted from the first of them."""
+    """Returns the cuts of prompts `first` to `last`, with indices that begin at the first of them."""
     return {index - first: cut for index, cut in truncated.items() if first <= index < last}
 
 
 def latest(deadlines: Sequence[float | None]) -> float | None:
-    """The deadline of several requests that go out as one: none where one of them has none."""
+    """Returns the deadline of several requests that are sent as one: None where one of them has none."""
     known = [deadline for deadline in deadlines if deadline is not None]
     return max(known) if known and len(known) == len(deadlines) else None
 
 
 def prompt_digest(stem: str, prompt: Prompt) -> hashlib._Hash:
-    """The digest of everything that a prompt's answer depends on, what may be cut from it included."""
+    """Returns the digest of everything that a prompt's answer depends on, the spans that may be cut included."""
     digest = hashlib.sha256(stem.encode())
     for message in prompt.messages:
         content = message.content.encode("utf-8", "surrogatepass")

@@ -1,6 +1,6 @@
-"""The request for sampled answers: how it is asked, joined with others, shared out, and kept prompt by prompt.
+"""The request for sampled answers: how it is sent, joined with others, split again, and kept for each prompt.
 
-Answers that are drawn without a seed are meant to differ: they are never kept.
+Answers that are drawn without a seed differ each time: they are never kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ragguard.records import Usage
 
 @dataclass(frozen=True, slots=True)
 class DrawRequest(Request[Samples]):
-    """What does the model answer to each prompt, `n` times?"""
+    """A request for `n` sampled answers to each prompt."""
 
     prompts: tuple[Prompt, ...]
     n: int

@@ -1,8 +1,8 @@
-"""The request for label probabilities: how it is asked, joined with others, shared out, and kept label by label.
+"""The request for label probabilities: how it is sent, joined with others, split again, and kept for each label.
 
-A label's probability is kept by itself, so that a guard and a scorer share it though they ask in different
-company. Only labels that may begin alike, and are then told apart by more than their first token, are kept under
-all labels that were asked with them.
+Each label's probability is kept under a key of its own, so that a guard and a scorer share it though they ask about it
+together with other labels. Only where labels may begin with the same token, so that their probabilities depend on
+each other, all labels of the call are part of the key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ragguard.records import Usage
 
 @dataclass(frozen=True, slots=True)
 class LabelRequest(Request[LabelProbs]):
-    """How probable is each label as what follows each prompt?"""
+    """A request for the probability of each label as what follows each prompt."""
 
     prompts: tuple[Prompt, ...]
     labels: tuple[str, ...]

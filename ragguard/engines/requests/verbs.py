@@ -1,7 +1,7 @@
-"""The two verbs of an engine, written once: each makes a request and sends it.
+"""The two verbs of an engine, as methods that make a request and send it.
 
-Who writes an engine may implement the verbs of `base.Engine` by themselves. Our own engines and layers implement
-`send` instead, and get the verbs from here.
+An engine from outside implements the verbs of `base.Engine`. The engines and layers of the package implement `send`
+instead, and inherit the verbs from here.
 """
 
 from __future__ import annotations
