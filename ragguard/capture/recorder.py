@@ -96,7 +96,6 @@ class Recorder:
         )
         for follower in self.followers.values():
             follower.forget()
-        self.faults.renew()
 
     @property
     def open_runs(self) -> int:

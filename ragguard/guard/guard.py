@@ -306,7 +306,7 @@ class DistractorGuard:
             if not task.done():
                 task.add_done_callback(_retrieve)
                 if not (starts and late):
-                    # Soon, not now: whoever else is late at this moment must not wait for this call's clearing up.
+                    # In the loop's next turn: other calls whose time is over must not wait while this one is cancelled.
                     task.get_loop().call_soon(task.cancel)
         if not task.done():
             return self._too_late(began, left, waiting, attempt)
@@ -320,7 +320,7 @@ class DistractorGuard:
             return self._too_late(began, left, waiting, attempt)
         else:
             outcome = _failed(error)
-        # A passage that is too long says nothing of how the engine is.
+        # A passage that is too long does not mean that the engine fails.
         if outcome.cause != "prompt_too_long":
             self._missed(attempt, waiting, outcome.reason)
         return outcome

@@ -166,7 +166,7 @@ def _measure(status: str, cause: str) -> None:
     """Adds one decision to the application's OpenTelemetry metrics, where it has set up any."""
     if _counter:
         _counter[0].add(1, {"status": status, "cause": cause} if cause else {"status": status})
-    elif "opentelemetry.metrics" in sys.modules:  # nobody can have set up a meter provider before
+    elif "opentelemetry.metrics" in sys.modules:  # without this module nobody has set up a meter provider
         from opentelemetry import metrics
 
         _, unit, meaning = METRICS[_COUNTER]

@@ -125,7 +125,7 @@ class PassageJudge:
                 reader += [abstention(prompts, query, text).prompt for text in some]
                 judging += [relevance(theirs, query, text).prompt for text in some]
                 await asyncio.sleep(0)
-        # Two calls as the scorer's, so that each finds what the other asked; one request where one engine does both.
+        # The same two calls as a scorer makes, so that guard and scorer share the cache; Coalesce merges them into one.
         asking = [
             asyncio.ensure_future(_answers(self.engine, reader, prompts.labels("abstention"), deadline)),
             asyncio.ensure_future(_answers(self.judge, judging, theirs.labels("relevance"), deadline)),
@@ -172,7 +172,7 @@ def _read(
             relevant[at] = min(1.0, read_relevance(question, verdict).p)
         except LowLabelMass as error:
             problems[at] = str(error)
-    # All at once: arrays cost by the call.
+    # One call for all passages: each call with arrays has a fixed cost.
     utilities = np.asarray(utility(relevant, abstains)).tolist()
     return [
         Judged(passage, position, p_abstain=abstains[at], problem=problems[at])

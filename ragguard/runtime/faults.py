@@ -9,6 +9,7 @@ from asyncio import CancelledError
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from ragguard.runtime.fork import at_fork
 from ragguard.secrets import logger, without_secrets
 
 log = logger("ragguard.capture")
@@ -25,9 +26,10 @@ class Faults:
     def __init__(self) -> None:
         self.count = 0
         self._known: set[tuple[str, str]] = set()
-        self.renew()
+        self._renew()
+        at_fork(in_child=self._renew)
 
-    def renew(self) -> None:
+    def _renew(self) -> None:
         """Makes a new lock, for a forked process: the old one may be held by a thread that is not there."""
         self._lock = threading.RLock()
 

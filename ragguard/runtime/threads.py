@@ -94,7 +94,7 @@ class DaemonThreads(ThreadPoolExecutor):
             if job is None:
                 return
             job()
-            del job  # what it holds must not wait for the next one
+            del job  # an idle thread must not keep alive what the last job holds
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Takes no more jobs and ends the threads after those that it has; jobs are never cancelled."""

@@ -97,7 +97,6 @@ class Service:
         self.delivery.begin()
         self._scoring.begin()
         self._worker.begin()
-        self.faults.renew()
 
     @property
     def exit_seconds(self) -> float:

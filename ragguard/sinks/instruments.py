@@ -32,7 +32,7 @@ class Instruments:
     def record(self, scored: ScoredRun) -> None:
         """Adds one scored run to all metrics."""
         for score in scored.scores:
-            if not math.isfinite(score.value):  # one would spoil the sum of all
+            if not math.isfinite(score.value):  # a nan in a histogram makes its sum nan
                 continue
             labels: dict[str, str] = {
                 n.GEN_AI_EVALUATION: identifier(score_name(score)),
@@ -40,7 +40,7 @@ class Instruments:
                 n.SCORE_REFERENCE: score.reference_source,
                 n.SCORE_SIGN: "negative" if score.value < 0 else "positive",
             }
-            # OpenTelemetry's histograms refuse negative values: the size goes in, the sign beside it.
+            # Histograms refuse negative values: the absolute value is recorded, with the sign as an attribute.
             self._score.record(abs(float(score.value)), labels)
         for failure in scored.failures:
             self._failures.add(

@@ -122,7 +122,7 @@ ATTRIBUTES: dict[str, tuple[Name, ...]] = {
     "ragguard": OURS,
 }
 
-# Names with an index in them: built by the functions below.
+# Names that hold an index are built by the functions below.
 PATTERNS: dict[str, str] = {
     "retrieval.documents.{i}.document.{id,score,metadata,content}": (
         "OpenInference: passage i of a step; `content` and `metadata` only when content is captured"

@@ -151,7 +151,7 @@ class OtelSink:
             return self._not_delivered
         return (
             self._exporting.undelivered() if self._exporting.is_here() else {}
-        )  # a fork's parent tells of its own
+        )  # the parent process reports its own losses
 
     async def aclose(self) -> None:
         """Sends what a private exporter still holds; an application's own providers are left to it."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import threading
 import uuid
 from collections.abc import Mapping, Sequence
+from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import trace
@@ -13,6 +13,7 @@ from opentelemetry import trace
 from ragguard._version import __version__
 from ragguard.credentials import split_credentials
 from ragguard.errors import InvalidInput, MissingDependency, RagguardError
+from ragguard.runtime.threads import DaemonThreads
 from ragguard.secrets import logger
 from ragguard.sinks.values import identifier
 
@@ -73,7 +74,7 @@ class Exporting:
             package = "opentelemetry-exporter-otlp-proto-http"
             raise MissingDependency(package, "otlp=…", "otlp") from error
         for signal in ("trace_exporter", "metric_exporter", "_log_exporter"):
-            # These log what a collector answered, which may be the credentials that it refused.
+            # These loggers print what a collector answered, which may hold the credentials that it refused.
             logger(f"opentelemetry.exporter.otlp.proto.http.{signal}")
         from opentelemetry.sdk._logs import LoggerProvider
         from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
@@ -158,18 +159,9 @@ class Exporting:
         A collector that is down costs one exporter's time limit, not three.
         """
         self._due = self._ended.count
-        closing = [
-            threading.Thread(target=each.shutdown, daemon=True)  # one that hangs must not hold the process
-            for each in (self.traces, self.metrics, self.logs)
-        ]
-        for thread in closing:
-            try:
-                thread.start()
-            except RuntimeError:  # Python 3.12 starts none while the process ends
-                thread.run()
-        for thread in closing:
-            if thread.ident is not None:
-                thread.join()
+        threads = DaemonThreads(3, "ragguard-blocking")  # an exporter that hangs must not hold the process
+        wait([threads.submit(each.shutdown) for each in (self.traces, self.metrics, self.logs)])
+        threads.shutdown(wait=False)
         if lost := {what: count for what, count in self.lost().items() if count}:
             missing = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in lost.items())
             raise ExportError(f"{missing} to {self._base}; is a collector listening there?")

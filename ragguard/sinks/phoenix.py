@@ -103,7 +103,7 @@ class PhoenixSink:
                 on_spans.append(_annotation(score, target, _result(score, explained=explained)))
             elif score.position is not None and score.sub_question is None:
                 annotation = _annotation(score, target, _document_result(score, explained=explained))
-                del annotation["identifier"]  # document annotations take none
+                del annotation["identifier"]  # document annotations have no identifier
                 on_documents.append(annotation | {"document_position": int(score.position) - 1})
         await self._post("/v1/span_annotations", on_spans)
         await self._post("/v1/document_annotations", on_documents)

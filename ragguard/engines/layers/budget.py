@@ -137,7 +137,7 @@ class Budget(Layer):
             except (CircuitOpen, BudgetExceeded):
                 raise
             except BaseException:
-                # It was broken off: the server may have worked for it.
+                # The call was cancelled or failed half-way: the server may have computed for it.
                 reservation.settle(Cost(1, min(most.prompt_tokens, self._likely_tokens(request.prompts))))
                 raise
             usage = reply.usage
@@ -170,7 +170,7 @@ class Budget(Layer):
         if isinstance(request, LabelRequest):
             written, times = info.label_tokens, info.label_requests
             if (request.mode or info.mode) == "sequence":
-                # Each label is read token by token, each time behind the whole prompt.
+                # Each label is scored token by token, each time after the whole prompt.
                 prompt_tokens *= sum(len(label.encode("utf-8", "replace")) for label in request.labels)
         else:
             written = request.output_tokens + request.completions * info.thinking_tokens

@@ -58,7 +58,9 @@ class Cache(Layer):
             raise Closed("this engine was closed; connect again")
         if not request.prompts or not request.repeatable:
             return await put(self._engine, request)
-        async with until(request.deadline, "looking at the engine"):  # the first time, a server must be found
+        async with until(
+            request.deadline, "looking at the engine"
+        ):  # the first call may have to look at a server
             info = await self._engine.info()
         keyed = request.keyed(info)
         lookup = _Lookup(self._engine, keyed)

@@ -23,7 +23,7 @@ from ragguard.engines.requests.verbs import Layer, put
 from ragguard.errors import CircuitOpen, Closed, EngineError, EngineTimeout, InvalidInput
 from ragguard.runtime.deadline import remaining, until
 
-# A rough guess is enough: it only bounds a batch.
+# A rough estimate is enough, since it only bounds the size of a batch.
 _CHARACTERS_PER_TOKEN = 4
 _MOST_LABELS = 16
 """The most labels of one batch: each prompt is answered for every one of them."""
@@ -186,7 +186,7 @@ class Coalesce(Layer):
             apart = bool(others) and _may_be_one_prompt(reply)
             if not apart:
                 _fail(callers, reply)
-            del reply  # its frames hold this frame: a reference cycle
+            del reply  # breaks the reference cycle of the error's frames and this frame
             if apart:
                 await self._send_apart(callers)
             return

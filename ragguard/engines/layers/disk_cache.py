@@ -17,7 +17,7 @@ from ragguard.secrets import logger
 
 _log = logger("ragguard.cache")
 
-# Part of the table's name: another layout never reads this one's rows.
+# The number belongs to the name: a later layout has another table and never reads these rows.
 _TABLE = "answers_1"
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS {_TABLE} (key BLOB PRIMARY KEY, value BLOB NOT NULL, written INTEGER NOT NULL)
@@ -39,7 +39,7 @@ class DiskCache:
         self._closed = False
         self._file: sqlite3.Connection | None = None
         self._since_pruned = 0
-        # The one thread that touches the file, so that a read sees every write before it.
+        # Only this thread uses the file, so that a read sees every earlier write.
         self._thread = DaemonThreads(1, "ragguard-cache")
 
     async def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -92,7 +92,7 @@ class DiskCache:
     def _open(self) -> sqlite3.Connection:
         if self._file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Whichever thread collects garbage may close it.
+            # The garbage collector may close the connection on any thread.
             file = sqlite3.connect(self.path, timeout=5, check_same_thread=False)
             try:
                 file.execute("PRAGMA journal_mode = WAL")
@@ -112,7 +112,7 @@ class DiskCache:
     def _prune(self, file: sqlite3.Connection) -> None:
         (count,) = file.execute(f"SELECT count(*) FROM {_TABLE}").fetchone()
         if count > self._max_items:
-            # A tenth more than must go, so that this is rare.
+            # A tenth more than needed, so that this happens rarely.
             surplus = count - self._max_items + self._max_items // 10
             file.execute(
                 f"DELETE FROM {_TABLE} WHERE key IN (SELECT key FROM {_TABLE} ORDER BY written LIMIT ?)",

@@ -32,7 +32,7 @@ class Leader(Generic[V]):
         `finish`."""
         if self._answers is None:
             self._answers = Future()
-            # A follower that stops waiting must not cancel it for the others.
+            # A follower that stops waiting must not cancel the future for the others.
             self._answers.set_running_or_notify_cancel()
         return self._answers
 

@@ -42,7 +42,7 @@ class Kept(Generic[V]):
             mine, others = self._in_flight.join(missing, priority)
             if mine is not None:
                 try:
-                    # Another call may have finished since the memory was looked at.
+                    # Another call may have brought an answer since the look at the memory.
                     known = self._remembered(mine.keys)
                     unknown = _lacking(mine.keys, known)
                     answers = {**known, **(await ask(unknown) if unknown else {})}
@@ -78,7 +78,7 @@ class Kept(Generic[V]):
             try:
                 found[key] = self._kind.decode(data)
             except (ValueError, TypeError):
-                # A damaged row is no answer: it is asked again and written over.
+                # A damaged row counts as missing: it is asked again and overwritten.
                 continue
         self._remember(found, store=())
         return found

@@ -99,11 +99,11 @@ class Patience:
                         raise
                     spent = f"given up after {number} attempts in {monotonic() - started:.1f} s"
                     raise _given_up(error, spent) from error.__cause__
-                # Without its traceback, which would hold the frames and prompts of this call.
+                # Without the traceback, which would keep the frames and prompts of this call alive.
                 self.latest_failure = (monotonic(), copy(error).with_traceback(None))
                 await asyncio.sleep(wait)
             except SystemExit as error:
-                # It would end the event loop, and with it every other call of the process.
+                # A SystemExit would end the event loop, and with it every other call on it.
                 self._circuit.left(attempt)
                 raise EngineProtocolError(f"the engine raised SystemExit({error})") from error
             except BaseException:
@@ -158,7 +158,7 @@ class Retry(Layer):
         """Tells what the wrapped engine is; what it was last while the circuit is open, so that its cached answers
         stay of use."""
         try:
-            # As a rule it is remembered, and a server that is down would seem well before each call that fails.
+            # The answer is mostly remembered: it must not close the circuit of a server that is down.
             self._last = await self._patience.persist(self._engine.info, None, proves=False)
         except CircuitOpen:
             if self._last is None:
@@ -192,7 +192,7 @@ def _given_up(error: EngineError, spent: str) -> EngineError:
 
 def _blames_server(error: BaseException, hurried: bool) -> bool:
     if isinstance(error, EngineOverloaded):
-        # A server that says when to come back is well, and is obeyed.
+        # A server that says when to come back works; its wait is kept.
         return error.retry_after is None
     if isinstance(error, EngineTimeout):
         return not hurried
