@@ -63,8 +63,8 @@ class PolicyChoice:
                 item.position,
                 reasons[item.position],
                 item.utility,
-                item.p_abstain,
-                item.p_relevant,
+                p_abstain=item.p_abstain,
+                p_relevant=item.p_relevant,
             )
             for item in judged
             if item.position in reasons
