@@ -7,6 +7,11 @@ create_agent(model, tools, middleware=[GuardMiddleware(guard)])   # the guard: b
 GuardedRetriever(retriever, guard)                                # around any retriever,
 DistractorFilter(guard)                                           # as a document compressor,
 retrieved | drop_distractors(guard) | prompt | model              # as a link of a chain
+
+The way of an event: LangChain calls a hook of `callback`. An outermost retriever is one record (`bare_retrieval`) that
+goes to the recorder at its end. Any other call becomes an `OpenCall` of the `call_tree`: `tree_runs` finds or opens its
+run, `clock` gives its turn, `tree_steps` opens and closes the step that it is, `tool_outputs` reads what a tool gave.
+`messages` takes snapshots of documents and reads questions and answers; `verdicts` brings the decisions of guards.
 """
 
 from __future__ import annotations

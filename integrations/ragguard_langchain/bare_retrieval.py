@@ -1,7 +1,7 @@
 """A retriever that is the outermost call and a run of its own: the most frequent case, which has to cost least.
 
 It is one record, a `WholeRun`, from the hook of its start to the store's writer. Where something else happens in it,
-the call tree makes an open run with an open step of it (`CallTree.place`).
+the call tree makes an open run with an open step of it (`CallTree.open_call`).
 """
 
 from __future__ import annotations

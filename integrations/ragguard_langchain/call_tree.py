@@ -1,7 +1,7 @@
 """The tree of LangChain's calls, read as runs and steps.
 
 The first call of a tree is a run, or joins one (`tree_runs`); a retriever inside nothing else that retrieves
-is a step (`tree_steps`). What a call's descendants need is in its place; the places belong to the recorder.
+is a step (`tree_steps`). What the calls below a call need is in its `OpenCall`; there is one tree a recorder.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ragguard.records import Status
 from ragguard_langchain.bare_retrieval import BareRetrievals
 from ragguard_langchain.graphs import node_clock, rank_of_call
 from ragguard_langchain.messages import NOTHING, Answer
+from ragguard_langchain.open_calls import OpenCall, OpenCalls
 from ragguard_langchain.options import KEYS, NO_OPTIONS, RESUME, RUN_ID, CallOptions, warn_of_unknown
-from ragguard_langchain.places import Place, Places
 from ragguard_langchain.scopes import RunNotes, Scope
 from ragguard_langchain.stack import Where, batch_around, given_up
 from ragguard_langchain.tree_runs import TreeRuns
@@ -36,13 +36,13 @@ _trees: weakref.WeakSet[CallTree] = weakref.WeakSet()
 
 
 class CallTree:
-    """Puts calls in their places, and opens and closes runs and steps on the way. One per recorder."""
+    """Keeps the open calls, and opens and closes the runs and steps that they are. There is one tree a recorder."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.runs = TreeRuns(recorder)
         self.steps = TreeSteps(recorder, self.runs)
-        self.places: Places[Scope] = Places()
+        self.open_calls: OpenCalls[Scope] = OpenCalls()
         self.bare = BareRetrievals(recorder)
         self.tools_called: Counter[str] = Counter()
         self.retrieving: set[str] = set()
@@ -69,7 +69,7 @@ class CallTree:
         holds: bool = False,
         options: CallOptions = NO_OPTIONS,
         inputs: object = None,
-    ) -> Place[Scope]:
+    ) -> OpenCall[Scope]:
         """The first call of a tree: joins the run around it or the one its metadata names, goes on with one that
         was interrupted, or may become a run of its own: with its first step, or when its metadata says so.
 
@@ -87,32 +87,32 @@ class CallTree:
                 run.identity is not None and run.identity.otherwise == "drop"
             )
             run.trace = trace_context()
-        place = Place(id, run_id, Scope(run), self.runs.clock_of(id, run_id, run, call_id, where))
-        place.sampled = sampled and not is_paused()
+        open_call = OpenCall(id, run_id, Scope(run), self.runs.clock_of(id, run_id, run, call_id, where))
+        open_call.sampled = sampled and not is_paused()
         if holds and not run.owner:
             run.holds = True
             self.recorder.run_held(run_id)
-        place.started_ns = time.time_ns()
-        self.places.plant(place, owner=run.owner)
+        open_call.started_ns = time.time_ns()
+        self.open_calls.plant(open_call, owner=run.owner)
         if not run.opened and (run.resumed or not _SAID.isdisjoint(metadata)):
-            self.runs.open(place)
-        return place
+            self.runs.open(open_call)
+        return open_call
 
-    def place(self, id: UUID | None) -> Place[Scope] | None:
+    def open_call(self, id: UUID | None) -> OpenCall[Scope] | None:
         """The open call of that id; asking for it is something that happens in it."""
-        place = self.places.get(id)
-        if place is None and id in self.bare:
+        open_call = self.open_calls.get(id)
+        if open_call is None and id in self.bare:
             return self._unfold(id)
-        return place
+        return open_call
 
-    def parent(self, id: UUID | None) -> Place[Scope] | None:
+    def parent(self, id: UUID | None) -> OpenCall[Scope] | None:
         """The open call around one that begins; None for an outermost one, and for the first call inside a
         `with rg.run(...)` that stands in another call's code: that run holds what is called in it."""
-        place = None if id is None else self.place(id)
-        if place is None or current_handle.get() is None:
-            return place
+        open_call = None if id is None else self.open_call(id)
+        if open_call is None or current_handle.get() is None:
+            return open_call
         handle = current_run(self.recorder)
-        return None if handle is not None and handle.inside == place.run_id != handle.key else place
+        return None if handle is not None and handle.inside == open_call.run_id != handle.key else open_call
 
     def stands_alone(self, metadata: Mapping[str, Any] | None) -> bool:
         """True for an outermost call that joins no run: none is around it, and its metadata names none."""
@@ -120,31 +120,31 @@ class CallTree:
             metadata and RUN_ID in metadata
         )
 
-    def _unfold(self, id: UUID | None) -> Place[Scope] | None:
+    def _unfold(self, id: UUID | None) -> OpenCall[Scope] | None:
         """Makes an open run with an open step of a retriever call in which something happens."""
         one = self.bare.pop(id, None)
         if one is None:
-            return self.places.get(id)
+            return self.open_calls.get(id)
         whole, metadata = one.whole, one.metadata
         run = RunNotes(whole.query, whole.name, metadata, trace=whole.trace, options=one.options)
-        place = Place(one.id, str(one.id), Scope(run))
-        place.started_ns, place.task, place.began_in = whole.started_ns, one.task, one.began_in
-        self.places.plant(place, owner=True)
-        self.steps.begin(place, whole.query, whole.name, metadata, top_k=whole.top_k)
-        return place
+        open_call = OpenCall(one.id, str(one.id), Scope(run))
+        open_call.started_ns, open_call.task, open_call.began_in = whole.started_ns, one.task, one.began_in
+        self.open_calls.plant(open_call, owner=True)
+        self.steps.begin(open_call, whole.query, whole.name, metadata, top_k=whole.top_k)
+        return open_call
 
-    def pass_over(self, place: Place[Scope]) -> None:
+    def pass_over(self, open_call: OpenCall[Scope]) -> None:
         """A retrieval of an unsampled run: that run is counted, once."""
-        if not place.notes.run.opened:
-            self.runs.open(place)
+        if not open_call.notes.run.opened:
+            self.runs.open(open_call)
 
     def model_called(self, parent_id: UUID | None) -> None:
         """A model was asked for a message, in the call with that id."""
-        place = self.parent(parent_id)
-        if place is not None:
-            place.clock.messages += 1
-            place.notes.run.models += 1
-            call = place.notes.tool
+        open_call = self.parent(parent_id)
+        if open_call is not None:
+            open_call.clock.messages += 1
+            open_call.notes.run.models += 1
+            call = open_call.notes.tool
             if call is not None and call.found:
                 call.read = True
         elif (handle := current_run(self.recorder)) is not None:
@@ -152,19 +152,19 @@ class CallTree:
 
     def child(
         self,
-        parent: Place[Scope],
+        parent: OpenCall[Scope],
         id: UUID,
         metadata: Mapping[str, Any] | None,
         tags: Sequence[str] | None,
         *,
         call_id: str = "",
         where: Where | None = None,
-    ) -> Place[Scope]:
+    ) -> OpenCall[Scope]:
         """A call inside another one; see `root` for `call_id` and `where`. All calls of an unsampled run share the
-        place of its root."""
+        `OpenCall` of its root."""
         root = parent.root or parent
         if not root.sampled:
-            self.places.grow(id, root, root)
+            self.open_calls.grow(id, root, root)
             return root
         scope = parent.notes
         node = metadata.get("langgraph_checkpoint_ns", "") if metadata else ""
@@ -182,27 +182,27 @@ class CallTree:
                 in_order=tag.startswith("seq"),
                 where=where,
             )
-        place = Place(id, parent.run_id, scope, clock)
-        place.root, place.tool, place.step_id = root, parent.tool, parent.step_id
+        open_call = OpenCall(id, parent.run_id, scope, clock)
+        open_call.root, open_call.tool, open_call.step_id = root, parent.tool, parent.step_id
         if parent.condenses:
-            place.condenses = True
-        self.places.grow(id, place, root)
-        return place
+            open_call.condenses = True
+        self.open_calls.grow(id, open_call, root)
+        return open_call
 
-    def around(self, query: str) -> Place[Scope] | None:
+    def around(self, query: str) -> OpenCall[Scope] | None:
         """The open retrieval for the same query that the code at hand seems to be inside of."""
         inner = innermost.get()
         while inner is not None:
             if inner.query == query and not inner.over and not given_up(inner.id, inner.began_in):
-                place = self.place(inner.id)
-                if place is not None:
-                    return place
+                open_call = self.open_call(inner.id)
+                if open_call is not None:
+                    return open_call
             inner = inner.around
         return None
 
     def end_root(
         self,
-        root: Place[Scope],
+        root: OpenCall[Scope],
         answer: Answer = NOTHING,
         question: str = "",
         status: Status = "ok",
@@ -210,7 +210,7 @@ class CallTree:
     ) -> None:
         """Closes a tree: with it its run, unless that is somebody else's to end or waits to be resumed."""
         run = root.notes.run
-        for left in self.places.fell(root):
+        for left in self.open_calls.fell(root):
             if left.is_step:
                 self.recorder.step_failed(
                     left.step_id, status="interrupted" if run.interrupted else "cancelled"
@@ -219,7 +219,7 @@ class CallTree:
 
     def run_closed(self, run_id: str) -> None:
         """Lets go of a run's calls."""
-        self.places.forget(run_id)
+        self.open_calls.forget(run_id)
         self.runs.closed(run_id)
 
     def sweep(self, ttl: float) -> None:
@@ -228,10 +228,10 @@ class CallTree:
         for one in list(self.bare.values()):
             over = one.task is not None and _is_over(one.task)
             if over:
-                self.place(one.id)  # as such it may have another moment
-            elif now - one.whole.started_ns >= ttl * 1e9 and (old := self.place(one.id)) is not None:
+                self.open_call(one.id)  # as such it may have another moment
+            elif now - one.whole.started_ns >= ttl * 1e9 and (old := self.open_call(one.id)) is not None:
                 self.end_root(old, status="abandoned")
-        for root in self.places.roots():
+        for root in self.open_calls.roots():
             if root.task is not None and _is_over(root.task):
                 root.gone_ns = root.gone_ns or now
                 if now - root.gone_ns >= GONE_SECONDS * 1e9:
@@ -241,20 +241,20 @@ class CallTree:
 
     def forget(self) -> None:
         """Lets go of everything."""
-        self.places.clear()
+        self.open_calls.clear()
         self.bare.clear()
         self.runs.forget()
 
 
-def open_retrieval() -> tuple[CallTree, Place[Scope]] | None:
+def open_retrieval() -> tuple[CallTree, OpenCall[Scope]] | None:
     """The open retrieval that began last in the caller's context, and its tree."""
     inner = innermost.get()
     while inner is not None:
         if not inner.over and not given_up(inner.id, inner.began_in):
             for tree in list(_trees):
-                place = tree.place(inner.id)
-                if place is not None:
-                    return tree, place
+                open_call = tree.open_call(inner.id)
+                if open_call is not None:
+                    return tree, open_call
         inner = inner.around
     return None
 

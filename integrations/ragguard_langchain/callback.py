@@ -2,7 +2,7 @@
 
 Sync and inline, since LangChain makes its caller wait for any handler and this is the form that
 costs least. It changes nothing it is given, and its own faults end in the recorder's count. All
-it remembers is in the recorder's bounded places, so that several handlers of one RagGuard, or
+it remembers is in the recorder's one call tree, which is bounded, so that several handlers of one RagGuard, or
 one that is attached twice, see the same call once.
 """
 
@@ -34,8 +34,8 @@ from ragguard_langchain.messages import (
     snapshot,
     tool_query,
 )
+from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.options import Locate, options_of, recorder_of
-from ragguard_langchain.places import Place
 from ragguard_langchain.scopes import Scope, ToolCall
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.stack import here
@@ -88,7 +88,7 @@ class RagGuardCallback(BaseCallbackHandler):
         self._recorder = recorder_of(rg)
         self._options = options_of(tools, text_of, question, answer)
         self._tree = CallTree.of(self._recorder)
-        self._places = self._tree.places
+        self._open_calls = self._tree.open_calls
         self._outputs = ToolOutputs(self._tree, self._options.tools)
 
     @property
@@ -111,46 +111,46 @@ class RagGuardCallback(BaseCallbackHandler):
         """A chain, a graph or a node begins; the first call of a tree may begin a run."""
         try:
             tree = self._tree
-            if run_id in self._places:
+            if run_id in self._open_calls:
                 return
             parent = tree.parent(parent_run_id)
             if parent is None:
                 if name and name.startswith("RunnableEach<") and tree.stands_alone(metadata):
                     return  # each of its calls is a run
-                place = tree.root(
+                open_call = tree.root(
                     run_id, self._question(inputs), metadata or {}, name or "",
                     resumes=_is_resume(inputs), holds=True, options=self._options, inputs=inputs,
                 )  # fmt: skip
             else:
-                place = tree.child(parent, run_id, metadata, tags)
+                open_call = tree.child(parent, run_id, metadata, tags)
                 if parent.stuffs:
                     tree.steps.stuffed(parent, inputs)
                 formats = formats_documents(name)
-                if place.notes is not parent.notes or formats or given_documents(inputs):
-                    place.inputs, place.stuffs = inputs, name == STUFFS
-                    place.formats = formats
-                place.models = place.notes.run.models
+                if open_call.notes is not parent.notes or formats or given_documents(inputs):
+                    open_call.inputs, open_call.stuffs = inputs, name == STUFFS
+                    open_call.formats = formats
+                open_call.models = open_call.notes.run.models
                 if kwargs.get("run_type") == "prompt":
-                    tree.steps.prompted(place, inputs)
+                    tree.steps.prompted(open_call, inputs)
             if name in HISTORY_AWARE:
-                place.condenses = True
+                open_call.condenses = True
             if isinstance(inputs, AIMessage):
-                place.notes.run.written = text_of(inputs.content)[0]
+                open_call.notes.run.written = text_of(inputs.content)[0]
         except FAULTS as error:
             self._recorder.faults.note("on_chain_start", error)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, inputs: Any = None, **kwargs: Any) -> None:
         """A chain ends; only now is an input known that was streamed in."""
         try:
-            place = self._pop(run_id)
-            if place is not None and isinstance(inputs, AIMessage):
-                place.notes.run.written = text_of(inputs.content)[0]
-            if place is not None and place.sampled and isinstance(outputs, str):
-                self._tree.steps.formatted(place, outputs, place.inputs if inputs is None else inputs)
-            if place is not None and place.root is None:
-                run = place.notes.run
+            open_call = self._pop(run_id)
+            if open_call is not None and isinstance(inputs, AIMessage):
+                open_call.notes.run.written = text_of(inputs.content)[0]
+            if open_call is not None and open_call.sampled and isinstance(outputs, str):
+                self._tree.steps.formatted(open_call, outputs, open_call.inputs if inputs is None else inputs)
+            if open_call is not None and open_call.root is None:
+                run = open_call.notes.run
                 run.inputs = run.inputs if inputs is None else inputs
-                self._tree.end_root(place, self._answer(outputs, run.inputs), self._question(inputs))
+                self._tree.end_root(open_call, self._answer(outputs, run.inputs), self._question(inputs))
         except FAULTS as error:
             self._recorder.faults.note("on_chain_end", error)
 
@@ -178,7 +178,7 @@ class RagGuardCallback(BaseCallbackHandler):
         """A retriever begins: a step, or a part of the retrieval around it."""
         try:
             tree = self._tree
-            if (self._places and run_id in self._places) or (tree.bare and run_id in tree.bare):
+            if (self._open_calls and run_id in self._open_calls) or (tree.bare and run_id in tree.bare):
                 return
             query = query if isinstance(query, str) else question_of(query)
             around, top_k = tree.around(query), top_k_of_caller()
@@ -193,20 +193,20 @@ class RagGuardCallback(BaseCallbackHandler):
             elif parent is None and around is not None:
                 parent = around.root or around
             if parent is not None:
-                place = tree.child(parent, run_id, metadata, tags, where=here())
+                open_call = tree.child(parent, run_id, metadata, tags, where=here())
             elif is_paused():
                 return
             else:
-                place = tree.root(
+                open_call = tree.root(
                     run_id, query, metadata or {}, name or "", where=here(), options=self._options
                 )
-                place.task = current_task()
-            if place.sampled:
-                if not place.condenses and query == place.notes.run.written:
-                    place.condenses = asks_in_chain(query, tags)
-                tree.steps.begin(place, query, name or "", metadata, around, top_k=top_k)
+                open_call.task = current_task()
+            if open_call.sampled:
+                if not open_call.condenses and query == open_call.notes.run.written:
+                    open_call.condenses = asks_in_chain(query, tags)
+                tree.steps.begin(open_call, query, name or "", metadata, around, top_k=top_k)
             else:
-                tree.pass_over(place)
+                tree.pass_over(open_call)
         except FAULTS as error:
             self._recorder.faults.note("on_retriever_start", error)
 
@@ -217,16 +217,16 @@ class RagGuardCallback(BaseCallbackHandler):
             if one is not None:
                 self._tree.bare.end(one, snapshot(documents))
                 return
-            place = self._pop(run_id)
-            if place is None:
+            open_call = self._pop(run_id)
+            if open_call is None:
                 return
-            if self._recorder.wants(place.step_id):
+            if self._recorder.wants(open_call.step_id):
                 taken = snapshot(documents)
-                if place.notes.tool is not None:
-                    place.notes.tool.add(place.step_id, taken)
-                self._tree.steps.end(place, taken, span_of(run_id, retrieval=True))
-            if place.root is None:
-                self._tree.end_root(place)
+                if open_call.notes.tool is not None:
+                    open_call.notes.tool.add(open_call.step_id, taken)
+                self._tree.steps.end(open_call, taken, span_of(run_id, retrieval=True))
+            if open_call.root is None:
+                self._tree.end_root(open_call)
         except FAULTS as error:
             self._recorder.faults.note("on_retriever_end", error)
 
@@ -251,46 +251,48 @@ class RagGuardCallback(BaseCallbackHandler):
         tool_call_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """A tool begins: a step if it was declared to be one, else a place where retrievers may be called."""
+        """A tool begins: a step if it was declared to be one, else a call in which retrievers may be called."""
         try:
             tree = self._tree
-            if run_id in self._places:
+            if run_id in self._open_calls:
                 return
             name = str((serialized or {}).get("name") or name or "")
             query = tool_query(inputs, input_str)
             parent = tree.parent(parent_run_id)
             if parent is None:
-                place = tree.root(
+                open_call = tree.root(
                     run_id, query, metadata or {}, name, call_id=tool_call_id or "", where=here(),
                     options=self._options,
                 )  # fmt: skip
-                place.task = current_task()
+                open_call.task = current_task()
             else:
-                place = tree.child(parent, run_id, metadata, tags, call_id=tool_call_id or "", where=here())
-            if not place.sampled:
+                open_call = tree.child(
+                    parent, run_id, metadata, tags, call_id=tool_call_id or "", where=here()
+                )
+            if not open_call.sampled:
                 return
-            scope = place.notes
+            scope = open_call.notes
             call = ToolCall(
                 name, query, tool_call_id or "", time.time_ns(), outer=scope.tool, metadata=metadata
             )
             call.trace = span_of(run_id)
             self._outputs.began(name)
-            place.tool, place.notes = name, Scope(scope.run, scope.graph_node, call)
+            open_call.tool, open_call.notes = name, Scope(scope.run, scope.graph_node, call)
             if name in self._options.tools:
-                tree.steps.begin(place, query, "", metadata)
+                tree.steps.begin(open_call, query, "", metadata)
         except FAULTS as error:
             self._recorder.faults.note("on_tool_start", error)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """A tool gave something: documents, one string that a splitter takes apart, or nothing of ours."""
         try:
-            place = self._pop(run_id)
-            if place is None:
+            open_call = self._pop(run_id)
+            if open_call is None:
                 return
-            if place.sampled:
-                self._outputs.ended(place, output)
-            if place.root is None:
-                self._tree.end_root(place)
+            if open_call.sampled:
+                self._outputs.ended(open_call, output)
+            if open_call.root is None:
+                self._tree.end_root(open_call)
         except FAULTS as error:
             self._recorder.faults.note("on_tool_end", error)
 
@@ -320,21 +322,21 @@ class RagGuardCallback(BaseCallbackHandler):
         """Records a guard's decision, made inside the call with that id; no event of LangChain's carries it."""
         try:
             self._recorder.guard_engines.add(report.verdict.engine)
-            place = self._tree.parent(run_id)
-            if place is None:
+            open_call = self._tree.parent(run_id)
+            if open_call is None:
                 self._tree.steps.decided_outside(report)
-            elif place.sampled:
-                self._tree.steps.decided(place, report)
+            elif open_call.sampled:
+                self._tree.steps.decided(open_call, report)
         except FAULTS as error:
             self._recorder.faults.note("guard_decided", error)
 
-    def _pop(self, run_id: UUID) -> Place[Scope] | None:
+    def _pop(self, run_id: UUID) -> OpenCall[Scope] | None:
         """The call that ends now; None when it was not seen, has ended before, or is one of an unsampled run."""
-        place = self._places.take(run_id)
-        if place is None or place.id != run_id:
+        open_call = self._open_calls.take(run_id)
+        if open_call is None or open_call.id != run_id:
             return None
-        place.clock.ended()
-        return place
+        open_call.clock.ended()
+        return open_call
 
     def _question(self, inputs: Any) -> str:
         """The question in what the outermost call was given."""
@@ -370,19 +372,19 @@ class RagGuardCallback(BaseCallbackHandler):
         trace: TraceContext | None = None,
         outputs: ToolOutputs | None = None,
     ) -> None:
-        self._tree.place(run_id)
-        place = self._pop(run_id)
-        if place is None:
+        self._tree.open_call(run_id)
+        open_call = self._pop(run_id)
+        if open_call is None:
             return
         status = _status_of(error)
         if status == "interrupted":
-            place.notes.run.interrupted = True
-        if place.is_step:
-            self._recorder.step_failed(place.step_id, error, status, trace)
-        elif outputs is not None and place.sampled and status == "error":
-            outputs.failed(place, error)
-        if place.root is None:
-            self._tree.end_root(place, NOTHING, question, status, error)
+            open_call.notes.run.interrupted = True
+        if open_call.is_step:
+            self._recorder.step_failed(open_call.step_id, error, status, trace)
+        elif outputs is not None and open_call.sampled and status == "error":
+            outputs.failed(open_call, error)
+        if open_call.root is None:
+            self._tree.end_root(open_call, NOTHING, question, status, error)
 
 
 def _is_resume(inputs: object) -> bool:

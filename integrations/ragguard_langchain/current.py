@@ -20,7 +20,7 @@ from ragguard.records import Passage
 from ragguard_langchain.call_tree import CallTree, open_retrieval
 from ragguard_langchain.callback import RagGuardCallback
 from ragguard_langchain.clock import TreeClock
-from ragguard_langchain.places import Place
+from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.scopes import Scope
 from ragguard_langchain.stack import here
 
@@ -33,39 +33,39 @@ def current_call() -> CurrentCall | None:
     if config and isinstance(manager, BaseCallbackManager):
         for handler in manager.handlers:
             if isinstance(handler, RagGuardCallback):
-                place = handler.tree.place(manager.parent_run_id)
-                if place is not None:
-                    return _call(handler.tree, place, retrieval, config.get("metadata") or {})
+                open_call = handler.tree.open_call(manager.parent_run_id)
+                if open_call is not None:
+                    return _call(handler.tree, open_call, retrieval, config.get("metadata") or {})
     return None if retrieval is None else _call(*retrieval, retrieval, {})
 
 
 def _call(
     tree: CallTree,
-    place: Place[Scope],
-    retrieval: tuple[CallTree, Place[Scope]] | None,
+    open_call: OpenCall[Scope],
+    retrieval: tuple[CallTree, OpenCall[Scope]] | None,
     metadata: Mapping[str, Any],
 ) -> CurrentCall:
-    within = place.step_id
-    if not within and retrieval is not None and retrieval[1].run_id == place.run_id:
+    within = open_call.step_id
+    if not within and retrieval is not None and retrieval[1].run_id == open_call.run_id:
         within = retrieval[1].step_id
     about = {key: metadata[key] for key in ("langgraph_node",) if key in metadata}
-    if place.notes.tool is not None and place.notes.tool.id:
-        about["tool_call_id"] = place.notes.tool.id
+    if open_call.notes.tool is not None and open_call.notes.tool.id:
+        about["tool_call_id"] = open_call.notes.tool.id
     clocks: list[TreeClock] = []
 
     def turn() -> int:
-        clocks.append(place.clock.inside(uuid4(), where=here()))
+        clocks.append(open_call.clock.inside(uuid4(), where=here()))
         return clocks[-1].tick()
 
     def found(step_id: str, query: str, passages: list[Passage]) -> None:
         for clock in clocks:
             clock.ended()
-        if place.notes.tool is not None:
-            place.notes.tool.add(step_id, passages)
+        if open_call.notes.tool is not None:
+            open_call.notes.tool.add(step_id, passages)
 
     return CurrentCall(
-        tree.recorder, place.run_id, place.tool, None if within else turn, within=within, metadata=about,
-        begin=partial(tree.runs.retrieves, place), found=found,
+        tree.recorder, open_call.run_id, open_call.tool, None if within else turn, within=within, metadata=about,
+        begin=partial(tree.runs.retrieves, open_call), found=found,
     )  # fmt: skip
 
 

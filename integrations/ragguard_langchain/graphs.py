@@ -27,7 +27,7 @@ def node_clock(graph: TreeClock, id: UUID, metadata: Mapping[str, Any]) -> TreeC
 
 
 def rank_of_call(inputs: object, call_id: str) -> Rank | None:
-    """The place of a tool call in the message that asked for it, read from the input of the node that runs it."""
+    """Returns the position of a tool call among those of its message, read from the input of the node that runs it."""
     messages = inputs.get("messages") if isinstance(inputs, Mapping) else inputs
     if not isinstance(messages, Sequence) or isinstance(messages, str):
         return None

@@ -31,7 +31,7 @@ from ragguard_langchain.messages import (
     tool_text,
     unpacked,
 )
-from ragguard_langchain.places import Place
+from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.scopes import Scope, ToolCall
 from ragguard_langchain.spans import span_of
 
@@ -65,60 +65,62 @@ class ToolOutputs:
             NOTICES.once(f"declared {missing}", lambda: never_called(missing, called))
             self._never_called.clear()
 
-    def ended(self, place: Place[Scope], output: object) -> None:
+    def ended(self, open_call: OpenCall[Scope], output: object) -> None:
         """A tool has given something."""
-        call = place.notes.tool
+        call = open_call.notes.tool
         if call is None:
             return
-        if place.is_step:
-            self._end_declared(place, call, output)
-        elif call.steps and not place.step_id and (error := _error_in(output)) is not None:
-            self.failed(place, error)
-        elif not place.step_id and not call.inner:
+        if open_call.is_step:
+            self._end_declared(open_call, call, output)
+        elif call.steps and not open_call.step_id and (error := _error_in(output)) is not None:
+            self.failed(open_call, error)
+        elif not open_call.step_id and not call.inner:
             if call.found:
-                self._deliver(place, call, output)
+                self._deliver(open_call, call, output)
             else:
-                self._find(place, call, output)
+                self._find(open_call, call, output)
 
-    def failed(self, place: Place[Scope], error: BaseException | str, status: Status = "error") -> None:
+    def failed(
+        self, open_call: OpenCall[Scope], error: BaseException | str, status: Status = "error"
+    ) -> None:
         """A tool has failed: a failed retrieval, where the tool has retrieved in this call or gave documents before.
 
         What was retrieved inside stays as candidates; the model got the error, and none of the passages."""
-        call = place.notes.tool
-        if call is None or place.step_id:
+        call = open_call.notes.tool
+        if call is None or open_call.step_id:
             return
         if call.steps:
             for step_id in call.steps:
-                self._recorder.step_failed_late(step_id, place.run_id, error)
+                self._recorder.step_failed_late(step_id, open_call.run_id, error)
             return
         if call.name not in self._tree.retrieving:
-            self._recorder.seen(place.run_id, TOOL, call.name)
+            self._recorder.seen(open_call.run_id, TOOL, call.name)
             return
-        self._begin(place, call)
-        self._recorder.step_failed(place.step_id, error, status)
-        call.add(place.step_id, None)
+        self._begin(open_call, call)
+        self._recorder.step_failed(open_call.step_id, error, status)
+        call.add(open_call.step_id, None)
 
-    def _end_declared(self, place: Place[Scope], call: ToolCall, output: object) -> None:
+    def _end_declared(self, open_call: OpenCall[Scope], call: ToolCall, output: object) -> None:
         """Closes the step of a declared tool: with documents where it gives them, else with what is to be split."""
-        documents, trace = _documents(output), span_of(place.id) or call.trace
+        documents, trace = _documents(output), span_of(open_call.id) or call.trace
         if documents is not None:
             taken: Taken | None = snapshot(documents)
             assert taken is not None
-            self._tree.steps.end(place, taken, trace)
+            self._tree.steps.end(open_call, taken, trace)
         else:
             taken, result = None, _result(output)
             if result.error:
-                self._recorder.step_failed(place.step_id, result.text)
+                self._recorder.step_failed(open_call.step_id, result.text)
             else:
                 splitter = self._tools[call.name]
-                self._tree.steps.end_text(place, result, partial(_split, splitter), trace)
-        call.add(place.step_id, taken)
+                self._tree.steps.end_text(open_call, result, partial(_split, splitter), trace)
+        call.add(open_call.step_id, taken)
 
-    def _find(self, place: Place[Scope], call: ToolCall, output: object) -> None:
+    def _find(self, open_call: OpenCall[Scope], call: ToolCall, output: object) -> None:
         """Nothing was retrieved inside the tool as far as anybody saw: does it give documents?"""
         text, failed = tool_text(output)
         if failed:
-            self.failed(place, text)
+            self.failed(open_call, text)
             return
         documents = _documents(output)
         known = call.name in self._tree.retrieving
@@ -126,27 +128,27 @@ class ToolOutputs:
             documents = None  # an empty list of anything
         if documents is not None:
             taken = snapshot(documents)
-            self._begin(place, call)
-            self._tree.steps.end(place, taken)
-            call.add(place.step_id, taken)
+            self._begin(open_call, call)
+            self._tree.steps.end(open_call, taken)
+            call.add(open_call.step_id, taken)
             if tool_message(output) is not None:
-                self._share(place, [(place.step_id, taken)], text, handed_on=True)
+                self._share(open_call, [(open_call.step_id, taken)], text, handed_on=True)
         elif text.startswith(_PRINTED):
-            self._begin(place, call)
-            self._tree.steps.end_text(place, text, printed_documents)
-            call.add(place.step_id, None)
+            self._begin(open_call, call)
+            self._tree.steps.end_text(open_call, text, printed_documents)
+            call.add(open_call.step_id, None)
         elif _is_empty_retrieval(text) or (known and text in ("", "[]")):
             taken = []
-            self._begin(place, call)
-            self._tree.steps.end(place, taken)
-            call.add(place.step_id, taken)
+            self._begin(open_call, call)
+            self._tree.steps.end(open_call, taken)
+            call.add(open_call.step_id, taken)
         else:
-            self._recorder.seen(place.run_id, TOOL, call.name)
+            self._recorder.seen(open_call.run_id, TOOL, call.name)
             return
         if len(self._tree.retrieving) < _MOST_NAMES:
             self._tree.retrieving.add(call.name)
 
-    def _deliver(self, place: Place[Scope], call: ToolCall, output: object) -> None:
+    def _deliver(self, open_call: OpenCall[Scope], call: ToolCall, output: object) -> None:
         """The model got what of the documents found inside is in the output, unless a model in the tool read them."""
         text, _ = tool_text(output)
         documents = _documents(output)
@@ -154,24 +156,24 @@ class ToolOutputs:
         if call.read or not found:
             return
         if documents is not None and len(found) == 1 and tool_message(output) is None:
-            self._recorder.step_amended(found[0][0], place.run_id, unpacked(snapshot(documents)))
+            self._recorder.step_amended(found[0][0], open_call.run_id, unpacked(snapshot(documents)))
             return
         if documents:
             given = unpacked(snapshot(documents))
             if len(found) == 1:
                 step_id, taken = found[0]
                 if [p.text for p in unpacked(taken)] != [p.text for p in given]:
-                    self._recorder.step_amended(step_id, place.run_id, given)
+                    self._recorder.step_amended(step_id, open_call.run_id, given)
                 found = [(step_id, list(given))]
-        self._share(place, found, text, handed_on=bool(documents))
+        self._share(open_call, found, text, handed_on=bool(documents))
 
     def _share(
-        self, place: Place[Scope], found: list[tuple[str, Taken]], text: str, *, handed_on: bool
+        self, open_call: OpenCall[Scope], found: list[tuple[str, Taken]], text: str, *, handed_on: bool
     ) -> None:
         """Says what of the found texts is in a tool's text; compared by whoever reads the steps."""
         if all(one_text.strip() in text for _, taken in found for one_text in _texts(taken)):
             return
-        unpack = place.notes.run.options.unpack
+        unpack = open_call.notes.run.options.unpack
         share = OutputShare(
             text,
             [partial(unpack, taken) for _, taken in found],
@@ -179,10 +181,10 @@ class ToolOutputs:
             handed_on=handed_on,
         )
         for number, (step_id, _) in enumerate(found):
-            self._recorder.step_amended(step_id, place.run_id, partial(share.of, number))
+            self._recorder.step_amended(step_id, open_call.run_id, partial(share.of, number))
 
-    def _begin(self, place: Place[Scope], call: ToolCall) -> None:
-        self._tree.steps.begin(place, call.query, "", call.metadata, started_ns=call.started_ns)
+    def _begin(self, open_call: OpenCall[Scope], call: ToolCall) -> None:
+        self._tree.steps.begin(open_call, call.query, "", call.metadata, started_ns=call.started_ns)
 
 
 _MOST_NAMES = 1024

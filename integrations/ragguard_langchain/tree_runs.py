@@ -17,8 +17,8 @@ from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.clock import TreeClock
 from ragguard_langchain.messages import NOTHING, Answer
+from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.options import NAME, REFERENCES, RESUME, RUN_ID, warn_of_unknown
-from ragguard_langchain.places import Place
 from ragguard_langchain.scopes import RunNotes, Scope
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.stack import Where, batch_around
@@ -91,7 +91,7 @@ class TreeRuns:
         clock.reach(self.recorder.next_turn(run_id))
         return clock
 
-    def open(self, root: Place[Scope]) -> None:
+    def open(self, root: OpenCall[Scope]) -> None:
         """Begins the run of a tree."""
         run = root.notes.run
         run.opened = True
@@ -107,19 +107,19 @@ class TreeRuns:
             identity=run.identity,
         )  # fmt: skip
 
-    def retrieves(self, place: Place[Scope], query: str) -> None:
+    def retrieves(self, open_call: OpenCall[Scope], query: str) -> None:
         """Begins the run of a call with its first retrieval."""
-        run = place.notes.run
+        run = open_call.notes.run
         if is_paused():
             return
         if not run.opened:
-            self.open(place.root or place)
+            self.open(open_call.root or open_call)
         if not run.first_query:
             run.first_query = query
 
     def end(
         self,
-        root: Place[Scope],
+        root: OpenCall[Scope],
         answer: Answer = NOTHING,
         question: str = "",
         status: Status = "ok",
@@ -163,7 +163,7 @@ class TreeRuns:
             root.run_id, answer.text, status, question=question, metadata=about, trace=span_of(root.id)
         )
 
-    def _note(self, root: Place[Scope], question: str, answer: Answer, about: dict[str, Any]) -> None:
+    def _note(self, root: OpenCall[Scope], question: str, answer: Answer, about: dict[str, Any]) -> None:
         """Keeps what a tree says of a run that somebody else ends; of several answers the last one counts."""
         if answer.text:
             self._answers[root.run_id] += 1

@@ -17,7 +17,7 @@ from ragguard.records import Decision, Passage, TraceContext
 from ragguard_langchain.bare_retrieval import BareRetrieval
 from ragguard_langchain.formatting import as_formatted, given_documents, is_plain, sources, stuffed_text
 from ragguard_langchain.messages import Taken, unpacked
-from ragguard_langchain.places import Place
+from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.scopes import RunNotes, Scope, ToolCall
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.stack import here
@@ -27,7 +27,7 @@ from ragguard_langchain.verdicts import EndedRetrieval, Source, VerdictReport, c
 REMEMBERED = 64
 """How many of a run's latest retrievals a guard may still speak of."""
 
-innermost: ContextVar[Place[Scope] | BareRetrieval | None] = ContextVar(
+innermost: ContextVar[OpenCall[Scope] | BareRetrieval | None] = ContextVar(
     "ragguard_langchain_retrieval", default=None
 )
 """The retrieval that began last in this context: some wrappers call their inner retriever without telling
@@ -42,20 +42,20 @@ class TreeSteps:
 
     def begin(
         self,
-        place: Place[Scope],
+        open_call: OpenCall[Scope],
         query: str,
         name: str,
         metadata: Mapping[str, Any] | None,
-        around: Place[Scope] | None = None,
+        around: OpenCall[Scope] | None = None,
         *,
         started_ns: int = 0,
         top_k: int | None = None,
     ) -> None:
         """Opens the step that a call is; a part where it is inside another one. A tool call has no `name` here."""
-        scope = place.notes
+        scope = open_call.notes
         run = scope.run
-        whole = place.root is None and run.owner and not run.opened
-        self._runs.retrieves(place, query)
+        whole = open_call.root is None and run.owner and not run.opened
+        self._runs.retrieves(open_call, query)
         about: dict[str, Any] = {"retriever": name} if name else {}
         if metadata:
             if "langgraph_node" in metadata:
@@ -64,78 +64,78 @@ class TreeSteps:
                 about["agent"] = metadata["lc_agent_name"]
         if scope.tool is not None and scope.tool.id:
             about["tool_call_id"] = scope.tool.id
-        step_id = place.run_id if whole else str(place.id)
-        trace = span_of(place.id, retrieval=bool(name))
+        step_id = open_call.run_id if whole else str(open_call.id)
+        trace = span_of(open_call.id, retrieval=bool(name))
         if trace is None and not name and scope.tool is not None:
             trace = scope.tool.trace
         turn = None
-        if not place.step_id:
-            turn = place.clock.tick()
-            run.asked(query, turn, condensed=place.condenses and scope.tool is None)
+        if not open_call.step_id:
+            turn = open_call.clock.tick()
+            run.asked(query, turn, condensed=open_call.condenses and scope.tool is None)
         self.recorder.step_started(
-            step_id, place.run_id, query, within=place.step_id, perhaps_within=around.step_id if around else "",
-            tool=place.tool, name=name, turn=turn, order=place.clock.order, metadata=about, started_ns=started_ns,
-            trace=trace or (run.trace if whole else "here"), top_k=top_k,
+            step_id, open_call.run_id, query, within=open_call.step_id, perhaps_within=around.step_id if around else "",
+            tool=open_call.tool, name=name, turn=turn, order=open_call.clock.order, metadata=about,
+            started_ns=started_ns, trace=trace or (run.trace if whole else "here"), top_k=top_k,
         )  # fmt: skip
-        place.outer_step, place.step_id, place.is_step = place.step_id, step_id, True
-        place.query, place.around, place.began_in = query, around, place.began_in or here()
-        innermost.set(place)
+        open_call.outer_step, open_call.step_id, open_call.is_step = open_call.step_id, step_id, True
+        open_call.query, open_call.around, open_call.began_in = query, around, open_call.began_in or here()
+        innermost.set(open_call)
 
-    def end(self, place: Place[Scope], taken: Taken, trace: TraceContext | None = None) -> None:
+    def end(self, open_call: OpenCall[Scope], taken: Taken, trace: TraceContext | None = None) -> None:
         """Closes the step that a call is, with the documents that it gave."""
-        candidates, decision = self._judged(place, taken)
-        if (place.root is not None or not place.notes.run.owner) and not place.outer_step:
-            self._remember(place, taken, candidates, decision)
+        candidates, decision = self._judged(open_call, taken)
+        if (open_call.root is not None or not open_call.notes.run.owner) and not open_call.outer_step:
+            self._remember(open_call, taken, candidates, decision)
         self.recorder.step_ended(
-            place.step_id,
+            open_call.step_id,
             taken,
-            unpack=place.notes.run.options.unpack,
+            unpack=open_call.notes.run.options.unpack,
             candidates=candidates,
             decision=decision,
             trace=trace,
         )
 
     def end_text(
-        self, place: Place[Scope], text: object, splitter: Unpack, trace: TraceContext | None = None
+        self, open_call: OpenCall[Scope], text: object, splitter: Unpack, trace: TraceContext | None = None
     ) -> None:
         """Closes the step that a tool's call is, with the text that it gave, or what holds it."""
-        candidates, decision = self._judged(place, None)
-        self._remember(place, None, candidates, decision)
+        candidates, decision = self._judged(open_call, None)
+        self._remember(open_call, None, candidates, decision)
         self.recorder.step_ended(
-            place.step_id, text, unpack=splitter, candidates=candidates, decision=decision, trace=trace
+            open_call.step_id, text, unpack=splitter, candidates=candidates, decision=decision, trace=trace
         )
 
-    def formatted(self, place: Place[Scope], text: str, inputs: object) -> None:
+    def formatted(self, open_call: OpenCall[Scope], text: str, inputs: object) -> None:
         """Documents were made into one text: what the model got of each retrieval, where the name of the call says
         that it is for a model, or once it is in a prompt. A call in which a model was asked says nothing."""
-        run, given = place.notes.run, sources(inputs)
-        if place.formats:
-            self._shown(place, text, given)
-        elif given and place.models == run.models:
+        run, given = open_call.notes.run, sources(inputs)
+        if open_call.formats:
+            self._shown(open_call, text, given)
+        elif given and open_call.models == run.models:
             run.formatted[text] = given
             if len(run.formatted) > REMEMBERED:
                 run.formatted.pop(next(iter(run.formatted)))
 
-    def prompted(self, place: Place[Scope], inputs: object) -> None:
+    def prompted(self, open_call: OpenCall[Scope], inputs: object) -> None:
         """A prompt is filled in: a model reads the texts made of documents that it is given."""
-        formatted = place.notes.run.formatted
-        if formatted and isinstance(inputs, Mapping) and place.sampled:
+        formatted = open_call.notes.run.formatted
+        if formatted and isinstance(inputs, Mapping) and open_call.sampled:
             for text in inputs.values():
                 if isinstance(text, str) and text in formatted:
-                    self._shown(place, text, formatted[text])
+                    self._shown(open_call, text, formatted[text])
 
-    def stuffed(self, place: Place[Scope], inputs: object) -> None:
+    def stuffed(self, open_call: OpenCall[Scope], inputs: object) -> None:
         """A classic stuff chain, which is that call, has given the text of its documents to the chain of its model."""
-        if place.sampled and (text := stuffed_text(inputs, given_documents(place.inputs))):
-            self._shown(place, text, sources(place.inputs))
+        if open_call.sampled and (text := stuffed_text(inputs, given_documents(open_call.inputs))):
+            self._shown(open_call, text, sources(open_call.inputs))
 
-    def _shown(self, place: Place[Scope], text: str, given: list[Source]) -> None:
+    def _shown(self, open_call: OpenCall[Scope], text: str, given: list[Source]) -> None:
         """Says of each retrieval that gave one of the documents what of it is in a text for a model; of the latest
         one that nothing is, where the text is empty.
 
         Where the application says by `text_of` what a model reads, that holds.
         """
-        run = place.notes.run
+        run = open_call.notes.run
         if run.options.text_of is not None or not (given or not text.strip()):
             return
         texts = {content for _, content in given}
@@ -149,23 +149,23 @@ class TreeSteps:
             if found.shown or not whole:
                 found.shown.append((text, given))
                 delivery = partial(as_formatted, list(found.shown), passages)
-                self.recorder.step_amended(found.step_id, place.run_id, delivery)
+                self.recorder.step_amended(found.step_id, open_call.run_id, delivery)
 
-    def decided(self, place: Place[Scope], report: VerdictReport) -> None:
+    def decided(self, open_call: OpenCall[Scope], report: VerdictReport) -> None:
         """A guard decided, in that call: about the retrieval around it, else about those that have ended; what
         nobody saw retrieved was retrieved by other means, and is a step now."""
         if report.was_recorded_by(self) or not report.verdict.judged:
             return
-        run = place.notes.run
-        if place.step_id:
-            run.verdicts.setdefault(place.step_id, []).append(report.verdict)
+        run = open_call.notes.run
+        if open_call.step_id:
+            run.verdicts.setdefault(open_call.step_id, []).append(report.verdict)
             return
         about = concerned(run.found, report)
         for found in about:
             decision = found.decided(report, alone=len(about) == 1)
-            self.recorder.step_amended(found.step_id, place.run_id, decision.kept, decision)
+            self.recorder.step_amended(found.step_id, open_call.run_id, decision.kept, decision)
         if not about:
-            self._retrieved_by_other_means(place, report)
+            self._retrieved_by_other_means(open_call, report)
 
     def decided_outside(self, report: VerdictReport) -> None:
         """A guard decided, in no call at all: in code of the user's own, inside the run around it."""
@@ -174,9 +174,9 @@ class TreeSteps:
             run = RunNotes(
                 "", "", {}, owner=False, opened=True, found=self._runs.found.setdefault(handle.key, [])
             )
-            self.decided(Place(uuid4(), handle.key, Scope(run), self._runs.clock(handle.key)), report)
+            self.decided(OpenCall(uuid4(), handle.key, Scope(run), self._runs.clock(handle.key)), report)
 
-    def _retrieved_by_other_means(self, around: Place[Scope], report: VerdictReport) -> None:
+    def _retrieved_by_other_means(self, around: OpenCall[Scope], report: VerdictReport) -> None:
         scope, decision = around.notes, report.verdict.decision
         call = scope.tool
         if report.tool:
@@ -184,43 +184,45 @@ class TreeSteps:
         id, clock = uuid4(), around.clock
         if report.call:
             clock = clock.inside(id, parallel=("calls", clock.messages))
-        place = Place(id, around.run_id, Scope(scope.run, scope.graph_node, call), clock)
-        place.root, place.tool = around.root or around, report.tool or around.tool
+        open_call = OpenCall(id, around.run_id, Scope(scope.run, scope.graph_node, call), clock)
+        open_call.root, open_call.tool = around.root or around, report.tool or around.tool
         self.begin(
-            place, report.query, "", report.metadata, started_ns=report.started_ns or decision.started_ns
+            open_call, report.query, "", report.metadata, started_ns=report.started_ns or decision.started_ns
         )
-        self._remember(place, None, report.verdict.judged, decision)
+        self._remember(open_call, None, report.verdict.judged, decision)
         self.recorder.step_ended(
-            place.step_id, decision.kept, candidates=report.verdict.judged, decision=decision
+            open_call.step_id, decision.kept, candidates=report.verdict.judged, decision=decision
         )
 
     def _remember(
         self,
-        place: Place[Scope],
+        open_call: OpenCall[Scope],
         taken: Taken | None,
         candidates: list[Passage] | None,
         decision: Decision | None,
     ) -> None:
         """Keeps a retrieval for the guards that come behind it."""
-        scope, found = place.notes, place.notes.run.found
+        scope, found = open_call.notes, open_call.notes.run.found
         call = scope.tool.id if scope.tool is not None else ""
         found.append(
-            EndedRetrieval(place.step_id, place.query, call, taken, candidates=candidates, decision=decision)
+            EndedRetrieval(
+                open_call.step_id, open_call.query, call, taken, candidates=candidates, decision=decision
+            )
         )
         del found[:-REMEMBERED]
 
     def _judged(
-        self, place: Place[Scope], taken: Taken | None
+        self, open_call: OpenCall[Scope], taken: Taken | None
     ) -> tuple[list[Passage] | None, Decision | None]:
         """What a retrieval had before the guards inside it, and what those decided. A tool's string (None) is
         taken apart later; until then it is what the guards let through."""
-        run = place.notes.run
-        verdicts = run.verdicts.pop(place.step_id, None) if run.verdicts else None
+        run = open_call.notes.run
+        verdicts = run.verdicts.pop(open_call.step_id, None) if run.verdicts else None
         if not verdicts:
             return None, None
-        if place.outer_step:
+        if open_call.outer_step:
             parts = [replace(verdict, part=True) for verdict in verdicts]
-            run.verdicts.setdefault(place.outer_step, []).extend(parts)
+            run.verdicts.setdefault(open_call.outer_step, []).extend(parts)
         if taken is not None:
             return joined(verdicts, run.options.unpack(taken))
         if len(verdicts) == 1:

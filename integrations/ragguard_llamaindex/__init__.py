@@ -3,6 +3,11 @@
 instrument(rg)                                                  # every engine, chat, agent, workflow of this process
 index.as_query_engine(node_postprocessors=[DistractorPostprocessor(guard)])         # the guard, before the model reads
 GuardedRetriever(index.as_retriever(), guard)                   # the same for what takes a retriever only
+
+The way of an event: LlamaIndex's dispatcher calls the handler of `instrumentation`, which is `spans`. `kinds` says what
+a span is; all others are passed over. An outermost retriever is one record that goes to the recorder at its end. Any
+other span becomes a `Call` (`calls`) with a turn (`clocks`, `causes` in workflows); `runs` opens and ends its run,
+`deliveries` and `shares` find what the model got, `streams` waits for answers. `nodes` takes snapshots of nodes.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from ragguard_llamaindex.clocks import CallClock
 from ragguard_llamaindex.kinds import ASKING, Kind, agent_of, choosers_of, names_in
 from ragguard_llamaindex.messages import question_of, question_of_event, tool_text
 from ragguard_llamaindex.options import AnswerOf, fields_of
-from ragguard_llamaindex.shares import Given
-from ragguard_llamaindex.streams import Heard
+from ragguard_llamaindex.shares import PendingRetrieval
+from ragguard_llamaindex.streams import StreamedAnswer
 
 ASKED = "ragguard.asked"
 """Metadata key of a run whose question was condensed from a conversation: what the user said."""
@@ -91,13 +91,13 @@ class Call:
     """Of a workflow: what its steps have emitted."""
     asked = ""
     """The query as this call got it."""
-    meant = ""
-    """The query as its author wrote it, before a tool dressed it up."""
-    dresses = False
-    """Of a tool: that it does so."""
+    written_query = ""
+    """The query as its author wrote it, before a tool put words of its own around it."""
+    rewrites_query = False
+    """True for a tool that puts words of its own around the query."""
     choosers: Set[int] = frozenset()
     """Of an agent or a router: the retrievers that find its tools."""
-    given: list[Given] | None = None
+    given: list[PendingRetrieval] | None = None
     """The retrievals made directly in it of which the model's share may still become known."""
     retrieved: list[str] | None = None
     """Of a tool: the steps made in it, at any depth."""
@@ -129,7 +129,7 @@ class Call:
     """Of a run that the user opened: the workflows that were started in it and whose spans have not begun."""
     holds = False
     """Whether it keeps the run that the user opened from ending."""
-    heard: Heard | None = None
+    streamed: StreamedAnswer | None = None
     """Of a chat: what it has said so far, where it streams."""
     token: Token[Call | None]
     name = ""
@@ -160,7 +160,7 @@ class Call:
 
     @property
     def clock(self) -> CallClock:
-        """Tells the turns of the retrievals in it."""
+        """The clock that gives the retrievals inside the call their turns."""
         clock = self.own_clock or self.clock_around
         if clock is None:
             clock = self.own_clock = CallClock()
@@ -171,7 +171,7 @@ class Call:
         """True for a call that LlamaIndex makes of itself, and not as a part of another."""
         return self.parent is None or self.parent.kind is Kind.HANDLE
 
-    def give(self, given: Given) -> None:
+    def give(self, given: PendingRetrieval) -> None:
         """Remembers a retrieval."""
         if self.given is None:
             self.given = []
@@ -198,9 +198,11 @@ def inner_call(
     call.agent, call.workflow_step = around.agent, around.workflow_step
     if kind in ASKING or kind is Kind.TOOL:
         call.asked = asked_in(kind, arguments)
-        call.meant = around.meant if around.dresses or call.asked == around.asked else call.asked
+        call.written_query = (
+            around.written_query if around.rewrites_query or call.asked == around.asked else call.asked
+        )
     else:
-        call.asked, call.meant = around.asked, around.meant
+        call.asked, call.written_query = around.asked, around.written_query
     if kind is Kind.STEP:
         _begin_step(call, around, arguments)
     elif call.step_id or kind not in ASKING_OR_TOOL:
@@ -242,7 +244,7 @@ def _note_question(call: Call, around: Call) -> None:
 def describe_call(call: Call, instance: object) -> None:
     """What the calls inside have to know of this one's object."""
     if call.kind is Kind.TOOL and isinstance(instance, BaseTool):
-        call.dresses = isinstance(instance, (RetrieverTool, QueryEngineTool))
+        call.rewrites_query = isinstance(instance, (RetrieverTool, QueryEngineTool))
         call.tool = instance.metadata.name or ""
     elif call.kind is Kind.WORKFLOW:
         call.choosers, call.emissions, call.agent = choosers_of(instance), Emissions(), agent_of(instance)
@@ -269,8 +271,8 @@ def given_in(kind: Kind, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     return fields_of(arguments.get("start_event")) if kind is Kind.WORKFLOW else arguments
 
 
-def tell(around: Call, verdicts: Sequence[Verdict], *, parts: bool = False) -> None:
-    """Leaves what guards decided to the retrieval or postprocessor around, which tells of it when it ends."""
+def hand_verdicts_on(around: Call, verdicts: Sequence[Verdict], *, parts: bool = False) -> None:
+    """Adds verdicts to those of the innermost retrieval or postprocessor around, which reports them at its end."""
     holder: Call | None = around
     while holder is not None and holder.kind is not Kind.RETRIEVER and holder.kind is not Kind.POSTPROCESSOR:
         holder, parts = holder.parent, True

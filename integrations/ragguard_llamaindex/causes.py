@@ -1,4 +1,4 @@
-"""Which step of a workflow follows which: told by the events that one emits and another one takes.
+"""Finds which step of a workflow follows which, by the events that one emits and another one takes.
 
 Steps of a workflow run whenever there is an event and a worker for them, so that neither their order nor their
 overlap says anything. What a step returns is an event; what it sends is kept by newer versions of LlamaIndex.

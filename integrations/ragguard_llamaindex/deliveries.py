@@ -1,4 +1,4 @@
-"""What the model got of what was retrieved: told by postprocessors, syntheses, sources, and the outputs of tools.
+"""Finds what the model got of what was retrieved, in postprocessors, syntheses, sources and the outputs of tools.
 
 A tool that gives its nodes is taken by its nodes. One that gives text got the model what of the retrieved texts is
 in that text. One that retrieves in a way that nobody saw is a retrieval itself: where it returns documents by
@@ -23,7 +23,7 @@ from ragguard.capture.snapshot import passages_of
 from ragguard.capture.splitters import Splitter
 from ragguard.capture.tool_results import OutputShare, ToolResult
 from ragguard.records import Passage
-from ragguard_llamaindex.calls import Call, hexadecimal, tell
+from ragguard_llamaindex.calls import Call, hand_verdicts_on, hexadecimal
 from ragguard_llamaindex.declared import ToolNames
 from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import Kind
@@ -54,7 +54,7 @@ class Deliveries:
             self.settle(around, nodes, call.seen, call.verdicts)
         elif call.verdicts:
             self._runs.begin(call.run)
-            tell(around, call.verdicts)
+            hand_verdicts_on(around, call.verdicts)
 
     def settle(
         self,
@@ -173,7 +173,7 @@ class Deliveries:
         call.step_id = hexadecimal(call.id)
         retrieves(call)
         self._recorder.step_started(
-            call.step_id, call.run.run_id, call.meant, tool=call.tool, name=call.tool, turn=call.clock.tick(),
+            call.step_id, call.run.run_id, call.written_query, tool=call.tool, name=call.tool, turn=call.clock.tick(),
             order=call.clock.order, started_ns=call.started_ns, trace=span_of(call.id, retrieval=True) or "here",
             metadata=about(call),
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tells LlamaIndex's evaluators by their calls: they put the contexts they judge into an index and query that.
+"""Recognises LlamaIndex's evaluators by their calls: they put the contexts they judge into an index and query that.
 
 Such a query is not the application's, and what it retrieves was not retrieved for the answer.
 """

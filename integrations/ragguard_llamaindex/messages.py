@@ -44,7 +44,7 @@ _SAID = (
     "completion", "summary", "report",
 )  # fmt: skip
 """Names under which workflows of the user's own give their answer."""
-_DRESSED = re.compile(r"\n\w+ is (.*)\n", re.DOTALL)
+_REWRITTEN = re.compile(r"\n\w+ is (.*)\n", re.DOTALL)
 
 
 def question_of(arguments: Mapping[str, Any]) -> str:
@@ -84,7 +84,7 @@ def query_text(asked: object) -> str:
 
 
 def tool_text(arguments: Mapping[str, Any]) -> str:
-    """What the agent wrote to a tool, without the dressing that tools put around it."""
+    """Returns what the agent wrote to a tool, without the words that tools put around it."""
     args, kwargs = arguments.get("args", ()), arguments.get("kwargs", {})
     given: dict[str, Any] = {**{str(n): value for n, value in enumerate(args)}, **kwargs}
     if not given:
@@ -97,9 +97,9 @@ def tool_text(arguments: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}: {value}" for name, value in given.items())
 
 
-def undressed(asked: str) -> str:
+def without_rewriting(asked: str) -> str:
     """A query without what a RetrieverTool puts around the one argument that the agent wrote."""
-    found = _DRESSED.fullmatch(asked)
+    found = _REWRITTEN.fullmatch(asked)
     return (asked if found is None else found[1]).strip()
 
 
@@ -148,7 +148,7 @@ def _answer_of_other(said: object) -> tuple[str | None, str]:
         try:
             return said.model_dump_json(), ""
         except (ValueError, TypeError):
-            pass  # it holds what JSON cannot; its type is all that can be told
+            pass  # it holds what JSON cannot; its type is all that can be said
     return None, type(said).__name__
 
 

@@ -55,10 +55,10 @@ class NodeCopy:
         return made
 
 
-Look: TypeAlias = tuple[str, str, str, str, str, tuple[str, ...], Mapping[str, Any], float | None]
+NodeSnapshot: TypeAlias = tuple[str, str, str, str, str, tuple[str, ...], Mapping[str, Any], float | None]
 """A text node's text, id and three templates; the metadata keys hidden from models; metadata; score. One plain tuple,
 which the garbage collector does not visit again while it waits."""
-Taken: TypeAlias = Sequence[Passage | Look | NodeCopy]
+Taken: TypeAlias = Sequence[Passage | NodeSnapshot | NodeCopy]
 """One snapshot a node; a passage where it took more than a look."""
 
 
@@ -116,7 +116,7 @@ def same(before: Taken, after: Taken) -> bool:
     return len(before) == len(after) and all(map(_alike, before, after))
 
 
-def id_in(one: Passage | Look | NodeCopy) -> str:
+def id_in(one: Passage | NodeSnapshot | NodeCopy) -> str:
     """The id of a node in a snapshot."""
     return one.id if isinstance(one, Passage) else one.node.node_id if isinstance(one, NodeCopy) else one[1]
 
@@ -137,7 +137,7 @@ def are_nodes(value: object) -> bool:
     return isinstance(value, list) and bool(value) and _node(value[0]) is not None
 
 
-def _alike(one: Passage | Look | NodeCopy, other: Passage | Look | NodeCopy) -> bool:
+def _alike(one: Passage | NodeSnapshot | NodeCopy, other: Passage | NodeSnapshot | NodeCopy) -> bool:
     try:
         if isinstance(one, tuple) and isinstance(other, tuple):
             return one[:7] == other[:7]
@@ -150,7 +150,7 @@ def _alike(one: Passage | Look | NodeCopy, other: Passage | Look | NodeCopy) -> 
     return False
 
 
-def _seen(look: Look) -> Passage:
+def _seen(look: NodeSnapshot) -> Passage:
     """The passage of a text node as `get_content(MetadataMode.LLM)` shows it to a model."""
     text, id, *_, metadata, score = look
     if metadata:
@@ -167,7 +167,7 @@ _written: TextMemo[tuple[str, tuple[Any, ...], Mapping[str, Any] | None, str]] =
 """Of the texts that came lately: the text, its templates and hidden keys, its metadata, and all of it put together."""
 
 
-def _with_metadata(look: Look) -> str:
+def _with_metadata(look: NodeSnapshot) -> str:
     """The text of a node with its metadata before it, by its templates."""
     text, _, template, separator, whole, hidden, metadata, _ = look
     known = _written.known.get(id(text))

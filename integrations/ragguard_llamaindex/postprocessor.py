@@ -16,7 +16,7 @@ from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
 from ragguard.records import Passage
 from ragguard_llamaindex.instrumentation import attached
-from ragguard_llamaindex.messages import query_text, undressed
+from ragguard_llamaindex.messages import query_text, without_rewriting
 from ragguard_llamaindex.nodes import TextOf, checked_text_of, taken, unpacked
 
 dispatcher = get_dispatcher(__name__)
@@ -74,7 +74,7 @@ def _begin(
     _dispatch(ReRankStartEvent, query=query_bundle, nodes=nodes, top_n=len(nodes), model_name="ragguard")
     asked, handlers = query_text(query_bundle), attached()
     # The question that the step is scored with, where somebody captures: guard and scorer share a cache.
-    query = handlers[0].spans.meant(asked) if handlers else undressed(asked)
+    query = handlers[0].spans.written_query(asked) if handlers else without_rewriting(asked)
     return query, unpacked(taken(nodes, text_of))
 
 

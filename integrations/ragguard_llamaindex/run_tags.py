@@ -51,7 +51,7 @@ def read_question(call: Call, arguments: Mapping[str, Any], tags: Mapping[str, A
         runs.recorder.faults.note("question", error)
         return
     if asked:
-        run.question = call.asked = call.meant = asked
+        run.question = call.asked = call.written_query = asked
 
 
 def _name(run: Invocation, tags: Mapping[str, Any], recorder: Recorder) -> None:

@@ -21,14 +21,14 @@ from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import ASKING, Kind
 from ragguard_llamaindex.messages import RESPONSES, answer_of
 from ragguard_llamaindex.options import AnswerOf, CaptureOptions
-from ragguard_llamaindex.streams import Heard, OnEnd, watch, watch_chat
+from ragguard_llamaindex.streams import OnEnd, StreamedAnswer, watch, watch_chat
 
 ANSWERS = "ragguard.answers"
 """Metadata key of a run inside `with rg.run(...)` that got more than one answer: how many."""
 
 
 class RunWriter:
-    """Tells the recorder of LlamaIndex's runs. A run begins with its first retrieval and ends with its outermost
+    """Reports LlamaIndex's runs to the recorder. A run begins with its first retrieval and ends with its outermost
     call, or with the stream that this call returned."""
 
     def __init__(self, recorder: Recorder, options: CaptureOptions) -> None:
@@ -78,7 +78,7 @@ class RunWriter:
             self.hold(call)
             watch(said, self._end_of(call))
         elif isinstance(said, StreamingAgentChatResponse):
-            if call.heard is None or not call.heard.told:
+            if call.streamed is None or not call.streamed.ended:
                 self.hold(call)
             weakref.finalize(said, self._abandoned, call).atexit = False
         else:
@@ -95,13 +95,13 @@ class RunWriter:
 
     def hear(self, around: Call, response: object) -> None:
         """Listens to a chat's answer that is about to be written in the background, maybe before the chat returns."""
-        if around.outermost and around.heard is None and isinstance(response, StreamingAgentChatResponse):
+        if around.outermost and around.streamed is None and isinstance(response, StreamingAgentChatResponse):
             self.hold(around)
-            around.heard = watch_chat(response, self._end_of(around))
+            around.streamed = watch_chat(response, self._end_of(around))
 
     def _abandoned(self, call: Call) -> None:
-        """Ends the run of a chat whose response is gone before its answer was heard to its end."""
-        (call.heard or Heard(self._end_of(call))).end("cancelled")
+        """Ends the run of a chat whose response was dropped before its stream ended."""
+        (call.streamed or StreamedAnswer(self._end_of(call))).end("cancelled")
 
     def _end_of(self, call: Call) -> OnEnd:
         return lambda said, status, error: self.end(call, said, status, error)

@@ -16,7 +16,7 @@ from ragguard_llamaindex.nodes import Taken, TextOf, id_in, ids_of, node_id, sam
 
 
 @dataclass(slots=True, eq=False)
-class Given:
+class PendingRetrieval:
     """A retrieval that has ended: what it found, and what the model is known to get of that so far."""
 
     step_id: str
@@ -50,8 +50,8 @@ class Given:
 
 
 def shares(
-    given: Sequence[Given], nodes: Sequence[object], seen: Set[str] | None = None
-) -> Iterator[tuple[Given, list[Passage] | None]]:
+    given: Sequence[PendingRetrieval], nodes: Sequence[object], seen: Set[str] | None = None
+) -> Iterator[tuple[PendingRetrieval, list[Passage] | None]]:
     """The retrievals that those nodes speak of, each with its new passages; None where nothing changed.
 
     `seen` holds the ids that a postprocessor was given: a retrieval of which it saw nothing is left alone,
@@ -69,7 +69,7 @@ def shares(
             yield one, one.becomes(mine)
 
 
-def _made_of(one: Given, nodes: Sequence[object]) -> bool:
+def _made_of(one: PendingRetrieval, nodes: Sequence[object]) -> bool:
     """True when the nodes are the retrieval's, whole or in pieces; no nodes at all are what was left of it."""
     if not nodes or ids_of(nodes) & one.ids:
         return True

@@ -33,32 +33,32 @@ from ragguard_llamaindex.calls import (
     Invocation,
     asked_in,
     describe_call,
+    hand_verdicts_on,
     hexadecimal,
     inner_call,
     nodes_in,
     note_step,
-    tell,
 )
 from ragguard_llamaindex.deliveries import WAITING, Deliveries, about, retrieves
 from ragguard_llamaindex.evaluators import asked_by_evaluator
 from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, kind_of
-from ragguard_llamaindex.messages import undressed
+from ragguard_llamaindex.messages import without_rewriting
 from ragguard_llamaindex.nodes import are_nodes, ids_of, taken, unpacked
 from ragguard_llamaindex.options import (
     CaptureOptions,
 )
 from ragguard_llamaindex.run_tags import read_question, read_tags
 from ragguard_llamaindex.runs import RunWriter
-from ragguard_llamaindex.shares import Given
+from ragguard_llamaindex.shares import PendingRetrieval
 from ragguard_llamaindex.streams import status_of
 
 OPEN_KEPT = 65_536
-"""How many open calls are remembered, should their ends never be told."""
+"""How many open calls are remembered, should their ends never be reported."""
 
 
 class Spans:
-    """Follows the open spans that matter, and tells the recorder."""
+    """Follows the open spans that matter, and reports runs and retrievals to the recorder."""
 
     def __init__(self, recorder: Recorder, options: CaptureOptions) -> None:
         self.recorder = recorder
@@ -88,7 +88,7 @@ class Spans:
         """Begins a run with its first retrieval."""
         self.runs.begin(run)
 
-    # What the dispatcher tells, by its own names and ever so often: the shortest way counts here
+    # Called by the dispatcher for every span, so these have to cost little
 
     def entered(
         self,
@@ -164,7 +164,7 @@ class Spans:
 
     @never_raises
     def close(self) -> None:
-        """Ends what is open, since no end of it will be told any more."""
+        """Ends what is open, since no ends will be reported any more."""
         self._closed = True
         calls = list(self._open.values())
         self._open.clear()
@@ -219,7 +219,7 @@ class Spans:
             self._opened(call)
             return
         given = arguments.get("str_or_query_bundle")
-        asked = call.asked = call.meant = given if type(given) is str else asked_in(kind, arguments)
+        asked = call.asked = call.written_query = given if type(given) is str else asked_in(kind, arguments)
         run_id, name, started_ns = hexadecimal(span_id), type(instance).__name__, time.time_ns()
         trace = span_of(span_id, retrieval=kind is Kind.RETRIEVER) or trace_context()
         tags = active_instrument_tags.get()
@@ -342,7 +342,7 @@ class Spans:
         retrieves(call)
         self.runs.begin(run)
         self.recorder.step_started(
-            call.step_id, run.run_id, call.meant, within=within, tool=call.tool, name=name,
+            call.step_id, run.run_id, call.written_query, within=within, tool=call.tool, name=name,
             turn=None if within else call.clock.tick(), order=() if within else call.clock.order,
             trace=None if within else span_of(call.id, retrieval=True) or "here",
             metadata=None if within else about(call, name), top_k=call.top_k,
@@ -372,7 +372,7 @@ class Spans:
             elif not call.parent.step_id:
                 note_step(call.parent, call.step_id)
                 call.parent.give(
-                    Given(
+                    PendingRetrieval(
                         call.step_id,
                         found,
                         self.runs.options.text_of,
@@ -382,19 +382,23 @@ class Spans:
                     )
                 )
             elif call.verdicts:
-                tell(call.parent, call.verdicts, parts=True)
+                hand_verdicts_on(call.parent, call.verdicts, parts=True)
         if call.parent is None and not call.run.over:
             self.runs.end(call, None)
 
     # Guards
 
-    def meant(self, asked: str) -> str:
+    def written_query(self, asked: str) -> str:
         """The query of the postprocessor at work, as its author wrote it."""
         call = self._here.get()
         around = None if call is None or call.kind is not Kind.POSTPROCESSOR else call.parent
         if around is None:
-            return undressed(asked)
-        return around.meant if around.dresses or asked == around.asked else undressed(asked)
+            return without_rewriting(asked)
+        return (
+            around.written_query
+            if around.rewrites_query or asked == around.asked
+            else without_rewriting(asked)
+        )
 
     @never_raises
     def decided(self, verdict: Verdict) -> None:

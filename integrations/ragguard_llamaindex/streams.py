@@ -19,34 +19,34 @@ from ragguard.records import Status
 Item = TypeVar("Item")
 
 OnEnd: TypeAlias = Callable[[object, Status, BaseException | None], None]
-"""Told once: what was said, how it ended, and the error if one ended it."""
+"""Called once with the answer, how the stream ended, and the error if one ended it."""
 
 
 def watch(response: StreamingResponse | AsyncStreamingResponse, on_end: OnEnd) -> None:
     """Puts a listener between the response's stream and its reader."""
-    heard = Heard(on_end)
+    streamed = StreamedAnswer(on_end)
     generator: Generator[Any, None, None] | AsyncGenerator[Any, None]
     if isinstance(response, StreamingResponse):
-        generator = response.response_gen = _listen(response.response_gen, heard, heard.token)
+        generator = response.response_gen = _listen(response.response_gen, streamed, streamed.token)
     else:
-        generator = response.response_gen = _alisten(response.response_gen, heard, heard.token)
+        generator = response.response_gen = _alisten(response.response_gen, streamed, streamed.token)
     # A generator that was never started runs no code of its own when it goes.
-    heard.gone = weakref.finalize(generator, heard.end, "cancelled")
-    heard.gone.atexit = False
+    streamed.gone = weakref.finalize(generator, streamed.end, "cancelled")
+    streamed.gone.atexit = False
 
 
-def watch_chat(response: StreamingAgentChatResponse, on_end: OnEnd) -> Heard:
+def watch_chat(response: StreamingAgentChatResponse, on_end: OnEnd) -> StreamedAnswer:
     """The same for a chat whose stream is about to be read in the background."""
-    heard = Heard(on_end)
+    streamed = StreamedAnswer(on_end)
     if response.chat_stream is not None:
-        response.chat_stream = _listen(response.chat_stream, heard, heard.chat)
+        response.chat_stream = _listen(response.chat_stream, streamed, streamed.chat)
     if response.achat_stream is not None:
-        response.achat_stream = _alisten(response.achat_stream, heard, heard.chat)
-    return heard
+        response.achat_stream = _alisten(response.achat_stream, streamed, streamed.chat)
+    return streamed
 
 
-class Heard:
-    """What a reader has been given so far."""
+class StreamedAnswer:
+    """The part of a streamed answer that its reader has been given so far."""
 
     __slots__ = ("_last", "_on_end", "_texts", "gone")
 
@@ -57,8 +57,8 @@ class Heard:
         self.gone: weakref.finalize[..., Any] | None = None
 
     @property
-    def told(self) -> bool:
-        """True once the end of the stream was told."""
+    def ended(self) -> bool:
+        """True once the end of the stream was reported."""
         return self._on_end is None
 
     def token(self, token: object) -> None:
@@ -73,7 +73,7 @@ class Heard:
         self._texts.append(response.delta or "")
 
     def end(self, status: Status = "ok", error: BaseException | None = None) -> None:
-        """Tells, unless it was told already."""
+        """Reports the end of the stream, once."""
         on_end, self._on_end = self._on_end, None
         if on_end is None:
             return
@@ -84,34 +84,34 @@ class Heard:
 
 
 def _listen(
-    stream: Iterator[Item], heard: Heard, listen: Callable[[Item], None]
+    stream: Iterator[Item], streamed: StreamedAnswer, listen: Callable[[Item], None]
 ) -> Generator[Item, None, None]:
     try:
         for item in stream:
             listen(item)
             yield item
     except BaseException as error:
-        heard.end(status_of(error), error)
+        streamed.end(status_of(error), error)
         raise
     else:
-        heard.end()
+        streamed.end()
     finally:
         if isinstance(stream, Generator):
             stream.close()
 
 
 async def _alisten(
-    stream: AsyncIterator[Item], heard: Heard, listen: Callable[[Item], None]
+    stream: AsyncIterator[Item], streamed: StreamedAnswer, listen: Callable[[Item], None]
 ) -> AsyncGenerator[Item, None]:
     try:
         async for item in stream:
             listen(item)
             yield item
     except BaseException as error:
-        heard.end(status_of(error), error)
+        streamed.end(status_of(error), error)
         raise
     else:
-        heard.end()
+        streamed.end()
     finally:
         if isinstance(stream, AsyncGenerator):
             await stream.aclose()

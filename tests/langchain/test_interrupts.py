@@ -146,5 +146,5 @@ def test_interrupted_runs_that_nobody_resumes_leave_nothing_open():
         interruptible(call("search", query="hop"), call("ask_human", query="?")).invoke(
             asked(), on_thread(config, str(n))
         )
-    assert (recorder.open_runs, len(CallTree.of(recorder).places)) == (0, 0)
+    assert (recorder.open_runs, len(CallTree.of(recorder).open_calls)) == (0, 0)
     assert {run.status for run in captured.runs} == {"interrupted"}

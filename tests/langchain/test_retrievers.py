@@ -145,7 +145,7 @@ def test_unsampled_calls_leave_no_trace(captured):
         Shelf(fault=lambda query: ValueError("gone")).invoke(QUESTION, config)
     assert captured.events == []
     assert recorder.counts.unsampled == 2
-    assert (recorder.open_runs, len(CallTree.of(recorder).places)) == (0, 0)
+    assert (recorder.open_runs, len(CallTree.of(recorder).open_calls)) == (0, 0)
 
 
 def test_batches_are_runs_of_their_own(captured, config):

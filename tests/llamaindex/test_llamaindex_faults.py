@@ -301,7 +301,7 @@ def remembered():
     """What is kept of calls, in the whole process."""
     gc.collect()
     kept = [one for one in gc.get_objects() if type(one).__module__ == "ragguard_llamaindex.calls"]
-    return [one for one in kept if type(one).__name__ in ("Call", "Invocation", "Given")]
+    return [one for one in kept if type(one).__name__ in ("Call", "Invocation", "PendingRetrieval")]
 
 
 async def test_a_thousand_cancelled_runs_leave_nothing_behind(recorder, captured):

@@ -1,8 +1,8 @@
 """Where each call of LangChain's call tree belongs: which run, inside which retrieval or tool.
 
-LangChain reports calls one by one, each with its parent's id. A place is what a call's
-descendants need to know of it. Places live until their root ends or their run is closed, and
-never grow beyond the bound.
+LangChain reports calls one by one, each with its parent's id. An `OpenCall` is what
+the calls below it need to know of it. It lives until the outermost call of its tree ends or its run is
+closed, and at most 65,536 are kept.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ragguard_langchain.stack import Where
 N = TypeVar("N")
 
 
-class Place(Generic[N]):
-    """One open call in the tree. What is not said of it is read from the class: a place is made for every call."""
+class OpenCall(Generic[N]):
+    """One open call in the tree. Defaults are read from the class, since one is made in a hook for every call."""
 
-    root: Place[N] | None = None
+    root: OpenCall[N] | None = None
     """None for the first call of the tree, which is its own root."""
     sampled = True
     inputs: object = None
@@ -44,7 +44,7 @@ class Place(Generic[N]):
     """True in a history-aware retriever, which has a model write the question that stands by itself."""
     query = ""
     """Of a retrieval."""
-    around: Place[N] | None = None
+    around: OpenCall[N] | None = None
     """Of a retrieval: an open one that the code seems to be inside of."""
     task: weakref.ref[Task[Any]] | None = None
     """Of a root that says nothing when it is cancelled: the task that runs it."""
@@ -54,7 +54,7 @@ class Place(Generic[N]):
     began_in: Where | None = None
     """Of a retrieval."""
     over = False
-    """Of a retrieval: told by the places that are open."""
+    """True for a retrieval that was recorded as a whole; never true of one in the tree."""
     members: set[UUID | None] | None = None
     """Of a root: the open calls below it."""
 
@@ -63,7 +63,7 @@ class Place(Generic[N]):
         self.clock = clock or TreeClock()
 
 
-class Places(dict[UUID | None, Place[N]], Generic[N]):
+class OpenCalls(dict[UUID | None, OpenCall[N]], Generic[N]):
     """The open calls by their ids, within a bound; the oldest go first.
 
     Without a lock, since it is on every call's path: each line is one operation of a dictionary or
@@ -73,10 +73,10 @@ class Places(dict[UUID | None, Place[N]], Generic[N]):
     def __init__(self, limit: int = 65_536) -> None:
         super().__init__()
         self._limit = limit
-        self._trees: dict[str, Place[N]] = {}
+        self._trees: dict[str, OpenCall[N]] = {}
         """The roots of the trees that are runs, by run."""
 
-    def plant(self, root: Place[N], *, owner: bool) -> None:
+    def plant(self, root: OpenCall[N], *, owner: bool) -> None:
         """Takes in the first call of a tree; one that is the `owner` of its run goes when that is closed."""
         root.members = set()
         self[root.id] = root
@@ -85,33 +85,33 @@ class Places(dict[UUID | None, Place[N]], Generic[N]):
         if len(self) > self._limit:
             self.take(next(iter(self)))
 
-    def grow(self, id: UUID, place: Place[N], root: Place[N]) -> None:
-        """Takes in a further call. The calls of an unsampled run may all share the place of their root."""
-        self[id] = place
+    def grow(self, id: UUID, open_call: OpenCall[N], root: OpenCall[N]) -> None:
+        """Takes in a further call. All calls of an unsampled run share the `OpenCall` of their root."""
+        self[id] = open_call
         if root.members is not None:
             root.members.add(id)
         if len(self) > self._limit:
             self.take(next(iter(self)))
 
-    def take(self, id: UUID | None) -> Place[N] | None:
+    def take(self, id: UUID | None) -> OpenCall[N] | None:
         """Lets go of a call that ended; of a root, `fell` lets go of what is left below it."""
-        place = self.pop(id, None)
-        if place is not None:
-            members = (place.root or place).members
+        open_call = self.pop(id, None)
+        if open_call is not None:
+            members = (open_call.root or open_call).members
             if members:
                 members.discard(id)
-        return place
+        return open_call
 
-    def fell(self, root: Place[N]) -> list[Place[N]]:
+    def fell(self, root: OpenCall[N]) -> list[OpenCall[N]]:
         """Lets go of a root and of all that is still open below it; gives the latter."""
         self.pop(root.id, None)
         if self._trees.get(root.run_id) is root:
             del self._trees[root.run_id]
         left = []
         while root.members:
-            place = self.pop(root.members.pop(), None)
-            if place is not None and place is not root:
-                left.append(place)
+            open_call = self.pop(root.members.pop(), None)
+            if open_call is not None and open_call is not root:
+                left.append(open_call)
         return left
 
     def forget(self, run_id: str) -> None:
@@ -120,9 +120,9 @@ class Places(dict[UUID | None, Place[N]], Generic[N]):
         if root is not None:
             self.fell(root)
 
-    def roots(self) -> list[Place[N]]:
+    def roots(self) -> list[OpenCall[N]]:
         """The first calls of all trees."""
-        return [place for place in list(self.values()) if place.root is None]
+        return [open_call for open_call in list(self.values()) if open_call.root is None]
 
     def clear(self) -> None:
         """Lets go of everything."""
