@@ -29,6 +29,7 @@ from ragguard.validate.scoring import rank_measures
 from ragguard.validate.tables import Cell, Table
 from ragguard.world import Case
 from ragguard.world.hard import DEGREES
+from studies.intervals import of_mean
 from studies.reasons import with_reasons
 from studies.samples import read_contexts
 
@@ -43,7 +44,6 @@ DRAWN = (1, 5, 10, 20)
 """From how many sampled answers abstention is estimated; the paper names 10 to 20."""
 GUARD = -0.2
 """The threshold of utility under which a guard drops a passage, unless told."""
-DRAWS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ async def strengths(
         outcome = await read_contexts([one for pair in pairs for one in pair], reader, compares, progress)
         right = (outcome == OUTCOMES["correct"]).astype(np.float64).reshape(-1, 2)
         gap = right[:, 0] - right[:, 1]
-        low, high = _interval(gap, seed)
+        low, high = of_mean(gap, seed)
         ranked = rank_measures([list(one.relevance or ()) for one, _ in pairs])["ndcg_at_k"]
         row = (
             100 * float(right[:, 0].mean()), 100 * float(right[:, 1].mean()), 100 * float(gap.mean()), 100 * low,
@@ -169,7 +169,7 @@ async def degrees(
                 effects += pool.effect[places].tolist()
         outcome = await read_contexts(contexts, reader, compares, progress)
         right = (outcome == OUTCOMES["correct"]).astype(np.float64)
-        low, high = _interval(right, seed)
+        low, high = of_mean(right, seed)
         shares = (100 * float(np.mean(outcome == OUTCOMES[name])) for name in ("abstained", "wrong"))
         rows.append((
             kind.replace("_", " "), float(np.mean(effects)) if effects else None, 100 * float(right.mean()), 100 * low,
@@ -218,14 +218,14 @@ async def positions(
     worth = [_udcg(effect) for effect in effects[::LONG]]
     rows: list[tuple[Cell, ...]] = []
     for at in range(LONG):
-        low, high = _interval(right[:, at], seed)
+        low, high = of_mean(right[:, at], seed)
         rows.append((
             str(at + 1), 100 * float(right[:, at].mean()), 100 * low, 100 * high,
             *(float(ranked[name][at]) for name in ("ndcg_at_k", "average_precision", "reciprocal_rank", "precision")),
             float(np.mean(worth)),
         ))  # fmt: skip
     ends = right[:, [0, 1, -2, -1]].mean(axis=1) - right[:, 3:7].mean(axis=1)
-    low, high = _interval(ends, seed)
+    low, high = of_mean(ends, seed)
     notes = (
         f"{len(right)} questions; {LONG - 1} distractors that contradict nothing, in the same order throughout. "
         "Intervals: 95 % of a bootstrap over questions.",
@@ -301,16 +301,6 @@ def sampling_errors(
 def _udcg(effect: Floats) -> float:
     """UDCG of a passage with the answer, of which the reader is sure, among distractors of these effects."""
     return float(udcg(np.append(-effect, 1.0)))
-
-
-def _interval(values: Floats, seed: int) -> tuple[float, float]:
-    """The middle 95 % of the mean over draws of questions."""
-    if not len(values):
-        return float("nan"), float("nan")
-    rng = np.random.default_rng(seed)
-    means = values[rng.integers(len(values), size=(DRAWS, len(values)))].mean(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)
 
 
 def _wilcoxon(gap: Floats) -> float | None:

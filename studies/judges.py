@@ -7,7 +7,7 @@ Judges are the engine itself and the engine with as much noise on its log-odds a
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -29,6 +29,7 @@ from ragguard.validate.tables import Cell, Table
 from ragguard.validate.weak_judges import STRENGTHS, judgements, verdicts, weak_judge
 from ragguard.world import Case
 from ragguard.world.hard import DEGREES
+from studies.intervals import over_questions
 from studies.pipelines import FIRST, chance
 from studies.reasons import with_reasons
 from studies.reports import Report, join_hard
@@ -43,7 +44,6 @@ THRESHOLDS = (-0.2, -0.5)
 AT_EASE_MS = 600_000.0
 PARTS = 4
 """Questions that a report of the coverage table has."""
-DRAWS = 1000
 Judges = Mapping[str, Engine]
 
 
@@ -113,7 +113,7 @@ async def agreement(judges: Judges, cases: Sequence[Case], seed: int, progress: 
         says = verdicts(p, "relevance")
         by_kind = [auc(says[good | (kinds == kind)], good[good | (kinds == kind)]) for kind in DEGREES[:-1]]
         verdict = says >= 0.5
-        low, high = _interval(partial(_kappa, verdict, good), owners, seed)
+        low, high = over_questions(partial(_kappa, verdict, good), owners, seed)
         _, p, _ = await judgements(judge, "grade", cases)
         graded = cohen_kappa(p.argmax(axis=1) + 1, truth, quadratic=True)
         rows.append(
@@ -285,17 +285,5 @@ def _answers(after: Floats, before: Floats, contexts: Sequence[Context], seed: i
         return (*shares, None, None, None)
     gap = (after == OUTCOMES["correct"]).astype(np.float64) - (before == OUTCOMES["correct"])
     _, owners = np.unique([context.question_id for context in contexts], return_inverse=True)
-    low, high = _interval(lambda rows: 100 * float(gap[rows].mean()), owners, seed)
+    low, high = over_questions(lambda rows: 100 * float(gap[rows].mean()), owners, seed)
     return (*shares, 100 * float(gap.mean()), low, high)
-
-
-def _interval(number: Callable[[Integers], float], owners: Integers, seed: int) -> tuple[float, float]:
-    """The middle 95 % of a number over draws of whole questions."""
-    rng = np.random.default_rng(seed)
-    members = [np.flatnonzero(owners == one) for one in np.unique(owners)]
-    drawn = [
-        number(np.concatenate([members[at] for at in rng.integers(len(members), size=len(members))]))
-        for _ in range(DRAWS)
-    ]
-    low, high = np.nanquantile(drawn, [0.025, 0.975])
-    return float(low), float(high)

@@ -28,6 +28,7 @@ from ragguard.validate.scoring import score_contexts
 from ragguard.validate.tables import Cell, Table
 from ragguard.world import Case, Corpus
 from studies.beliefs import Asked, Beliefs, Believed
+from studies.intervals import of_mean
 from studies.pools import corpus_for
 from studies.reasons import with_reasons
 
@@ -38,7 +39,6 @@ FIRST, LAST = 20, 5
 """A re-ranker chooses so many of so many, as in the paper."""
 KEPT = 0.6
 """The share of the words that a compression keeps, as in the paper."""
-DRAWS = 2000
 METHODS = (*(f"top {k}" for k in KS), "re-ranked", "fewer sentences", "fewer words")
 BASE = f"top {LAST}"
 """What compression and re-ranking are compared with."""
@@ -152,7 +152,7 @@ def numbers(
     for name, values in gains.items():
         for at, method in enumerate(METHODS):
             known = values[~np.isnan(values[:, at]), at]
-            low, high = _interval(known, seed)
+            low, high = of_mean(known, seed)
             length = float(np.mean([sum(map(count_tokens, each[method])) for each in found[name]]))
             rows.append((
                 f"{name}: {method}", float(np.nanmean(before[name])), float(known.mean()), low, high,
@@ -190,7 +190,7 @@ def against(
                 continue
             gap = values[:, at] - values[:, base]
             gap = gap[~np.isnan(gap)]
-            low, high = _interval(gap, seed)
+            low, high = of_mean(gap, seed)
             shorter = [
                 1 - sum(map(count_tokens, each[method])) / max(1, sum(map(count_tokens, each[BASE])))
                 for each in found[name]
@@ -248,13 +248,3 @@ def _belief(believed: Believed) -> float:
 
 def _words(text: str) -> list[str]:
     return [word.casefold() for word in _WORD.findall(text)]
-
-
-def _interval(values: Floats, seed: int) -> tuple[float, float]:
-    """The middle 95 % of the mean over draws of questions."""
-    if not len(values):
-        return math.nan, math.nan
-    rng = np.random.default_rng(seed)
-    means = values[rng.integers(len(values), size=(DRAWS, len(values)))].mean(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)

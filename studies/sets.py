@@ -216,7 +216,7 @@ def overtaking(found: Selections) -> Table:
 def order_alone(found: Selections) -> Table:
     """Whether the reader minds where the relevant passages stand, among contexts of equal counts."""
     rows: list[tuple[Cell, ...]] = []
-    for name, group in found.parts():
+    for name, group in found.parts:
         alike = [f"{k} {total} {n_p}" for k, total, n_p in zip(group.k, group.total, group.n_p, strict=True)]
         order = correlate(group.values["nDCG@K"], group.grade, groups=alike)
         rows.append((name, order.value, order.low, order.high, order.counted))

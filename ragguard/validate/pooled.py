@@ -13,7 +13,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ragguard.metrics import arrays
 from ragguard.metrics.agreement import Correlation, Difference, correlate
 from ragguard.metrics.arrays import Floats, Integers
 
@@ -33,7 +32,8 @@ def pooled(
     """Returns the correlation over all contexts, with its p and the middle 95 % of draws of questions."""
     xs, ys, labels, left_out = _known(outcome, questions, metric)
     found = correlate(xs[0], ys, kind)
-    drawn = [_correlation(xs[0][rows], ys[rows], kind) for rows in _draws(labels, draws, seed)]
+    x, y = (_coded(side) if kind == "spearman" else side for side in (xs[0], ys))
+    drawn = [_correlation(x[rows], y[rows], kind) for rows in _draws(labels, draws, seed)]
     low, high, _ = _interval(drawn)
     return Correlation(found.value, found.p, low, high, counted=len(ys), skipped=left_out)
 
@@ -49,7 +49,8 @@ def pooled_difference(
     seed: int = 0,
 ) -> Difference:
     """Returns how much higher the first metric's correlation is, over the contexts for which both have a number."""
-    (first, second), ys, labels, left_out = _known(outcome, questions, a, b)
+    sides, outcomes, labels, left_out = _known(outcome, questions, a, b)
+    first, second, ys = (_coded(side) if kind == "spearman" else side for side in (*sides, outcomes))
 
     def gap(rows: Integers | slice) -> float:
         return _correlation(first[rows], ys[rows], kind) - _correlation(second[rows], ys[rows], kind)
@@ -79,9 +80,21 @@ def _draws(labels: Integers, draws: int, seed: int) -> Iterator[Integers]:
         yield np.concatenate([members[at] for at in random.integers(len(members), size=len(members))])
 
 
-def _correlation(xs: Floats, ys: Floats, kind: Kind) -> float:
+def _coded(values: Floats) -> Integers:
+    """Returns the place of each value among the different values, so that a draw is ranked without sorting."""
+    return np.unique(values, return_inverse=True)[1].reshape(values.shape)
+
+
+def _ranks(codes: Integers) -> Floats:
+    """Returns the ranks of coded values; equal ones share the mean of their ranks."""
+    counts = np.bincount(codes)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[codes])
+
+
+def _correlation(xs: Floats | Integers, ys: Floats | Integers, kind: Kind) -> float:
+    """Returns the correlation; Spearman's is of coded values."""
     if kind == "spearman" and len(xs):
-        xs, ys = arrays.ranks(xs), arrays.ranks(ys)
+        xs, ys = _ranks(xs.astype(np.intp)), _ranks(ys.astype(np.intp))
     if len(xs) < 2 or not np.ptp(xs) or not np.ptp(ys):
         return math.nan
     xs, ys = xs - xs.mean(), ys - ys.mean()

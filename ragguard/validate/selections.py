@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -76,10 +77,12 @@ class Selections:
     """nan where it is not known."""
     grade: Floats
     values: Mapping[str, Floats]
+    _parts: list[tuple[str, Selections]] = field(default_factory=list, init=False, repr=False)
+    _fitted: dict[str, Fitted] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, graded: Sequence[tuple[Selection, float]]) -> Selections:
-        """The columns of selections and the grades of their responses."""
+        """Returns the columns of selections and of the grades of their responses."""
         rows = [selection for selection, _ in graded]
 
         def text(name: str) -> NDArray[np.str_]:
@@ -104,7 +107,7 @@ class Selections:
         return np.array([float(f"{ratio:.1g}") for ratio in self.k / self.total])
 
     def where(self, rows: Booleans | Integers) -> Selections:
-        """Some of the rows."""
+        """Returns some of the rows."""
         return Selections(
             self.data[rows], self.search[rows], self.question[rows], self.k[rows], n_p=self.n_p[rows],
             total=self.total[rows], n_p_2k=self.n_p_2k[rows], grade=self.grade[rows],
@@ -112,20 +115,24 @@ class Selections:
         )  # fmt: skip
 
     def by(self, column: NDArray[np.str_]) -> Iterator[tuple[str, Selections]]:
-        """The selections of each data set or search, in the order in which they first occur."""
+        """Yields the selections of each data set or search, in the order in which they first occur."""
         for name in dict.fromkeys(column.tolist()):
             yield name, self.where(column == name)
 
-    def parts(self) -> Iterator[tuple[str, Selections]]:
-        """The narrow (K < N_p) and the wide part of each data set, those that there are."""
-        for name, group in self.by(self.data):
-            narrow = group.k < group.total
-            for suffix, rows in (("n", narrow), ("w", ~narrow)):
-                if rows.any():
-                    yield f"{name}-{suffix}", group.where(rows)
+    @property
+    def parts(self) -> Sequence[tuple[str, Selections]]:
+        """The narrow (K < N_p) and the wide part of each data set, without those that are empty; made once."""
+        if not self._parts:
+            self._parts.extend(
+                (f"{name}-{suffix}", group.where(rows))
+                for name, group in self.by(self.data)
+                for suffix, rows in (("n", group.k < group.total), ("w", group.k >= group.total))
+                if rows.any()
+            )
+        return self._parts
 
     def at(self, measure: str, alpha: float) -> Floats:
-        """A measure that has an α, at that α."""
+        """Returns a measure that has an α, at that α."""
         values: dict[str, Callable[[], object]] = {
             "T": lambda: t(self.n_p, self.k, alpha),
             "T_u": lambda: t_u(self.n_p, self.k, alpha),
@@ -142,22 +149,24 @@ class Selections:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The names of what is known of these selections, F_e alone where the top 2K is."""
+        """The names of the measures of these selections; F_e only where the top 2K is known."""
         fits = [name for name in FITTED if name != "F_e" or not np.isnan(self.n_p_2k).all()]
         return (*fits, *self.values)
 
     def fitted(self, measure: str) -> Fitted:
-        """A measure at its best α of a grid of 101; 0.5 where no α goes with the grades."""
+        """Returns a measure at its best α of a grid of 101, found once; at 0.5 where none correlates with the grades."""
         if measure in self.values:
             return Fitted(self.values[measure], math.nan)
-        alpha = best_alpha(lambda alpha: self.at(measure, alpha), self.grade).alpha
-        return Fitted(self.at(measure, 0.5 if math.isnan(alpha) else alpha), alpha)
+        if measure not in self._fitted:
+            alpha = best_alpha(partial(self.at, measure), self.grade).alpha
+            self._fitted[measure] = Fitted(self.at(measure, 0.5 if math.isnan(alpha) else alpha), alpha)
+        return self._fitted[measure]
 
 
 def tables(
     found: Selections, *, least: int = LEAST, draws: int = DRAWS, progress: Progress = silent
 ) -> list[Table]:
-    """The paper's analysis: grades, correlations at the best α pooled, by search and by K/N_p, and what α does."""
+    """Makes the paper's tables: grades, correlations at the best α pooled, by search and by K/N_p, and by α."""
     makers: tuple[Callable[[], Table], ...] = (
         lambda: grades(found, least=least),
         lambda: correlations(found),
@@ -177,7 +186,7 @@ def tables(
 
 
 def grades(found: Selections, *, least: int = LEAST, notes: Sequence[str] = ()) -> Table:
-    """How the grades of the responses are distributed at each K/N_p (figures 2 to 4, 19, 20)."""
+    """Tabulates the grades of the responses at each K/N_p (figures 2 to 4, 19, 20)."""
     ratios = sorted(set(found.segment.tolist()))
     rows: list[tuple[Cell, ...]] = []
     hidden = 0
@@ -197,9 +206,9 @@ def grades(found: Selections, *, least: int = LEAST, notes: Sequence[str] = ()) 
 
 
 def correlations(found: Selections, *, by_search: bool = False, notes: Sequence[str] = ()) -> Table:
-    """Spearman's correlations with the grade, over the narrow and the wide part of each data set (figure 5)."""
+    """Tabulates Spearman's correlations with the grade for the narrow and the wide part of each data set (figure 5)."""
     rows: list[tuple[Cell, ...]] = []
-    for name, part in found.parts():
+    for name, part in found.parts:
         for search, group in part.by(part.search) if by_search else (("", part),):
             fits = {measure: group.fitted(measure) for measure in found.measures}
             values = (correlate(fit.values, group.grade, flat=0.0).value for fit in fits.values())
@@ -228,9 +237,9 @@ def correlations(found: Selections, *, by_search: bool = False, notes: Sequence[
 
 
 def differences(found: Selections, *, draws: int = DRAWS) -> Table:
-    """Whether two measures differ, from draws of whole questions."""
+    """Tabulates the differences between measures, with intervals from draws of whole questions."""
     rows: list[tuple[Cell, ...]] = []
-    for name, group in found.parts():
+    for name, group in found.parts:
         fits = {measure: group.fitted(measure).values for measure in found.measures}
         for one, other in _gaps(found):
             gap = pooled_difference(
@@ -247,7 +256,7 @@ def differences(found: Selections, *, draws: int = DRAWS) -> Table:
 
 
 def segments(found: Selections, *, least: int = LEAST, by_search: bool = False) -> Table:
-    """F's correlation and the differences to it, by K/N_p (figures 6 to 18)."""
+    """Tabulates F's correlation and the differences between measures by K/N_p (figures 6 to 18)."""
     rows: list[tuple[Cell, ...]] = []
     hidden, gaps = 0, _gaps(found)
     for name, data in found.by(found.data):
@@ -281,10 +290,10 @@ def segments(found: Selections, *, least: int = LEAST, by_search: bool = False) 
 
 
 def coefficients(found: Selections) -> Table:
-    """Pearson's and Kendall's correlations (figures 23 to 25)."""
+    """Tabulates Pearson's and Kendall's correlations (figures 23 to 25)."""
     rows: list[tuple[Cell, ...]] = []
     shown = [measure for measure in ("T", "nDCG@K", "F") if measure in found.measures]
-    for name, group in found.parts():
+    for name, group in found.parts:
         row: list[Cell] = [name]
         for measure in shown:
             values = group.fitted(measure).values
@@ -300,7 +309,7 @@ def coefficients(found: Selections) -> Table:
 
 
 def alphas(found: Selections) -> Table:
-    """Spearman's correlations at each α of a coarse grid, over all of a data set."""
+    """Tabulates Spearman's correlations at each α of a coarse grid, over all of a data set."""
     fits = [measure for measure in FITTED if measure in found.measures]
     columns = {
         f"{name}: {measure}": [correlate(group.at(measure, a), group.grade, flat=0.0).value for a in _GRID]
@@ -312,7 +321,7 @@ def alphas(found: Selections) -> Table:
 
 
 def all_together(found: Selections) -> Selections:
-    """The selections with one more data set that holds all of them, where there are several."""
+    """Returns the selections with one more data set that holds all of them, where there are several."""
     if len(set(found.data.tolist())) < 2:
         return found
     twice = found.where(np.tile(np.arange(len(found)), 2))
