@@ -67,8 +67,8 @@ ON_NANO: Mapping[str, tuple[str, ...]] = {
         "to 0.84 since a passage states one fact and nano finds it nearly always if it is there; on Hard, where it "
         "finds it less often (Cov(y) 0.75 from the oracle's passages), τ with what is right is 0.80.",
         "On Parts and Hops Den(Z) does not follow Den(y), unlike in the paper (0.73 and 0.81): the response has one "
-        "sentence of much the same length for each sub-question that it answers, so that its coverage a token is the same "
-        "from all contexts (0.97 to 1.10). It does follow Cov(y) (0.80 to 0.99, table with intervals).",
+        "sentence of much the same length for each sub-question that it answers, so that its coverage a token is "
+        "the same from all contexts (0.97 to 1.10). It does follow Cov(y) (0.80 to 0.99, table with intervals).",
         "Without retrieval nano abstains, where the paper's model covers 21 to 27 of 100 from memory.",
     ),
     "coverage-thresholds": (
@@ -80,8 +80,8 @@ ON_NANO: Mapping[str, tuple[str, ...]] = {
         "their intervals overlap. Draws of questions repeat some and lose others, which brings noise into the "
         "order of close means: the intervals lie low, some under the value itself.",
         "Within questions Cov(Z) is ahead of every other measure in all six cases of Parts and Hops, as in the paper: "
-        "no interval of the difference reaches under 0. The closest is Den(Z), which is Cov(Z) over a length that hardly "
-        "differs.",
+        "no interval of the difference reaches under 0. The closest is Den(Z), which is Cov(Z) over a length that "
+        "hardly differs.",
         "On Hard it is not told apart from them. At |Z*| passages all are near 0.65; from ten passages of several "
         "sentences nano reads too badly for any measure of the context to go with the response (0.12 to 0.25).",
     ),
