@@ -154,7 +154,7 @@ class Selections:
         return (*fits, *self.values)
 
     def fitted(self, measure: str) -> Fitted:
-        """Returns a measure at its best α of a grid of 101, found once; at 0.5 where none correlates with the grades."""
+        """Returns a measure at its best α of a grid of 101, found once; at 0.5 where none goes with the grades."""
         if measure in self.values:
             return Fitted(self.values[measure], math.nan)
         if measure not in self._fitted:
