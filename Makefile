@@ -1,9 +1,9 @@
 # Two commands are enough on a fresh machine: `make demo` and `make test`. Both build .venv first.
-# Nothing outside the folder is touched, but for caches under $(CACHE).
+# Nothing outside the folder is touched, but for environments of heavy tests in the user's cache (~/.cache/ragguard).
 
 PYTHON ?= python3
-CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ragguard
 BIN    := .venv/bin
+ENVIRONMENT := PYTHONPATH=tests $(BIN)/python -m support.environments
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: help demo test lint types check golden docs test-install test-newest test-vllm test-phoenix test-floors test-foreign clean
@@ -64,33 +64,29 @@ test-install: .venv/.dev
 # `make test-newest NEWEST=/path/to/python3.12` tests another version.
 FAULTS := $(wildcard tests/langchain/test_*fault*.py tests/llamaindex/test_*fault*.py)
 test-newest: .venv/.dev
-	python=$$($(BIN)/python tests/support/newest_env.py $(NEWEST)) && $$python --version && \
+	python=$$($(ENVIRONMENT) newest $(NEWEST)) && $$python --version && \
 	PYTHONPATH=$(CURDIR):$(CURDIR)/integrations:$(CURDIR)/tests $$python -m pytest \
 		tests/store tests/service tests/guard tests/faults tests/runtime tests/langchain/test_bad_input.py $(FAULTS)
 
 test-vllm: .venv/.dev
-	-$(BIN)/python tests/support/vllm_server.py
+	-$(ENVIRONMENT) vllm
 	$(BIN)/python -m pytest tests -m vllm
 
 test-floors: .venv/.dev
-	$(BIN)/python tests/llamaindex/floor_env.py
-	$(CACHE)/venv-llamaindex-floor/bin/python -m pytest tests/llamaindex
-	$(BIN)/python tests/langchain/floor_env.py
-	$(CACHE)/venv-langchain-floor/bin/python -m pytest tests/langchain
-	$(BIN)/python tests/sinks/floor_env.py
-	$(CACHE)/venv-telemetry-floor/bin/python -m pytest tests/sinks
+	python=$$($(ENVIRONMENT) llamaindex-floor) && $$python -m pytest tests/llamaindex
+	python=$$($(ENVIRONMENT) langchain-floor) && $$python -m pytest tests/langchain
+	python=$$($(ENVIRONMENT) telemetry-floor) && $$python -m pytest tests/sinks
 
 test-foreign: .venv/.dev
-	$(BIN)/python tests/support/foreign_env.py
-	$(CACHE)/venv-foreign/bin/python -m pytest tests/langchain/test_langchain_telemetry.py tests/llamaindex/test_llamaindex_telemetry.py tests/langchain/test_langfuse.py tests/llamaindex/test_llamaindex_langfuse.py
+	python=$$($(ENVIRONMENT) foreign) && $$python -m pytest tests/langchain/test_langchain_telemetry.py tests/llamaindex/test_llamaindex_telemetry.py tests/langchain/test_langfuse.py tests/llamaindex/test_llamaindex_langfuse.py
 
 test-phoenix: .venv/.dev
-	-$(BIN)/python tests/support/phoenix_env.py
+	-$(ENVIRONMENT) phoenix
 	$(BIN)/python -m pytest tests/phoenix -m phoenix
 
 pictures: .venv/.dev
 	$(BIN)/python docs/images/take.py
-	$(BIN)/python tests/phoenix/pictures.py
+	PYTHONPATH=tests $(BIN)/python tests/phoenix/pictures.py
 
 .venv/.docs: .venv/.dev
 	$(PIP) -e '.[docs]'

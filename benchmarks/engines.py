@@ -36,7 +36,8 @@ import httpx
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from support.vllm_server import VLLM, serve
+from support.environments import VLLM
+from support.vllm_server import serve
 
 from benchmarks.machine import record
 from ragguard import world

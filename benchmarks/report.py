@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from support.browser import CHROMIUM, chromium
 
 from benchmarks.machine import record
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score, ScoredRun, Usage
 from ragguard.store.ledger import ScoringOutcome
 from ragguard.store.store import Store
-from tests.support.browser import CHROMIUM, chromium
 
 RUNS, HOPS, PASSAGES = 10_000, 2, 5
 TARGETS = {"write_s": 5.0, "open_s": 2.0}

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from benchmarks.machine import record
 from ragguard import world
@@ -238,8 +239,9 @@ def main() -> None:
     if chosen.url:
         figures["pace"].append(asyncio.run(pace(connect(chosen.url), paced, chosen.together)))
     if chosen.vllm:
+        from support.vllm_server import serve
+
         from ragguard.engines.nano.checkpoint import write_checkpoint
-        from tests.support.vllm_server import serve
 
         with tempfile.TemporaryDirectory() as folder:
             write_checkpoint(Path(folder))

@@ -6,7 +6,8 @@ import os
 from contextlib import suppress
 
 import pytest
-from support.vllm_server import VLLM, VllmServer, serve
+from support.environments import VLLM
+from support.vllm_server import VllmServer, serve
 
 from ragguard.runtime.notices import NOTICES
 

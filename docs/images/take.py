@@ -11,8 +11,9 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
-from tests.support.browser import chromium
+from support.browser import chromium
 
 HERE = Path(__file__).parent
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}

@@ -20,9 +20,6 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from support.runs import a_run, as_events, scores_of
 from support.scripted_pipeline import ScriptedPipeline, ScriptedSettings
 from support.stored import settle

@@ -12,7 +12,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from openinference.instrumentation.langchain import LangChainInstrumentor
-from support.foreign_env import foreign
+from support.foreign import foreign
 from support.langchain_agents import agent, asked, search_tool
 from support.langchain_parts import call
 from support.otlp_receiver import otlp_receiver

@@ -15,7 +15,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import RetrieverTool
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.dispatcher import instrument_tags
-from support.foreign_env import foreign
+from support.foreign import foreign
 from support.llamaindex_parts import call, scripted
 from support.otlp_receiver import otlp_receiver
 from support.telemetry import assert_told, exporting, outline

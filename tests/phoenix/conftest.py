@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.phoenix_env import PHOENIX, serve
+from support.environments import PHOENIX
+from support.phoenix_server import serve
 
 
 @pytest.fixture(scope="session")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import httpx
 from support.browser import Browser, chromium
-from support.phoenix_env import PHOENIX, serve
+from support.environments import PHOENIX
+from support.phoenix_server import serve
 
 from ragguard import DistractorGuard, RagGuard, world
 from ragguard.sinks.otel import OtelSink

@@ -5,7 +5,7 @@ import time
 
 import httpx
 import pytest
-from sinks.scored_runs import two_hops
+from support.scored_runs import two_hops
 
 from ragguard.sinks.otlp import ExportError
 from ragguard.sinks.phoenix import PhoenixError, PhoenixSink

@@ -3,11 +3,11 @@
 import re
 
 import pytest
+from support.browser import CHROMIUM, chromium
 from support.overviews import overviews
 
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.report.html import write_html
-from tests.support.browser import CHROMIUM, chromium
 
 pytestmark = [
     pytest.mark.browser,

@@ -1,11 +1,7 @@
 """Was the answer right, does a passage support it, and how good is it beside the ideal one?"""
 
 import pytest
-
-from ragguard.records import Failure
-from ragguard.scorers.answers import Answers
-from ragguard.scorers.pipeline import ScoringPipeline
-from tests.support.reader import (
+from support.reader import (
     FIRM,
     FIRM_QUERY,
     FOUNDER,
@@ -17,6 +13,10 @@ from tests.support.reader import (
     step,
     two_hops,
 )
+
+from ragguard.records import Failure
+from ragguard.scorers.answers import Answers
+from ragguard.scorers.pipeline import ScoringPipeline
 
 ALIASES = [frozenset({"ada berg", "berg"})]
 

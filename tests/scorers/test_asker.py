@@ -3,6 +3,8 @@
 import asyncio
 
 import pytest
+from support.reader import TableEntailer
+from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.base import as_prompt
 from ragguard.engines.entailment.base import Pair
@@ -11,8 +13,6 @@ from ragguard.probes.question import EntailQuestion, LabelQuestion, SampleQuesti
 from ragguard.records import Usage
 from ragguard.scorers.asker import Asker, tokens_of
 from ragguard.scorers.respondents import Engines, apportion
-from tests.support.reader import TableEntailer
-from tests.support.scripted_engine import ScriptedEngine
 
 LABELS = ("A", "B")
 

@@ -4,14 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-
-from ragguard.errors import EngineUnreachable
-from ragguard.metrics import sample_weights
-from ragguard.records import Score
-from ragguard.scorers.belief import Belief
-from ragguard.scorers.pipeline import ScoringPipeline
-from ragguard.scorers.view import Caps
-from tests.support.reader import (
+from support.reader import (
     FALSE,
     FIRM,
     FIRM_QUERY,
@@ -25,6 +18,13 @@ from tests.support.reader import (
     step,
     two_hops,
 )
+
+from ragguard.errors import EngineUnreachable
+from ragguard.metrics import sample_weights
+from ragguard.records import Score
+from ragguard.scorers.belief import Belief
+from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.view import Caps
 
 
 def counting():

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from ragguard import connect, metrics, world
-from ragguard.errors import InvalidInput
-from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
-from ragguard.scorers.contested import Contested
-from ragguard.scorers.pipeline import ScoringPipeline
-from tests.support.reader import (
+from support.reader import (
     FALSE,
     FIRM,
     FIRM_QUERY,
@@ -25,7 +19,13 @@ from tests.support.reader import (
     run,
     step,
 )
-from tests.support.scripted_engine import ScriptedEngine
+from support.scripted_engine import ScriptedEngine
+
+from ragguard import connect, metrics, world
+from ragguard.errors import InvalidInput
+from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
+from ragguard.scorers.contested import Contested
+from ragguard.scorers.pipeline import ScoringPipeline
 
 SAID = {FIRM: "Norvik Mills", FOUNDER: "Ada Berg", FALSE: "Bo Lund", "Same in other words.": "ada berg."}
 ABOUT = {

@@ -3,13 +3,7 @@
 import math
 
 import pytest
-
-from ragguard.probes.tokens import count_tokens
-from ragguard.records import Failure, Passage
-from ragguard.scorers.coverage import Coverage
-from ragguard.scorers.pipeline import ScoringPipeline
-from ragguard.scorers.view import Caps
-from tests.support.reader import (
+from support.reader import (
     FIRM,
     FIRM_QUERY,
     FOUNDER,
@@ -21,6 +15,12 @@ from tests.support.reader import (
     step,
     two_hops,
 )
+
+from ragguard.probes.tokens import count_tokens
+from ragguard.records import Failure, Passage
+from ragguard.scorers.coverage import Coverage
+from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.view import Caps
 
 
 async def coverage(the_run, engine=None, **more):

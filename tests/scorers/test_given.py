@@ -1,12 +1,7 @@
 """What a passage adds, for the run's question, to what was read in earlier turns."""
 
 import pytest
-
-from ragguard.errors import PromptTooLong
-from ragguard.records import Failure, Score
-from ragguard.scorers.pipeline import ScoringPipeline
-from ragguard.scorers.utility import Utility
-from tests.support.reader import (
+from support.reader import (
     FALSE,
     FIRM,
     FIRM_QUERY,
@@ -19,7 +14,12 @@ from tests.support.reader import (
     run,
     step,
 )
-from tests.support.scripted_engine import ScriptedEngine
+from support.scripted_engine import ScriptedEngine
+
+from ragguard.errors import PromptTooLong
+from ragguard.records import Failure, Score
+from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.utility import Utility
 
 ABSTAINS = {frozenset(): 0.95, frozenset({FIRM}): 0.9, frozenset({FOUNDER}): 0.6,
             frozenset({FIRM, FOUNDER}): 0.05, frozenset({FALSE}): 0.7, frozenset({FIRM, FALSE}): 0.1}  # fmt: skip

@@ -1,11 +1,7 @@
 """A selection beside the best there was: only where there was more to select from."""
 
 import pytest
-
-from ragguard import metrics
-from ragguard.records import Failure, Passage
-from ragguard.scorers.pipeline import ScoringPipeline
-from tests.support.reader import (
+from support.reader import (
     FIRM,
     FIRM_QUERY,
     FOUNDER,
@@ -17,6 +13,10 @@ from tests.support.reader import (
     step,
     two_hops,
 )
+
+from ragguard import metrics
+from ragguard.records import Failure, Passage
+from ragguard.scorers.pipeline import ScoringPipeline
 
 
 async def grades(the_run, engine=None, **more):

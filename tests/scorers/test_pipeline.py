@@ -4,6 +4,19 @@ import asyncio
 from dataclasses import dataclass, replace
 
 import pytest
+from support.reader import (
+    FIRM,
+    FIRM_QUERY,
+    FOUNDER,
+    FOUNDER_QUERY,
+    NEAR,
+    NOISE,
+    TableEntailer,
+    reader,
+    run,
+    step,
+    two_hops,
+)
 
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import (
@@ -21,19 +34,6 @@ from ragguard.scorers.pipeline import FAMILIES, ScoringPipeline
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.utility import Utility
 from ragguard.scorers.view import Caps
-from tests.support.reader import (
-    FIRM,
-    FIRM_QUERY,
-    FOUNDER,
-    FOUNDER_QUERY,
-    NEAR,
-    NOISE,
-    TableEntailer,
-    reader,
-    run,
-    step,
-    two_hops,
-)
 
 ALL = FAMILIES
 

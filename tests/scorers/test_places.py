@@ -3,13 +3,13 @@
 import math
 
 import pytest
+from support.reader import FIRM, FIRM_QUERY, FOUNDER, FOUNDER_QUERY, NEAR, NOISE, reader, run, step
 
 from ragguard.errors import InvalidInput
 from ragguard.metrics import t, udcg
 from ragguard.recordcheck import checked_run
 from ragguard.records import K_ERROR, Decision, Dropped, Failure, Passage, RetrievalStep, Run
 from ragguard.scorers.pipeline import ScoringPipeline
-from tests.support.reader import FIRM, FIRM_QUERY, FOUNDER, FOUNDER_QUERY, NEAR, NOISE, reader, run, step
 
 CANDIDATES = {"five a": 5, "five b": 5, "five c": 5, "two a": 2, "two b": 2}
 POOL = {**CANDIDATES, "five d": 5, "one": 1, "three": 3}

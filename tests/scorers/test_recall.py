@@ -3,13 +3,13 @@
 import math
 
 import pytest
+from support.reader import QUESTION, documents, run, step
+from support.scripted_engine import ScriptedEngine
 
 from ragguard import metrics
 from ragguard.records import Decision, Failure, Passage, Score
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.recall import Recall
-from tests.support.reader import QUESTION, documents, run, step
-from tests.support.scripted_engine import ScriptedEngine
 
 FIVES, FOURS = set("ABCDEFG"), set("mnopq")
 

@@ -3,11 +3,7 @@
 import math
 
 import pytest
-
-from ragguard.scorers.belief import Belief
-from ragguard.scorers.pipeline import ScoringPipeline
-from tests.scorers.test_belief import beliefs, only, soft, values
-from tests.support.reader import (
+from support.reader import (
     FALSE,
     FIRM,
     FIRM_QUERY,
@@ -20,6 +16,10 @@ from tests.support.reader import (
     run,
     step,
 )
+
+from ragguard.scorers.belief import Belief
+from ragguard.scorers.pipeline import ScoringPipeline
+from tests.scorers.test_belief import beliefs, only, soft, values
 
 
 async def test_a_guard_that_drops_the_lie_has_a_gain_with_an_error():

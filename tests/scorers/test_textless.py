@@ -1,10 +1,10 @@
 """Passages without text, such as images: they are said to be not judged, and count for nothing."""
 
 import pytest
+from support.reader import FIRM, FIRM_QUERY, NEAR, QUESTION, reader, run
 
 from ragguard.records import CONTENT_KIND, SPLIT_ERROR, Failure, Passage, RetrievalStep
 from ragguard.scorers.pipeline import ScoringPipeline
-from tests.support.reader import FIRM, FIRM_QUERY, NEAR, QUESTION, reader, run
 
 IMAGE = Passage("", "picture", metadata={CONTENT_KIND: "image"})
 SCORERS = ["utility", "coverage", "grades", "belief"]

@@ -3,13 +3,7 @@
 import math
 
 import pytest
-
-from ragguard.engines.base import LabelProbs
-from ragguard.metrics import udcg, udcg_of_parts
-from ragguard.records import Failure, Passage
-from ragguard.scorers.pipeline import ScoringPipeline
-from ragguard.scorers.view import Caps
-from tests.support.reader import (
+from support.reader import (
     FALSE,
     FIRM,
     FIRM_QUERY,
@@ -23,6 +17,12 @@ from tests.support.reader import (
     step,
     two_hops,
 )
+
+from ragguard.engines.base import LabelProbs
+from ragguard.metrics import udcg, udcg_of_parts
+from ragguard.records import Failure, Passage
+from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.view import Caps
 
 
 async def utility(the_run, engine=None, **more):

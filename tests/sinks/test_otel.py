@@ -11,8 +11,8 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
-from sinks.scored_runs import MS, START, two_hops
 from support.otlp_receiver import attributes_of, otlp_receiver
+from support.scored_runs import MS, START, two_hops
 
 from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Passage, Score, TraceContext

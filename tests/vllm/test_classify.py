@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.environments import VLLM
 from support.tiny_classifier import SHUFFLED, make_classifier
-from support.vllm_server import VLLM, serve
+from support.vllm_server import serve
 
 from ragguard.engines.entailment.base import Pair
 from ragguard.engines.entailment.classify import ClassifyEntailer

@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.vllm_server import VLLM, turn
+from support.environments import VLLM
+from support.vllm_server import turn
 
 ROOT = Path(__file__).parents[2]
 

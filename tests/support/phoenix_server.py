@@ -1,4 +1,4 @@
-"""A real Phoenix on loopback. Run as a file it makes the environment for it, once, as `make test-phoenix` does."""
+"""A real Phoenix on loopback, started and stopped. `support.environments` has its environment."""
 
 from __future__ import annotations
 
@@ -6,21 +6,15 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from support.cached_venv import CachedVenv, UnavailableError
+from support.environments import PHOENIX
 
 LAUNCHER = Path(__file__).parents[1] / "phoenix" / "launcher.py"
-
-PHOENIX = CachedVenv("phoenix", ("arize-phoenix==20.26.1",), "import phoenix.server.main")
 
 
 def free_port() -> int:
@@ -67,11 +61,3 @@ def _healthy(url: str) -> bool:
         return httpx.get(f"{url}/healthz", timeout=2).is_success
     except httpx.TransportError:
         return False
-
-
-if __name__ == "__main__":
-    try:
-        print(f"Phoenix: {PHOENIX.install()}")
-    except UnavailableError as reason:
-        print(f"\n*** NO Phoenix HERE: its tests will be skipped ***\n{reason}\n", file=sys.stderr)
-        sys.exit(1)
