@@ -170,7 +170,7 @@ async def measure(url: str, count: int) -> dict[str, Any]:
     info, tokens = found.info, found.model.tokens
     sets = load_prompts(info.prompts)
     supply = fresh_passages()
-    ((token, *_),) = await tokens.continuations([found.lead + ABSTENTION])
+    ((token, *_),) = await tokens.continuations([found.prefix + ABSTENTION])
     hand = ByHand(info.location, info.model, token)
 
     def questions() -> list[Prompt]:

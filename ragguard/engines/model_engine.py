@@ -113,7 +113,7 @@ class TokenEngine(ModelEngine[ModelProfile]):
 
     async def labels(self, request: LabelRequest, found: ModelProfile) -> LabelProbs:
         """Gives the probability of each label's first token, or of the whole label; labels that begin with the same
-        token are told apart by the whole of them unless the request says how."""
+        token are distinguished by all their tokens unless the request has a mode."""
         began = time.monotonic()
         _refuse_thoughts(found)
         plan, mode = await self._planned(found, request)
@@ -149,7 +149,7 @@ class TokenEngine(ModelEngine[ModelProfile]):
     async def _planned(self, found: ModelProfile, request: LabelRequest) -> tuple[LabelPlan, LabelMode]:
         key = (found.info.fingerprint, request.labels, request.mode)
         if key not in self._plans:
-            texts = [found.lead + label for label in request.labels]
+            texts = [found.prefix + label for label in request.labels]
             ids = await found.model.tokens.continuations(texts, request.deadline)
             mode = request.mode or ("sequence" if colliding(ids) else found.info.mode)
             if len(self._plans) >= _MOST_PLANS:

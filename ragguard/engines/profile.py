@@ -125,7 +125,7 @@ class ModelProfile:
 
     model: TokenModel
     info: EngineInfo
-    lead: str = ""
+    prefix: str = ""
     """The text before a label where the answer begins: nothing, or the space that some models put there."""
     thinks: bool = False
     """True where the model thinks before it answers and cannot be told not to: its first tokens are no labels."""
@@ -154,28 +154,30 @@ async def find_out(model: TokenModel) -> ModelProfile:
     if opened:
         tokens.ending = f"\n{opened.closes}\n\n"
         notes.append(f"the chat template opens a thought: it is closed at once with {opened.closes}")
-    letters = {lead: await tokens.continuations([lead + letter for letter in LETTERS]) for lead in ("", " ")}
+    letters = {
+        prefix: await tokens.continuations([prefix + letter for letter in LETTERS]) for prefix in ("", " ")
+    }
     facts = await model.facts(question, [ids[0] for both in letters.values() for ids in both])
     thought = begun_thought(await model.first_words(question))
     if thought:
         tokens.ending += thought.empty
         notes.append(f"the model thinks first ({thought.opens}): an empty thought is put before its answer")
-    masses = {lead: await _mass(model, question, ids) for lead, ids in letters.items()}
-    lead = " " if masses[" "] >= ENOUGH_MASS > masses[""] else ""
-    thinks = bool(opened or thought) and masses[lead] < ENOUGH_MASS
+    masses = {prefix: await _mass(model, question, ids) for prefix, ids in letters.items()}
+    prefix = " " if masses[" "] >= ENOUGH_MASS > masses[""] else ""
+    thinks = bool(opened or thought) and masses[prefix] < ENOUGH_MASS
     if thinks:
         notes.append("the model goes on thinking and cannot be told not to")
-    elif masses[lead] < ENOUGH_MASS:
-        notes.append(weak_letters(masses[lead]))
+    elif masses[prefix] < ENOUGH_MASS:
+        notes.append(weak_letters(masses[prefix]))
     mode: LabelMode = "first_token"
-    abstention, *others = await tokens.continuations([lead + word for word in (ABSTENTION, *CONTRASTS)])
+    abstention, *others = await tokens.continuations([prefix + word for word in (ABSTENTION, *CONTRASTS)])
     if any(colliding([abstention, other]) for other in others):
         mode = "sequence"
         notes.append(
             f"{ABSTENTION} begins with the same token as a common word: its whole sequence is asked for (mode sequence)"
         )
     (rendered,) = await tokens.render([question])
-    digest = hashlib.sha256(repr((facts.identity, rendered, lead)).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(repr((facts.identity, rendered, prefix)).encode()).hexdigest()[:12]
     info = EngineInfo(
         model=facts.name,
         kind=facts.kind,
@@ -187,7 +189,7 @@ async def find_out(model: TokenModel) -> ModelProfile:
         location=facts.location,
         notes=(*facts.notes, *notes),
     )
-    return ModelProfile(model, info, lead, thinks)
+    return ModelProfile(model, info, prefix, thinks)
 
 
 def weak_letters(mass: float) -> str:

@@ -241,7 +241,7 @@ class HttpClient:
     async def _exchange(
         self, method: str, url: str, content: bytes | None
     ) -> tuple[int, httpx.Headers, bytes]:
-        """Sends a request and returns the status, the headers and the body of the reply; of an error, its beginning."""
+        """Returns the status, the headers and the body of the reply to a request; of an error only the first bytes."""
         async with self._client().stream(method, url, content=content) as response:
             status = response.status_code
             try:
@@ -283,8 +283,8 @@ class HttpClient:
                 parameter = said.get("param")
                 said = said[name]
         text = said if isinstance(said, str) else json.dumps(said)
-        told = not parameter or re.search(rf"\b{re.escape(str(parameter))}\b", text)
-        return self._clean(text if told else f"{text} (parameter {parameter})")
+        named = not parameter or re.search(rf"\b{re.escape(str(parameter))}\b", text)
+        return self._clean(text if named else f"{text} (parameter {parameter})")
 
     def _clean(self, text: str) -> str:
         text = without_secrets(text)

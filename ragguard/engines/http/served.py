@@ -43,7 +43,7 @@ async def served_model(client: HttpClient, wanted: str | None, deadline: float |
         if not found:
             raise EngineRejected(f"{base} has no model {wanted!r}; it has: {names}")
     else:
-        # Adapters name the model they stand on; the base model is meant unless one is named.
+        # Adapters name their base model, which is taken unless an adapter is named.
         found = [model for model in listed if not model.get("parent")]
         if len(found) != 1:
             raise EngineRejected(

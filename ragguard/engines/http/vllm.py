@@ -29,7 +29,7 @@ from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
 
 _TOPS = (20, 5, 1)
-_MOST_BEGINNINGS = 1024
+_MOST_TEXTS = 1024
 
 
 class VllmEngine(TokenEngine):
@@ -80,7 +80,7 @@ class VllmModel:
     ) -> None:
         self.tokens = templates
         self._served, self._version, self._completions = served, version, completions
-        self._beginnings: dict[tuple[int, ...], str | None] = {(): ""}
+        self._texts: dict[tuple[int, ...], str | None] = {(): ""}
 
     async def facts(self, question: Prompt, letters: Sequence[int]) -> ModelFacts:
         """Finds out which of the features that only vLLM has this server takes, one at a time."""
@@ -121,7 +121,7 @@ class VllmModel:
         return await self._first_words(prompt)
 
     async def next_tokens(self, request: Request[Any], asks: Sequence[NextTokenAsk]) -> NextTokens:
-        """Asks for all tokens behind all prompts, each with the beginnings of labels after it, in one go."""
+        """Asks for all tokens behind all prompts, each followed by the first tokens of labels, in one call."""
         texts = [await self._text(ask.after, request.deadline) for ask in asks]
         as_text = None not in texts
         rendered = await self.tokens.render(request.prompts, request.deadline, as_ids=not as_text)
@@ -140,7 +140,7 @@ class VllmModel:
         return NextTokens(values, usage, flags)
 
     async def draw(self, request: DrawRequest) -> tuple[list[list[Sample]], Usage]:
-        """Draws all answers to all prompts in one go."""
+        """Draws all answers to all prompts in one call."""
         rendered = await self.tokens.render(request.prompts, request.deadline)
         return await self._completions.samples(rendered, request)
 
@@ -163,13 +163,13 @@ class VllmModel:
 
     async def _text(self, ids: tuple[int, ...], deadline: float | None) -> str | None:
         """Returns the text that, put after a prompt, becomes just these ids; None where there is none."""
-        if ids not in self._beginnings:
+        if ids not in self._texts:
             text = await self.tokens.text_of(ids, deadline)
             same = await self.tokens.continuations([text], deadline) == [ids]
-            if len(self._beginnings) >= _MOST_BEGINNINGS:
-                self._beginnings = {(): ""}
-            self._beginnings[ids] = text if same else None
-        return self._beginnings[ids]
+            if len(self._texts) >= _MOST_TEXTS:
+                self._texts = {(): ""}
+            self._texts[ids] = text if same else None
+        return self._texts[ids]
 
 
 def _continued(prompt: Rendered, ids: Sequence[int], text: str | None) -> Rendered:

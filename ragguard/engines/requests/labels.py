@@ -118,7 +118,7 @@ class LabelRequest(Request[LabelProbs]):
         )
 
     def is_independent(self, reply: LabelProbs) -> bool:
-        """False where labels were told apart by their whole sequences: fewer labels may not need that."""
+        """False where labels were distinguished by all their tokens, which fewer labels may not need."""
         return reply.mode == "first_token"
 
     def keyed(self, info: EngineInfo) -> LabelKeys:
@@ -176,7 +176,7 @@ class LabelKeys:
         self._request = request
         self._distinct = list(dict.fromkeys(request.prompts))
         labels = request.labels
-        # Only where nobody said how labels are told apart may a label's probability depend on the others.
+        # Only in a request without a mode may a label's probability depend on the others.
         self._together = request.mode is None and info.mode == "first_token" and _may_begin_alike(labels)
         company = sorted(labels) if self._together else ()
         names = ["\0".join((label, *company)) for label in labels]

@@ -41,7 +41,7 @@ async def test_its_profile_says_what_would_be_found_out_about_it() -> None:
     engine = NanoEngine()
     known = await engine.found()
     found = await find_out(known.model)
-    assert (found.lead, found.thinks) == (known.lead, known.thinks)
+    assert (found.prefix, found.thinks) == (known.prefix, known.thinks)
     for name in ("model", "kind", "mode", "prompts", "context", "capabilities", "location"):
         assert getattr(found.info, name) == getattr(known.info, name)
 
