@@ -1,12 +1,14 @@
 """Runs that begin and end in one transaction: the same records as event by event, in fewer writes."""
 
+import gc
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from support.runs import a_run, as_events
 
-from ragguard.events import RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.events import OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.store.store import Store
 
@@ -83,3 +85,33 @@ def test_metadata_that_are_equal_and_not_the_same_stay_as_they_are(tmp_path):
             )
         found = [run.steps[0].passages[0].metadata["value"] for run in store.runs()]
     assert [(type(one), one) for one in found] == [(type(one), one) for one in values]
+
+
+def test_a_batch_is_read_once_and_each_event_let_go_before_the_next():
+    """What waits for the end of a batch is visited by the garbage collector again and again."""
+    alive = []
+
+    def events():
+        for number in range(20):
+            run = a_run(f"r{number}", steps=1, passages=10)
+            yield OneStepRun(replace(run, steps=[]), run.steps[0])
+            del run
+            alive.append(sum(type(one) is Passage for one in gc.get_objects()) - before)
+
+    with closing(Store(scored=False)) as store:
+        gc.collect()
+        before = sum(type(one) is Passage for one in gc.get_objects())
+        store.record(events())
+        assert store.run_count() == 20
+    assert max(alive) <= 20
+
+
+def test_a_run_in_one_event_becomes_a_part_of_what_is_there_under_its_id(tmp_path):
+    run = a_run("r", steps=1)
+    whole = OneStepRun(replace(run, steps=[]), run.steps[0])
+    with closing(Store(tmp_path / "s.db", scored=False)) as store:
+        store.record([whole])
+        store.record([whole, StepEnded(replace(run.steps[0], id="late", index=1))])
+        assert [step.id for step in store.run("r").steps] == [run.steps[0].id, "late"]
+        assert store.run("r").answer == run.answer
+        assert store.run_count() == 1
