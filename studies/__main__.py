@@ -31,7 +31,7 @@ async def run(names: Sequence[str], engine: str, judge: str | None, questions: i
             study = import_module(f"studies.{name}").study
             size = questions or study.__kwdefaults__["questions"]
             began = time.perf_counter()
-            tables = await study(reader, judge=judged_by, questions=size, seed=seed, progress=tell)
+            tables = await study(reader, judge=judged_by, questions=size, seed=seed, progress=show_progress)
             print("\n".join(table.markdown() for table in tables), flush=True)
             if (engine, judge, questions, seed) == ("nano", None, None, SEED):
                 keep(name, {
@@ -46,8 +46,8 @@ async def run(names: Sequence[str], engine: str, judge: str | None, questions: i
             await judged_by.aclose()
 
 
-def tell(what: str, done: int, of: int, /) -> None:
-    """Shows how far a study is, where somebody looks at a terminal."""
+def show_progress(what: str, done: int, of: int, /) -> None:
+    """Shows the progress of a study on a terminal."""
     if sys.stderr.isatty():
         print(
             f"\r\x1b[2K{what}: {done:,} of {of:,}",

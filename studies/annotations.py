@@ -1,4 +1,4 @@
-"""What the reader and the judge say of every passage of a pool: each is asked once, whatever is drawn from it."""
+"""Annotations of every passage of a pool by the reader and the judge; each question is asked once."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from studies.pools import Pool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotated:
-    """A pool, and for each of its passages, in order, what it is worth by one schema or another."""
+    """A pool with its annotations: for each schema one value a passage, in the pool's order."""
 
     pool: Pool
     relevance: Floats
     """The world's own."""
     p_relevant: Floats
-    """What the judge says, who sees the references."""
+    """The judge's, who sees the references."""
     p_abstain: Floats
     """The reader's, given the passage alone."""
     utility: Floats
@@ -53,7 +53,7 @@ async def annotate(
     rivals: bool = True,
     progress: Progress = silent,
 ) -> list[Annotated]:
-    """The pools with all their annotations; one of which a passage could not be judged is left out.
+    """Returns the pools with their annotations; a pool with a passage that could not be judged is left out.
 
     `rivals`: eRAG and the answer's probability as well.
     """
@@ -88,7 +88,7 @@ _NEEDED = ("p_relevant", "p_abstain", "utility")
 
 
 def _all_of(scored: Scored, name: str) -> Floats | None:
-    """A score of every passage, or nothing."""
+    """Returns a score of every passage; None where one has none."""
     values = [value for value in scored.of_passages(name) if value is not None]
     return np.array(values) if len(values) == len(scored.context.passages) else None
 

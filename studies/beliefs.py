@@ -1,4 +1,4 @@
-"""What a reader answers to a question in several contexts, drawn many times over, and what it thus believes.
+"""A reader's sampled answers to a question in several contexts, and its belief in the references.
 
 The answers become beliefs as in every run (`ragguard.scorers`), and beside them what simpler measures say of the same
 answers. Knows no label: what the contexts are worth is the study's business.

@@ -1,4 +1,4 @@
-"""What a judge's strength changes: agreement with the truth, the metrics, and the guard, told for each judge.
+"""What a judge's strength changes: agreement with the truth, the metrics, and the guard, for each judge.
 
 Judges are the engine itself and the engine with as much noise on its log-odds as leaves it a stated AUC
 (`ragguard.validate.weak_judges`). The questions are those of the harder world, where the engine errs by itself.
@@ -98,13 +98,13 @@ async def agreement(judges: Judges, cases: Sequence[Case], seed: int, progress: 
     """Cohen's κ of judge and truth, and the AUC on the plain and on the harder world."""
     rows: list[tuple[Cell, ...]] = []
     plain = world.cases(len(cases), seed + 1)
-    told = [
+    pairs = [
         (owner, passage.metadata["kind"], passage.grade or 1)
         for owner, case in enumerate(cases)
         for passage in case.pool()
         if passage.metadata["kind"] not in ("outdated", "partial")
     ]
-    owners, kinds, truth = (np.array(column) for column in zip(*told, strict=True))
+    owners, kinds, truth = (np.array(column) for column in zip(*pairs, strict=True))
     for done, (name, judge) in enumerate(judges.items()):
         progress("comparing judges with the truth", done, len(judges))
         _, p, good = await judgements(judge, "relevance", plain)
@@ -146,12 +146,12 @@ async def metrics(
     truth = rank_measures([list(context.relevance or ()) for context in contexts])
     rows: list[tuple[Cell, ...]] = []
 
-    def told(judge: str, metric: str, values: Floats) -> None:
+    def add_row(judge: str, metric: str, values: Floats) -> None:
         found = correlate(values, outcome, "spearman", groups, flat=0.0)
         rows.append((judge, metric, found.value, found.low, found.high, found.counted, found.skipped))
 
     for name in ("ndcg_at_k", "precision"):
-        told("the truth", name, truth[name])
+        add_row("the truth", name, truth[name])
     for judge_name, judge in judges.items():
         scored = await score_contexts(
             contexts, reader, judge=judge, scorers=("utility", "grades"), progress=progress
@@ -160,10 +160,10 @@ async def metrics(
             [float((value or 0) >= 0.5) for value in one.of_passages("p_relevant")] for one in scored
         ]
         judged = rank_measures(relevance)
-        told(judge_name, "udcg", np.array([one.values.get("udcg", np.nan) for one in scored]))
-        told(judge_name, "ndcg_at_k, judged", judged["ndcg_at_k"])
-        told(judge_name, "precision, judged", judged["precision"])
-        told(judge_name, "harm (negative)", -np.array([one.values.get("harm", np.nan) for one in scored]))
+        add_row(judge_name, "udcg", np.array([one.values.get("udcg", np.nan) for one in scored]))
+        add_row(judge_name, "ndcg_at_k, judged", judged["ndcg_at_k"])
+        add_row(judge_name, "precision, judged", judged["precision"])
+        add_row(judge_name, "harm (negative)", -np.array([one.values.get("harm", np.nan) for one in scored]))
     columns = ("judge", "metric", "Spearman with the outcome", "low", "high", "questions", "skipped")
     notes = (
         f"{len(contexts)} contexts of {SIZE} passages of the harder world, half of them with an answer. The mean of "

@@ -38,12 +38,12 @@ def block(study: str) -> str:
     """Returns a study's tables between their markers."""
     kept = json.loads((RESULTS / f"{study}.json").read_text(encoding="utf-8"))
     machine = kept["machine"]
-    told = (
+    header = (
         f"{kept['questions']:,} questions, seed {kept['seed']}, engine `{kept['engine']}`, {kept['seconds']:.0f} s on "
         f"{machine['cores']} cores of {machine['processor']}, {kept['measured']}."
     )
     tables = "\n".join(_table(data).markdown() for data in kept["tables"])
-    return f"<!-- study: {study} -->\n{told}\n\n{tables}<!-- /study -->"
+    return f"<!-- study: {study} -->\n{header}\n\n{tables}<!-- /study -->"
 
 
 def _table(data: Mapping[str, Any]) -> Table:

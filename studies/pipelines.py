@@ -1,6 +1,6 @@
-"""Retrieval pipelines over a report's base: a search of some quality, and what re-orders the best that it found.
+"""Retrieval pipelines over a report's base: a search of known error, alone, diversified or re-ranked.
 
-All are seeded and ask no model. Beside them stand contexts drawn by chance, in which no order was aimed at.
+All are seeded and ask no model. `chance` draws contexts at random instead.
 """
 
 from __future__ import annotations

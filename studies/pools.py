@@ -1,4 +1,4 @@
-"""What a question's contexts are drawn from: the best passages that a search finds, and what each of them is.
+"""The pools that contexts are drawn from: the best passages of a search, each with its kind.
 
 The recipe is Trappolini et al.'s: contexts drawn from the 25 best passages, half of them with what is needed to answer.
 The search runs over the world's corpus, into which the near misses and falsehoods of the asked cases are mixed.
@@ -51,7 +51,7 @@ class Pool:
         )
 
     def answerable(self, places: Sequence[int]) -> bool:
-        """Whether these passages state every fact that the question needs."""
+        """Returns whether these passages state every fact that the question needs."""
         return all(not found.isdisjoint(places) for found in self.gold)
 
 
@@ -127,7 +127,7 @@ def _ways(fact: Fact) -> set[Fact]:
 
 
 def _kind(fact: Fact, case: Case) -> PassageKind:
-    """What a passage that states a fact is to a case."""
+    """Returns the kind of a passage that states the fact, for a case."""
     ways = [way for needed in case.facts for way in _ways(needed)]
     if fact in ways:
         return "gold"

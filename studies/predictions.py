@@ -1,4 +1,4 @@
-"""How well metrics go with what the reader made of the contexts, question by question, as tables."""
+"""Tables of correlations between metrics and the outcomes of contexts, within questions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PAIRS = (
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """What a column of the tables is about."""
+    """The contexts and metrics of one column of the tables."""
 
     name: str
     sample: Sample
@@ -62,7 +62,7 @@ def correlations(
 ) -> Table:
     """A row a metric, for each set its correlation and interval."""
     rows = [
-        (metric, *(cell for one in sets for cell in _told(one.correlation(metric)))) for metric in metrics
+        (metric, *(cell for one in sets for cell in _cells(one.correlation(metric)))) for metric in metrics
     ]
     columns = [column for one in sets for column in (one.name, f"{one.name}, from", f"{one.name}, to")]
     return Table(
@@ -173,7 +173,7 @@ def other_kinds(sets: Sequence[DataSet], name: str, metrics: Sequence[str], sour
 
 
 def outcomes(sets: Sequence[DataSet], name: str) -> Table:
-    """What became of the contexts, by what they held."""
+    """Tabulates the outcomes of contexts by what they held."""
     rows: list[tuple[Cell, ...]] = []
     for one in sets:
         answerable, misleading = one.sample.answerable, one.sample.misleading
@@ -196,7 +196,7 @@ def outcomes(sets: Sequence[DataSet], name: str) -> Table:
 
 
 def skipped(one: DataSet) -> str:
-    """How many questions say nothing, and why."""
+    """Returns a note on how many questions were left out, and why."""
     kept, varied = len(one.sample.pools), one.sample.varied
     return (
         f"{one.name.capitalize()}: of {one.asked} questions {one.asked - kept} were left out as no search found what "
@@ -204,5 +204,5 @@ def skipped(one: DataSet) -> str:
     )
 
 
-def _told(found: Correlation | None) -> tuple[Cell, Cell, Cell]:
+def _cells(found: Correlation | None) -> tuple[Cell, Cell, Cell]:
     return (None, None, None) if found is None else (found.value, found.low, found.high)

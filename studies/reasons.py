@@ -1,4 +1,4 @@
-"""Why nano's world does not always give what a paper found: reasons that were looked for, at the studies' own size.
+"""Notes on why nano's figures differ from a paper's, found at the studies' own size.
 
 They hold for nano as reader and judge, at seed 0 and the default number of questions; another model has its own.
 """

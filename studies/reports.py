@@ -21,7 +21,7 @@ APPEAL = {
     "gold": 1.0, "same_relation": 0.6, "same_subject": 0.6, "unrelated": 0.0,
     "partial": 0.9, "same_type": 0.2, "near_name": 0.8, "outdated": 0.9,
 }  # fmt: skip
-"""How good a passage looks to a search without error: near misses look better than they are."""
+"""The score of a passage by a search without error, by kind; near misses score above their worth."""
 SEARCHES = {"sharp": 0.25, "fair": 0.5, "blunt": 1.0}
 """Searches by name: the standard deviation of their error."""
 _STATEMENTS = 4
@@ -48,7 +48,7 @@ class Report:
 
     @property
     def question(self) -> str:
-        """All parts as one."""
+        """The questions of all parts together."""
         return " ".join(part.question for part in self.parts)
 
     @property
@@ -62,14 +62,14 @@ class Report:
         return [passage.grade or 1 for passage in self.base]
 
     def ranked(self, error: float, seed: int = 0) -> tuple[int, ...]:
-        """The base as a search with that error finds it: indices, best first."""
+        """Returns the indices of the base in the order of a search with that error, best first."""
         rng = random.Random(f"search {seed} {self.id} {error}")
         looks = [APPEAL[passage.metadata["kind"]] + rng.gauss(0, error) for passage in self.base]
         return tuple(sorted(range(len(looks)), key=lambda at: -looks[at]))
 
 
 def join(cases: Sequence[Case], name: str, *, statements: int = 1, by_hop: bool = False) -> Report:
-    """A report over cases, each fact that they need stated so many times in other words.
+    """Makes a report over cases; each fact that they need is stated `statements` times in different words.
 
     `by_hop`: its parts are the queries of the hops, else the questions themselves.
     """
@@ -97,12 +97,12 @@ def join(cases: Sequence[Case], name: str, *, statements: int = 1, by_hop: bool 
 
 
 def of_case(case: Case, name: str) -> Report:
-    """A report of one question, whose base is all passages of the case."""
+    """Makes a report of one question, whose base is all passages of the case."""
     return Report(name, tuple(_parts(case, by_hop=False)), tuple(case.pool()))
 
 
 def join_hard(cases: Sequence[Case], name: str) -> Report:
-    """A report over harder cases, in which one gold passage of each also answers the next case's question."""
+    """Makes a report over harder cases, in which one gold passage of each also answers the next case's question."""
     parts = [part for case in cases for part in _parts(case, by_hop=False)]
     base = []
     for number, case in enumerate(cases):
@@ -129,7 +129,7 @@ def _parts(case: Case, by_hop: bool) -> list[Part]:
 
 
 def _stated(rng: random.Random, fact: Fact, gold: Passage, times: int) -> list[Passage]:
-    """The gold passage, and others that say the same."""
+    """Returns the gold passage and others that state the same fact."""
     texts = [gold.text]
     while len(texts) < times:
         text = state(rng, fact, _SPLIT)

@@ -20,7 +20,7 @@ from studies.pools import draw
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A row a context."""
+    """Contexts as rows: the owner, the passages and the outcome of each."""
 
     pools: tuple[Annotated, ...]
     owner: Integers
@@ -31,7 +31,7 @@ class Sample:
     """As `OUTCOMES`; nan where there is none."""
 
     def of(self, values: Callable[[Annotated], Floats]) -> Floats:
-        """(contexts, k): an annotation of each passage."""
+        """Returns (contexts, k): an annotation of each passage."""
         return np.array(
             [values(self.pools[owner])[row] for owner, row in zip(self.owner, self.places, strict=True)]
         )
@@ -70,7 +70,7 @@ class Sample:
 async def read_contexts(
     contexts: Sequence[Context], engine: Engine, judge: Engine | None, progress: Progress = silent
 ) -> Floats:
-    """What the reader makes of each context, as `OUTCOMES`; nan where that cannot be said."""
+    """Returns the outcome of the reader's answer to each context, as `OUTCOMES`; nan where there is none."""
     judged = await with_outcomes(
         await with_answers(contexts, engine, progress=progress), judge, progress=progress
     )

@@ -57,7 +57,7 @@ class HoppingChat(BaseChatModel):
             yield ChatGenerationChunk(message=AIMessageChunk(content=delta, tool_calls=message.tool_calls))
 
 
-class _Shelf(BaseRetriever):
+class _FixedRetriever(BaseRetriever):
     found: list[Document]
 
     def _get_relevant_documents(
@@ -88,8 +88,8 @@ def agent(plan: Plan, search: Search, read: Read, guard: DistractorGuard) -> Cal
 
 def retrieval(passages: Sequence[Passage]) -> Callable[[], object]:
     """A retrieval that takes no time of its own."""
-    shelf = _Shelf(found=_documents(passages))
-    return lambda: shelf.invoke("a query")
+    retriever = _FixedRetriever(found=_documents(passages))
+    return lambda: retriever.invoke("a query")
 
 
 def _documents(passages: Sequence[Passage]) -> list[Document]:

@@ -110,12 +110,12 @@ def retrieval(passages: Sequence[Passage]) -> Callable[[], object]:
     """A retrieval that takes no time of its own."""
     found = _nodes(passages)
 
-    class Shelf(BaseRetriever):
+    class FixedRetriever(BaseRetriever):
         def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
             return found
 
-    shelf = Shelf()
-    return lambda: shelf.retrieve("a query")
+    retriever = FixedRetriever()
+    return lambda: retriever.retrieve("a query")
 
 
 def _nodes(passages: Sequence[Passage]) -> list[NodeWithScore]:
