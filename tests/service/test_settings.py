@@ -79,7 +79,7 @@ def test_a_list_that_the_caller_goes_on_changing_changes_nothing():
         {"exit_timeout": -1}, {"run_ttl": 0}, {"sinks": ListSink()}, {"sinks": [object()]}, {"redact": "x"},
         {"references": 3}, {"references": {3: "x"}}, {"retention": 0},
     ],
-    ids=str,
+    ids=lambda wrong: " ".join(wrong),
 )  # fmt: skip
 def test_a_wrong_setting_is_named(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
