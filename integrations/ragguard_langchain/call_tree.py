@@ -218,7 +218,7 @@ class CallTree:
         self.runs.end(root, answer, question, status, error)
 
     def run_closed(self, run_id: str) -> None:
-        """Lets go of a run's calls."""
+        """Removes the calls of a run that has ended."""
         self.open_calls.forget(run_id)
         self.runs.closed(run_id)
 
@@ -240,7 +240,7 @@ class CallTree:
                 self.end_root(root, status="abandoned")
 
     def forget(self) -> None:
-        """Lets go of everything."""
+        """Removes all open calls, in a forked process."""
         self.open_calls.clear()
         self.bare.clear()
         self.runs.forget()

@@ -94,7 +94,7 @@ class OpenCalls(dict[UUID | None, OpenCall[N]], Generic[N]):
             self.take(next(iter(self)))
 
     def take(self, id: UUID | None) -> OpenCall[N] | None:
-        """Lets go of a call that ended; of a root, `fell` lets go of what is left below it."""
+        """Removes and returns a call that has ended; below a root, `fell` removes what is left."""
         open_call = self.pop(id, None)
         if open_call is not None:
             members = (open_call.root or open_call).members
@@ -103,7 +103,7 @@ class OpenCalls(dict[UUID | None, OpenCall[N]], Generic[N]):
         return open_call
 
     def fell(self, root: OpenCall[N]) -> list[OpenCall[N]]:
-        """Lets go of a root and of all that is still open below it; gives the latter."""
+        """Removes a root and all calls that are still open below it; returns the latter."""
         self.pop(root.id, None)
         if self._trees.get(root.run_id) is root:
             del self._trees[root.run_id]
@@ -125,6 +125,6 @@ class OpenCalls(dict[UUID | None, OpenCall[N]], Generic[N]):
         return [open_call for open_call in list(self.values()) if open_call.root is None]
 
     def clear(self) -> None:
-        """Lets go of everything."""
+        """Removes all open calls."""
         super().clear()
         self._trees.clear()

@@ -1,4 +1,4 @@
-"""What is known of a call where it stands: its run, its tool, what a guard may still say of both."""
+"""What the calls of a tree share: their run, their tool call, and the retrievals that a guard may still judge."""
 
 from __future__ import annotations
 

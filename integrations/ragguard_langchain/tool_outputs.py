@@ -94,7 +94,7 @@ class ToolOutputs:
                 self._recorder.step_failed_late(step_id, open_call.run_id, error)
             return
         if call.name not in self._tree.retrieving:
-            self._recorder.seen(open_call.run_id, TOOL, call.name)
+            self._recorder.calls.seen(open_call.run_id, TOOL, call.name)
             return
         self._begin(open_call, call)
         self._recorder.step_failed(open_call.step_id, error, status)
@@ -143,7 +143,7 @@ class ToolOutputs:
             self._tree.steps.end(open_call, taken)
             call.add(open_call.step_id, taken)
         else:
-            self._recorder.seen(open_call.run_id, TOOL, call.name)
+            self._recorder.calls.seen(open_call.run_id, TOOL, call.name)
             return
         if len(self._tree.retrieving) < _MOST_NAMES:
             self._tree.retrieving.add(call.name)

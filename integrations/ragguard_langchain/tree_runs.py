@@ -179,13 +179,13 @@ class TreeRuns:
             self.recorder.run_released(root.run_id)
 
     def closed(self, run_id: str) -> None:
-        """Lets go of what the trees of a run share."""
+        """Removes what the trees of a run share, at its end."""
         self.found.pop(run_id, None)
         self._clocks.pop(run_id, None)
         self._answers.pop(run_id, None)
 
     def forget(self) -> None:
-        """Lets go of everything."""
+        """Removes all that is kept of runs, in a forked process."""
         self.found.clear()
         self._clocks.clear()
         self._interrupted.clear()

@@ -145,7 +145,7 @@ class Deliveries:
         if not documents and (
             documents is None or isinstance(output, RESPONSES) or not self._empty(call, tool, output)
         ):
-            self._recorder.seen(call.run.run_id, TOOL, call.tool)
+            self._recorder.calls.seen(call.run.run_id, TOOL, call.tool)
             _note_tool(call)
             return
         self._retrieving.add(call.tool)

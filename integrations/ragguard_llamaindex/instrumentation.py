@@ -1,4 +1,4 @@
-"""Attaching to LlamaIndex's dispatcher, and letting go of it without a trace."""
+"""Attaches capture to LlamaIndex's dispatcher, and detaches it."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class SpanHandler(BaseSpanHandler[BaseSpan]):
         return "RagGuardSpanHandler"
 
     def new_span(self, *args: Any, **kwargs: Any) -> None:
-        """None is made."""
+        """Makes no span, so that the dispatcher keeps none."""
 
     def prepare_to_exit_span(self, *args: Any, **kwargs: Any) -> None:
-        """None is kept."""
+        """Keeps no span."""
 
     def prepare_to_drop_span(self, *args: Any, **kwargs: Any) -> None:
-        """None is kept."""
+        """Keeps no span."""
 
 
 _lock = threading.Lock()
@@ -103,7 +103,7 @@ def uninstrument() -> None:
 
 
 def attached() -> list[SpanHandler]:
-    """Who captures: nobody, or one."""
+    """Returns the handlers that capture: none or one."""
     return [one for one in get_dispatcher("root").span_handlers if isinstance(one, SpanHandler)]
 
 

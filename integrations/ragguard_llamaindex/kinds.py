@@ -1,4 +1,4 @@
-"""Which of LlamaIndex's spans matter here, and what they are to us."""
+"""The kinds of LlamaIndex's spans that capture follows."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ ROOTS = frozenset((Kind.RETRIEVER, Kind.ENGINE, Kind.FANOUT, Kind.WORKFLOW, Kind
 ASKING = ROOTS - {Kind.TOOL}
 """What takes a query on its way to a retriever."""
 ENDING = ROOTS | {Kind.SYNTHESIS}
-"""With the outermost of these a run ends."""
+"""The kinds with whose outermost span a run ends."""
 ANSWERING = ENDING - {Kind.RETRIEVER}
-"""And these have an answer."""
+"""The kinds of ending spans that have an answer."""
 
 _SPANS: tuple[tuple[frozenset[str], type, Kind], ...] = (
     (frozenset(("retrieve", "aretrieve")), BaseRetriever, Kind.RETRIEVER),

@@ -88,7 +88,7 @@ class RunWriter:
         """Says why nothing was captured; not of agents that needed no tool, and chats that retrieve nothing."""
         run_id = call.run.run_id
         if call.kind in (Kind.ENGINE, Kind.FANOUT) and call.name != SimpleChatEngine.__name__:
-            self.recorder.seen(run_id, "engine", call.name)
+            self.recorder.calls.seen(run_id, "engine", call.name)
             self.recorder.without_steps(run_id)
         elif call.kind is Kind.WORKFLOW and (not call.agent or call.calls_tools):
             self.recorder.without_steps(run_id)

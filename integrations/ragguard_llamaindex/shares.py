@@ -30,11 +30,11 @@ class PendingRetrieval:
 
     @property
     def ids(self) -> Set[str]:
-        """Of what was found."""
+        """The ids of what was found."""
         return {id_in(one) for one in self.found}
 
     def becomes(self, nodes: Sequence[object]) -> list[Passage] | None:
-        """Takes note that these nodes are what goes on; gives their passages, or None where that is no news."""
+        """Notes that these nodes go on to the model; returns their passages, or None where nothing changed."""
         left = taken(list(nodes), self.text_of)
         if same(self.found if self.left is None else self.left, left):
             return None
@@ -42,7 +42,7 @@ class PendingRetrieval:
         return unpacked(left)
 
     def decided(self, verdict: Verdict, *, alone: bool) -> Decision:
-        """Takes note of a guard's decision; gives what all guards decided about it so far."""
+        """Adds a guard's decision; returns what all guards decided about this retrieval so far."""
         if self.candidates is None:
             self.candidates = unpacked(self.found)
         self.decision = merged(self.decision, about(verdict, self.candidates, alone=alone))

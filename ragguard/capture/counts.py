@@ -1,4 +1,4 @@
-"""What capture has seen, in numbers."""
+"""Counts of the runs and steps that were captured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class CaptureCounts:
-    """What capture has seen so far."""
+    """How many runs and steps were captured in this process so far."""
 
     runs: int = 0
     steps: int = 0

@@ -60,7 +60,7 @@ class Emitter:
             self.emit(run, event)
 
     def close(self, run: OpenRun, status: Status, final: RunEnded | None = None) -> None:
-        """Closes a run, once; `final` is its last word, else what was noted of it."""
+        """Closes a run, once; `final` is its end event; None: one is made of what was noted."""
         with self._lock:
             if self._runs.pop(run.id) is None:
                 return
@@ -107,7 +107,7 @@ class Emitter:
         self._emitted(run)
 
     def _emitted(self, run: OpenRun) -> None:
-        """One event less on its way; the run's end goes after the last one."""
+        """Counts an event as handed on; hands on the run's end after the last one."""
         with self._lock:
             run.emitting -= 1
             if run.emitting or run.final is None:

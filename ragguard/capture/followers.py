@@ -1,4 +1,4 @@
-"""What the recorder asks of those who remember more of open calls than it does. It knows no framework."""
+"""What the recorder asks of integrations that keep state of open calls. Imports no framework."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Follower(Protocol):
     """What an integration remembers of open calls; it goes when the recorder lets go of their runs."""
 
     def run_closed(self, run_id: str) -> None:
-        """Nothing of that run is to be remembered any more."""
+        """Removes what is remembered of that run."""
         ...
 
     def sweep(self, ttl: float) -> None:
@@ -17,5 +17,5 @@ class Follower(Protocol):
         ...
 
     def forget(self) -> None:
-        """This is a forked process: what is remembered is the parent's."""
+        """Removes everything, in a forked process: what is remembered belongs to the parent."""
         ...

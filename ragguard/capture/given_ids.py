@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from ragguard.events import RunIdentity, renamed
+from ragguard.records import new_id
+from ragguard.runtime.notices import NOTICES
+
 IDS_KEPT = 10_000
 """How many given ids a process remembers; of older ones the store knows."""
 
@@ -15,16 +19,20 @@ class GivenIds:
         self._ids: OrderedDict[str, None] = OrderedDict()
         self._limit = limit
 
-    def __contains__(self, run_id: str) -> bool:
-        return run_id in self._ids
-
     def discard(self, run_id: str) -> None:
         """Forgets an id."""
         self._ids.pop(run_id, None)
 
-    def add(self, run_id: str) -> None:
-        """Remembers an id; the oldest goes when there are too many."""
+    def claim(self, run_id: str, resumes: bool, *, in_use: bool) -> RunIdentity:
+        """Returns what a run that asks for that id is to be: one that was given before, or that is `in_use`, goes to
+        no other run than one that `resumes`, and a warning names both ids."""
+        taken = in_use or run_id in self._ids
         self._ids[run_id] = None
         self._ids.move_to_end(run_id)
         if len(self._ids) > self._limit:
             self._ids.popitem(last=False)
+        if resumes or not taken:
+            return RunIdentity(run_id, resumes)
+        fresh = new_id()
+        NOTICES.warn("run id used twice", renamed(run_id, fresh), pause=1.0)
+        return RunIdentity(fresh, instead_of=run_id)

@@ -37,6 +37,8 @@ Order: TypeAlias = tuple[tuple[int, str], ...]
 About: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 """Metadata, or what gives it when it is first read."""
 
+TOUCH_SECONDS = 1.0
+"""A run that was touched less long ago keeps its position among the open ones."""
 ENDED_KEPT = 1024
 """How many ended steps of an open run are remembered, so that they can be amended."""
 
@@ -196,7 +198,7 @@ class OpenRun:
     identity: RunIdentity | None = None
 
     def number(self, one: Retrieval, turn: int | TurnKey | None) -> None:
-        """Gives a step its place in the run and its turn."""
+        """Gives a step its position in the run and its turn."""
         one.index = self.index
         self.index += 1
         if turn is None and not self.steps:
@@ -246,7 +248,7 @@ class OpenRun:
         ]
 
     def parted(self, one: Retrieval) -> list[Retrieval]:
-        """What only seemed to be a part of a retrieval that ends now, and is a step of its own."""
+        """Returns the steps that only seemed to be parts of a retrieval which ends now."""
         for inner in self.steps.values():
             if inner.outer is one and inner.guessed:  # it outlives what it seemed to be a part of
                 inner.outer = None
@@ -259,7 +261,7 @@ class OpenRun:
         return alone
 
     def left(self) -> list[Retrieval]:
-        """What is open: parts before what they are parts of."""
+        """Returns the open retrievals, parts before the retrievals that they are parts of."""
         return sorted(self.steps.values(), key=lambda one: one.outer is None)
 
 
@@ -292,12 +294,30 @@ class OpenRuns:
         self._runs.pop(run.id, None)
         self._runs[run.id] = run
 
+    def put_step(
+        self, one: Retrieval, turn: int | TurnKey | None, within: str, perhaps_within: str, *, now: float
+    ) -> None:
+        """Takes in a retrieval that begins: numbered as a step, or as a part of the one that it is within."""
+        run = one.run
+        with self.lock:
+            if one.id in self.steps or run.id not in self._runs:  # the run may have ended since
+                return
+            outer = self.steps.get(within) or self.steps.get(perhaps_within)
+            if outer is not None:
+                one.outer, one.guessed, one.key = outer.outer or outer, not within, turn
+            else:
+                run.number(one, turn)
+            self.steps[one.id] = run.steps[one.id] = one
+            if now - run.touched > TOUCH_SECONDS:
+                run.touched = now
+                self.put(run)
+
     def pop(self, run_id: str) -> OpenRun | None:
-        """Lets go of a run."""
+        """Removes a run and returns it; None where no such run is open."""
         return self._runs.pop(run_id, None)
 
     def overdue(self, now: float) -> list[OpenRun]:
-        """The runs that are too old, or too many."""
+        """Returns the runs to close: those that are too old, and the oldest where there are too many."""
         surplus = len(self._runs) - self._limit
         found: list[OpenRun] = []
         for run in self._runs.values():

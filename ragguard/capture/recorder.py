@@ -36,18 +36,14 @@ from ragguard.events import (
     RunStarted,
     StepAmended,
     StepEnded,
-    renamed,
 )
-from ragguard.records import Decision, Passage, Status, TraceContext, new_id
+from ragguard.records import Decision, Passage, Status, TraceContext
 from ragguard.runtime.faults import FAULTS, Faults, describe, never_raises
 from ragguard.runtime.fork import at_fork
-from ragguard.runtime.notices import NOTICES
 from ragguard.secrets import without_secrets
 
 Here: TypeAlias = Literal["here"]
-"""The place in the trace where the caller stands."""
-TOUCH_SECONDS = 1.0
-"""A run that was touched less long ago keeps its place among the open ones."""
+"""Stands for the span that is current where the recorder is called."""
 
 
 class Recorder:
@@ -130,13 +126,7 @@ class Recorder:
         if is_paused() or not self.samples(run_id):
             return RunIdentity(run_id, resumes)
         with self._lock:
-            taken = run_id in self._given or run_id in self._runs
-            self._given.add(run_id)
-        if resumes or not taken:
-            return RunIdentity(run_id, resumes)
-        fresh = new_id()
-        NOTICES.warn("run id used twice", renamed(run_id, fresh), pause=1.0)
-        return RunIdentity(fresh, instead_of=run_id)
+            return self._given.claim(run_id, resumes, in_use=run_id in self._runs)
 
     def release(self, run_id: str) -> None:
         """Lets an id be given again, since its run was deleted."""
@@ -349,30 +339,10 @@ class Recorder:
             if trace == "here":
                 trace = None if within else trace_context()
             one = Retrieval(
-                step_id,
-                run,
-                query,
-                started_ns or time.time_ns(),
-                tool=tool,
-                name=name,
-                metadata=metadata,
-                trace=trace,
-            )
-            one.order, one.top_k = order, top_k
-            now = self._clock()
-            with self._lock:
-                if step_id in self._steps or run_id not in self._runs:  # it may have ended since
-                    return
-                outer = self._steps.get(within) or self._steps.get(perhaps_within)
-                if outer is not None:
-                    one.outer, one.guessed = outer.outer or outer, not within
-                    one.key = turn
-                else:
-                    run.number(one, turn)
-                self._steps[step_id] = run.steps[step_id] = one
-                if now - run.touched > TOUCH_SECONDS:
-                    run.touched = now
-                    self._runs.put(run)
+                step_id, run, query, started_ns or time.time_ns(), tool=tool, name=name, metadata=metadata,
+                trace=trace, order=order, top_k=top_k,
+            )  # fmt: skip
+            self._runs.put_step(one, turn, within, perhaps_within, now=self._clock())
         except FAULTS as error:
             self.faults.note("step_started", error)
 
@@ -441,11 +411,6 @@ class Recorder:
         """Says that a step which had ended well came to nothing: the tool that retrieved failed, and the model got
         none of the passages. What was retrieved stays as the step's candidates; the run must still be open."""
         self._emitter.amend(StepAmended(run_id, step_id, [], error=_text_of(error)))
-
-    @never_raises
-    def seen(self, run_id: str, kind: str, name: str) -> None:
-        """Notes a call that was not taken as a retrieval: a tool, a model, an event. The run need not be known."""
-        self.calls.seen(run_id, kind, name)
 
     @never_raises
     def without_steps(self, run_id: str) -> None:

@@ -1,7 +1,7 @@
 """Copies of what a retriever gave, made at once: texts by reference, metadata one level deep.
 
-Strings cannot change, so a reference to them is a copy. Whatever comes is recorded as what it
-is; nothing here raises for strange content, and nothing is changed.
+Strings cannot change, so a reference to them is a copy. Content of any
+type is recorded as what it is: no function here raises for it or changes it.
 """
 
 from __future__ import annotations

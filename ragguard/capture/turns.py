@@ -15,8 +15,8 @@ class Turns:
     """Numbers the turns of one run.
 
     A framework that runs branches in parallel says so with a key (group, branch): the first
-    steps of a group's branches share a turn, then the second ones, and so on. Without a word
-    from the framework, steps that overlap in time share one.
+    steps of a group's branches share a turn, then the second ones, and so on.
+    Without such a key, steps that overlap in time share a turn.
     """
 
     __slots__ = ("_latest", "_shared", "following")

@@ -140,7 +140,7 @@ def test_where_nothing_was_captured_the_sentence_says_what_was_seen(make):
     assert "nothing was captured by this RagGuard: no call of a framework was seen. What to do: " in str(
         rg.flush(5)
     )
-    rg.recorder.seen("r", "tool", "search")
+    rg.recorder.calls.seen("r", "tool", "search")
     report = rg.flush(5)
     assert "tool: 'search'" in str(report)
     assert "tools={'search': SPLITTER}" in str(report)
