@@ -1,5 +1,6 @@
 """Every block of the README and the docs runs as it stands: Python, and the commands line by line."""
 
+import json
 import re
 import shlex
 import shutil
@@ -75,6 +76,16 @@ def files(tmp_path_factory):
         shutil.copy(folder / "ragguard.db", folder / name)
     shutil.copytree(ROOT / "examples", folder / "examples")
     shutil.copy(ROOT / "examples" / "contexts.jsonl", folder)
+    labels = (
+        {
+            "context": f"report-{n // 3}",
+            "item": f"q{n}",
+            "judge": n % 6,
+            "labels": {"ann": (n + 1) % 6, "bob": n % 5},
+        }
+        for n in range(12)
+    )
+    (folder / "labels.jsonl").write_text("".join(json.dumps(line) + "\n" for line in labels))
     return folder
 
 
