@@ -1,5 +1,6 @@
 """The page: complete, self-contained, and deaf to whatever passages say."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -136,6 +137,11 @@ def test_odd_retriever_scores_do_not_break_the_page(tmp_path, score):
     item = scored()
     item.run.steps[0].candidates[0].score = score
     write_html(overviews([item]), tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    blocks = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
+    assert blocks
+    for block in blocks:  # a browser reads no NaN
+        json.loads(block, parse_constant=pytest.fail)
 
 
 def test_no_runs_leave_no_file(tmp_path):

@@ -144,11 +144,13 @@ async def test_batches_are_bounded():
 
 
 async def test_a_call_that_fills_a_batch_waits_for_nobody():
-    layer = Coalesce(ScriptedEngine(), max_prompts=4)
+    engine = ScriptedEngine()
+    layer = Coalesce(engine, max_prompts=4)
     layer._window = 3600.0
     async with asyncio.timeout(30):
         await layer.label_probs(list("abcd"), ["A"])
         await asyncio.gather(*(layer.label_probs([x], ["A"]) for x in "abcd"))
+    assert [len(call.prompts) for call in engine.calls] == [4, 4]
 
 
 async def test_nothing_asked_nothing_merged():

@@ -79,8 +79,9 @@ async def test_a_turn_that_comes_as_its_owner_goes_is_passed_on():
     await running
     # Its turn has been given, and it has not yet been told.
     going.cancel()
-    await asyncio.wait_for(last, 5)
+    assert await asyncio.wait_for(last, 5) == "last"
     await asyncio.gather(going, return_exceptions=True)
+    assert (engine.calls[-1].texts, engine.most_running) == (["last"], 1)
 
 
 async def test_failures_give_their_slot_back():
