@@ -9,18 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
+from json.encoder import encode_basestring_ascii
 from math import isfinite
 from typing import Any, TypeAlias
 
-from ragguard.plain import comparable, is_same, plain_metadata
+from ragguard.plain import is_same, plain_metadata
 from ragguard.records import Passage
 from ragguard.runtime.text_memo import TextMemo
 from ragguard.store.columns import DIGEST_BYTES, Data, dump, storable
 
 _Known: TypeAlias = tuple[str, bytes, str, object, Mapping[str, Any] | None, int | None, str, str]
 """A text as it was given, its digest, the text as a file can hold it, and of the last passage with that text: id,
-metadata as `comparable` gives them, grade, and its JSON before and after its score. A plain tuple, which the garbage
-collector does not visit twice."""
+metadata as `plain.comparable` gives them, grade, and its JSON before and after its score. A plain tuple, which the
+garbage collector does not visit twice."""
 
 
 class EncodedPassages:
@@ -32,35 +33,36 @@ class EncodedPassages:
 
     def encode(self, passage: Passage) -> tuple[str, bytes, str]:
         """Returns the passage in JSON, with its text's digest in place of its text; the digest; and the text."""
-        known = self._texts.known.get(id(passage.text))
-        if known is None:
-            known = self._learn(passage, *_digest(passage.text))
-        _, digest, text, id_, metadata, grade, before, after = known
-        if passage.id != id_ or passage.grade is not grade or not is_same(passage.metadata, metadata):
-            *_, before, after = self._learn(passage, digest, text)
-        score = passage.score
-        written = repr(score) if type(score) is float and isfinite(score) else dump(score)
-        return f"{before}{written}{after}", digest, text
-
-    def _learn(self, passage: Passage, digest: bytes, text: str) -> _Known:
-        metadata = (plain_metadata(passage.metadata) or None) if passage.metadata else None
-        known = (
-            passage.text, digest, text, passage.id, comparable(passage.metadata), passage.grade,
-            f'["{digest.hex()}",{dump(passage.id)},',
-            f",{'null' if metadata is None else dump(metadata)},{dump(passage.grade)}]",
+        given, id_, score, grade, metadata = (
+            passage.text, passage.id, passage.score, passage.grade, passage.metadata,
         )  # fmt: skip
-        self._texts.keep(passage.text, known)
-        return known
-
-
-def _digest(text: str) -> tuple[bytes, str]:
-    """Returns the digest of a text, and the text as a file can hold it."""
-    try:
-        written = text.encode()
-    except UnicodeEncodeError:
-        text = storable(text)
-        written = text.encode()
-    return sha256(written).digest()[:DIGEST_BYTES], text
+        known = self._texts.known.get(id(given))
+        if known is not None and known[3] == id_ and known[5] is grade and is_same(metadata, known[4]):
+            _, digest, text, _, _, _, before, after = known
+        else:
+            # Every new text comes this way, so little is asked and few functions are called.
+            if known is None:
+                text = given
+                try:
+                    written = given.encode()
+                except UnicodeEncodeError:
+                    text = storable(given)
+                    written = text.encode()
+                digest = sha256(written).digest()[:DIGEST_BYTES]
+            else:
+                _, digest, text, *_ = known
+            plain = plain_metadata(metadata) if metadata else None
+            before = f'["{digest.hex()}",{encode_basestring_ascii(id_) if type(id_) is str else dump(id_)},'
+            after = f",{dump(plain) if plain else 'null'},{'null' if grade is None else dump(grade)}]"
+            comparable = None if plain is None else plain.copy() if plain is metadata else {}
+            self._texts.keep(given, (given, digest, text, id_, comparable, grade, before, after))
+        if score is None:
+            return f"{before}null{after}", digest, text
+        return (
+            f"{before}{repr(score) if type(score) is float and isfinite(score) else dump(score)}{after}",
+            digest,
+            text,
+        )
 
 
 _encoded = EncodedPassages(4 * 2**20)

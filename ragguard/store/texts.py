@@ -34,10 +34,12 @@ class NeededTexts:
         needed = sorted(digest for digest, count in self._uses.items() if count > 0)
         there = _insert(connection, needed, self._texts)
         # That a text is there stands for its first use.
-        release(
-            connection,
-            {digest: count - (count > 0 and digest not in there) for digest, count in self._uses.items()},
-        )
+        more = {
+            digest: count - (count > 0 and digest not in there)
+            for digest, count in self._uses.items()
+            if count != 1 or digest in there
+        }
+        release(connection, more)
 
 
 def _insert(
