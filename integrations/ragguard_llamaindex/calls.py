@@ -41,14 +41,14 @@ class Invocation:
     name = ""
     references: list[str] | None = None
     identity: RunIdentity | None = None
-    """Of a run to which tags give an id."""
+    """The identity of a run to which tags give an id."""
     metadata: Mapping[str, Any] | None = None
     said = False
     """Whether tags say something of it."""
     answer: AnswerOf | None = None
     """Finds the answer where the caller says that it is."""
     answers = 0
-    """Of a run that the user opened: how many answers it got."""
+    """How many answers a run got that the user opened."""
     sub_questions: list[str] | None = None
     started_ns = 0
     span_id = ""
@@ -86,9 +86,9 @@ class Call:
     clock_around: CallClock | None = None
     """Of a call without a clock of its own: the clock of the call around it."""
     fork: int | None = None
-    """Of an engine that asks several others: the time at which all of them begin."""
+    """The turn at which all engines begin that this one asks."""
     emissions: Emissions | None = None
-    """Of a workflow: what its steps have emitted."""
+    """The events that the steps of a workflow have emitted."""
     asked = ""
     """The query as this call got it."""
     written_query = ""
@@ -96,41 +96,41 @@ class Call:
     rewrites_query = False
     """True for a tool that puts words of its own around the query."""
     choosers: Set[int] = frozenset()
-    """Of an agent or a router: the retrievers that find its tools."""
+    """The identities of the retrievers by which an agent or a router finds its tools."""
     given: list[PendingRetrieval] | None = None
     """The retrievals made directly in it of which the model's share may still become known."""
     retrieved: list[str] | None = None
-    """Of a tool: the steps made in it, at any depth."""
+    """The ids of the steps that were made in a tool, at any depth."""
     seen: Set[str] = frozenset()
-    """Of a postprocessor: the ids of the nodes it got."""
+    """The ids of the nodes that a postprocessor was given."""
     verdicts: Sequence[Verdict] = ()
-    """Of a postprocessor or a retrieval: what guards decided in it."""
+    """What guards decided inside a postprocessor or a retrieval."""
     parts: list[str] | None = None
-    """Of an engine that takes its question apart: the sub-questions so far."""
+    """The sub-questions so far of an engine that takes its question apart."""
     condenses = False
-    """Of a chat: that it makes a standalone question of what the user says."""
+    """True for a chat engine that makes a standalone question of what the user says."""
     repeats = False
-    """Of an engine: that it answers again from what it found the first time."""
+    """True for an engine that answers again from what it found the first time."""
     standalone = ""
-    """Of a chat: the question that it made of the user's words and of what was said before."""
+    """The question that a chat engine made of the user's words and of what was said before."""
     agent = ""
     """The agent at work."""
     workflow_step = ""
-    """The step at work of a workflow of the user's own."""
+    """The name of the step at work in a workflow of the user's own."""
     names: Mapping[int, str] = {}
-    """Of a router: the names of its tools, by the identity of their engines."""
+    """The names of a router's tools, by the identity of their engines."""
     retrieves = False
-    """Whether anything was retrieved in it."""
+    """True once anything was retrieved inside the call."""
     calls_tools = False
-    """Of a workflow: whether a tool was called in it."""
+    """True once a tool was called in a workflow."""
     splitter: Splitter | None = None
-    """Of a declared tool: what takes its output apart."""
+    """The function that takes the output of a declared tool apart."""
     starting = 0
-    """Of a run that the user opened: the workflows that were started in it and whose spans have not begun."""
+    """How many workflows were started in a run that the user opened and have no span yet."""
     holds = False
-    """Whether it keeps the run that the user opened from ending."""
+    """True while the call keeps a run that the user opened from ending."""
     streamed: StreamedAnswer | None = None
-    """Of a chat: what it has said so far, where it streams."""
+    """What a streaming chat engine has answered so far."""
     token: Token[Call | None]
     name = ""
     """The class of its object; of a step of a workflow the step's name."""
@@ -139,7 +139,7 @@ class Call:
     """The record of a retriever that is the outermost call, until something else happens in it."""
     given_run: Invocation | None = None
     top_k: int | None = None
-    """Of a retriever: how many nodes it is asked for, where it says so."""
+    """How many nodes a retriever is asked for; None where it does not say so."""
 
     def __init__(self, id: str, kind: Kind) -> None:
         self.id, self.kind = id, kind
