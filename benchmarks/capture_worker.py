@@ -162,7 +162,7 @@ def llama_index(folder: str) -> tuple[Framework, list[Contender], dict[str, Any]
         for n, text in enumerate(TEXTS)
     ]
 
-    class Shelf(BaseRetriever):
+    class FixedRetriever(BaseRetriever):
         wait = 0.0
 
         def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -173,28 +173,28 @@ def llama_index(folder: str) -> tuple[Framework, list[Contender], dict[str, Any]
                 await asyncio.sleep(self.wait * random.uniform(0.5, 1.5))
             return found
 
-    shelf = Shelf()
+    retriever = FixedRetriever()
 
     class LlamaIndex:
         def retrieve(self) -> object:
-            return shelf.retrieve("which firm is based in Oslo?")
+            return retriever.retrieve("which firm is based in Oslo?")
 
         async def aretrieve(self, wait: float = 0.0) -> object:
-            shelf.wait = wait
-            return await shelf.aretrieve("which firm is based in Oslo?")
+            retriever.wait = wait
+            return await retriever.aretrieve("which firm is based in Oslo?")
 
     def alone(rg: RagGuard) -> Callable[[], tuple[float, ...]]:
         spans, bound = (
             Spans(rg.recorder, CaptureOptions()),
-            signature(Shelf.retrieve).bind(shelf, "which firm is based in Oslo?"),
+            signature(FixedRetriever.retrieve).bind(retriever, "which firm is based in Oslo?"),
         )
 
         def once() -> tuple[float, ...]:
-            id_ = f"Shelf.retrieve-{uuid4()}"
+            id_ = f"FixedRetriever.retrieve-{uuid4()}"
             start = time.perf_counter()
-            spans.entered(id_, bound, shelf)
+            spans.entered(id_, bound, retriever)
             between = time.perf_counter()
-            spans.exited(id_, bound, shelf, found)
+            spans.exited(id_, bound, retriever, found)
             return between - start, time.perf_counter() - between
 
         return once
@@ -225,7 +225,7 @@ def langchain(folder: str) -> tuple[Framework, list[Contender], dict[str, Any]]:
     ]
     config: RunnableConfig = {}
 
-    class Shelf(BaseRetriever):
+    class FixedRetriever(BaseRetriever):
         wait: float = 0.0
 
         def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
@@ -236,15 +236,15 @@ def langchain(folder: str) -> tuple[Framework, list[Contender], dict[str, Any]]:
                 await asyncio.sleep(self.wait * random.uniform(0.5, 1.5))
             return found
 
-    shelf = Shelf()
+    retriever = FixedRetriever()
 
     class LangChain:
         def retrieve(self) -> object:
-            return shelf.invoke("which firm is based in Oslo?", config)
+            return retriever.invoke("which firm is based in Oslo?", config)
 
         async def aretrieve(self, wait: float = 0.0) -> object:
-            shelf.wait = wait
-            return await shelf.ainvoke("which firm is based in Oslo?", config)
+            retriever.wait = wait
+            return await retriever.ainvoke("which firm is based in Oslo?", config)
 
     class Empty(BaseCallbackHandler):
         run_inline = True
@@ -262,7 +262,7 @@ def langchain(folder: str) -> tuple[Framework, list[Contender], dict[str, Any]]:
             id = uuid4()
             start = time.perf_counter()
             handler.on_retriever_start(
-                {}, "which firm is based in Oslo?", run_id=id, metadata={}, name="Shelf"
+                {}, "which firm is based in Oslo?", run_id=id, metadata={}, name="FixedRetriever"
             )
             between = time.perf_counter()
             handler.on_retriever_end(found, run_id=id)

@@ -126,16 +126,16 @@ async def _on_time(quick: bool = False) -> dict[str, Any]:
         here.send("stop")
         process.join(5)
     p99 = float(np.percentile(late, 99))
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "callers": CALLERS, "p99_over_ms": round(p99, 1), "p99_reached": p99 <= 20.0,
         "without_a_guard_p99_over_ms": {
             name: round(float(np.percentile(over, 99)), 1) for name, over in floor.items()
         },
     }  # fmt: skip
-    print(told, flush=True)
+    print(result, flush=True)
     if quick:
-        told["quick_reached"] = all(row["ratio"] <= 1.2 for row in figures["quick"].values())
-    return told | {"servers": figures}
+        result["quick_reached"] = all(row["ratio"] <= 1.2 for row in figures["quick"].values())
+    return result | {"servers": figures}
 
 
 async def _load(url: str, budget: float, count: int) -> dict[str, Any]:

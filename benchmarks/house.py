@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parents[1]
-ROOMS = ("ragguard", "integrations", "studies", "training", "tests", "benchmarks", "docs")
+FOLDERS = ("ragguard", "integrations", "studies", "training", "tests", "benchmarks", "docs")
 FRONT_DOORS = ("ragguard", "ragguard.engines", "ragguard.guard", "ragguard.scorers", "ragguard.sinks",
                "ragguard_langchain", "ragguard_llamaindex")  # fmt: skip
 
@@ -59,7 +59,7 @@ def watched(work):
     finally:
         sys.setprofile(None)
 
-def told():
+def printed():
     print(json.dumps({"classes": len(kinds), "files": len(files), "frames": deepest, "calls": calls}))
 """
 RETRIEVAL = (
@@ -70,17 +70,17 @@ from langchain_core.retrievers import BaseRetriever
 from ragguard import RagGuard
 from ragguard_langchain import RagGuardCallback
 
-class Shelf(BaseRetriever):
+class FixedRetriever(BaseRetriever):
     def _get_relevant_documents(self, query, *, run_manager):
         return [Document(page_content=f"text {number}", metadata={"page": number}) for number in range(20)]
 
 rg = RagGuard("nano", scorers=(), store=None)
 config = {"callbacks": [RagGuardCallback(rg)]}
-retriever = Shelf()
+retriever = FixedRetriever()
 retriever.invoke("warm up", config)
 watched(lambda: retriever.invoke("who founded it?", config))
 rg.close()
-told()
+printed()
 """
 )
 PROMPT = (
@@ -131,14 +131,14 @@ async def ask():
 
 asyncio.run(ask())
 server.shutdown()
-told()
+printed()
 '''
 )
 
 
-def rooms(root: Path) -> dict[str, list[int]]:
+def folders(root: Path) -> dict[str, list[int]]:
     """Part → its files and lines of Python; the package by its folders, too."""
-    found = {name: root / name for name in ROOMS if (root / name).is_dir()}
+    found = {name: root / name for name in FOLDERS if (root / name).is_dir()}
     found |= {
         f"ragguard/{path.name}": path
         for path in sorted((root / "ragguard").iterdir())
@@ -163,7 +163,7 @@ def lines(path: Path) -> int:
 
 def double_names(root: Path) -> dict[str, int]:
     """Names of classes that are defined more than once, and how often."""
-    files = [path for room in ("ragguard", "integrations") for path in python(root / room)]
+    files = [path for folder in ("ragguard", "integrations") for path in python(root / folder)]
     names = Counter(
         node.name
         for path in files
@@ -198,7 +198,7 @@ def main() -> None:
     """Prints the counts of a checkout as a table of Markdown."""
     root = Path(sys.argv[1]).resolve() if sys.argv[1:] else HERE
     print("| what | files | lines |\n|---|---|---|")
-    for name, (files, count) in rooms(root).items():
+    for name, (files, count) in folders(root).items():
         print(f"| `{name}` | {files} | {count:,} |")
     double, doors = double_names(root), public_names(root)
     print(

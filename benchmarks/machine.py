@@ -36,6 +36,6 @@ def record(name: str, figures: Mapping[str, Any]) -> Path:
     """Writes `results/NAME.json`."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
-    told = {"measured": time.strftime("%Y-%m-%d"), "machine": machine(), **figures}
-    path.write_text(json.dumps(told, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    result = {"measured": time.strftime("%Y-%m-%d"), "machine": machine(), **figures}
+    path.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return path

@@ -234,7 +234,7 @@ def telemetry() -> str:
         lines += [f"### {group}", "", "| attribute | type | stands on | meaning |", "|---|---|---|---|"]
         for name in found:
             kept = " *(only when content is captured)*" if name.content else ""
-            lines.append(f"| `{name}` | {name.type} | {', '.join(name.places)} | {name.meaning}{kept} |")
+            lines.append(f"| `{name}` | {name.type} | {', '.join(name.carriers)} | {name.meaning}{kept} |")
         lines.append("")
     lines += ["### With an index in the name", "", "| attribute | meaning |", "|---|---|"]
     lines += [f"| `{pattern}` | {meaning} |" for pattern, meaning in names.PATTERNS.items()]

@@ -62,8 +62,8 @@ async def annotate(
     by_hop = await _by_hop(pools, scored, engine, judge, progress)
     nothing = [np.full(len(pool.passages), np.nan) for pool in pools]
     erag = await _erag(whole, engine, progress) if rivals else nothing
-    told = "sequence" in (await engine.info()).capabilities
-    likely = await _p_answer(pools, engine, progress) if rivals and told else nothing
+    has_sequences = "sequence" in (await engine.info()).capabilities
+    likely = await _p_answer(pools, engine, progress) if rivals and has_sequences else nothing
     found = []
     for pool, one, hops, worth, p_answer in zip(pools, scored, by_hop, erag, likely, strict=True):
         p_relevant, p_abstain, judged = (_all_of(one, name) for name in _NEEDED)

@@ -263,11 +263,11 @@ def _passages(sets: Sequence[DataSet]) -> Table:
         kinds = np.concatenate([pool.pool.kinds for pool in pools]) if pools else np.array([])
         for kind in KINDS:
             here = kinds == kind
-            told = [
+            means = [
                 float(np.concatenate([values(pool) for pool in pools])[here].mean()) if here.any() else None
                 for values in PASSAGES.values()
             ]
-            rows.append((f"{one.name}: {kind.replace('_', ' ')}", int(here.sum()), *told))
+            rows.append((f"{one.name}: {kind.replace('_', ' ')}", int(here.sum()), *means))
     return Table(
         "distraction-passages", "What each kind of passage is to the reader and the judge",
         ("passages", "number", *PASSAGES), tuple(rows), source="", notes=("Means over the pools of all questions.",),
@@ -275,8 +275,8 @@ def _passages(sets: Sequence[DataSet]) -> Table:
 
 
 def _weights(learnt: Mapping[str, LearnedUdcg]) -> Table:
-    told = learnt["UDCGθ"].to_dict() if learnt else {"alpha": [None] * K, "beta": [None] * K}
-    rows = tuple((str(at + 1), told["alpha"][at], told["beta"][at]) for at in range(K))
+    weights = learnt["UDCGθ"].to_dict() if learnt else {"alpha": [None] * K, "beta": [None] * K}
+    rows = tuple((str(at + 1), weights["alpha"][at], weights["beta"][at]) for at in range(K))
     return Table(
         "distraction-weights", "What UDCGθ learnt for each position", ("position", "α (gain)", "β (harm)"), rows,
         source=f"{SOURCE}, eq. 3",

@@ -116,8 +116,8 @@ def _pool(corpus: Corpus, case: Case, name: str, size: int) -> Pool:
 
 
 def _fact(passage: Passage) -> Fact:
-    told = passage.metadata
-    return Fact(told["relation"], told["subject"], told["object"])
+    fact = passage.metadata
+    return Fact(fact["relation"], fact["subject"], fact["object"])
 
 
 def _ways(fact: Fact) -> set[Fact]:

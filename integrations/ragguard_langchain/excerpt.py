@@ -43,11 +43,11 @@ def without(content: Any, passages: Sequence[str], stays: Sequence[bool], render
     if not isinstance(content, list):
         return content
     texts = [_block_text(block) for block in content]
-    told = [number for number, text in enumerate(texts) if text is not None]
-    if len(told) == len(passages) and all(
-        passage in (texts[number] or "") for number, passage in zip(told, passages, strict=True)
+    textual = [number for number, text in enumerate(texts) if text is not None]
+    if len(textual) == len(passages) and all(
+        passage in (texts[number] or "") for number, passage in zip(textual, passages, strict=True)
     ):
-        gone = {number for number, stay in zip(told, stays, strict=True) if not stay}
+        gone = {number for number, stay in zip(textual, stays, strict=True) if not stay}
         return [block for number, block in enumerate(content) if number not in gone]
     whole = "\n".join(text for text in texts if text is not None)
     left = _text_without(whole, passages, stays, render)

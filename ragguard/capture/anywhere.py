@@ -190,7 +190,8 @@ def _decorated(
             top_k = _argument(signature, args, kwargs, _TOP_K)
         else:
             given = k
-        return _Recording(asked, tool, getattr(function, "__name__", ""), given, top_k_in(top_k))
+        name = getattr(function, "__name__", "")
+        return _Recording(asked, tool, name=name, k=given, top_k=top_k_in(top_k))
 
     if inspect.isasyncgenfunction(function):
 
@@ -232,7 +233,7 @@ def _decorated(
 class _Recording:
     """One call of a decorated function: a step that begins with it and ends with what it gave."""
 
-    def __init__(self, query: str, tool: str, name: str, k: object, top_k: int | None) -> None:
+    def __init__(self, query: str, tool: str, *, name: str, k: object, top_k: int | None) -> None:
         self._query, self._tool, self._name, self._k, self._top_k = query, tool, name, k, top_k
         self._call: CurrentCall | None = None
         self._step_id = ""

@@ -66,10 +66,10 @@ class CallsSeen:
 def what_to_do(calls: CallsSeen) -> str:
     """The calls in one sentence, and what to do where one of them retrieves."""
     seen = str(calls)
-    told = (
+    summary = (
         f"calls that were seen in place of retrievals: {seen}" if seen else "no call of a framework was seen"
     )
-    return f"{told}. What to do: {calls.way_out()}"
+    return f"{summary}. What to do: {calls.way_out()}"
 
 
 class CallLog:

@@ -85,7 +85,7 @@ def joined(verdicts: Sequence[Verdict], found: Sequence[Passage]) -> tuple[list[
     known = {_key(passage) for passage in (*candidates, *found)}
     decision: Decision | None = None
     for verdict in verdicts:
-        told = verdict
+        reported = verdict
         if verdict.part:
             lost = [drop for drop in verdict.decision.dropped if _key(drop.passage) not in known]
             known |= {_key(drop.passage) for drop in lost}
@@ -93,8 +93,8 @@ def joined(verdicts: Sequence[Verdict], found: Sequence[Passage]) -> tuple[list[
             status = verdict.decision.status
             if status == "pruned" and not lost:
                 status = "kept_all"  # another arm delivered all that it dropped
-            told = replace(verdict, decision=replace(verdict.decision, dropped=lost, status=status))
-        decision = merged(decision, about(told, candidates))
+            reported = replace(verdict, decision=replace(verdict.decision, dropped=lost, status=status))
+        decision = merged(decision, about(reported, candidates))
     assert decision is not None
     return candidates, replace(decision, kept=list(found))
 

@@ -77,12 +77,12 @@ class OutputShare:
         self._lock = threading.Lock()
         self._got: Mapping[tuple[str, str], Passage] | None = None
         self._order: list[tuple[str, str]] = []
-        self._told = False
+        self._compared = False
 
     def of(self, number: int) -> Delivered:
         """What the model got of one of the retrievals."""
         with self._lock:
-            if not self._told:
+            if not self._compared:
                 self._compare()
         if self._got is None:
             return Delivered(None, {DELIVERED: UNKNOWN})
@@ -92,7 +92,7 @@ class OutputShare:
         return Delivered(None if got == mine else got, {})
 
     def _compare(self) -> None:
-        self._told = True
+        self._compared = True
         candidates = list({_key(one): one for found in self._found for one in found()}.values())
         bodies = {one.id: one.text for one in self._bare() if one.id}
         got = delivered(candidates, self._text, [bodies.get(one.id, "") for one in candidates])

@@ -99,8 +99,10 @@ def seper_hard(
     rows = means if means.shape[-2] else np.zeros((*means.shape[:-2], 1, means.shape[-1]), dtype=bool)
     each = np.take_along_axis(rows, ids[..., None], axis=-2)
     real = _references(references_mask, each)
-    meant = _over_references(each.astype(np.float64), answers, None if real is None else real[..., None, :])
-    return _bounded((weight * meant).sum(axis=-1), weight, mask)
+    equivalence = _over_references(
+        each.astype(np.float64), answers, None if real is None else real[..., None, :]
+    )
+    return _bounded((weight * equivalence).sum(axis=-1), weight, mask)
 
 
 declare(

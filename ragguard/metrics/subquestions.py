@@ -129,8 +129,8 @@ def contested(
     if answers.ndim != 2:
         raise InvalidInput("ratings", ratings, "a table (passages, sub-questions)")
     passages, asked = len(answers), _asked(answers, answerable)
-    told = arrays.boolean("contradictions", contradictions, (passages, *answers.shape))
-    both = answers[:, None, :] & answers[None, :, :] & (told | told.swapaxes(0, 1))
+    contradict = arrays.boolean("contradictions", contradictions, (passages, *answers.shape))
+    both = answers[:, None, :] & answers[None, :, :] & (contradict | contradict.swapaxes(0, 1))
     disputed = both.any(axis=(0, 1)) & asked
     return float(arrays.ratio(np.count_nonzero(disputed), np.count_nonzero(asked) if passages else 0))
 

@@ -65,12 +65,12 @@ def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
     if gain is udcg is covered is None:
         count = len(step.passages)
         return cell.append(f"{count} passage{'' if count == 1 else 's'}", "dim")
-    told = [
+    numbers = [
         Text("–") if gain is None else Text(f"{gain.value:+z.2f}", colour_of(gain.value)),
         Text("–" if udcg is None else f"{udcg.value:.3f}"),
         Text("–" if covered is None else f"{covered.value:.2f}"),
     ]
-    cell.append_text(Text(" · ").join(told))
+    cell.append_text(Text(" · ").join(numbers))
     misleading = sum(score.name == "utility" and score.value < MISLEADS for score in scores)
     if misleading:
         cell.append(f" {misleading} misleading", "red")

@@ -176,7 +176,7 @@ class _BeliefReport:
     beliefs: Mapping[Key, BeliefIn | RagguardError]
     selection: bool
     """Whether `delta_seper_selection` is given."""
-    told: set[Key] = field(default_factory=set)
+    counted: set[Key] = field(default_factory=set)
     """The contexts whose usage is in a score already."""
 
     def write(self) -> None:
@@ -245,8 +245,8 @@ class _BeliefReport:
         total = Usage()
         for key in change:
             found = self.beliefs[key]
-            if key not in self.told and not isinstance(found, RagguardError):
-                self.told.add(key)
+            if key not in self.counted and not isinstance(found, RagguardError):
+                self.counted.add(key)
                 total += found.usage
         return total
 

@@ -108,9 +108,9 @@ class _Conflicts:
         for reading, answer in zip(readings, drawn, strict=True):
             self._answers[reading] = self._words(answered(answer))
         pairs = self._pairs(readings)
-        told = await ask([EntailQuestion(pair) for pair in pairs])
+        relations = await ask([EntailQuestion(pair) for pair in pairs])
         relation = {
-            pair: self._contradicts(answered(answer)) for pair, answer in zip(pairs, told, strict=True)
+            pair: self._contradicts(answered(answer)) for pair, answer in zip(pairs, relations, strict=True)
         }
         for one, other in _couples(readings):
             first, second = self._answers[one], self._answers[other]

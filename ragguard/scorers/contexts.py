@@ -143,7 +143,7 @@ class Window:
     """Makes contexts that fit into a model's window. The lowest-ranked passages of the earliest steps are left out
     first."""
 
-    room: float
+    tokens: float
     """How many tokens the passages may have together."""
     frame: int
     """How many tokens the prompt puts around each passage."""
@@ -161,13 +161,13 @@ class Window:
         leaving = sorted(texts, key=owner.__getitem__)
         sizes = {text: count_tokens(text) + self.frame for text in texts}
         total, dropped = sum(sizes.values()), 0
-        while total > self.room and len(leaving) > 1:
+        while total > self.tokens and len(leaving) > 1:
             total -= sizes[leaving.pop(0)]
             dropped += 1
         kept = set(leaving)
         texts = [text for text in texts if text in kept]
-        place = {text: index for index, text in enumerate(texts)}
-        return BeliefContext(tuple(texts), tuple(place[text] for text in leaving), dropped)
+        order = {text: index for index, text in enumerate(texts)}
+        return BeliefContext(tuple(texts), tuple(order[text] for text in leaving), dropped)
 
 
 def window(prompts: PromptSet, context: int | None, *, task: Task, **slots: str) -> Window:

@@ -135,7 +135,7 @@ class _CoverageReport:
 
     def passages(self) -> None:
         """Adds `answerability` of every passage, and `redundancy` of those that the model got."""
-        told: set[str] = set()
+        counted: set[str] = set()
         for step in self.writer.view.steps:
             for at in sorted(step.judged):
                 text = step.all[at].text
@@ -146,21 +146,21 @@ class _CoverageReport:
                             "answerability", cell.value, step=step, at=at, who="judge", stderr=cell.stderr,
                             expectation=cell.expectation, sub_question=number, explanation=sub,
                             references=given_sub_questions(self.writer.view),
-                            usage=Usage() if text in told else cell.usage, metadata=cell.remarks,
+                            usage=Usage() if text in counted else cell.usage, metadata=cell.remarks,
                         )  # fmt: skip
                     else:
                         self.writer.fail(cell, f"answerability of passage {at + 1} ({sub})", step)
-                told.add(text)
+                counted.add(text)
         for text in dict.fromkeys(self.oracle):
-            if text not in told:
+            if text not in counted:
                 self.usage += sum(
                     (c.usage for c in self.ratings.rows[text] if isinstance(c, Rating)), Usage()
                 )
         self._redundancy()
 
     def _redundancy(self) -> None:
-        places = [(step, at) for step in self.writer.view.steps for at in step.got if at in step.judged]
-        texts = [step.all[at].text for step, at in places]
+        delivered = [(step, at) for step in self.writer.view.steps for at in step.got if at in step.judged]
+        texts = [step.all[at].text for step, at in delivered]
         try:
             table = self.ratings.table(texts)
         except RagguardError:
@@ -170,7 +170,7 @@ class _CoverageReport:
         subset = measures.required_subset(table, self.settings.eta)
         required = set(subset.required.tolist())
         for index, value in enumerate(measures.redundancy(table, self.settings.eta).tolist()):
-            step, at = places[index]
+            step, at = delivered[index]
             label = "required" if index in required else "repeats"
             self.add("redundancy", value, texts[: index + 1], step=step, at=at, label=label)
 

@@ -93,18 +93,18 @@ class _GradeReport:
     async def judge(self, ask: Ask) -> None:
         """Finds the grade of every passage of the run and of its pool; a given grade is not asked for."""
         view = self.writer.view
-        places: list[tuple[StepView | None, int, Passage, str]] = [
+        listed: list[tuple[StepView | None, int, Passage, str]] = [
             (step, at, step.all[at], step.step.query or view.run.question)
             for step in view.steps
             for at in sorted(step.judged)
         ]
-        places += [(None, -1, passage, view.run.question) for passage in view.run.pool or ()]
+        listed += [(None, -1, passage, view.run.question) for passage in view.run.pool or ()]
         questions: dict[int, LabelQuestion] = {}
-        for index, (_, _, passage, query) in enumerate(places):
+        for index, (_, _, passage, query) in enumerate(listed):
             if passage.grade is None and passage.text not in self.known:
                 questions[index] = grade(view.setting.judge_prompts, query, passage.text)
         answers = dict(zip(questions, await ask(list(questions.values())), strict=True))
-        for index, (step, at, passage, query) in enumerate(places):
+        for index, (step, at, passage, query) in enumerate(listed):
             key = (normalise(query), passage.text)
             what = f"grade of passage {at + 1}" if step else "grade of a passage of the pool"
             given = self.known.get(passage.text) if passage.grade is None else passage.grade

@@ -121,9 +121,9 @@ def _given(repeated: Sequence[Sequence[StepView]]) -> dict[str, int]:
     return {passage.text: passage.grade for passage in passages if passage.grade is not None}
 
 
-def _listed(step: StepView, places: Sequence[int]) -> list[str]:
+def _listed(step: StepView, positions: Sequence[int]) -> list[str]:
     """The judged texts of a list, each once."""
-    return list(dict.fromkeys(step.all[at].text for at in places if at in step.judged))
+    return list(dict.fromkeys(step.all[at].text for at in positions if at in step.judged))
 
 
 def _judged(steps: Sequence[StepView]) -> list[str]:

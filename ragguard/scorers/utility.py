@@ -57,12 +57,12 @@ class Utility:
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)
         writer.left_out()
-        places = [(step, at) for step in view.steps for at in sorted(step.judged)]
-        questions = [question for step, at in places for question in self._questions(view, step, at)]
+        asked = [(step, at) for step in view.steps for at in sorted(step.judged)]
+        questions = [question for step, at in asked for question in self._questions(view, step, at)]
         given = UtilityGiven(writer) if self.given else None
         answers = await ask([*questions, *(given.questions() if given else ())])
         judged: dict[tuple[str, int], _Judged] = {}
-        for index, (step, at) in enumerate(places):
+        for index, (step, at) in enumerate(asked):
             pair = slice(2 * index, 2 * index + 2)
             found = self._passage(writer, step, at, questions[pair], answers[pair])
             if found is not None:
@@ -99,14 +99,14 @@ class Utility:
         questions: Sequence[LabelQuestion],
         answers: Sequence[LabelAnswer | RagguardError],
     ) -> _Judged | None:
-        told: tuple[Abstention | None, Relevance | None] = (None, None)
+        readings: tuple[Abstention | None, Relevance | None] = (None, None)
         try:
             abstains = read_abstention(answered(answers[0]))
             writer.add(
                 "p_abstain", abstains.p, step=step, at=at, stderr=abstains.stderr,
                 metadata=abstains.remarks, usage=abstains.usage,
             )  # fmt: skip
-            told = (abstains, None)
+            readings = (abstains, None)
         except RagguardError as error:
             writer.fail(error, f"p_abstain of passage {at + 1}", step)
         try:
@@ -115,12 +115,12 @@ class Utility:
                 "p_relevant", relevant.p, step=step, at=at, who="judge", stderr=relevant.stderr,
                 metadata=relevant.remarks, usage=relevant.usage, **_seen(writer.view, step),
             )  # fmt: skip
-            told = (told[0], relevant)
+            readings = (readings[0], relevant)
         except RagguardError as error:
             writer.fail(error, f"p_relevant of passage {at + 1}", step)
-        if told[0] is None or told[1] is None:
+        if readings[0] is None or readings[1] is None:
             return None
-        return self._utility(writer, step, at, told[0], told[1])
+        return self._utility(writer, step, at, readings[0], readings[1])
 
     def _utility(
         self, writer: ScoreWriter, step: StepView, at: int, abstains: Abstention, relevant: Relevance
@@ -157,7 +157,7 @@ class Utility:
         found = [judged.get((step.step.id, at)) for at in wanted if at in step.judged]
         known = [passage for passage in found if passage is not None]
         if not k or len(known) < len(found):
-            # Over passages that were judged only in part it would mean something else; the failures are told.
+            # Over passages that were judged only in part it would mean something else; the failures say so.
             return
         value, stderr = self._udcg(known, k)
         writer.add(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-Place = Literal["run", "step", "evaluation", "guard", "passage", "event", "resource", "metric"]
+Carrier = Literal["run", "step", "evaluation", "guard", "passage", "event", "resource", "metric"]
 
 
 class Name(str):
@@ -16,14 +16,14 @@ class Name(str):
 
     meaning: str
     type: str
-    places: tuple[Place, ...]
+    carriers: tuple[Carrier, ...]
     content: bool
 
     def __new__(
-        cls, name: str, type: str, meaning: str, *places: Place, content: bool = False
+        cls, name: str, type: str, meaning: str, *carriers: Carrier, content: bool = False
     ) -> Name:  # a string, so that it is used as one
         self = super().__new__(cls, name)
-        self.type, self.meaning, self.places, self.content = type, meaning, places, content
+        self.type, self.meaning, self.carriers, self.content = type, meaning, carriers, content
         return self
 
 

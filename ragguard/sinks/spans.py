@@ -152,7 +152,9 @@ class Writer:
             if len(mine) == len(values) == len(ranks):
                 put.put(n.passages(identifier(name)), [values[rank] for rank in ranks])
             else:
-                put.put_json(n.passages(identifier(name)), {_place(score): score.value for score in mine})
+                put.put_json(
+                    n.passages(identifier(name)), {_passage_key(score): score.value for score in mine}
+                )
         if ranks:
             put.put(n.PASSAGE_POSITIONS, ranks)
 
@@ -215,7 +217,7 @@ def of_step(items: Iterable[Score | Failure], step_id: str) -> list[Score | Fail
     return [item for item in items if item.step_id == step_id]
 
 
-def _place(score: Score) -> str:
+def _passage_key(score: Score) -> str:
     return f"{score.position}" if score.sub_question is None else f"{score.position}/{score.sub_question}"
 
 

@@ -142,24 +142,24 @@ def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str]) -> StepLine:
     reasons = {} if decision is None else {drop[1]: drop[2] for drop in decision["dropped"]}
     kept = [True] * len(candidates)
     if candidates != given:
-        got = Counter((items[place][1], items[place][0]) for place in given)
-        for rank, place in enumerate(candidates):
-            same = items[place][1], items[place][0]
+        got = Counter((items[position][1], items[position][0]) for position in given)
+        for rank, position in enumerate(candidates):
+            same = items[position][1], items[position][0]
             kept[rank] = got[same] > 0
             got[same] -= kept[rank]
     for rank in reasons:
         if 0 < rank <= len(kept):
             kept[rank - 1] = False
-    unmatched = Counter((items[place][1], items[place][0]) for place in candidates)
+    unmatched = Counter((items[position][1], items[position][0]) for position in candidates)
     read = []
-    for place in given:
-        same = items[place][1], items[place][0]
+    for position in given:
+        same = items[position][1], items[position][0]
         if unmatched[same] > 0:
             unmatched[same] -= 1
         else:
-            read.append(place)  # rewritten on its way to the model, by a postprocessor or a tool
+            read.append(position)  # rewritten on its way to the model, by a postprocessor or a tool
     kept += [True] * len(read)
-    shown = [texts.get(items[place][0], "") for place in (*candidates, *read)]
+    shown = [texts.get(items[position][0], "") for position in (*candidates, *read)]
     metadata = body.get("metadata", {})
     guarded = decision or {"kept": (), "dropped": ()}
     k = places_of(
@@ -172,16 +172,16 @@ def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str]) -> StepLine:
 
 
 _UNITS = f"CAST(round({{}} * {SCALE}) AS INTEGER)"
-_SAID = (
+_SCORES_OF_LEVEL = (
     f"json_group_array(json_array({{}}, name, {_UNITS.format('value')}, {_UNITS.format('stderr')}, label, "
     "(SELECT reference_source FROM origins WHERE id = origin), stage)) FILTER (WHERE level = '{}')"
 )
 # Grouped by the run alone, so that the index on it serves the groups, and nothing is sorted.
-_TOLD = (
+_SCORES_OF_RUNS = (
     "SELECT scores.run, "
     f"json_group_array(json_array(steps.seq, position, name, {_UNITS.format('value')}, sub_question)) "
     "FILTER (WHERE level = 'passage' AND position IS NOT NULL), "
-    f"{_SAID.format('steps.seq', 'step')}, {_SAID.format('NULL', 'run')}, "
+    f"{_SCORES_OF_LEVEL.format('steps.seq', 'step')}, {_SCORES_OF_LEVEL.format('NULL', 'run')}, "
     "min(value) FILTER (WHERE name = 'utility'), count(*) FILTER (WHERE name = 'utility' AND value < ?), "
     "group_concat(usage, char(10)), group_concat(DISTINCT origin), "
     "min(json_extract(metadata, '$.sub_questions')) "
@@ -195,7 +195,7 @@ _TOLD = (
 def _summaries(
     connection: sqlite3.Connection, seqs: Sequence[int], misleads: float
 ) -> dict[int, ScoreSummary]:
-    rows = list(chunks(connection, _TOLD, seqs, misleads))
+    rows = list(chunks(connection, _SCORES_OF_RUNS, seqs, misleads))
     for row in rows:
         check_scores(row[9])
     origins = origins_of(connection, {int(number) for row in rows for number in row[7].split(",")})

@@ -26,14 +26,14 @@ class Process:
     """This process, so that another on the same machine can tell whether it lives."""
 
     owner: str
-    place: str
+    machine: str
     pid: int
     born: str
 
 
 def this_process(owner: str) -> Process:
     """Returns what identifies this process."""
-    return Process(owner, _place(), os.getpid(), _born(os.getpid()) or "")
+    return Process(owner, _machine(), os.getpid(), _born(os.getpid()) or "")
 
 
 def renew(connection: sqlite3.Connection, process: Process) -> None:
@@ -43,7 +43,7 @@ def renew(connection: sqlite3.Connection, process: Process) -> None:
         "ON CONFLICT (owner) DO UPDATE SET expires_ns = excluded.expires_ns",
         (
             process.owner,
-            process.place,
+            process.machine,
             process.pid,
             process.born,
             time.time_ns() + int(LEASE_SECONDS * 1e9),
@@ -99,13 +99,13 @@ def _abandon(connection: sqlite3.Connection, condition: str, values: tuple[str |
 
 def _is_dead(lease: sqlite3.Row) -> bool:
     # On the same machine it shows at once, whatever the clock does; elsewhere when the lease has run out.
-    if lease["place"] == _place() and (born := _born(lease["pid"])) != "":
+    if lease["place"] == _machine() and (born := _born(lease["pid"])) != "":
         return bool(born != lease["born"])
     return bool(lease["expires_ns"] < time.time_ns())
 
 
 @cache
-def _place() -> str:
+def _machine() -> str:
     """The machine, the boot and the process namespace: where a process id means something."""
     parts = [socket.gethostname()]
     for path, read in (

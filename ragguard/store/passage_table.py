@@ -71,17 +71,17 @@ _encoded = EncodedPassages(4 * 2**20)
 class PassageTable:
     """The passages of one row in the order in which they came, each distinct one once."""
 
-    __slots__ = ("_items", "_places", "_texts", "digests")
+    __slots__ = ("_items", "_positions", "_texts", "digests")
 
     def __init__(self, texts: dict[bytes, str], items: Iterable[list[Any]] = ()) -> None:
         """`texts`, under their digests, is where the texts of new items are added. `items` are those that the row has
         already; their texts are in the store."""
         self._texts = texts
         self._items = [dump(item) for item in items]
-        self._places: dict[str, int] = {}
+        self._positions: dict[str, int] = {}
         """Item, in JSON → its position among the items."""
-        for place, item in enumerate(self._items):
-            self._places.setdefault(item, place)
+        for position, item in enumerate(self._items):
+            self._positions.setdefault(item, position)
         self.digests: list[bytes] = []
         """The digests of the texts of new items, one an item."""
 
@@ -92,20 +92,20 @@ class PassageTable:
     def put_alike(self, passage: Passage) -> list[int]:
         """Returns the positions of the passage and of others with its text and id."""
         same = json.loads(self._items[self.put(passage)])[:2]
-        return [place for place, item in enumerate(self._items) if json.loads(item)[:2] == same]
+        return [position for position, item in enumerate(self._items) if json.loads(item)[:2] == same]
 
     def put_all(self, passages: Iterable[Passage]) -> list[int]:
         """Returns the position of each passage among the items."""
-        items, places = self._items, []
+        items, positions = self._items, []
         for passage in passages:
             item, digest, text = _encoded.encode(passage)
-            place = self._places.setdefault(item, len(items))
-            if place == len(items):
+            position = self._positions.setdefault(item, len(items))
+            if position == len(items):
                 items.append(item)
                 self.digests.append(digest)
                 self._texts[digest] = text
-            places.append(place)
-        return places
+            positions.append(position)
+        return positions
 
     def body(self, data: Data) -> str:
         """Returns the body of the row in JSON: its other data, and its passages as `items`."""

@@ -1,7 +1,7 @@
 """Records as rows and back. Knows the shape of the columns, and no SQL.
 
 The texts of passages do not stand in the rows: a row holds each distinct passage once, under
-the digest of its text (`passage_table`), and lists of passages are lists of places among those.
+the digest of its text (`passage_table`), and lists of passages are lists of positions among those.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def run_of(row: Row, body: Data, texts: Texts) -> Run:
     return Run(
         row["id"], row["question"], body.get("references"), row["answer"], steps=[], status=row["status"],
         metadata=body.get("metadata", {}), sub_questions=body.get("sub_questions"),
-        pool=None if pool is None else [items[place] for place in pool], name=row["name"],
+        pool=None if pool is None else [items[position] for position in pool], name=row["name"],
         started_ns=row["started_ns"], ended_ns=row["ended_ns"], trace=_trace_of(body.get("trace")),
     )  # fmt: skip
 
@@ -140,10 +140,12 @@ def amend(body: Data, event: StepAmended, table: PassageTable, k: int | None) ->
         body["passages"] = table.put_all(event.passages)
     if event.read_as:
         read = {
-            place: table.put(after) for before, after in event.read_as for place in table.put_alike(before)
+            position: table.put(after)
+            for before, after in event.read_as
+            for position in table.put_alike(before)
         }
         retrieved = body["candidates"] if "candidates" in body else body["passages"]
-        body["candidates"] = [read.get(place, place) for place in retrieved]
+        body["candidates"] = [read.get(position, position) for position in retrieved]
     if event.decision is not None:
         body["decision"] = _decision(event.decision, table.put)
     if event.metadata:
@@ -156,12 +158,12 @@ def amend(body: Data, event: StepAmended, table: PassageTable, k: int | None) ->
 def step_of(row: Row, body: Data, run_id: str, texts: Texts) -> RetrievalStep:
     """Returns the step of a row."""
     items = _items(body, texts)
-    passages = [items[place] for place in body["passages"]]
+    passages = [items[position] for position in body["passages"]]
     candidates = body.get("candidates")
     decision = body.get("decision")
     return RetrievalStep(
         row["id"], run_id, row["idx"], row["turn"], query=row["query"], passages=passages,
-        candidates=list(passages) if candidates is None else [items[place] for place in candidates],
+        candidates=list(passages) if candidates is None else [items[position] for position in candidates],
         started_ns=row["started_ns"], ended_ns=row["ended_ns"], status=row["status"], tool=row["tool"],
         sub_steps=[_sub_step_of(sub, items) for sub in body.get("sub_steps", ())],
         error=body.get("error", ""), decision=None if decision is None else _decision_of(decision, items),
@@ -181,9 +183,9 @@ def _sub_step(sub: SubStep, put: Callable[[Iterable[Passage]], list[int]]) -> li
 
 
 def _sub_step_of(data: list[Any], items: Sequence[Passage]) -> SubStep:
-    query, places, name, started_ns, ended_ns, status = data
+    query, positions, name, started_ns, ended_ns, status = data
     return SubStep(
-        query, [items[place] for place in places], name, started_ns, ended_ns=ended_ns, status=status
+        query, [items[position] for position in positions], name, started_ns, ended_ns=ended_ns, status=status
     )
 
 
@@ -204,8 +206,8 @@ def _decision(decision: Decision, put: Callable[[Passage], int]) -> Data:
 
 def _decision_of(data: Data, items: Sequence[Passage]) -> Decision:
     return Decision(
-        [items[place] for place in data["kept"]],
-        [Dropped(items[place], *rest) for place, *rest in data["dropped"]],
+        [items[position] for position in data["kept"]],
+        [Dropped(items[position], *rest) for position, *rest in data["dropped"]],
         data["status"],
         data["elapsed_ms"],
         reason=data["reason"],

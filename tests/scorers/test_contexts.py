@@ -107,10 +107,10 @@ def test_one_passage_always_stays():
 
 def test_the_window_leaves_room_for_question_and_answer():
     prompts = load_prompts("default")
-    assert window(prompts, None, task="answer", question="who?").room == math.inf
+    assert window(prompts, None, task="answer", question="who?").tokens == math.inf
     narrow = window(prompts, 500, task="answer", question="who?")
-    assert 250 < narrow.room < 420
-    assert window(prompts, 500, task="answer", question="who " * 50).room < narrow.room - 40
+    assert 250 < narrow.tokens < 420
+    assert window(prompts, 500, task="answer", question="who " * 50).tokens < narrow.tokens - 40
 
 
 def test_an_engine_that_must_cut_after_all_cuts_in_the_same_order():

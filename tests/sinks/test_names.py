@@ -8,4 +8,4 @@ def test_no_name_is_said_twice_and_every_one_has_a_meaning():
     assert len(every) == len(set(every))
     for name in every:
         assert name.meaning
-        assert name.places
+        assert name.carriers

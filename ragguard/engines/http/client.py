@@ -85,9 +85,9 @@ def parse_address(url: str) -> Address:
     if parts.scheme not in ("http", "https") or not host:
         raise InvalidInput("engine", bare, allowed)
     name = f"[{host}]" if ":" in host else host
-    place = f"{parts.scheme}://{name}" + (f":{port}" if port else "")
+    origin = f"{parts.scheme}://{name}" + (f":{port}" if port else "")
     path = parts.path.rstrip("/")
-    base = place + (path or "/v1")
+    base = origin + (path or "/v1")
     asked = unquote(parts.fragment) or next(iter(parse_qs(parts.query).get("model", [])), "")
     return Address(
         base,

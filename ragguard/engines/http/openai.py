@@ -280,13 +280,13 @@ class OpenAIEngine(ModelEngine[ChatServer]):
         known |= {name for name, has in (("n_samples", dialect.many), ("seed", dialect.seed)) if has}
         how = f"top{dialect.top}" if top else f"sampled{self._answers}"
         # A name such as "default" says little: the address tells two servers apart.
-        place = hashlib.sha256(
+        server = hashlib.sha256(
             repr((self._client.address.base, sorted(dialect.extras))).encode()
         ).hexdigest()[:12]
         info = EngineInfo(
             model=model.id,
             kind="openai",
-            fingerprint=f"openai/{model.id}/first_token/{how}/{place}",
+            fingerprint=f"openai/{model.id}/first_token/{how}/{server}",
             context=model.context,
             capabilities=frozenset(known),
             location=self._client.address.base,

@@ -40,7 +40,7 @@ class Source:
             raise InvalidInput("model", self.name, "a folder with a config.json, or a name on the hub")
 
     @property
-    def place(self) -> str:
+    def name_or_path(self) -> str:
         """The folder, or the name on the hub, as transformers takes it."""
         folder = Path(self.name).expanduser()
         return str(folder) if folder.exists() else self.name
@@ -69,9 +69,9 @@ def load(source: Source, kind: str) -> Pretrained:
     # Half precision is slow and coarse on most CPUs.
     dtype = "float32" if source.dtype == "auto" and on_cpu else source.dtype
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source.place, revision=source.revision)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source.name_or_path, revision=source.revision)
         model = getattr(transformers, kind).from_pretrained(
-            source.place,
+            source.name_or_path,
             revision=source.revision,
             dtype=dtype if dtype == "auto" else getattr(torch, dtype),
         )
@@ -86,13 +86,13 @@ def load(source: Source, kind: str) -> Pretrained:
             f"{source.name} does not fit into the memory of {device}: use a smaller model, dtype='bfloat16', "
             "or another device"
         ) from error
-    identity = f"{weights_identity(source.place, model.config)} {model.dtype}"
+    identity = f"{weights_identity(source.name_or_path, model.config)} {model.dtype}"
     return Pretrained(model, tokenizer, identity, device)
 
 
-def weights_identity(place: str, config: Any) -> str:
+def weights_identity(name_or_path: str, config: Any) -> str:
     """Returns the hub's commit, or a digest of a folder's files."""
-    folder = Path(place)
+    folder = Path(name_or_path)
     if not folder.is_dir():
         return str(getattr(config, "_commit_hash", None) or "")
     digest = hashlib.sha256()

@@ -66,7 +66,7 @@ class _VllmModel:
         folder = Path(name).expanduser()
         if name.startswith((".", "/", "~")) and not (folder / "config.json").is_file():
             raise InvalidInput("model", name, "a folder with a config.json, or a name on the hub")
-        self._name, self._place = name, str(folder) if folder.exists() else name
+        self._name, self._name_or_path = name, str(folder) if folder.exists() else name
         self._settings = settings
         self._lock = threading.Lock()
         self._loop = BackgroundLoop("ragguard-vllm")
@@ -130,7 +130,7 @@ class _VllmModel:
 
             settings = {"scheduling_policy": "priority", "disable_log_stats": True, **self._settings}
             try:
-                self._vllm = AsyncLLM.from_engine_args(AsyncEngineArgs(model=self._place, **settings))
+                self._vllm = AsyncLLM.from_engine_args(AsyncEngineArgs(model=self._name_or_path, **settings))
             except (OSError, ValueError, TypeError, RuntimeError) as error:
                 said = without_secrets(str(error)).strip()[:500]
                 raise EngineRejected(
@@ -143,7 +143,7 @@ class _VllmModel:
             facts = ModelFacts(
                 kind="vllm-inprocess",
                 name=self._name,
-                identity=f"{weights_identity(self._place, config.hf_config)} {config.dtype}",
+                identity=f"{weights_identity(self._name_or_path, config.hf_config)} {config.dtype}",
                 context=context,
                 location="in this process, through vLLM",
                 capabilities=LOCAL_CAPABILITIES | {"priority"} if takes_priority else LOCAL_CAPABILITIES,
