@@ -59,7 +59,8 @@ class Late(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What one retrieval of many took, all threads and what came after it included."""
+    """The processor time and the duration of one retrieval, measured over many; all threads and the writing
+    afterwards are included."""
 
     cpu: float
     """Microseconds of processor time of the whole process."""
@@ -83,7 +84,7 @@ class Contender:
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """Its turn."""
+        """Attaches the watcher for the block, then detaches it and waits until its work is done."""
         self.attach()
         try:
             yield
@@ -307,7 +308,7 @@ def timed(framework: Framework) -> list[float]:
 
 
 async def atimed(framework: Framework) -> list[float]:
-    """The same in async code."""
+    """Returns how many microseconds each asynchronous retrieval took."""
     taken = []
     for _ in range(CALLS):
         start = time.perf_counter()

@@ -60,7 +60,7 @@ Contender = Callable[[Sequence[Prompt]], Awaitable[Any]]
 
 
 class ByHand:
-    """The same questions as somebody who knows vLLM well would write them, without ragguard."""
+    """Puts the benchmark's questions to vLLM without ragguard, as somebody who knows vLLM well would."""
 
     def __init__(self, url: str, model: str, token: int) -> None:
         self.url, self.model, self.token = url, model, token

@@ -59,7 +59,7 @@ class Hop:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of all questions under one way of cutting."""
+    """The results of all questions with one way to drop passages."""
 
     kept: list[list[int]]
     """For each hop of each question, in order."""
@@ -92,7 +92,7 @@ async def cut(hops: Sequence[Hop], way: Callable[[Hop], Awaitable[list[int]]]) -
 
 
 async def read(engine: Engine, cases: Sequence[Case], hops: Sequence[list[Hop]], outcome: Outcome) -> None:
-    """What nano answers from what is left."""
+    """Adds to the outcome what nano answers from the passages that were kept."""
     prompts, left = load_prompts("nano"), iter(outcome.kept)
     asked = []
     for case, own in zip(cases, hops, strict=True):
@@ -173,7 +173,7 @@ def calibration(utilities: list[list[float | None]], hops: Sequence[Hop]) -> dic
 
 
 def kept_at(utilities: Sequence[float | None], threshold: float, min_keep: int = 1) -> list[int]:
-    """What the guard keeps at a threshold."""
+    """Returns the positions of the passages that the guard keeps at a threshold."""
     value = [np.inf if u is None else u for u in utilities]
     kept = [place for place, u in enumerate(value) if u >= threshold]
     if len(kept) < min_keep:

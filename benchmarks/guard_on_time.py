@@ -61,8 +61,9 @@ def serve(latency_ms: float | None, tell: Connection) -> None:
 
 
 def on_time() -> dict[str, Any]:
-    """As a program has it; after `gc.freeze()`, as a service should do once it has started; and without Python's
-    cyclic collector, whose pauses are nobody's to budget."""
+    """Measures the guard's punctuality three times: with Python's garbage collector as it is, after `gc.freeze()`,
+    which a service should call once it has started, and without the garbage collector, whose pauses no budget can
+    foresee."""
     pauses: list[float] = []
     began = 0.0
 

@@ -174,7 +174,7 @@ def double_names(root: Path) -> dict[str, int]:
 
 
 def in_checkout(root: Path, code: str) -> Any:
-    """What a program prints as JSON that imports from this checkout and nowhere else."""
+    """Runs a program that imports from this checkout alone; returns the JSON that the program prints."""
     paths = f"import sys; sys.path[:0] = [{str(root)!r}, {str(root / 'integrations')!r}]\n"
     done = subprocess.run(
         [sys.executable, "-c", paths + code, str(root)], capture_output=True, text=True, cwd=root, check=False

@@ -103,7 +103,8 @@ class Data:
         return cls(gains, ratings, random.uniform(-1, 1, gains.shape), random.integers(1, 6, gains.shape))
 
     def names(self) -> list[str]:
-        """Of the passages, falling: the evaluators take the last name of equals."""
+        """Returns the passages' names in falling order, since the evaluators rank the last name first among equal
+        scores."""
         return [f"d{PASSAGES - p:03}" for p in range(PASSAGES)]
 
     def qrels(self) -> dict[str, dict[str, int]]:
@@ -173,19 +174,20 @@ def peers(data: Data) -> Iterator[Contender]:
 
 
 def judgements(by_query: dict[str, Any]) -> Any:
-    """As ir_measures takes them: relevance by query and passage, or one list that names the sub-questions."""
+    """Returns judgements in the form that ir_measures takes: relevance by query and passage, or one list that names the
+    sub-questions."""
     if any(isinstance(judged, dict) for judged in by_query.values()):
         return by_query
     return [judged for some in by_query.values() for judged in some]
 
 
 def sample(values: Any) -> Any:
-    """One in twenty: enough to time single calls."""
+    """Returns the first twentieth of the values, which is enough to time single calls."""
     return values[: max(1, len(values) // 20)]
 
 
 def one_by_one(call: Callable[[Any], Any], queries: Any) -> list[Any]:
-    """One query a call."""
+    """Calls the function once for each query; returns the results."""
     return [call(query) for query in queries]
 
 
@@ -273,7 +275,7 @@ def by_query(values: dict[str, Any]) -> list[Any]:
 
 
 def targets(micros: dict[tuple[str, str], float]) -> list[dict[str, Any]]:
-    """What was promised, and what was measured."""
+    """Returns the targets, each with the figure that was measured."""
     own = {metric: value for (metric, name), value in micros.items() if name == "ragguard"}
     alone = {metric: value for (metric, name), value in micros.items() if name == "ragguard" + ALONE}
     best = min(

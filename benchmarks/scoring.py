@@ -124,7 +124,7 @@ class PairMeter:
 
 @dataclass
 class Cost:
-    """What a plan asks."""
+    """How many requests, prompts, pairs and tokens a plan needs."""
 
     requests: int = 0
     prompts: int = 0

@@ -54,7 +54,7 @@ class Forgetful(ScriptedPipeline):
 
 
 def capture(recorder: Recorder, name: int, until: float, waits: list[float]) -> None:
-    """One thread of the host."""
+    """Captures runs until the given time, as one thread of the application; adds how long each hook took to `waits`."""
     from ragguard.capture.handle import RunHandle
 
     number = 0

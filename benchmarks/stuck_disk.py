@@ -93,7 +93,7 @@ def one_run(rg: RagGuard, number: int, taken: Taken) -> None:
 
 
 async def on_a_loop(rg: RagGuard, seconds: float, taken: Taken) -> int:
-    """Captures at the rate; also takes how late the loop is."""
+    """Captures at the fixed rate on an event loop, and measures how late the loop wakes up."""
     began, number = time.perf_counter(), 0
     waiting: set[asyncio.Task[None]] = set()
     while (now := time.perf_counter() - began) < seconds:
@@ -130,7 +130,7 @@ def on_a_thread(rg: RagGuard, seconds: float, taken: Taken) -> int:
 
 
 def worker(case: str, path: str, seconds: float) -> None:
-    """One case; prints what came of it."""
+    """Runs one case and prints its figures as JSON."""
     where, settings = CASES[case]
     taken = Taken()
     rg = RagGuard("nano", scorers=(), store=path, **settings)

@@ -151,7 +151,7 @@ def data_sets(
 
 
 def gains(readings: Iterable[Reading], believed: Sequence[dict[Key, Believed]], method: str) -> list[float]:
-    """What each context changed, by a method; nan where it has no number."""
+    """Returns how much each context changed the belief, measured by one method; nan where the method has no number."""
     name, sign = METHODS[method]
     return [
         sign

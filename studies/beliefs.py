@@ -49,7 +49,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Believed:
-    """What is known of the answers in one context."""
+    """The answers that were drawn in one context, with all that was measured about them."""
 
     measures: dict[str, float]
     """By name, of the first draw's first answers."""
@@ -137,7 +137,7 @@ class Beliefs:
 
 
 async def _grades(asked: Asked, texts: Sequence[str], ask: Asker, prompts: PromptSet) -> dict[str, float]:
-    """What the judge thinks of each answer beside the references, 1 to 5."""
+    """Returns the judge's grade of each answer, from 1 to 5, compared with the references."""
     questions = [response_grade(prompts, asked.question, text, asked.references) for text in texts]
     return {
         text: read_rating(question, answered(answer)).expectation
@@ -169,7 +169,7 @@ def _lexical(samples: Sequence[Sample], references: Sequence[str]) -> dict[str, 
 
 
 def _weights(samples: Sequence[Sample]) -> Floats:
-    """What each answer weighs; equally much where the engine shows no log-probabilities."""
+    """Returns the weight of each answer; equal weights where the engine shows no log-probabilities."""
     shown = all(sample.logprobs for sample in samples)
     return sample_weights([sample.logprobs if shown else (0.0,) for sample in samples])
 

@@ -222,7 +222,7 @@ def matrix(drawn: Mapping[str, Measured]) -> Table:
 def intervals(
     sized: Mapping[str, Measured], fixed: Mapping[str, Measured], drawn: Mapping[str, Measured]
 ) -> Table:
-    """The same with errors, and within questions."""
+    """Returns the correlations with their standard errors, over all contexts and within questions."""
     rows: list[tuple[Cell, ...]] = []
     blocks = (("pipelines, k = |Z*|", sized), (f"pipelines, k = {SIZE}", fixed), ("chance contexts", drawn))
     for label, block in blocks:

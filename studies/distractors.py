@@ -290,7 +290,7 @@ async def sampling(pools: Sequence[Distractors], reader: Engine, seed: int, prog
 def sampling_errors(
     p: Floats, estimate: Floats, n: int, relevant: Floats, owners: Integers
 ) -> tuple[float, ...]:
-    """What an estimate from `n` answers is off by: of p, of utility's decisions, and of each question's UDCG."""
+    """Returns the errors of estimates from `n` answers: of p, of decisions by utility, and of each question's UDCG."""
     off = estimate - p
     exact, guessed = np.asarray(utility(relevant, p)), np.asarray(utility(relevant, estimate))
     of_context = [

@@ -272,7 +272,7 @@ def _kept(context: Context, decision: Decision) -> Context:
 
 
 def _dropped(decisions: Sequence[Decision], contexts: Sequence[Context], kind: str) -> float | None:
-    """Of the passages of a kind the share that was dropped, in percent."""
+    """Returns how many percent of the passages of one kind were dropped."""
     gone = sum(one.passage.metadata["kind"] == kind for decision in decisions for one in decision.dropped)
     all_ = sum(passage.metadata["kind"] == kind for context in contexts for passage in context.passages)
     return 100 * gone / all_ if all_ else None

@@ -42,7 +42,7 @@ class DataSet:
     def correlation(
         self, metric: str, kind: Kind = "spearman", where: Booleans | None = None, draws: int = 2000
     ) -> Correlation | None:
-        """Of a metric with the outcome, over all contexts or some."""
+        """Returns the correlation of a metric with the outcome, over all contexts or some."""
         values = self.values.get(metric)
         if values is None:
             return None
@@ -155,7 +155,7 @@ def splits(sets: Sequence[DataSet], name: str, metrics: Sequence[str]) -> Table:
 
 
 def other_kinds(sets: Sequence[DataSet], name: str, metrics: Sequence[str], source: str) -> Table:
-    """The same by other coefficients."""
+    """Returns the table of correlations with other coefficients."""
     kinds = [(one, kind) for one in sets for kind in KINDS]
     rows = []
     for metric in metrics:

@@ -181,7 +181,7 @@ def numbers(
 def against(
     gains: Mapping[str, Floats], found: Mapping[str, Sequence[Mapping[str, Key]]], seed: int
 ) -> Table:
-    """The same as differences to the top 5 of the same questions."""
+    """Returns the figures as differences to those of the top 5 passages of the same questions."""
     rows: list[tuple[Cell, ...]] = []
     base = METHODS.index(BASE)
     for name, values in gains.items():

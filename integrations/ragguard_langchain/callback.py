@@ -297,7 +297,7 @@ class RagGuardCallback(BaseCallbackHandler):
             self._recorder.faults.note("on_tool_end", error)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """A tool failed, or was interrupted to be resumed later."""
+        """Closes the call of a tool that failed, or that was interrupted to be resumed later."""
         try:
             self._fail(run_id, error, outputs=self._outputs)
         except FAULTS as fault:
@@ -352,7 +352,7 @@ class RagGuardCallback(BaseCallbackHandler):
         return question_of(inputs)
 
     def _answer(self, outputs: Any, inputs: Any) -> Answer:
-        """The answer in what the outermost call gave."""
+        """Returns the answer that the output of the outermost call holds."""
         locate = self._options.answer
         if locate is not None and outputs is not None:
             try:

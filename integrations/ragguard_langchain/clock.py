@@ -98,7 +98,7 @@ class TreeClock:
             self._now = max(self._now, time)
 
     def tick(self) -> int:
-        """The turn of a retrieval that begins in this call now; what follows it comes later."""
+        """Returns the turn of a retrieval that begins in this call now, and moves the clock on."""
         with _lock:
             turn = self._time()
             clock: TreeClock | None = self

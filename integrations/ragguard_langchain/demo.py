@@ -35,7 +35,7 @@ class HoppingChat(BaseChatModel):
         return "ragguard-demo"
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        """It knows its one tool."""
+        """Returns the model itself, which needs no description of its one tool."""
         return self
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:

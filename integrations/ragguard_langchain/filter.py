@@ -70,5 +70,5 @@ def pruned(
 async def apruned(
     guard: DistractorGuard, query: str, documents: Sequence[Document], text_of: TextOf | None = None
 ) -> tuple[list[Document], Verdict]:
-    """As `pruned`, on an event loop."""
+    """Returns the documents that stay, and the verdict of the guard on all of them; for use on an event loop."""
     return await items.apruned(guard, query, documents, views(documents, text_of))

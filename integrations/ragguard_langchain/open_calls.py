@@ -115,7 +115,7 @@ class OpenCalls(dict[UUID | None, OpenCall[N]], Generic[N]):
         return left
 
     def forget(self, run_id: str) -> None:
-        """Lets go of all calls of the tree that is that run."""
+        """Drops all open calls of the tree whose run this is."""
         root = self._trees.get(run_id)
         if root is not None:
             self.fell(root)

@@ -48,12 +48,15 @@ def span_of(call: UUID, *, retrieval: bool = False) -> TraceContext | None:
 
 @cache
 def _instrumentor() -> Any:
-    """There is one in a process, whoever asks for it."""
+    """Returns OpenInference's instrumentor, of which a process has one."""
     return sys.modules[_OPENINFERENCE].LangChainInstrumentor()
 
 
 def _openllmetry(call: UUID) -> Any:
-    """It keeps its one handler to itself, in what it has wrapped around every callback manager's making."""
+    """Returns the span that OpenLLMetry has open for the call, or None.
+
+    OpenLLMetry does not give its handler out; the handler is found in the wrapper around the constructor of callback
+    managers."""
     if not sys.modules[_OPENLLMETRY].LangchainInstrumentor().is_instrumented_by_opentelemetry:
         return None
     wrapped: Any = BaseCallbackManager.__init__
@@ -70,7 +73,9 @@ _langfuse_handlers: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _langfuse(call: UUID) -> Any:
-    """Its handlers are given to each call, as ours are: those of the event at hand are beside our own."""
+    """Returns the span that Langfuse has open for the call, or None.
+
+    Langfuse's handlers are given to each call, so LangChain's dispatch of the current event holds them beside ours."""
     frame = sys._getframe(1).f_back
     for _ in range(_FRAMES_TO_DISPATCH):
         if frame is None:

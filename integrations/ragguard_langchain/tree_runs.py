@@ -61,7 +61,8 @@ class TreeRuns:
         return "", True
 
     def identity(self, run: RunNotes, id: UUID, *, resumes: bool) -> RunIdentity | None:
-        """What a tree's run is to be, where that is more than a run of its own: it has a name, or continues one."""
+        """Returns the identity of the tree's run where the run has an id of its own or continues an earlier run, else
+        None."""
         before = self._interrupted.pop(run.thread, None) if run.thread else None
         if before is not None and resumes:
             run.question, run.metadata = run.question or before.question, {**before.metadata, **run.metadata}
@@ -193,7 +194,7 @@ class TreeRuns:
 
 
 def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run's record keeps of its call's metadata."""
+    """Returns the metadata that the record of a run takes over from the metadata of its call."""
     warn_of_unknown(metadata)
     kept = {key: value for key, value in metadata.items() if not key.startswith(_NOT_KEPT)}
     kept["framework"] = "langchain"

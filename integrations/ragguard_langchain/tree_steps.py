@@ -214,8 +214,10 @@ class TreeSteps:
     def _judged(
         self, open_call: OpenCall[Scope], taken: Taken | None
     ) -> tuple[list[Passage] | None, Decision | None]:
-        """What a retrieval had before the guards inside it, and what those decided. A tool's string (None) is
-        taken apart later; until then it is what the guards let through."""
+        """Returns what a retrieval found before the guards inside it dropped passages, and what these guards decided.
+
+        `taken` is None for a tool that gave one string: that string is split later, so the candidates are what the
+        guards let through."""
         run = open_call.notes.run
         verdicts = run.verdicts.pop(open_call.step_id, None) if run.verdicts else None
         if not verdicts:

@@ -131,7 +131,8 @@ class Deliveries:
             self._recorder.step_failed_late(step_id, call.run.run_id, error)
 
     def _deliver(self, call: Call, text: str) -> None:
-        """The model got what of the retrieved texts is in the tool's output; compared by whoever reads the step."""
+        """Amends the steps inside a tool: the model got what the tool's output holds of their texts. The comparison
+        is made when a step is read."""
         given, call.given = call.given or [], None
         nodes = [one.found if one.left is None else one.left for one in given]
         found = [partial(unpacked, one) for one in nodes]
@@ -140,7 +141,8 @@ class Deliveries:
             self._recorder.step_amended(one.step_id, call.run.run_id, partial(output.of, number))
 
     def _found(self, call: Call, tool: object, output: object) -> None:
-        """Nothing was retrieved inside the tool as far as anybody saw: does it return documents?"""
+        """Captures a tool inside which no retrieval was seen as a retrieval of its own where its output holds
+        documents."""
         documents = None if output is None else documents_in(output)
         if not documents and (
             documents is None or isinstance(output, RESPONSES) or not self._empty(call, tool, output)

@@ -169,7 +169,7 @@ class RunWriter:
 
 
 def tags_of(tags: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a call's tags belongs into its run's metadata: plain values that are not addressed to ragguard."""
+    """Returns the tags of a call that belong into its run's metadata: plain values that are not meant for ragguard."""
     return {
         key: value
         for key, value in tags.items()

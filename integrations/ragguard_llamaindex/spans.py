@@ -140,7 +140,7 @@ class Spans:
         err: BaseException | None = None,
         **_: Any,
     ) -> None:
-        """A span fails or is cancelled."""
+        """Takes in that a span has failed or was cancelled."""
         call = self._open.pop(id_, None)
         if type(err).__name__ == WAITING:
             self._waits()
@@ -320,7 +320,7 @@ class Spans:
             handle.starting += 1
 
     def _starts(self, call: Call, handle: Call) -> None:
-        """A workflow begins in a run that the user opened, and keeps it open until it ends."""
+        """Notes that a workflow has begun in a run that the user opened; the run stays open until the workflow ends."""
         if handle.starting:
             handle.starting -= 1
             call.holds = True
@@ -402,7 +402,7 @@ class Spans:
 
     @never_raises
     def decided(self, verdict: Verdict) -> None:
-        """What a guard made of the nodes that the postprocessor at work was given."""
+        """Notes the verdict of a guard on the nodes that the current postprocessor was given."""
         self.recorder.guard_engines.add(verdict.engine)
         call = self._here.get()
         if call is not None and call.kind is Kind.POSTPROCESSOR:

@@ -36,7 +36,7 @@ def watch(response: StreamingResponse | AsyncStreamingResponse, on_end: OnEnd) -
 
 
 def watch_chat(response: StreamingAgentChatResponse, on_end: OnEnd) -> StreamedAnswer:
-    """The same for a chat whose stream is about to be read in the background."""
+    """Puts a listener between a chat's stream, which is about to be read in the background, and its reader."""
     streamed = StreamedAnswer(on_end)
     if response.chat_stream is not None:
         response.chat_stream = _listen(response.chat_stream, streamed, streamed.chat)

@@ -105,7 +105,7 @@ class RunHandle:
 
     @property
     def steps(self) -> list[RetrievalStep]:
-        """What was captured so far, sub-steps inside their steps."""
+        """Returns the steps that were captured so far, each with its sub-steps."""
         steps: dict[str, RetrievalStep] = {}
         for event in list(self._collected):
             if isinstance(event, StepEnded):
@@ -348,7 +348,8 @@ class RunHandle:
         )  # fmt: skip
 
     def _said(self, name: Literal["references", "sub_questions"]) -> list[str] | None:
-        """What is known by now; it may have been set to anything since the run began."""
+        """Returns the texts that the application has set this attribute to; None, and a noted fault, for anything
+        else."""
         try:
             return texts_of(name, getattr(self, name))
         except InvalidInput as error:

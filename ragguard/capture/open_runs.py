@@ -111,7 +111,8 @@ class Retrieval:
         return top_k if top_k is not None and top_k >= max(before, 1) else None
 
     def _candidates(self, passages: list[Passage], parts: Sequence[Retrieval]) -> list[Passage]:
-        """What was retrieved: what the parts gave, where the whole has not all of that (a reranker, a cut)."""
+        """Returns what was retrieved. Where the step gave less than its parts did (a reranker, a cut), it is what the
+        parts gave."""
         if self.candidates is not None:
             return self.candidates
         found = {
@@ -150,7 +151,7 @@ class WholeRun:
     """How many passages the retriever was asked for."""
 
     def as_event(self) -> OneStepRun:
-        """What an intake makes of it on its own side."""
+        """Returns the event of this run; called on the writer's thread, since it unpacks the passages."""
         id = str(self.id)
         metadata = self.metadata() if callable(self.metadata) else self.metadata
         passages, about = unpacked(self.found, self.unpack, {"retriever": self.name} if self.name else {})

@@ -136,7 +136,8 @@ class Recorder:
     def join(
         self, run_id: str, collect: list[StepEnded | StepAmended]
     ) -> list[StepEnded | StepAmended] | None:
-        """What happens to the steps of an open run, from its start; None where no such run is open."""
+        """Returns the list to which an open run adds what happens to its steps, from its start; None where no such
+        run is open."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is None:

@@ -99,7 +99,7 @@ def _rows(columns: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def _column(values: list[Any] | None, of_queries: bool) -> list[Any]:
-    """One column of a reply, which holds one list a query where several queries were put at once."""
+    """Returns one column of a reply as a flat list; a reply to several queries holds one list for each query."""
     if of_queries:
         return [value for one in values or () for value in one or ()]
     return values or []
@@ -274,7 +274,7 @@ def _text_and_kind(content: object) -> tuple[str, str]:
 
 
 def _block(block: object) -> tuple[str, str]:
-    """One block of a message's content, in the shapes that model providers agree on."""
+    """Returns the text of one block of a message's content, or '' and the kind of the block where it has no text."""
     if isinstance(block, str):
         return block, ""
     if not isinstance(block, Mapping):

@@ -43,12 +43,12 @@ def whole(text: str) -> list[str]:
 
 
 def paragraphs(text: str) -> list[str]:
-    """What blank lines set apart: how `create_retriever_tool` joins its documents."""
+    """Splits at blank lines, with which `create_retriever_tool` joins its documents."""
     return [part for part in map(str.strip, _BLANK_LINES.split(text)) if part]
 
 
 def lines(text: str) -> list[str]:
-    """One passage a line."""
+    """Makes each line a passage."""
     return [part for part in map(str.strip, text.splitlines()) if part]
 
 

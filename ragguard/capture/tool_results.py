@@ -80,7 +80,7 @@ class OutputShare:
         self._compared = False
 
     def of(self, number: int) -> Delivered:
-        """What the model got of one of the retrievals."""
+        """Returns what the model got of the retrieval with this number."""
         with self._lock:
             if not self._compared:
                 self._compare()

@@ -22,7 +22,7 @@ class Scorer(Protocol):
     """Gives scores and failures about a run.
 
     A scorer may be a frozen dataclass, whose fields then count as its settings, and may name in `models`
-    which of engine, judge and entailer its numbers depend on (all of them unless told).
+    which of engine, judge and entailer its numbers depend on (all of them by default).
     """
 
     @property

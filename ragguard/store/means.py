@@ -24,7 +24,7 @@ class Series(NamedTuple):
 
     @property
     def title(self) -> str:
-        """As it is shown and as `--fail-if` names it."""
+        """The name under which the series is shown and which `--fail-if` takes."""
         support = ".support" if self.reference_source == "answer" else ""
         before = ".candidates" if self.stage == "candidates" else ""
         return f"{self.name}{support}{before}"

@@ -72,7 +72,7 @@ def read_runs(source: str | Path | IO[bytes]) -> Iterator[Run]:
 
 
 def parse_line(raw: bytes | str, number: int = 1) -> Line:
-    """One line of a run file."""
+    """Reads one line of a run file; a line that is wrong gives the problem and no run."""
     try:
         data = _json(raw)
         return Line(number, run_of_data(data), None)

@@ -32,17 +32,17 @@ new MutationObserver(() => {
 
 @dataclass
 class Page:
-    """One tab."""
+    """One tab of the browser."""
 
     browser: Browser
     session: str
 
     def call(self, method: str, **values: Any) -> Any:
-        """One command of the DevTools protocol."""
+        """Sends one command of the DevTools protocol to the tab; returns its result."""
         return self.browser.call(method, self.session, **values)
 
     def value(self, script: str) -> Any:
-        """What an expression gives."""
+        """Evaluates a JavaScript expression in the tab; returns its value."""
         got = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in got:
             raise RuntimeError(str(got["exceptionDetails"])[:400])
@@ -58,13 +58,13 @@ class Page:
         return value
 
     def press(self, key: str) -> None:
-        """One key, as a user presses it."""
+        """Presses and releases one key."""
         code = {"ArrowDown": 40, "ArrowUp": 38, "Tab": 9, "Enter": 13, "End": 35, "Home": 36}.get(key, 0)
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
 
     def picture(self, path: Path) -> None:
-        """What a user sees, as PNG."""
+        """Takes a screenshot of the tab; returns it as PNG."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
 
@@ -80,7 +80,7 @@ class Browser:
     events: list[Any] = field(default_factory=list)
 
     def call(self, method: str, session: str = "", **values: Any) -> Any:
-        """One command of the DevTools protocol; its result."""
+        """Sends one command of the DevTools protocol; returns its result."""
         self._next += 1
         message = {"id": self._next, "method": method, "params": values}
         if session:

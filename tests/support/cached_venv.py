@@ -36,7 +36,7 @@ class CachedVenv:
 
     @property
     def python(self) -> Path:
-        """Its interpreter."""
+        """The path of the environment's interpreter."""
         return self.home / "bin" / "python"
 
     def ready(self) -> bool:
@@ -45,7 +45,8 @@ class CachedVenv:
         return stamp.is_file() and set(stamp.read_text().splitlines()) == set(self.packages)
 
     def install(self) -> Path:
-        """Its interpreter, made first where it is missing. One process at a time."""
+        """Returns the environment's interpreter; makes the environment first where it is missing, one process at a
+        time."""
         self.home.parent.mkdir(parents=True, exist_ok=True)
         with self.home.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -12,7 +12,7 @@ from ragguard.store.store import Store
 
 
 class Captured:
-    """What capture handed on, in order."""
+    """An intake that keeps the events that capture hands on, in order."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []

@@ -87,7 +87,7 @@ class FakeModel:
         return found
 
     def next(self, prompt: str, said: list[str]) -> dict[str, float]:
-        """What may follow, with its probability."""
+        """Returns the tokens that may follow, each with its probability."""
         said = self.tokens(prompt.rpartition("<assistant>")[2]) + said
         if self._is_thinking(prompt, "".join(said)):
             if "<think>" not in said:

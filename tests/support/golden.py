@@ -23,13 +23,13 @@ def compare(name: str, found: Any) -> None:
 
 
 def compare_lines(name: str, found: Iterable[Any]) -> None:
-    """The same for many small things: one a line, sorted."""
+    """Compares many small values with a golden file that holds one value a line, sorted."""
     lines = sorted(json.dumps(one, sort_keys=True) for one in found)
     compare_text(f"{name}.jsonl", "".join(f"{line}\n" for line in lines))
 
 
 def compare_text(name: str, found: str) -> None:
-    """The same for a file of text."""
+    """Compares a text with a golden file."""
     path = DATA / name
     if os.environ.get("RAGGUARD_WRITE_GOLDEN"):
         path.write_text(found)
@@ -39,7 +39,7 @@ def compare_text(name: str, found: str) -> None:
 
 
 def difference(kept: Sequence[str], found: Sequence[str], name: str) -> str:
-    """What differs, as a unified diff of limited length, and what to do about it."""
+    """Returns a unified diff of limited length, and a sentence that says what to do about the difference."""
     lines = list(difflib.unified_diff(kept, found, f"{name} as kept", f"{name} as found", "", "", 2, ""))
     if len(lines) > LONGEST_DIFF:
         lines[LONGEST_DIFF:] = [f"… and {len(lines) - LONGEST_DIFF} lines more"]

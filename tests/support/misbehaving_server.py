@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Request:
-    """What arrived."""
+    """A request as it arrived at the server."""
 
     method: str
     path: str
@@ -31,7 +31,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What is sent back, and how badly."""
+    """A reply of the server, and the faults with which it is sent."""
 
     body: Any = None
     """JSON data, or text or bytes as they stand."""
@@ -56,7 +56,7 @@ Handler = Callable[[Request], Reply]
 
 
 def not_found(request: Request) -> Reply:
-    """What a server without any paths says."""
+    """Returns the reply of a server that has no paths."""
     return Reply({"detail": "Not Found"}, 404)
 
 

@@ -51,7 +51,7 @@ class Span:
 
     @property
     def role(self) -> str:
-        """Its OpenInference kind."""
+        """The OpenInference kind of the span."""
         return str(self.attributes.get("openinference.span.kind", ""))
 
 

@@ -12,7 +12,7 @@ from ragguard.store.store import Store
 
 
 def overviews(scored: Iterable[ScoredRun]) -> Iterator[Overview]:
-    """What a store in memory says of these runs."""
+    """Returns the overviews that a store in memory gives of these runs."""
     store = Store()
     for one in scored:
         store.put(one.run)

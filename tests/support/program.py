@@ -12,12 +12,12 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def command(code: str, *arguments: object) -> list[str]:
-    """What runs `code` with these arguments."""
+    """Returns the command line that runs `code` with these arguments."""
     return [sys.executable, "-c", code, *map(str, arguments)]
 
 
 def environment() -> dict[str, str]:
-    """This one's, and where the package and the support are."""
+    """Returns this process's environment, with the package and `tests` on the import path."""
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "integrations"))),

@@ -63,7 +63,7 @@ def asked(text: str) -> str:
 
 
 def say(text: str, index: int) -> str:
-    """What the reader answers the `index`-th time."""
+    """Returns what the reader answers the `index`-th time."""
     if "sub-questions" in text:
         return f"1. {FIRM_QUERY}\n- {FOUNDER_QUERY}\n"
     if "at most ten words" in text:

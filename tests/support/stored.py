@@ -15,7 +15,7 @@ from ragguard.store.store import Store
 
 
 def captured(store: Store, *runs: Run) -> None:
-    """As capture would bring them."""
+    """Puts runs into a store as events, as capture does."""
     for run in runs:
         store.record(as_events(run))
 
@@ -31,7 +31,7 @@ def settle(
     revision: int = 1,
     emit: bool = False,
 ) -> list[Score]:
-    """As the scorer would."""
+    """Settles a run in a store, as the scorer does."""
     return store.settle(
         ScoringOutcome(run.id, identity, revision, list(scores), list(failures), retry_ns, emit)
     )

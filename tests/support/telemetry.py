@@ -127,7 +127,7 @@ def of_step(step: RetrievalStep) -> dict[str, Any]:
 
 
 def of_evaluation(scores: Sequence[Score], run_id: str, step: RetrievalStep | None) -> dict[str, Any]:
-    """As `evaluation_of` reads it."""
+    """Returns the evaluation that `evaluation_of` must read from the span of a score."""
     ranked = [score for score in scores if score.level == "passage"]
     ranks = sorted({score.position for score in ranked if score.position is not None})
     passages: dict[str, Any] = {}

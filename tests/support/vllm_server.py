@@ -68,7 +68,8 @@ _held: list[TextIO] = []
 
 @contextlib.contextmanager
 def turn() -> Iterator[None]:
-    """One process at a time has vLLM run for it, which takes some 3 GB; it may do so several times over."""
+    """Holds a lock for the block, so that one process at a time runs vLLM servers, which take some 3 GB each. A
+    process may enter it several times."""
     with _lock:
         lock = (Path(tempfile.gettempdir()) / "ragguard-vllm.lock").open("w")
         if not _held:

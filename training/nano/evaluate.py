@@ -147,7 +147,7 @@ async def abstention(ask: _Asker, n: int, report: Report) -> None:
 
 
 async def memory(ask: _Asker, n: int, report: Report) -> None:
-    """What is known by heart, asked in held-out words, and that nothing else is."""
+    """Measures how many of the memorised facts the model answers in held-out words, and that it knows no others."""
     for hops, target in ((1, 0.95), (2, 0.95)):
         cases = world.cases(n, seed=14, hops=hops, known=True)
         said = await ask.answers("answer_closed", [([], {"question": case.question}) for case in cases])

@@ -56,7 +56,7 @@ class DrawRequest(Request[Samples]):
         return reply
 
     def about(self, prompts: Sequence[Prompt]) -> DrawRequest:
-        """The same request about other prompts."""
+        """Returns this request with other prompts."""
         return replace(self, prompts=tuple(prompts))
 
     def empty(self) -> Samples:
@@ -64,7 +64,7 @@ class DrawRequest(Request[Samples]):
         return Samples([])
 
     def gathered(self, replies: Sequence[Samples], seconds: float) -> Samples:
-        """One reply from the replies about the prompts one after another."""
+        """Returns one reply, put together from the replies about consecutive parts of the prompts."""
         truncated: dict[int, int] = {}
         answers: list[list[Sample]] = []
         for one in replies:
@@ -74,11 +74,11 @@ class DrawRequest(Request[Samples]):
         return Samples(answers, replace(usage, seconds=seconds), truncated)
 
     def group(self, *, any_labels: bool) -> Hashable:
-        """What must be equal in two requests for them to go out as one: all but the prompts."""
+        """Returns a key that is equal for requests that can be sent as one; they may differ in prompts and deadline."""
         return replace(self, prompts=(), deadline=None)
 
     def joined(self, others: Sequence[Request[Samples]]) -> DrawRequest:
-        """This request and others of its group as one."""
+        """Returns one request about the prompts of this request and of others of its group."""
         requests: list[Request[Samples]] = [self, *others]
         prompts = tuple(prompt for request in requests for prompt in request.prompts)
         return replace(self, prompts=prompts, deadline=latest([request.deadline for request in requests]))

@@ -57,7 +57,7 @@ class LabelRequest(Request[LabelProbs]):
         return reply
 
     def about(self, prompts: Sequence[Prompt]) -> LabelRequest:
-        """The same request about other prompts."""
+        """Returns this request with other prompts."""
         return replace(self, prompts=tuple(prompts))
 
     def empty(self) -> LabelProbs:
@@ -65,7 +65,7 @@ class LabelRequest(Request[LabelProbs]):
         return LabelProbs(np.zeros((0, len(self.labels))), mode=self.mode or "first_token")
 
     def gathered(self, replies: Sequence[LabelProbs], seconds: float) -> LabelProbs:
-        """One reply from the replies about the prompts one after another."""
+        """Returns one reply, put together from the replies about consecutive parts of the prompts."""
         bounds = [
             np.zeros(one.p.shape, dtype=np.bool_) if one.bound is None else one.bound for one in replies
         ]
@@ -86,7 +86,7 @@ class LabelRequest(Request[LabelProbs]):
         )
 
     def group(self, *, any_labels: bool) -> Hashable:
-        """What must be equal in two requests for them to go out as one."""
+        """Returns a key that is equal for requests that can be sent as one."""
         return LabelRequest, self.mode, self.priority, None if any_labels else self.labels
 
     def joined(self, others: Sequence[Request[LabelProbs]]) -> LabelRequest:

@@ -177,7 +177,7 @@ def _wide(sample: Fields, key: Key, places: tuple[int, ...], ranked: Ranked) -> 
 
 
 def _measures(selection: Selection) -> dict[str, float]:
-    """The paper's measures at one α for all."""
+    """Returns the values of the paper's measures, all computed with one α."""
     found, k = selection.n_p, selection.k
     values = {"f": f(found, k, selection.total, ALPHA), "t": t(found, k, ALPHA), "t_u": t_u(found, k, ALPHA)}
     if selection.n_p_2k is not None:
