@@ -39,7 +39,7 @@ class Grades:
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)
         writer.left_out()
-        if (error := _contradiction(view)) is not None:
+        if (error := contradiction(view, view.steps)) is not None:
             writer.fail(error, "grades")
             return writer.results()
         report = _GradeReport(self, writer, _known(view), _mark(view))
@@ -56,19 +56,29 @@ def _known(view: View) -> dict[str, int]:
     return {passage.text: passage.grade for passage in view.run.pool or () if passage.grade is not None}
 
 
-def _contradiction(view: View) -> ScoringError | None:
-    """Returns the error about a passage that has two different grades, within the pool or within one step."""
-    for where, passages in (
-        ("the pool", view.run.pool or ()),
-        *((f"step {step.step.id}", step.all) for step in view.steps),
-    ):
-        grades: dict[str, int] = {}
+def contradiction(view: View, steps: Sequence[StepView]) -> ScoringError | None:
+    """Returns the error about a passage that has two different grades for one query, in steps or in the pool, whose
+    grades are for the run's question."""
+    places: list[tuple[str, str, Sequence[Passage]]] = [("the pool", view.run.question, view.run.pool or ())]
+    places += [(f"step {step.step.id}", step.step.query or view.run.question, step.all) for step in steps]
+    grades: dict[tuple[str, str], tuple[int, str]] = {}
+    for where, query, passages in places:
         for passage in passages:
-            if passage.grade is not None and grades.setdefault(passage.text, passage.grade) != passage.grade:
+            if passage.grade is None:
+                continue
+            grade, first = grades.setdefault((normalise(query), passage.text), (passage.grade, where))
+            if grade != passage.grade:
+                both = where if first == where else f"{first} and {where}"
                 return ScoringError(
-                    f"one passage has the grades {grades[passage.text]} and {passage.grade} in {where}; give it one"
+                    f"one passage has the grades {grade} and {passage.grade} in {both}; give it one"
                 )
     return None
+
+
+def _not_in_pool(count: int) -> ScoringError:
+    return ScoringError(
+        f"{count} of the retrieved texts are not in the run's pool, so that it does not hold all there is; add them"
+    )
 
 
 def _mark(view: View) -> tuple[str, ...]:
@@ -145,8 +155,11 @@ class _GradeReport:
             "harm": rarity.harm(chosen, k),
             "t": t(relevant, k, self.settings.t_alpha, delivered=len(texts)),
         }
-        real = len(pool) > len(reachable)
-        if len(pool) > len(chosen):
+        outside = self._outside(step)
+        real = len(pool) > len(reachable) and not outside
+        if outside and stage == "passages":
+            self.writer.fail(_not_in_pool(outside), "ra_nwg, n_recall and proc", step)
+        if len(pool) > len(chosen) and not outside:
             measures["ra_nwg"] = rarity.ra_nwg(pool, chosen, k, self.settings.alpha)
             measures["n_recall"] = rarity.n_recall(pool, chosen, k, RELEVANT)
         if real and stage == "passages":
@@ -166,6 +179,14 @@ class _GradeReport:
                     "k": k, "kept": len(texts), "pool": origin, "pool_size": len(pool), "not_judged": step.over_cap,
                 },
             )  # fmt: skip
+
+    def _outside(self, step: StepView) -> int:
+        """Returns how many of the texts that the step retrieved are missing in the pool given with the run; what was
+        rewritten later cannot be in it."""
+        if not self.writer.view.run.pool:
+            return 0
+        pool = {passage.text for passage in self.writer.view.run.pool}
+        return len({step.all[at].text for at in range(step.candidates) if at in step.judged} - pool)
 
     def _grades(self, query: str, texts: Iterable[str]) -> list[int] | None:
         """Returns the grades of texts, each text once; None where one is missing."""

@@ -23,7 +23,7 @@ from ragguard.probes.grade import grade
 from ragguard.probes.question import Ask, answered
 from ragguard.probes.rating import read_rating
 from ragguard.records import Result
-from ragguard.scorers.grades import RELEVANT
+from ragguard.scorers.grades import RELEVANT, contradiction
 from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import StepView, View
 
@@ -54,6 +54,10 @@ class Recall:
             by_query[normalise(step.step.query or view.run.question)].append(step)
         repeated = [steps for query, steps in by_query.items() if query and len(steps) > 1]
         if view.run.pool or not repeated:
+            return writer.results()
+        contradicting = contradiction(view, [step for steps in repeated for step in steps])
+        if contradicting is not None:
+            writer.fail(contradicting, "recall")
             return writer.results()
         given = _given(repeated)
         wanted = [

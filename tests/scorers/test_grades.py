@@ -15,7 +15,7 @@ from support.reader import (
 )
 
 from ragguard import metrics
-from ragguard.records import Failure, Passage
+from ragguard.records import Failure, Passage, Score
 from ragguard.scorers.pipeline import ScoringPipeline
 
 
@@ -68,6 +68,7 @@ async def test_steps_with_the_same_query_share_a_pool():
 async def test_a_given_pool_is_the_pool_and_its_grades_stand():
     engine = reader()
     pool = [Passage(FIRM, grade=4), Passage(FOUNDER, grade=5), Passage("Something else.", grade=3)]
+    pool += [Passage(NEAR), Passage(NOISE)]
     results = await grades(two_hops(pool=pool), engine)
     assert [(s.value, s.label) for s in results if s.name == "grade"] == [
         (4, "given"),
@@ -75,11 +76,11 @@ async def test_a_given_pool_is_the_pool_and_its_grades_stand():
         (1, ""),
         (5, "given"),
     ]
-    graded = [4, 2, 5, 3]
+    graded = [4, 2, 5, 3, 1]
     assert value(results, "ra_nwg") == metrics.ra_nwg(graded, [4, 2], 2)
     assert value(results, "proc") == metrics.proc(graded, [4, 2], 2)
     assert {s.reference_source for s in results if s.name == "ra_nwg"} == {"gold"}
-    assert sum(len(call.prompts) for call in engine.calls) == 2
+    assert sum(len(call.prompts) for call in engine.calls) == 4
     without = await grades(two_hops())
     assert {s.references_hash for s in results}.isdisjoint({s.references_hash for s in without})
 
@@ -98,11 +99,30 @@ async def test_a_passage_with_two_grades_is_a_failure_and_no_number(where):
     assert f"the grades 5 and 2 in {where}" in failure.message
 
 
-async def test_a_pool_without_the_delivered_passages_is_completed_by_them():
+@pytest.mark.parametrize("where", ["the pool and step s", "step r and step s"])
+async def test_two_grades_for_one_query_in_two_places_are_a_failure_and_no_number(where):
+    the_run = run(step(FIRM_QUERY, [NEAR]), step(FIRM_QUERY, [NEAR]))
+    the_run.question = FIRM_QUERY
+    for number, name in enumerate("rs"):
+        the_run.steps[number].id = name
+    fives, twos = [Passage(FIRM, grade=5)], [Passage(FIRM, grade=2)]
+    the_run.steps[1].passages = the_run.steps[1].candidates = twos
+    if where.startswith("the pool"):
+        the_run.pool = fives
+    else:
+        the_run.steps[0].passages = the_run.steps[0].candidates = fives
+    results = await grades(the_run)
+    assert results
+    assert all(isinstance(one, Failure) for one in results)
+    assert all(f"the grades 5 and 2 in {where}" in one.message for one in results)
+
+
+async def test_a_pool_without_what_was_retrieved_is_a_failure_and_no_number():
     results = await grades(run(step(FIRM_QUERY, [FIRM, NEAR]), pool=[Passage(FOUNDER, grade=5)]))
-    (score,) = [score for score in results if score.name == "ra_nwg"]
-    assert score.value == metrics.ra_nwg([5, 2, 5], [5, 2], 2)
-    assert score.metadata["pool_size"] == 3
+    (failure,) = [one for one in results if isinstance(one, Failure)]
+    assert "2 of the retrieved texts are not in the run's pool" in failure.message
+    given = {score.name for score in results if isinstance(score, Score)}
+    assert given == {"grade", "precision_at_grade", "harm", "t"}
 
 
 async def test_passages_with_grades_of_their_own_are_not_asked_about():

@@ -113,3 +113,14 @@ async def test_nothing_relevant_says_nothing():
     results = await recall(run(step(QUESTION, "xy"), step(QUESTION, "yz")))
     assert not [one for one in results if isinstance(one, Score) and not math.isfinite(one.value)]
     assert named(results, "recall_estimated") == []
+
+
+async def test_a_passage_with_two_grades_is_a_failure_and_no_estimate():
+    first, second = step(QUESTION, "ABCx"), step(QUESTION, "BCDy")
+    for one, grade in ((first, 5), (second, 1)):
+        one.passages = [
+            Passage(passage.text, grade=grade if passage.text == "B" else None) for passage in one.passages
+        ]
+        one.candidates = list(one.passages)
+    (failure,) = await recall(run(first, second))
+    assert "has the grades 5 and 1" in failure.message
