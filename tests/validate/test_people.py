@@ -96,11 +96,11 @@ def test_systems_have_a_table_where_there_are_several():
 
 
 def test_lines_are_read(tmp_path):
-    path = lines(tmp_path / "l.jsonl", LINE, LINE | {"item": "q2", "judge": True, "labels": {"ann": False}})
+    path = lines(tmp_path / "l.jsonl", LINE)
     assert is_labels(path)
-    first, second = read_labels(path)
-    assert first == Labelled("r1", "q1", 4, {"ann": 5, "bob": 2}, "bm25")
-    assert (second.judge, second.labels) == (1, {"ann": 0})
+    assert read_labels(path) == [Labelled("r1", "q1", 4, {"ann": 5, "bob": 2}, "bm25")]
+    (only,) = read_labels(lines(path, LINE | {"judge": True, "labels": {"ann": False}}))
+    assert (only.judge, only.labels) == (1, {"ann": 0})
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,8 @@ def test_lines_are_read(tmp_path):
         ({"labels": [5, 2]}, "labels: .*at least one"),
         ({"labels": {"ann": None}}, "labels, ann: .*leave the rater out"),
         ({"labels": {"ann": "5"}}, "labels, ann: .*a number"),
+        ({"judge": True}, "labels: .*as in the first line"),
+        ({"judge": False, "labels": {"ann": True}}, "labels: .*as in the first line"),
         ({"rater": "ann"}, "rater: .*no field of that name"),
         ({"context": None}, "context: .*missing"),
         ({"item": "q1"}, "item: .*it is there twice"),

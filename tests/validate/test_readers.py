@@ -47,6 +47,10 @@ def test_the_least_that_is_needed(tmp_path):
         ({"outcome": "good"}, "line 2, outcome: .*correct, abstained, wrong"),
         ({"outcome": math.nan}, "line 2, outcome: .*a number"),
         ({"passages": [{"text": "x", "relevance": 1}, {"text": "y"}]}, "line 2, passages: .*or for none"),
+        (
+            {"passages": [{"text": "x", "relevance": n} for n in (1, 0)]},
+            "line 2, passages: .*one relevance a text",
+        ),
         ({"passages": "x"}, "line 2, passages: .*a list"),
         ({"passages": [{"text": 1.5}]}, r"line 2, passages\[0\], text: .*a text"),
         ({"question": None}, "line 2, question: .*needed"),
@@ -283,6 +287,10 @@ def test_a_crux_folder(tmp_path):
     assert found.given["coverage"] == 0.5
     # The best context of two passages answers a and b in turn; this one answers a alone.
     assert found.given["alpha_ndcg"] == pytest.approx(1 / (1 + 1 / np.log2(3)))
+    rated = {"id": "t", "docid": "d1", "rating": [5, 0, 0]}
+    lines(tmp_path / "ratings.jsonl", rated, rated, rated | {"rating": [0, 0, 0]})
+    with pytest.raises(InvalidInput, match=r"line 3, rating: .*one rating a passage"):
+        read_dataset(tmp_path)
     lines(tmp_path / "ratings.jsonl", {"id": "t", "docid": "d1", "rating": [5, 0]})
     with pytest.raises(InvalidInput, match=r"line 1, rating: .*3 numbers"):
         read_dataset(tmp_path)
@@ -330,6 +338,11 @@ def test_runs_and_judgements_of_other_queries(trec):
     ("name", "text", "told"),
     [
         ("qrels.txt", "q1 d1\n", "qrels.txt, line 1: .*query 0 document grade"),
+        (
+            "qrels.txt",
+            "q1 0 d1 2\nq1 0 d1 2\nq1 0 d1 0\n",
+            "line 3: .*one grade a document: it has 2 already",
+        ),
         ("qrels.txt", "q1 0 d1 much\n", "a number in place of 'much'"),
         ("good.run", "q1 Q0 d1 1\n", "good.run, line 1: .*rank score name"),
         ("outcomes.jsonl", "{\n", "outcomes.jsonl, line 1: .*JSON"),

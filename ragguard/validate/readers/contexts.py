@@ -40,6 +40,12 @@ def context_of(fields: Fields, number: int) -> Context:
             raise passage.wrong("relevance", grade, "a grade of at least 0, which is irrelevant")
     if known and len(known) < len(grades):
         raise fields.wrong("passages", grades, "a relevance for every passage, or for none")
+    by_text: dict[str, float] = {}
+    for one, grade in zip(passages_of(passages), known, strict=False):
+        if one.text and by_text.setdefault(one.text, grade) != grade:
+            raise fields.wrong(
+                "passages", one.text, f"one relevance a text: it has {by_text[one.text]:g} and {grade:g}"
+            )
     ideal = fields.numbers("ideal") if fields.data.get("ideal") is not None else None
     if ideal is not None and Counter(filter(None, known)) - Counter(ideal):
         raise fields.wrong("ideal", ideal, f"the grades of all judged passages, these {known} among them")

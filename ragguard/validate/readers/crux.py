@@ -66,7 +66,9 @@ def read_ratings(files: Sequence[Path], questions: dict[str, Question]) -> Ratin
             raise fields.wrong(
                 "rating", list(rating), f"{len(asked.sub_questions)} numbers, one a sub-question"
             )
-        found.setdefault(topic, {})[fields.text("docid", "pid")] = rating
+        known = found.setdefault(topic, {}).setdefault(fields.text("docid", "pid"), rating)
+        if known != rating:
+            raise fields.wrong("rating", list(rating), f"one rating a passage: it has {list(known)} already")
     return found
 
 

@@ -36,8 +36,15 @@ def is_labels(path: Path) -> bool:
 def read_labels(path: Path) -> list[Labelled]:
     """Reads the items of a file; what is wrong with one is an error that names its line."""
     found: dict[tuple[str, str, str], Labelled] = {}
+    kind: bool | None = None
     for fields in json_objects(path):
         one = _labelled(fields)
+        said = (fields.data["judge"], *fields.data["labels"].values())
+        kind = isinstance(said[0], bool) if kind is None else kind
+        if any(isinstance(label, bool) != kind for label in said):
+            raise fields.wrong(
+                "labels", list(said), "all true or false, or all numbers, as in the first line"
+            )
         key = one.system, one.context, one.item
         if key in found:
             raise fields.wrong(

@@ -117,7 +117,9 @@ def read_qrels(files: Sequence[Path]) -> dict[str, dict[str, float]]:
             if len(parts) not in (3, 4):
                 raise _wrong(file, number, line, "`query 0 document grade`, or `query document grade`")
             query, document = parts[0], parts[-2]
-            found.setdefault(query, {})[document] = _number(file, number, line, parts[-1])
+            grade = _number(file, number, line, parts[-1])
+            if (known := found.setdefault(query, {}).setdefault(document, grade)) != grade:
+                raise _wrong(file, number, line, f"one grade a document: it has {known:g} already")
     return found
 
 
