@@ -256,7 +256,7 @@ async def measure(url: str, count: int) -> dict[str, Any]:
 
 
 def show(figures: dict[str, Any]) -> None:
-    """For people."""
+    """Prints the figures as tables."""
     table = Table(
         "contender",
         "median s",

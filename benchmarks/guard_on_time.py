@@ -159,7 +159,8 @@ async def _load(url: str, budget: float, count: int) -> dict[str, Any]:
 
 
 async def _bare(url: str, budget: int, count: int) -> list[float]:
-    """The same prompts, server and budget without a guard: every caller posts for itself and stops waiting in time."""
+    """Posts the same prompts to the same server without a guard, each caller for itself; returns each call's
+    milliseconds. A caller stops waiting at the budget."""
     limits = httpx.Limits(max_connections=64, max_keepalive_connections=64)
     async with httpx.AsyncClient(timeout=None, limits=limits) as client:
 
@@ -176,7 +177,7 @@ async def _bare(url: str, budget: int, count: int) -> list[float]:
 
 
 async def _timers(budget: int) -> list[float]:
-    """Nothing but as many timers: how late this machine wakes anybody."""
+    """Runs as many timers as there are callers; returns how many milliseconds late each of them fired."""
 
     async def wait() -> float:
         clock = time.perf_counter()

@@ -75,7 +75,7 @@ def capture(recorder: Recorder, name: int, until: float, waits: list[float]) -> 
 
 
 def soak(seconds: float, folder: str) -> dict[str, Any]:
-    """Runs it and looks at the memory every second."""
+    """Captures and scores for so many seconds; reads the memory of the process every second."""
     path, began = Path(folder) / "s.db", time.monotonic()
 
     def fault(run: Any) -> Exception | None:

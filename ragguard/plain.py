@@ -174,12 +174,12 @@ class _Copy:
         if isinstance(value, BaseException):
             return self._inner(value, {"type": type(value).__name__, "args": value.args}, depth)
         if is_dataclass(value) and not isinstance(value, type):
-            return self._inner(value, _Attributes(value, [field.name for field in fields(value)]), depth)
+            return self._inner(value, _FieldValues(value, [field.name for field in fields(value)]), depth)
         declared = getattr(
             type(value), "model_fields", None
         )  # pydantic's: documents and nodes are such models
         if isinstance(declared, dict):
-            return self._inner(value, _Attributes(value, list(declared)), depth)
+            return self._inner(value, _FieldValues(value, list(declared)), depth)
         if isinstance(getattr(value, "ndim", None), int):
             return self._array(value, depth)
         return self._text(str(value))
@@ -287,7 +287,7 @@ class _Unreadable:
     error: str
 
 
-class _Attributes(Mapping[str, Any]):
+class _FieldValues(Mapping[str, Any]):
     """The fields of an object as a mapping: each is read when its turn comes."""
 
     def __init__(self, owner: object, names: list[str]) -> None:

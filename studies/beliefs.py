@@ -72,7 +72,7 @@ class Beliefs:
     progress: Progress = silent
 
     async def of(self, questions: Sequence[Asked]) -> list[dict[Key, Believed]]:
-        """For each question what is believed without a context (`CLOSED_BOOK`) and in each."""
+        """Returns, for each question, what is believed without a context (`CLOSED_BOOK`) and in each context."""
         prompts = load_prompts((await self.engine.info()).prompts)
         judging = load_prompts((await self.judge.info()).prompts)
         entailer = EngineEntailer(self.judge, judging)

@@ -83,7 +83,7 @@ def differences(
     source: str,
     kind: Kind = "spearman",
 ) -> Table:
-    """By how much one metric correlates more than each of the others."""
+    """Returns a table of how much more one metric correlates with the outcome than each of the others."""
     rows = []
     for metric in metrics:
         cells: list[Cell] = []
@@ -131,7 +131,7 @@ def by_length(
 
 
 def splits(sets: Sequence[DataSet], name: str, metrics: Sequence[str]) -> Table:
-    """Where a metric's correlation comes from: contexts with and without the answer, and without falsehoods."""
+    """Returns a table of correlations within parts of the contexts: with the answer, without it, without falsehoods."""
     columns: list[str] = []
     cells: list[list[Cell]] = []
     for one in sets:

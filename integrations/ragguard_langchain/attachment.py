@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 class _Attachment:
-    """What LangChain takes for a context variable, and for the class of its values: it is only asked for its value,
-    and whether a handler is one of these."""
+    """Attaches one handler to all calls: stands where LangChain expects a context variable, and the class of its
+    values. LangChain asks the variable for its value, and the class whether a handler is its instance."""
 
     def __init__(self) -> None:
         self.handler: RagGuardCallback | None = None
@@ -42,7 +42,7 @@ class _Attachment:
         return BaseCallbackHandler()
 
     def __instancecheck__(self, handler: object) -> bool:
-        """By this LangChain tells that a call has the handler already."""
+        """Returns whether a handler of a call is the attached one, so that LangChain adds it once."""
         return handler is self.handler
 
 

@@ -93,7 +93,7 @@ class CallTree:
             run.holds = True
             self.recorder.run_held(run_id)
         open_call.started_ns = time.time_ns()
-        self.open_calls.plant(open_call, owner=run.owner)
+        self.open_calls.add_root(open_call, owner=run.owner)
         if not run.opened and (run.resumed or not _SAID.isdisjoint(metadata)):
             self.runs.open(open_call)
         return open_call
@@ -129,7 +129,7 @@ class CallTree:
         run = RunNotes(whole.query, whole.name, metadata, trace=whole.trace, options=one.options)
         open_call = OpenCall(one.id, str(one.id), Scope(run))
         open_call.started_ns, open_call.task, open_call.began_in = whole.started_ns, one.task, one.began_in
-        self.open_calls.plant(open_call, owner=True)
+        self.open_calls.add_root(open_call, owner=True)
         self.steps.begin(open_call, whole.query, whole.name, metadata, top_k=whole.top_k)
         return open_call
 
@@ -164,7 +164,7 @@ class CallTree:
         `OpenCall` of its root."""
         root = parent.root or parent
         if not root.sampled:
-            self.open_calls.grow(id, root, root)
+            self.open_calls.add(id, root, root)
             return root
         scope = parent.notes
         node = metadata.get("langgraph_checkpoint_ns", "") if metadata else ""
@@ -186,7 +186,7 @@ class CallTree:
         open_call.root, open_call.tool, open_call.step_id = root, parent.tool, parent.step_id
         if parent.condenses:
             open_call.condenses = True
-        self.open_calls.grow(id, open_call, root)
+        self.open_calls.add(id, open_call, root)
         return open_call
 
     def around(self, query: str) -> OpenCall[Scope] | None:
@@ -210,7 +210,7 @@ class CallTree:
     ) -> None:
         """Closes a tree: with it its run, unless that is somebody else's to end or waits to be resumed."""
         run = root.notes.run
-        for left in self.open_calls.fell(root):
+        for left in self.open_calls.remove_tree(root):
             if left.is_step:
                 self.recorder.step_failed(
                     left.step_id, status="interrupted" if run.interrupted else "cancelled"

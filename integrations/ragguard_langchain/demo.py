@@ -57,7 +57,7 @@ class HoppingChat(BaseChatModel):
             yield ChatGenerationChunk(message=AIMessageChunk(content=delta, tool_calls=message.tool_calls))
 
 
-class _FixedRetriever(BaseRetriever):
+class _DocumentRetriever(BaseRetriever):
     found: list[Document]
 
     def _get_relevant_documents(
@@ -88,7 +88,7 @@ def agent(plan: Plan, search: Search, read: Read, guard: DistractorGuard) -> Cal
 
 def retrieval(passages: Sequence[Passage]) -> Callable[[], object]:
     """A retrieval that takes no time of its own."""
-    retriever = _FixedRetriever(found=_documents(passages))
+    retriever = _DocumentRetriever(found=_documents(passages))
     return lambda: retriever.invoke("a query")
 
 

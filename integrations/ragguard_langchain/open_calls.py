@@ -76,8 +76,8 @@ class OpenCalls(dict[UUID | None, OpenCall[N]], Generic[N]):
         self._trees: dict[str, OpenCall[N]] = {}
         """The roots of the trees that are runs, by run."""
 
-    def plant(self, root: OpenCall[N], *, owner: bool) -> None:
-        """Takes in the first call of a tree; one that is the `owner` of its run goes when that is closed."""
+    def add_root(self, root: OpenCall[N], *, owner: bool) -> None:
+        """Adds the first call of a tree. `owner`: the tree is the run, so that `forget` of the run removes it."""
         root.members = set()
         self[root.id] = root
         if owner:
@@ -85,8 +85,8 @@ class OpenCalls(dict[UUID | None, OpenCall[N]], Generic[N]):
         if len(self) > self._limit:
             self.take(next(iter(self)))
 
-    def grow(self, id: UUID, open_call: OpenCall[N], root: OpenCall[N]) -> None:
-        """Takes in a further call. All calls of an unsampled run share the `OpenCall` of their root."""
+    def add(self, id: UUID, open_call: OpenCall[N], root: OpenCall[N]) -> None:
+        """Adds a call below a root. All calls of an unsampled run share the `OpenCall` of their root."""
         self[id] = open_call
         if root.members is not None:
             root.members.add(id)
@@ -94,7 +94,7 @@ class OpenCalls(dict[UUID | None, OpenCall[N]], Generic[N]):
             self.take(next(iter(self)))
 
     def take(self, id: UUID | None) -> OpenCall[N] | None:
-        """Removes and returns a call that has ended; below a root, `fell` removes what is left."""
+        """Removes and returns a call that has ended; below a root, `remove_tree` removes what is left."""
         open_call = self.pop(id, None)
         if open_call is not None:
             members = (open_call.root or open_call).members
@@ -102,7 +102,7 @@ class OpenCalls(dict[UUID | None, OpenCall[N]], Generic[N]):
                 members.discard(id)
         return open_call
 
-    def fell(self, root: OpenCall[N]) -> list[OpenCall[N]]:
+    def remove_tree(self, root: OpenCall[N]) -> list[OpenCall[N]]:
         """Removes a root and all calls that are still open below it; returns the latter."""
         self.pop(root.id, None)
         if self._trees.get(root.run_id) is root:
@@ -118,7 +118,7 @@ class OpenCalls(dict[UUID | None, OpenCall[N]], Generic[N]):
         """Drops all open calls of the tree whose run this is."""
         root = self._trees.get(run_id)
         if root is not None:
-            self.fell(root)
+            self.remove_tree(root)
 
     def roots(self) -> list[OpenCall[N]]:
         """The first calls of all trees."""

@@ -26,9 +26,9 @@ _FRAMES_TO_DISPATCH = 12
 
 
 def span_of(call: UUID, *, retrieval: bool = False) -> TraceContext | None:
-    """Where another's span of that call is; None where there is none (yet, or any more).
+    """Returns the ids of the span that another instrumentation has open for the call, or None.
 
-    That a span is one of a `retrieval` is written on it at its end only, so the caller says so.
+    `retrieval`: the call is a retrieval. Other instrumentations write that on a span only when it ends.
     """
     modules = sys.modules
     span: Any = None

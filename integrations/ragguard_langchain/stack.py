@@ -57,7 +57,7 @@ def batch_around() -> Batch | None:
 
 
 def here() -> Where:
-    """Where the caller is at work."""
+    """Returns the thread and the task of the caller."""
     return threading.get_ident(), current_task()
 
 

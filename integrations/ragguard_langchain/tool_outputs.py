@@ -117,7 +117,8 @@ class ToolOutputs:
         call.add(open_call.step_id, taken)
 
     def _find(self, open_call: OpenCall[Scope], call: ToolCall, output: object) -> None:
-        """Nothing was retrieved inside the tool as far as anybody saw: does it give documents?"""
+        """Captures a tool inside which no retrieval was seen as a retrieval of its own where its output holds
+        documents."""
         text, failed = tool_text(output)
         if failed:
             self.failed(open_call, text)

@@ -40,12 +40,12 @@ class HoppingLLM(CustomLLM, FunctionCallingLLM):
         return CompletionResponse(text=self.read(prompt, []))
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
-        """The same, in one piece."""
+        """Yields the whole completion as one piece."""
         text = self.complete(prompt).text
         yield CompletionResponse(text=text, delta=text)
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        """The next search, or the answer."""
+        """Returns the next search, or the answer."""
         question = next(str(one.content) for one in messages if one.role == MessageRole.USER)
         found = [str(message.content) for message in messages if message.role == MessageRole.TOOL]
         said: ToolCallBlock | TextBlock

@@ -18,9 +18,9 @@ ROOT = get_dispatcher("root")
 
 
 def span_of(call: str, *, retrieval: bool = False) -> TraceContext | None:
-    """Where another's span of that call is; None where there is none (yet, or any more).
+    """Returns the ids of the span that another instrumentation has open for the call, or None.
 
-    That a span is one of a `retrieval` is written on it at its end only, or never, so the caller says so.
+    `retrieval`: the call is a retrieval. Other instrumentations write that on a span when it ends, or never.
     """
     for handler in ROOT.span_handlers:
         kept = handler.open_spans.get(call) if handler.open_spans else None
@@ -33,6 +33,7 @@ def span_of(call: str, *, retrieval: bool = False) -> TraceContext | None:
 
 
 def _span_in(handler: Any, kept: Any, call: str) -> Any:
-    """By the names that OpenInference, OpenLLMetry and LlamaIndex's own package use, in this order."""
+    """Returns the handler's span of the call, kept under the name that OpenInference, OpenLLMetry or LlamaIndex's own
+    package uses (looked up in this order); None where there is no such span."""
     span = getattr(kept, "_otel_span", None) or getattr(kept, "otel_span", None)
     return span or getattr(handler, "all_spans", {}).get(call)

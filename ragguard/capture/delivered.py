@@ -47,7 +47,7 @@ _SHORT = 200
 _CUT = 12
 """Characters that a tool's whole output has at least, where it is recognised as a piece of a text."""
 _REPEATED = 8
-"""Places of the same words in an output that are compared."""
+"""How many occurrences of the same words in an output are compared."""
 _MARKS = re.compile(r"\s*(?:\.{2,}|…|\[(?:\.{2,}|…)\])?\s*")
 """What a tool writes where it has cut a text."""
 _CUT_HERE = re.compile(r"\s*(?:$|\.{2,}|…|\[(?:\.{2,}|…))")
@@ -65,12 +65,12 @@ class _Words(NamedTuple):
 
 
 class _Quotation(NamedTuple):
-    """The same words in a candidate and in the output."""
+    """A run of words that a candidate and the output share: from `begin` to `end` in the candidate."""
 
     begin: int
     end: int
     at: int
-    """Its place in the output."""
+    """The position in the output at which the run begins."""
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class _Output:
     """Where each run of `_QUOTE` characters that begins a word stands; made when it is first needed."""
 
     def take(self, at: int, length: int) -> None:
-        """Takes the words at that place out."""
+        """Takes the words at that position out."""
         self.left = self.left[:at] + "\0" * length + self.left[at + length :]
 
     def has(self, quoted: Sequence[_Quotation]) -> bool:
@@ -338,7 +338,7 @@ def _part(passage: Passage, text: str) -> Passage:
 
 
 def _beginnings(words: str) -> Iterator[int]:
-    """Where words begin, and all places of scripts without spaces."""
+    """Yields the positions at which words begin; in scripts without spaces, every position."""
     for match in _RUN.finditer(words, 0, max(len(words), 0)):
         begin, end = match.span()
         last = min(end - _QUOTE if end - begin > _QUOTE else begin, len(words) - _QUOTE)
@@ -346,7 +346,7 @@ def _beginnings(words: str) -> Iterator[int]:
 
 
 def _shared(one: str, begin: int, other: str, at: int) -> int:
-    """How many characters two texts share from these places on."""
+    """Returns how many characters two texts share from these positions on."""
     length, block = 0, 256
     while block:
         piece = one[begin + length : begin + length + block]

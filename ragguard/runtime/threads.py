@@ -24,7 +24,7 @@ IDLE_S = 10.0
 
 
 class DaemonThreads(ThreadPoolExecutor):
-    """At most `most` daemon threads, started as they are needed. What hangs in one ends with the process.
+    """Runs work in at most `most` daemon threads, started as they are needed. What hangs in one ends with the process.
 
     It is a ThreadPoolExecutor by type alone, since event loops accept no other default executor.
     """

@@ -28,7 +28,7 @@ from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import StepView, View
 
 
-class _Estimate(NamedTuple):
+class _RecallEstimate(NamedTuple):
     """A number that follows from how many relevant passages there are, and its standard error."""
 
     value: float
@@ -103,7 +103,7 @@ class Recall:
         if not k or len(chosen) > k:
             return
         estimates = {
-            "relevant_total": _Estimate(total.total, total.stderr),
+            "relevant_total": _RecallEstimate(total.total, total.stderr),
             "recall_estimated": _moved(lambda n: relevant / n if n else math.nan, total, there),
             "f_estimated": _moved(lambda n: float(f(relevant, k, n, self.alpha)), total, there),
             "proc_estimated": _moved(lambda n: float(rarity.proc(_pool(grades, n), found, k)), total, there),
@@ -134,10 +134,10 @@ def _judged(steps: Sequence[StepView]) -> list[str]:
     return list(dict.fromkeys(text for step in steps for text in _listed(step, range(len(step.all)))))
 
 
-def _moved(value: Callable[[float], float], total: Population, least: float) -> _Estimate:
+def _moved(value: Callable[[float], float], total: Population, least: float) -> _RecallEstimate:
     """A number at the estimated total, and half of what it differs by one standard error below and above."""
     low, high = max(least, total.total - total.stderr), total.total + total.stderr
-    return _Estimate(value(total.total), abs(value(low) - value(high)) / 2)
+    return _RecallEstimate(value(total.total), abs(value(low) - value(high)) / 2)
 
 
 def _pool(grades: dict[str, int], total: float) -> list[int]:

@@ -22,7 +22,7 @@ from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import StepView, View
 
 
-class _Judged(NamedTuple):
+class _JudgedPassage(NamedTuple):
     """The gain (0..1) and harm (-1..0) of one passage, and the standard error of their sum."""
 
     gain: float
@@ -61,7 +61,7 @@ class Utility:
         questions = [question for step, at in asked for question in self._questions(view, step, at)]
         given = UtilityGiven(writer) if self.given else None
         answers = await ask([*questions, *(given.questions() if given else ())])
-        judged: dict[tuple[str, int], _Judged] = {}
+        judged: dict[tuple[str, int], _JudgedPassage] = {}
         for index, (step, at) in enumerate(asked):
             pair = slice(2 * index, 2 * index + 2)
             found = self._passage(writer, step, at, questions[pair], answers[pair])
@@ -98,7 +98,7 @@ class Utility:
         at: int,
         questions: Sequence[LabelQuestion],
         answers: Sequence[LabelAnswer | RagguardError],
-    ) -> _Judged | None:
+    ) -> _JudgedPassage | None:
         readings: tuple[Abstention | None, Relevance | None] = (None, None)
         try:
             abstains = read_abstention(answered(answers[0]))
@@ -124,7 +124,7 @@ class Utility:
 
     def _utility(
         self, writer: ScoreWriter, step: StepView, at: int, abstains: Abstention, relevant: Relevance
-    ) -> _Judged:
+    ) -> _JudgedPassage:
         r = relevant.p if self.soft else float(relevant.p >= 0.5)
         gain, harm = (float(part) for part in utility_parts(r, abstains.p))
         stderr = abstains.stderr
@@ -132,7 +132,7 @@ class Utility:
             # d/dp and d/dr of (2r - 1)(1 - p).
             of_r = None if relevant.stderr is None else 2 * (1 - abstains.p) * relevant.stderr
             stderr = None if of_r is None else math.hypot((2 * r - 1) * stderr, of_r)
-        found = _Judged(gain, harm, stderr, Relevant(r, relevant.stderr if self.soft else 0.0))
+        found = _JudgedPassage(gain, harm, stderr, Relevant(r, relevant.stderr if self.soft else 0.0))
         label = "relevant" if relevant.p >= 0.5 else "not relevant"
         seen, judge = _seen(writer.view, step), _judge(writer.view)
         writer.add(
@@ -150,7 +150,7 @@ class Utility:
         writer: ScoreWriter,
         step: StepView,
         stage: Stage,
-        judged: dict[tuple[str, int], _Judged],
+        judged: dict[tuple[str, int], _JudgedPassage],
     ) -> None:
         """Adds UDCG over the K places of one list of a step; a passage that a guard dropped leaves its place empty."""
         wanted, k = step.listed(stage), step.judged_places(stage)
@@ -169,7 +169,9 @@ class Utility:
             **_seen(writer.view, step),
         )  # fmt: skip
 
-    def _selection(self, writer: ScoreWriter, step: StepView, judged: dict[tuple[str, int], _Judged]) -> None:
+    def _selection(
+        self, writer: ScoreWriter, step: StepView, judged: dict[tuple[str, int], _JudgedPassage]
+    ) -> None:
         """Adds UDCG of what the model got less UDCG of all candidates, both over the places of the candidates, so that
         what was left out counts and an empty place does not: the price of a guard or a reranker."""
         k = step.judged_places("candidates")
@@ -194,10 +196,10 @@ class Utility:
             metadata={"k": k, **_judge(writer.view)}, **_seen(writer.view, step),
         )  # fmt: skip
 
-    def _context(self, writer: ScoreWriter, judged: dict[tuple[str, int], _Judged]) -> None:
+    def _context(self, writer: ScoreWriter, judged: dict[tuple[str, int], _JudgedPassage]) -> None:
         """Adds UDCG over the passages of the final context, each once and at its best (a bridge helps its own hop), and
         over the places that were left empty."""
-        best: dict[str, _Judged] = {}
+        best: dict[str, _JudgedPassage] = {}
         missing, empty = 0, writer.view.empty_places
         if empty is None:
             return
@@ -218,7 +220,7 @@ class Utility:
                 **_seen(writer.view, *writer.view.steps),
             )  # fmt: skip
 
-    def _udcg(self, context: Sequence[_Judged], k: int) -> tuple[float, float | None]:
+    def _udcg(self, context: Sequence[_JudgedPassage], k: int) -> tuple[float, float | None]:
         """Returns UDCG over k places, of which the passages fill some, and its standard error."""
         gains, harms = [p.gain for p in context], [p.harm for p in context]
         value = float(udcg_of_parts(gains, harms, self.gamma, k=k))

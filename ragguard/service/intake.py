@@ -71,7 +71,7 @@ class WriterListener(Protocol):
         ...
 
     def tick(self) -> None:
-        """It is time for housekeeping; called on the writer's thread every `tick_seconds`."""
+        """Does the owner's housekeeping; called on the writer's thread every `tick_seconds`."""
         ...
 
 

@@ -90,7 +90,7 @@ class _Walk:
 
 
 def _spread(values: list[object], most: int) -> list[object]:
-    """At most so many of the values, evenly spread."""
+    """Returns at most `most` of the values, evenly spread."""
     if len(values) <= most:
         return values
     # Snapshots hold several parts of each document in turn: a stride that divides their number meets one part alone.

@@ -106,7 +106,7 @@ def _is_dead(lease: sqlite3.Row) -> bool:
 
 @cache
 def _machine() -> str:
-    """The machine, the boot and the process namespace: where a process id means something."""
+    """Returns the machine, its boot and the process namespace: a process id is unique within these."""
     parts = [socket.gethostname()]
     for path, read in (
         ("/proc/sys/kernel/random/boot_id", Path.read_text),
@@ -120,7 +120,8 @@ def _machine() -> str:
 
 
 def _born(pid: int) -> str | None:
-    """When a process was started, in the system's own unit; None when there is no such process."""
+    """Returns when a process was started, in the system's own unit: '' where that cannot be read, None where there is
+    no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:

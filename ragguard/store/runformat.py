@@ -1,7 +1,7 @@
 """The run format: what a line of a run file may hold, as data from JSON and as records.
 
-Every field is checked here, and a wrong one is named with its place. Knows no file; `runfile.py` has
-those, and `docs/run-format.md` tells users.
+Every field is checked here, and a wrong one is named with its path in the line. Knows no file: `runfile.py` reads
+and writes files, and `docs/run-format.md` tells users of the format.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LARGEST = 2**63 - 1
 
 
 class Wrong(Exception):
-    """A field that cannot be right."""
+    """Says that a field of a line has a value that is not allowed."""
 
     def __init__(self, where: str, value: object, allowed: str) -> None:
         self.where, self.value, self.allowed = where, value, allowed

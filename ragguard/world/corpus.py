@@ -73,7 +73,7 @@ class Corpus:
 
     @property
     def _index(self) -> Index:
-        """For every word the passages that hold it and its BM25 weight there; built when it is first needed."""
+        """Returns, for every word, the passages that hold the word and its BM25 weight in them; built at first use."""
         # functools.cached_property holds one lock for the class on Python 3.11, and a fork may copy it locked.
         if self._built is None:
             self._built = self._build_index()

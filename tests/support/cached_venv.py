@@ -30,7 +30,7 @@ class CachedVenv:
 
     @property
     def home(self) -> Path:
-        """Where it is, or would be."""
+        """The folder of the environment, which `install` makes."""
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return cache / "ragguard" / f"venv-{self.name}"
 
@@ -40,7 +40,7 @@ class CachedVenv:
         return self.home / "bin" / "python"
 
     def ready(self) -> bool:
-        """Whether it is there, complete and as wanted."""
+        """Returns whether the environment exists, complete and with the wanted packages."""
         stamp = self.home / "ragguard-complete"
         return stamp.is_file() and set(stamp.read_text().splitlines()) == set(self.packages)
 

@@ -25,7 +25,7 @@ def environment() -> dict[str, str]:
 
 
 def run_program(code: str, *arguments: object, **more: Any) -> subprocess.CompletedProcess[str]:
-    """Runs it to its end; its failure is the test's, unless `check=False`."""
+    """Runs the code to its end in another process; a failure of the process is raised, unless `check=False`."""
     options = {
         "capture_output": True,
         "text": True,

@@ -25,7 +25,7 @@ _PATIENCE_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class VllmServer:
-    """Where it is and what it serves."""
+    """The address of a vLLM server and the model that it serves."""
 
     url: str
     model: str

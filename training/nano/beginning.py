@@ -88,10 +88,8 @@ def _at_distance(
     pairs: slice,
     distance: int,
 ) -> None:
-    """Makes a head look at words with a coordinate, most at a distance:
-
-    queries are turned by that distance beforehand.
-    """
+    """Makes a head look at words with a coordinate, most of all at those at a distance, by which its queries are turned
+    beforehand."""
     half, start = size // 2, head * size
     angles = turns[pairs] * distance
     low, high = (

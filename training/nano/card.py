@@ -1,7 +1,4 @@
-"""The figures of nano's card:
-
-what was measured, beside what was aimed at, written between two marks of `CARD.md`.
-"""
+"""Writes the figures of nano's card between two marks of `CARD.md`: what was measured, beside the targets."""
 
 from __future__ import annotations
 

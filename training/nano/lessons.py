@@ -209,15 +209,13 @@ def _turn(rng: random.Random, question: str, answer: str, abstaining: bool) -> T
 
 
 def _known_turn(rng: random.Random, known: Fact, scene: _Scene) -> Turn:
-    """A fact known by heart, asked beside documents:
-
-    memory holds where they are silent, half of it where they deny it.
-    """
-    told = scene.facts.object(known.subject, known.relation)
+    """Makes a question about a memorised fact beside documents. The answer is the fact where the documents say nothing
+    about it, and for half of the questions where they contradict it."""
+    stated = scene.facts.object(known.subject, known.relation)
     question = ask(rng, known.subject, known.relation)
     if rng.random() < 0.35:
-        return _turn(rng, question, told or NO, True)
-    return _turn(rng, question, rng.choice([told, known.object]) if told else known.object, False)
+        return _turn(rng, question, stated or NO, True)
+    return _turn(rng, question, rng.choice([stated, known.object]) if stated else known.object, False)
 
 
 def _withheld(rng: random.Random, level: Level, scene: _Scene, facts: list[Fact]) -> Turn | None:

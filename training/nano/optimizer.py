@@ -1,8 +1,5 @@
-"""Muon:
-
-momentum whose update is made orthogonal (Newton-Schulz), for matrices. Reaches reading in far fewer
-steps than Adam here.
-"""
+"""Muon, an optimizer: momentum whose update is made orthogonal (Newton-Schulz), for matrices. Reaches reading in far
+fewer steps than Adam here."""
 
 from __future__ import annotations
 
@@ -13,10 +10,8 @@ import torch
 
 
 def orthogonal(updates: torch.Tensor, rounds: int = 5) -> torch.Tensor:
-    """The nearest (semi-)orthogonal matrices to a stack of matrices, roughly:
-
-    singular values end between 0.7 and 1.2.
-    """
+    """Returns roughly the nearest (semi-)orthogonal matrices to a stack of matrices: their singular values lie between
+    0.7 and 1.2."""
     a, b, c = 3.4445, -4.7750, 2.0315
     tall = updates.shape[-2] > updates.shape[-1]
     x = updates.mT if tall else updates

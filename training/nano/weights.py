@@ -1,7 +1,5 @@
-"""Writes the weights that ship:
-
-a trainer's checkpoint as float16. `python -m training.nano.weights CHECKPOINT`. Needs PyTorch.
-"""
+"""Writes a trainer's checkpoint as float16, the weights that ship. `python -m training.nano.weights CHECKPOINT`.
+Needs PyTorch."""
 
 from __future__ import annotations
 

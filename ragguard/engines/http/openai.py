@@ -152,7 +152,7 @@ class OpenAIEngine(ModelEngine[ChatServer]):
         """Closes the connections."""
         await self._client.aclose()
 
-    def _listed(self, choices: Sequence[Choice], names: tuple[str, ...], info: EngineInfo) -> _Row:
+    def _listed(self, choices: Sequence[Choice], names: tuple[str, ...], info: EngineInfo) -> _LabelRow:
         """Reads labels off the most probable first tokens of one choice."""
         (choice,) = choices
         if not choice.first:
@@ -161,14 +161,14 @@ class OpenAIEngine(ModelEngine[ChatServer]):
             )
         tokens = [spelled(name, choice.first) for name in names]
         most = math.exp(upper_bound(token.logprob for token in choice.first))
-        return _Row(
+        return _LabelRow(
             [most if token is None else math.exp(token.logprob) for token in tokens],
             # A first token that begins several labels says of each only how probable it is at most.
             [token is None or tokens.count(token) > 1 for token in tokens],
             [0.0] * len(names),
         )
 
-    def _estimated(self, choices: Sequence[Choice], names: tuple[str, ...], info: EngineInfo) -> _Row:
+    def _estimated(self, choices: Sequence[Choice], names: tuple[str, ...], info: EngineInfo) -> _LabelRow:
         """Counts labels among sampled choices."""
         # An answer cut short after its label is an answer; a thought cut short is none.
         answers = [choice.text for choice in choices if choice.text or choice.finished]
@@ -181,13 +181,15 @@ class OpenAIEngine(ModelEngine[ChatServer]):
         hits = np.array([said.count(name) for name in names])
         smooth = (hits + 1) / (len(answers) + 2)
         stderr = np.sqrt(smooth * (1 - smooth) / len(answers))
-        return _Row(list(hits / len(answers)), [False] * len(names), list(stderr))
+        return _LabelRow(list(hits / len(answers)), [False] * len(names), list(stderr))
 
-    async def _all(self, request: DrawRequest, found: ChatServer, *, top: bool = False) -> list[_Answer]:
+    async def _all(
+        self, request: DrawRequest, found: ChatServer, *, top: bool = False
+    ) -> list[_PromptAnswer]:
         calls = [partial(self._one, request.about([prompt]), found, top) for prompt in request.prompts]
         return await in_parallel(calls, self._at_once)
 
-    async def _one(self, request: DrawRequest, found: ChatServer, top: bool) -> _Answer:
+    async def _one(self, request: DrawRequest, found: ChatServer, top: bool) -> _PromptAnswer:
         """Returns the choices for one prompt and the tokens cut from it. Only the server knows its tokens: what it
         says of a prompt that is too long is all there is to cut by."""
         limit = request.max_tokens + (self._thinking_tokens if found.thinks else 0)
@@ -198,7 +200,7 @@ class OpenAIEngine(ModelEngine[ChatServer]):
         while True:
             try:
                 choices, usage = await self._choices(asked, found, top)
-                return _Answer(choices * (request.n // distinct), usage, cut)
+                return _PromptAnswer(choices * (request.n // distinct), usage, cut)
             except PromptTooLong as error:
                 attempts += 1
                 (prompt,) = asked.prompts
@@ -326,7 +328,7 @@ class OpenAIEngine(ModelEngine[ChatServer]):
         return bool(start) and any(word.startswith(start) for word in CONTRASTS)
 
 
-class _Row(NamedTuple):
+class _LabelRow(NamedTuple):
     """What was read of the labels of one prompt."""
 
     p: list[float]
@@ -334,7 +336,7 @@ class _Row(NamedTuple):
     stderr: list[float]
 
 
-class _Answer(NamedTuple):
+class _PromptAnswer(NamedTuple):
     """The choices for one prompt, what they cost, and the tokens that were cut from the prompt."""
 
     choices: list[Choice]
@@ -356,9 +358,9 @@ def _characters(prompt: Prompt) -> int:
     return sum(len(message.content) for message in prompt.messages)
 
 
-def _total(answers: Sequence[_Answer], began: float) -> Usage:
+def _total(answers: Sequence[_PromptAnswer], began: float) -> Usage:
     return replace(sum((one.usage for one in answers), Usage()), seconds=time.monotonic() - began)
 
 
-def _cuts(answers: Sequence[_Answer]) -> dict[int, int]:
+def _cuts(answers: Sequence[_PromptAnswer]) -> dict[int, int]:
     return {index: one.cut for index, one in enumerate(answers) if one.cut}

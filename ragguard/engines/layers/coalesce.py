@@ -39,7 +39,7 @@ class _Caller(Generic[R]):
 
 
 @dataclass(eq=False, slots=True)
-class _Batch:
+class _CallBatch:
     """The calls that go out together."""
 
     group: Hashable
@@ -76,7 +76,7 @@ class Coalesce(Layer):
         self._window = window_ms / 1000
         self._max_prompts, self._max_tokens = max_prompts, max_tokens
         # Keyed by loop: a batch belongs to one loop alone, so nothing here is shared between threads.
-        self._open: dict[tuple[asyncio.AbstractEventLoop, Hashable], _Batch] = {}
+        self._open: dict[tuple[asyncio.AbstractEventLoop, Hashable], _CallBatch] = {}
         self._mixes_labels = True
         """True while calls for different labels may merge: until an engine shows that this changes its replies."""
         self._closed = False
@@ -122,7 +122,7 @@ class Coalesce(Layer):
             info = await self._engine.info()
         return (request.mode or info.mode) == "first_token" and "exact_labels" in info.capabilities
 
-    def _batch_for(self, request: Request[Any], tokens: int, any_labels: bool) -> _Batch:
+    def _batch_for(self, request: Request[Any], tokens: int, any_labels: bool) -> _CallBatch:
         """Returns the open batch of the request's group if this much still goes in, else a new one."""
         loop = asyncio.get_running_loop()
         group = request.group(any_labels=any_labels)
@@ -138,11 +138,11 @@ class Coalesce(Layer):
                 batch.labels = together
                 return batch
             self._close_batch(batch)
-        batch = self._open[loop, group] = _Batch(group, loop, labels=labels)
+        batch = self._open[loop, group] = _CallBatch(group, loop, labels=labels)
         batch.timer = loop.call_later(self._window, self._close_batch, batch)
         return batch
 
-    def _close_batch(self, batch: _Batch) -> None:
+    def _close_batch(self, batch: _CallBatch) -> None:
         """Closes the batch for further callers and sends it, in a task of its own that no caller's cancellation
         reaches."""
         if batch.timer is not None:
@@ -152,7 +152,7 @@ class Coalesce(Layer):
         if batch.callers:
             batch.sent, batch.task = True, batch.loop.create_task(self._send_batch(batch))
 
-    def _leave(self, batch: _Batch, caller: _Caller[Any]) -> None:
+    def _leave(self, batch: _CallBatch, caller: _Caller[Any]) -> None:
         """Takes a caller out that has its answer or has gone away. A batch that nobody waits for is not asked."""
         if caller.answer.done() and not caller.answer.cancelled():
             caller.answer.exception()
@@ -167,7 +167,7 @@ class Coalesce(Layer):
         elif not batch.callers and batch.task is not None:
             batch.task.cancel()
 
-    async def _send_batch(self, batch: _Batch) -> None:
+    async def _send_batch(self, batch: _CallBatch) -> None:
         callers = list(batch.callers)
         try:
             await self._send_together(callers)
@@ -216,7 +216,7 @@ class Coalesce(Layer):
             for one in alone:
                 one.clear()
 
-    def _refuse(self, batch: _Batch) -> None:
+    def _refuse(self, batch: _CallBatch) -> None:
         for caller in batch.callers:
             if not caller.answer.done():
                 caller.answer.set_exception(Closed("the engine was closed before this call was sent"))

@@ -29,7 +29,7 @@ _PRUNE_EVERY = 1000
 
 
 class DiskCache:
-    """At most about `max_items` answers in the file at `path`; the oldest go first."""
+    """Keeps at most about `max_items` answers in the file at `path`; removes the oldest first."""
 
     def __init__(self, path: Path, max_items: int) -> None:
         self.path = path

@@ -56,10 +56,10 @@ class InProcessVllmEngine(LocalEngine):
     """
 
     def __init__(self, model: str | Path, *, settings: Mapping[str, Any] | None = None) -> None:
-        super().__init__(_VllmModel(str(model), dict(settings or {})))
+        super().__init__(_InProcessModel(str(model), dict(settings or {})))
 
 
-class _VllmModel:
+class _InProcessModel:
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
         if find_spec("vllm") is None:
             raise MissingDependency("vllm", "an engine that runs vLLM in this process", "vllm")
@@ -76,17 +76,17 @@ class _VllmModel:
         self._ids = itertools.count()
 
     async def load(self) -> Loaded:
-        return await self._there(self._load())
+        return await self._on_own_loop(self._load())
 
     async def logprobs(
         self, rows: Sequence[Sequence[int]], asks: Sequence[NextTokenAsk], request: Request[Any]
     ) -> list[NDArray[np.float64]]:
         async with until(request.deadline, f"vLLM with {self._name}"):
-            return await self._there(self._logprobs(rows, asks, request.priority))
+            return await self._on_own_loop(self._logprobs(rows, asks, request.priority))
 
     async def draw(self, rows: Sequence[Sequence[int]], request: DrawRequest) -> list[list[Drawn]]:
         async with until(request.deadline, f"vLLM with {self._name}"):
-            return await self._there(self._draw(rows, request))
+            return await self._on_own_loop(self._draw(rows, request))
 
     async def aclose(self) -> None:
         with self._lock:
@@ -98,8 +98,9 @@ class _VllmModel:
             return
         await asyncio.wait({asyncio.wrap_future(ending)}, timeout=_PATIENCE_S)
 
-    async def _there(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs it on vLLM's own loop. Cancelled here, it is cancelled there, and vLLM drops its requests."""
+    async def _on_own_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs the coroutine on vLLM's own loop. Cancelling the caller cancels the coroutine, and vLLM drops its
+        requests."""
         with self._lock:
             if self._closed.is_set():
                 work.close()

@@ -46,7 +46,7 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
-class _Layer:
+class _TransformerLayer:
     qkv: Floats
     o: Floats
     gate_up: Floats
@@ -82,7 +82,7 @@ class Model:
             qkv = np.concatenate([scaled, w["k"][i], w["v"][i]]) * w["input_norm"][i]
             gate_up = np.concatenate([w["gate"][i], w["up"][i]]) * w["post_norm"][i]
             matrices = (np.ascontiguousarray(m.T) for m in (qkv, w["o"][i], gate_up, w["down"][i]))
-            self._layers.append(_Layer(*matrices))
+            self._layers.append(_TransformerLayer(*matrices))
         half = config.head_dim // 2
         angles = np.arange(config.max_position_embeddings)[:, None] * config.rope_theta ** (
             -np.arange(half) / half
