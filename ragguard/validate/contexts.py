@@ -30,6 +30,8 @@ class Context:
     """Judged relevance of each passage, in the data set's own grades: 0 is irrelevant."""
     ideal: tuple[float, ...] | None = None
     """The grades of all judged passages of the question, where they are known: what a ranking could have had."""
+    k: int | None = None
+    """K, the number of places that there were in the prompt; None: as many as passages."""
     answer: str | None = None
     outcome: float | None = None
     """How good the answer was, in any unit; `OUTCOMES` where it was graded here."""

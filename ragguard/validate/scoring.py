@@ -57,27 +57,30 @@ def run_of(context: Context) -> Run:
         answer=context.answer,
         steps=[RetrievalStep(
             id=f"{context.id}#1", run_id=context.id, query=context.question,
-            passages=passages, candidates=list(passages),
+            passages=passages, candidates=list(passages), k=context.k,
         )],
         sub_questions=list(context.sub_questions) or None,
     )  # fmt: skip
 
 
-def rank_measures(relevance: ArrayLike, ideal: ArrayLike | None = None) -> dict[str, Floats]:
+def rank_measures(
+    relevance: ArrayLike, ideal: ArrayLike | None = None, k: int | None = None
+) -> dict[str, Floats]:
     """Returns nDCG, MAP, MRR, precision, recall and hit by their names, of one list or of many of one length.
 
-    nDCG is cut at the list's own length K (`ndcg_at_k`): against all that is relevant it would be a recall wherever
-    lists of one question differ in length.
+    K is the number of places in the prompt, of which a guard may have left some empty (default: the list's length).
+    Precision is a share of K, and nDCG is cut at it (`ndcg_at_k`): against all that is relevant it would be a recall
+    wherever lists of one question differ in length.
 
     Where nothing relevant was found they are 0, as trec_eval has it: such contexts are compared with the others of
     their question. Without `ideal`, the best order is that of the list itself, and there is no recall.
     """
     total = None if ideal is None else (np.asarray(ideal) > 0).sum(axis=-1)
     values = {
-        "ndcg_at_k": ndcg(relevance, np.shape(relevance)[-1] or None, ideal=ideal),
+        "ndcg_at_k": ndcg(relevance, k or np.shape(relevance)[-1] or None, ideal=ideal),
         "average_precision": average_precision(relevance, total=total),
         "reciprocal_rank": reciprocal_rank(relevance),
-        "precision": precision(relevance),
+        "precision": precision(relevance, k),
         "hits": hits(relevance),
     }
     if total is not None:
@@ -89,7 +92,7 @@ def rank_values(context: Context) -> dict[str, float]:
     """Returns the rank measures of a context; none where the relevance of its passages is not known."""
     if context.relevance is None or not context.passages:
         return {}
-    found = rank_measures(context.relevance, context.ideal)
+    found = rank_measures(context.relevance, context.ideal, context.k)
     return {name: float(value) for name, value in found.items()}
 
 

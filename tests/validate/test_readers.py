@@ -13,6 +13,7 @@ from ragguard.metrics import coverage, udcg
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.store.runfile import write_runs
 from ragguard.validate.readers.dataset import FILES, FOLDERS, format_of, read_dataset
+from ragguard.validate.scoring import rank_values, run_of
 
 
 def lines(path, *objects):
@@ -103,6 +104,17 @@ def test_run_files(tmp_path):
     lines(tmp_path / "bad.jsonl", {"question": "who?", "steps": "none"})
     with pytest.raises(InvalidInput, match=r"bad.jsonl, line 1, steps: .*a list"):
         read_dataset(tmp_path / "bad.jsonl")
+
+
+def test_places_that_a_guard_left_empty_count_in_the_context_of_a_run(tmp_path):
+    kept = graded_run(1, 2)
+    kept.steps[0].k, kept.steps[1].k = 5, 4
+    write_runs([kept, graded_run(2, 1)], tmp_path / "runs.jsonl")
+    first, second = read_dataset(tmp_path / "runs.jsonl")
+    assert (first.k, second.k) == (2 + 3 + 2, 2)
+    assert rank_values(first)["precision"] == pytest.approx(1 / 7)
+    assert rank_values(second)["precision"] == pytest.approx(1 / 2)
+    assert run_of(first).steps[0].places == 7
 
 
 def test_stores_bring_their_scores(tmp_path):

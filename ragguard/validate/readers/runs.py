@@ -42,6 +42,7 @@ def read(path: Path) -> Iterator[Context]:
 def context_of(run: Run, outcome: float | None = None, given: dict[str, float] | None = None) -> Context:
     """Returns the final context of a run: all its passages in the order of its steps, each once."""
     passages: dict[tuple[str, str], Passage] = {}
+    empty = sum(max(0, step.places - len(step.passages)) for step in run.steps)
     for step in run.steps:
         for passage in step.passages:
             passages.setdefault((passage.id, passage.text), passage)
@@ -59,6 +60,7 @@ def context_of(run: Run, outcome: float | None = None, given: dict[str, float] |
         references=tuple(run.references or ()),
         relevance=None if None in grades or not grades
         else tuple(float(grade >= RELEVANT) for grade in grades if grade is not None),
+        k=len(passages) + empty or None,
         answer=run.answer,
         outcome=outcome,
         sub_questions=tuple(run.sub_questions or ()),
