@@ -62,10 +62,10 @@ def framed(text: str, passages: Sequence[str]) -> list[str] | None:
 
     Returns None where one is missing or where their frames cannot be told apart.
     """
-    places = _places(text, passages)
-    if places and len(passages) == 1:
+    ranges = _ranges(text, passages)
+    if ranges and len(passages) == 1:
         return [text]
-    bounds = None if not places else _bounds(text, places)
+    bounds = None if not ranges else _bounds(text, ranges)
     return None if bounds is None else [text[begin:end] for begin, end in bounds]
 
 
@@ -81,8 +81,8 @@ def _text_without(text: str, passages: Sequence[str], stays: Sequence[bool], ren
     as_json = _json_without(text, stays)
     if as_json is not None:
         return as_json
-    places = _places(text, passages)
-    left = None if places is None else _cut(text, places, stays)
+    ranges = _ranges(text, passages)
+    left = None if ranges is None else _cut(text, ranges, stays)
     if left is not None:
         return left
     if not any(passage.strip() and passage.strip()[:_HEAD] in text for passage in passages):
@@ -105,21 +105,21 @@ def _json_without(text: str, stays: Sequence[bool]) -> str | None:
     return json.dumps(value, ensure_ascii=text.isascii(), indent=2 if "\n" in text.strip() else None)
 
 
-def _places(text: str, passages: Sequence[str]) -> list[tuple[int, int]] | None:
+def _ranges(text: str, passages: Sequence[str]) -> list[tuple[int, int]] | None:
     """Returns the start and end of each passage in the text; None where one is not found behind the one before it."""
-    places, at = [], 0
+    ranges, at = [], 0
     for passage in passages:
         begin = text.find(passage, at) if passage else -1
         if begin < 0:
             return None
         at = begin + len(passage)
-        places.append((begin, at))
-    return places
+        ranges.append((begin, at))
+    return ranges
 
 
-def _cut(text: str, places: Sequence[tuple[int, int]], stays: Sequence[bool]) -> str | None:
-    """Returns the text without the passages at these places that do not stay; None where no separator is found."""
-    bounds = _bounds(text, places)
+def _cut(text: str, ranges: Sequence[tuple[int, int]], stays: Sequence[bool]) -> str | None:
+    """Returns the text without the passages at these ranges that do not stay; None where no separator is found."""
+    bounds = _bounds(text, ranges)
     if bounds is None:
         return None
     left = ""
@@ -130,10 +130,10 @@ def _cut(text: str, places: Sequence[tuple[int, int]], stays: Sequence[bool]) ->
     return text[: bounds[0][0]] + left + text[bounds[-1][1] :] if left else ""
 
 
-def _bounds(text: str, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
+def _bounds(text: str, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
     """Returns where each passage begins and ends together with its frame; None where no separator is found."""
-    gaps = [text[before[1] : behind[0]] for before, behind in pairwise(places)]
-    head, tail = text[: places[0][0]], text[places[-1][1] :]
+    gaps = [text[before[1] : behind[0]] for before, behind in pairwise(ranges)]
+    head, tail = text[: ranges[0][0]], text[ranges[-1][1] :]
     for between, before, behind in _FRAMES:
         found = [[*between.finditer(gap)] for gap in gaps]
         if found and all(len(matches) == 1 for matches in found):
@@ -147,9 +147,7 @@ def _bounds(text: str, places: Sequence[tuple[int, int]]) -> list[tuple[int, int
             return None
         # One separator, such as a comma or a rule; or one passage only.
         borders, begin, end = [(0, len(gap)) for gap in gaps], len(head), 0
-    gone = [
-        (place[1] + border[0], place[1] + border[1]) for place, border in zip(places, borders, strict=False)
-    ]
+    gone = [(one[1] + border[0], one[1] + border[1]) for one, border in zip(ranges, borders, strict=False)]
     starts = [begin, *(behind for _, behind in gone)]
-    ends = [*(before for before, _ in gone), places[-1][1] + end]
+    ends = [*(before for before, _ in gone), ranges[-1][1] + end]
     return list(zip(starts, ends, strict=True))

@@ -265,8 +265,8 @@ def numbers(argument: str, values: ArrayLike) -> Floats:
 def _refusal(argument: str, array: Floats, refused: Booleans, allowed: str) -> InvalidInput:
     """Returns the error about the first entry that is refused, with its position."""
     where = tuple(map(int, np.unravel_index(int(refused.argmax()), refused.shape)))
-    place = f"{argument}[{', '.join(map(str, where))}]" if where else argument
-    return InvalidInput(place, array[where].item(), allowed)
+    item = f"{argument}[{', '.join(map(str, where))}]" if where else argument
+    return InvalidInput(item, array[where].item(), allowed)
 
 
 def _interval(low: float, high: float) -> str:

@@ -163,8 +163,8 @@ def semantic_entropy(weights: ArrayLike, clusters: ArrayLike, mask: ArrayLike | 
     ids = _clusters(clusters, weight, mask)
     width = int(ids.max(initial=0)) + 1
     n = int(np.prod(weight.shape[:-1]))
-    place = ids.reshape(n, ids.shape[-1]) + width * np.arange(n)[:, None]
-    mass = np.bincount(place.ravel(), weight.ravel(), minlength=width * n)
+    flat = ids.reshape(n, ids.shape[-1]) + width * np.arange(n)[:, None]
+    mass = np.bincount(flat.ravel(), weight.ravel(), minlength=width * n)
     mass = mass.reshape(*weight.shape[:-1], width)
     # Meanings without weight add nothing; their logarithm is never taken. 0 − 0 rather than −0.
     entropy = 0 - (mass * np.log(np.where(mass > 0, mass, 1))).sum(axis=-1)
@@ -330,9 +330,9 @@ def _bootstrap_error(
     """Returns the standard deviation of the value over the draws; nan where there is no answer."""
     n, draws = uniform.shape
     drawn = (uniform * sizes[:, None, None]).astype(np.intp)
-    place = (np.arange(len(sizes))[:, None, None] * draws + np.arange(draws)) * n + drawn
-    counts = np.broadcast_to(np.arange(n)[:, None] < sizes[:, None, None], place.shape)
-    times = np.bincount(place.ravel(), counts.ravel(), minlength=len(sizes) * draws * n)
+    flat = (np.arange(len(sizes))[:, None, None] * draws + np.arange(draws)) * n + drawn
+    counts = np.broadcast_to(np.arange(n)[:, None] < sizes[:, None, None], flat.shape)
+    times = np.bincount(flat.ravel(), counts.ravel(), minlength=len(sizes) * draws * n)
     times = times.reshape(len(sizes), draws, n)
     total = times @ weight[..., None]
     mass = np.asarray(arrays.ratio(times @ (weight[..., None] * means), total))

@@ -474,13 +474,13 @@ def _greedy_block(answers: Booleans, keep: float, discounts: Floats) -> Floats:
     # A set is a smaller one and one sub-question more, so each half of the table comes from the one before.
     halves = [(sums[: 1 << q], worth[q], sums[1 << q : 2 << q]) for q in range(min(BITS, questions))]
     sets = np.packbits(answers[..., :BITS], axis=-1, bitorder="little")[..., 0]
-    place = sets * np.intp(n) + row[:, None]
+    flat = sets * np.intp(n) + row[:, None]
     others = answers[..., BITS:].transpose(2, 0, 1).astype(np.float64, order="C")
     best = np.zeros(n)
     for discount in discounts:
         for smaller, value, larger in halves:
             np.add(smaller, value, out=larger)
-        gain = sums.ravel().take(place)
+        gain = sums.ravel().take(flat)
         for other, value in zip(others, worth[BITS:], strict=True):
             gain += other * value[:, None]
         pick = gain.argmax(axis=1)
@@ -490,7 +490,7 @@ def _greedy_block(answers: Booleans, keep: float, discounts: Floats) -> Floats:
         best += discount * added
         worth *= np.where(answers[row, pick].T, keep, 1.0)
         # A passage taken answers nothing more: the empty set's place, and no others.
-        place[row, pick] = row
+        flat[row, pick] = row
         if len(others):
             others[:, row, pick] = 0
     return best

@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from training.nano.batches import Batch, make_batch
-from training.nano.beginning import begin
+from training.nano.initial_weights import set_initial_weights
 from training.nano.lessons import Level
 from training.nano.network import Network, Shape
 from training.nano.optimizer import Muon
@@ -108,7 +108,7 @@ def main() -> None:
     torch.manual_seed(args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
     head = Network(Shape(**args.shape))
-    begin(head)
+    set_initial_weights(head)
     matrices = [p for name, p in head.named_parameters() if p.ndim == 2 and "embed" not in name]
     others = [p for name, p in head.named_parameters() if p.ndim < 2 or "embed" in name]
     muon = Muon(matrices, args.muon)

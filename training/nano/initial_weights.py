@@ -1,4 +1,4 @@
-"""The weights nano's training starts from: by chance, but for a few heads that make reading near.
+"""The weights from which nano's training starts: random, but for a few heads that make reading easy to learn.
 
 Left to chance, most of the training goes by before any head looks at the word before, copies what
 followed a name the last time, or connects a name in a question with the same name in a document. These
@@ -19,8 +19,8 @@ CONSTANT, FIRST, SECOND, VALUE = range(4)
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
-def begin(network: Network) -> None:
-    """Sets the beginning into a fresh network."""
+def set_initial_weights(network: Network) -> None:
+    """Sets the initial weights of a fresh network."""
     shape, size, half = network.shape, network.shape.head_dim, network.shape.head_dim // 2
     width = shape.hidden_size
     turns = shape.rope_theta ** (-torch.arange(half) / half)
