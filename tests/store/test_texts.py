@@ -7,7 +7,8 @@ import pytest
 from support.stored import closed_after
 
 from ragguard.records import Passage, RetrievalStep, Run
-from ragguard.store.passage_table import EncodedPassages
+from ragguard.store.columns import dump
+from ragguard.store.passage_table import EncodedPassages, PassageTable
 from ragguard.store.store import Store
 
 
@@ -22,6 +23,11 @@ def kept(path):
             db.execute("SELECT count(*) FROM passages").fetchone()[0],
             db.execute("SELECT count(*) FROM passage_uses").fetchone()[0],
         )
+
+
+def written(encoded, passage):
+    item, digest, text = encoded.encode(passage)
+    return item if isinstance(item, str) else dump(item), digest, text
 
 
 def test_texts_by_the_hundred_are_stored_once_and_go_with_their_last_run(tmp_path):
@@ -46,8 +52,8 @@ def test_a_text_is_known_by_its_address_only_while_the_text_is_kept():
     encoded = EncodedPassages(1000)
     for number in range(5000):  # texts that come and go use the same addresses
         passage = Passage(f"{number} " * 20, f"p{number}", number / 3, {"page": number})
-        assert encoded.encode(passage) == EncodedPassages(0).encode(passage)
-        assert encoded.encode(passage) == EncodedPassages(0).encode(passage)
+        assert written(encoded, passage) == written(EncodedPassages(0), passage)
+        assert written(encoded, passage) == written(EncodedPassages(0), passage)
         assert sum(len(text) for text, *_ in encoded._texts.known.values()) <= 1000
 
 
@@ -66,15 +72,55 @@ def test_what_is_known_of_a_text_stands_for_no_other_passage_with_it(change):
     passage = Passage("one text", "p", 1.0, {"page": 1})
     other = replace(passage, **change)
     for one in (passage, other, passage, other):
-        item, digest, text = encoded.encode(one)
-        assert (item, digest, text) == EncodedPassages(0).encode(one)
+        item, digest, text = written(encoded, one)
+        assert (item, digest, text) == written(EncodedPassages(0), one)
         score = None if one.score != one.score else one.score
         assert json.loads(item) == [digest.hex(), one.id, score, one.metadata or None, one.grade]
-    assert encoded.encode(passage)[0] != encoded.encode(other)[0]
+    assert written(encoded, passage)[0] != written(encoded, other)[0]
 
 
 def test_metadata_that_change_after_they_were_written_are_written_anew():
     encoded, metadata = EncodedPassages(1000), {"page": 1}
-    before = encoded.encode(Passage("one text", metadata=metadata))[0]
+    before = written(encoded, Passage("one text", metadata=metadata))[0]
+    assert written(encoded, Passage("one text", metadata=metadata))[0] == before
     metadata["page"] = 2
-    assert encoded.encode(Passage("one text", metadata=metadata))[0] == before.replace("1}", "2}")
+    assert written(encoded, Passage("one text", metadata=metadata))[0] == before.replace("1}", "2}")
+
+
+def test_a_row_has_each_passage_once_however_often_its_text_came_before():
+    came_before, comes_now, given = "came before", "comes now", {}
+    table = PassageTable(given)
+    table.put_all([Passage(came_before)] * 2)
+    table = PassageTable(given, [["00" * 16, "old", None, None, None]])
+    one, same, other = (
+        Passage(text, "p", 0.5, {"page": page})
+        for text, page in ((comes_now, 1), ("".join(comes_now), 1), ("".join(["comes ", "now"]), 2))
+    )
+    again = Passage("".join(["comes ", "now"]), "p", 0.5, {"page": 1})
+    known = Passage(came_before, "k")
+    assert table.put_all([known, one, one, same, again, other, known, Passage("last", score=float("nan"))]) == [
+        1, 2, 2, 2, 2, 3, 1, 4,
+    ]  # fmt: skip
+    assert table.put_all([one, other, again]) == [2, 3, 2]
+    assert table.put_alike(again) == [2, 3]
+    items = json.loads(table.body({"a": 1}))["items"]
+    assert [item[1:] for item in items] == [
+        ["old", None, None, None], ["k", None, None, None], ["p", 0.5, {"page": 1}, None],
+        ["p", 0.5, {"page": 2}, None], ["", None, None, None],
+    ]  # fmt: skip
+    assert [given[bytes.fromhex(item[0])] for item in items[1:]] == [
+        came_before,
+        comes_now,
+        comes_now,
+        "last",
+    ]
+    assert [digest.hex() for digest in table.digests] == [item[0] for item in items[1:]]
+
+
+def test_a_row_takes_another_passage_with_a_text_that_it_has():
+    text = "a text that comes twice"
+    PassageTable({}).put(Passage(text))
+    table = PassageTable({})
+    equal = [Passage("".join([*text]), "q") for _ in range(2)]
+    assert table.put_all([Passage(text, "p"), *equal]) == [0, 1, 1]
+    assert [item[1] for item in json.loads(table.body({}))["items"]] == ["p", "q"]
