@@ -102,7 +102,9 @@ class Retrieval:
     def _asked_for(self, delivered: int) -> int | None:
         """Returns the `top_k` of the retriever that this is, or of its only part where all that it found went on to
         the guard or the model; None where the retriever gave more than that."""
-        before = delivered + (0 if self.decision is None else len(self.decision.dropped))
+        # The record of a decision that is none is refused later, with its reason.
+        dropped = self.decision.dropped if isinstance(self.decision, Decision) else ()
+        before = delivered + len(dropped)
         top_k = self.top_k
         if top_k is None and self.parts is not None and len(self.parts) == 1:
             (part,) = self.parts

@@ -8,6 +8,7 @@ neutralised first: no passage can close its own frame or contain a chat template
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -233,7 +234,7 @@ def load_prompts(source: str | Path | PromptSet) -> PromptSet:
         return source
     if isinstance(source, str) and source in _SETS:
         return _shipped(source)
-    if not isinstance(source, str | Path) or not Path(source).is_file():
+    if not isinstance(source, str | Path) or not os.path.isfile(source):
         raise UnknownName("prompts", str(source), f"{', '.join(_SETS)}, or a path to a TOML file")
     return _with_known_slots(
         parse_prompts(Path(source).read_text(encoding="utf-8"), str(source)), str(source)

@@ -89,7 +89,8 @@ class Database:
         read over a connection of its own. Memory cannot be; there a StoreError says after a while that it is busy.
         """
         if not self.lock.acquire(timeout=_TURN):
-            if self.path is not None and not self.degraded:
+            # A file that is being opened for the first time may have no tables yet.
+            if self.path is not None and not self.degraded and self._db is not None:
                 return self._read_apart(self.path, work)
             if not self.lock.acquire(timeout=_LONG_TURN):
                 raise StoreError(f"{self.name} is busy: another thread has held it for {_LONG_TURN:g} s")

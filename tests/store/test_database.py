@@ -7,6 +7,7 @@ import resource
 import signal
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -386,4 +387,24 @@ def test_memory_that_another_thread_holds_is_said_to_be_busy(monkeypatch):
     go.set()
     writer.join()
     assert store.run("r1") == a_run()
+    store.close()
+
+
+def test_a_reader_waits_for_a_file_whose_tables_another_thread_is_making(tmp_path):
+    began, go_on = threading.Event(), threading.Event()
+
+    def opened(db):
+        began.set()
+        assert go_on.wait(30)
+
+    store = Store(tmp_path / "s.db")
+    store._db._opened = opened
+    writer = threading.Thread(target=lambda: store.counters())
+    writer.start()
+    assert began.wait(30)
+    with ThreadPoolExecutor(1) as readers:
+        reader = readers.submit(store.run_ids)
+        threading.Timer(1.0, go_on.set).start()  # longer than a reader waits for its turn
+        assert reader.result(30) == []
+    writer.join()
     store.close()

@@ -34,6 +34,7 @@ METRICS = [
     if callable(function := getattr(metrics, name)) and name not in ("Metric", "Language")
 ]
 RIGHT = {
+    "draws": 20,
     "k": 3, "alpha": 0.5, "beta": 0.5, "kind": "max", "rel": [1, 0, 1], "relevance": [1, 0, 1], "p_abstain": [0.2, 0.4],
     "p_relevant": [0.9, 0.1], "utilities": [0.5, -0.2], "values": [0.1, 0.2], "ratings": [[0, 3], [5, 1]],
     "grades": [1, 5, 3], "mask": [True, True, False], "text": "Ada Berg", "answer": "Ada", "references": ["Ada Berg"],
@@ -119,7 +120,8 @@ class Fuzz:
             needed = parameter.default is parameter.empty
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 continue
-            if needed or self.values.random.random() < 0.3:
+            # The thousands of draws that are usual would take most of the run's time.
+            if needed or parameter.name == "draws" or self.values.random.random() < 0.3:
                 right = RIGHT.get(parameter.name, [0.5, 0.2])
                 arguments[parameter.name] = self.values.or_any(lambda right=right: right)  # type: ignore[misc]
         self._try(f"metrics.{name}", lambda: function(**arguments))
