@@ -5,11 +5,12 @@
 Writing is through the queue, as capture does it, until everything is committed; medians of five rounds in one run.
 
 Target: 20 new passages of 2,000 characters a step at 0.85 or more of a bare table with the same texts under digests.
-By CPU time it is reached in most runs, with little to spare: on a busy machine of two cores the code as it is gave 0.86
-and 0.88, and shortly before 0.87, 0.90 and 0.81. By time it is missed in most: 0.88 and 0.81, and 0.79, 0.87 and 0.82.
-A likely reason, which was not taken apart: the writer sleeps for a moment after each millisecond of Python, so that an
-event loop gets its turn, and a bare table does not. Beside a table in the store's own
-pages the share is 0.77. What is left over it is the row of the step and its JSON (by estimate some 50 µs of 210).
+By CPU time it is reached in some runs and missed in others: three runs on a busy machine of two cores gave 0.80, 0.86
+and 0.80. By time the same runs gave 0.84, 0.88 and 0.84.
+A likely reason of what is missing by time, which was not taken apart: the writer sleeps for a moment after each
+millisecond of Python, so that an event loop gets its turn, and a bare table does not. Beside a table in the store's own
+pages the share by CPU time is 0.71 to 0.76. What is left over it is the row of the step and its JSON (by estimate some
+50 µs of 210).
 
 One row a step for all its texts, with their digests in an index that one statement fills, takes 81 µs a step in SQLite
 where this layout takes 94, about 6 % of the whole. It is not used: to delete a text, its row would be written again
