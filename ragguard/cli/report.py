@@ -127,7 +127,7 @@ def _show_recall(store: Store, most: int) -> None:
     known = [one for one in found if isfinite(one.recall)]
     shown, console = known[:most], screen()
     if shown:
-        show_table(console, f"{len(known)} queries, the lowest recall first", [
+        show_table(console, f"{len(known)} quer{'y' if len(known) == 1 else 'ies'}, the lowest recall first", [
             Column("query", [as_markup(question_line(one.query)) for one in shown], least=24),
             Column("retrievals", [str(one.retrievals) for one in shown], right=True, spare=1),
             Column("relevant found", [str(one.found) for one in shown], right=True),

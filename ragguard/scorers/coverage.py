@@ -225,7 +225,14 @@ class _CoverageReport:
                 except RagguardError as error:
                     self.writer.fail(error, "delta_coverage_selection", step)
                 else:
-                    more = {"metadata": {"k": len(got), "candidates": len(found), "not_judged": left_out}}
+                    more = {
+                        "metadata": {
+                            "k": step.judged_places("passages"),
+                            "kept": len(got),
+                            "candidates": len(found),
+                            "not_judged": left_out,
+                        }
+                    }
                     self.add("delta_coverage_selection", change, [*read, *got, *found], step=step, **more)
             read += got
 

@@ -28,7 +28,7 @@ def a_tree():
     return node
 
 
-class LangChainShelf(BaseRetriever):
+class LangChainRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
@@ -38,7 +38,7 @@ class LangChainShelf(BaseRetriever):
         ]
 
 
-class LlamaIndexShelf(LlamaIndexRetriever):
+class LlamaIndexListRetriever(LlamaIndexRetriever):
     def _retrieve(self, query_bundle):
         text = query_bundle.query_str
         return [
@@ -61,13 +61,13 @@ def by_hand(rg, question):
 
 
 def langchain(rg, question):
-    LangChainShelf().invoke(question, {"callbacks": [RagGuardCallback(rg)]})
+    LangChainRetriever().invoke(question, {"callbacks": [RagGuardCallback(rg)]})
 
 
 def llamaindex(rg, question):
     instrument(rg)
     try:
-        LlamaIndexShelf().retrieve(question)
+        LlamaIndexListRetriever().retrieve(question)
     finally:
         uninstrument()
 

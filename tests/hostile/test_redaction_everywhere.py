@@ -134,7 +134,7 @@ async def test_a_run_that_is_handed_over(tmp_path, whole):
     assert_nothing_left(shop.written())
 
 
-class Shelf(BaseRetriever):
+class ListRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
@@ -155,9 +155,9 @@ class Nodes(LlamaIndexRetriever):
 def test_langchain(tmp_path):
     shop = Shop(tmp_path)
     config = {"callbacks": [RagGuardCallback(shop.rg)], "metadata": {"user": NAME}}
-    Shelf().invoke(QUERY, config)
+    ListRetriever().invoke(QUERY, config)
     with pytest.raises(LookupError):
-        Shelf().invoke(f"fail {QUERY}", config)
+        ListRetriever().invoke(f"fail {QUERY}", config)
     assert_nothing_left(shop.written())
 
 

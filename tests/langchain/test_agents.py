@@ -8,7 +8,7 @@ import threading
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from support.langchain_agents import ANSWER, PARALLEL, QUESTION, SEQUENTIAL, agent, asked, hops, search_tool
-from support.langchain_parts import Shelf, call
+from support.langchain_parts import ListRetriever, call
 
 from ragguard_langchain import RagGuardCallback
 
@@ -107,7 +107,7 @@ def test_ten_threads_of_agents_never_mix(captured, rg):
 
 
 def test_a_failing_retriever_in_an_agent(captured, config):
-    broken = search_tool(Shelf(fault=lambda query: KeyError("gone")))
+    broken = search_tool(ListRetriever(fault=lambda query: KeyError("gone")))
     with pytest.raises(KeyError):
         agent(*SEQUENTIAL, tools=[broken]).invoke(asked(), config)
     assert (captured.run.status, only_step(captured).status) == ("error", "error")
@@ -115,7 +115,7 @@ def test_a_failing_retriever_in_an_agent(captured, config):
 
 async def test_a_cancelled_agent(captured, config):
     waiting = asyncio.Event()
-    shelf = Shelf(gate=asyncio.Event(), waiting=waiting.set)
+    shelf = ListRetriever(gate=asyncio.Event(), waiting=waiting.set)
     task = asyncio.create_task(agent(*SEQUENTIAL, tools=[search_tool(shelf)]).ainvoke(asked(), config))
     await waiting.wait()
     task.cancel()

@@ -18,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
 from support.langchain_agents import ANSWER, QUESTION, agent, asked, search_tool
-from support.langchain_parts import Shelf, call, documents, says
+from support.langchain_parts import ListRetriever, call, documents, says
 
 from ragguard import RagGuard
 from ragguard.capture.handle import RunHandle
@@ -89,7 +89,7 @@ class State(TypedDict, total=False):
 def graph():
     built = StateGraph(State)
     built.add_node(
-        "look", lambda state: {"found": Shelf().invoke("hop"), "draft": "not yet", "verdict": ANSWER}
+        "look", lambda state: {"found": ListRetriever().invoke("hop"), "draft": "not yet", "verdict": ANSWER}
     )
     return built.add_edge(START, "look").compile()
 
@@ -113,7 +113,12 @@ def test_a_key_that_is_not_there_is_warned_about(captured, rg, caplog):
 
 def chain(answer=ANSWER):
     prompt = ChatPromptTemplate.from_template("{context}\n\n{question}")
-    return {"context": Shelf(), "question": RunnablePassthrough()} | prompt | says(answer) | StrOutputParser()
+    return (
+        {"context": ListRetriever(), "question": RunnablePassthrough()}
+        | prompt
+        | says(answer)
+        | StrOutputParser()
+    )
 
 
 def test_a_stream_that_is_read_after_its_run_belongs_to_it(captured, recorder, config):
@@ -142,7 +147,7 @@ HISTORY = [HumanMessage("Which firm is based in Oslo?"), AIMessage("Fjord")]
 @pytest.mark.parametrize("history", [HISTORY, []])
 def test_a_follow_up_is_asked_about_as_its_standalone_question(captured, config, history):
     prompt = ChatPromptTemplate.from_messages([("placeholder", "{chat_history}"), ("human", "{input}")])
-    retriever = create_history_aware_retriever(says("Who founded Fjord?"), Shelf(), prompt)
+    retriever = create_history_aware_retriever(says("Who founded Fjord?"), ListRetriever(), prompt)
     built = create_retrieval_chain(retriever, RunnableLambda(lambda given: ANSWER))
     built.invoke({"input": "And who founded it?", "chat_history": history}, config)
     run = captured.run
@@ -161,14 +166,16 @@ FOLLOW_UP = {"messages": [*HISTORY, HumanMessage("And who founded it?")]}
 
 
 def hops(state):
-    Shelf().invoke("Fjord founder")
-    Shelf().invoke("Was it founded by Ada?")
+    ListRetriever().invoke("Fjord founder")
+    ListRetriever().invoke("Was it founded by Ada?")
     return {"messages": [AIMessage(ANSWER)]}
 
 
 def decomposed():
     wrote = says("hop one?") | StrOutputParser()
-    return RunnableLambda(lambda given: Shelf().invoke(wrote.invoke("split it"))) | (lambda found: ANSWER)
+    return RunnableLambda(lambda given: ListRetriever().invoke(wrote.invoke("split it"))) | (
+        lambda found: ANSWER
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,10 +184,13 @@ def decomposed():
         (StateGraph(MessagesState).add_node(hops).add_edge(START, "hops").compile(), FOLLOW_UP),
         (RunnableLambda(hops), {"input": "And who founded it?", "chat_history": HISTORY}),
         (decomposed(), FOLLOW_UP),
-        (says("Fjord founder") | StrOutputParser() | Shelf() | (lambda found: ANSWER), FOLLOW_UP["messages"]),
+        (
+            says("Fjord founder") | StrOutputParser() | ListRetriever() | (lambda found: ANSWER),
+            FOLLOW_UP["messages"],
+        ),
         (
             RunnablePassthrough.assign(
-                found=(lambda given: "") | says("Fjord founder") | StrOutputParser() | Shelf()
+                found=(lambda given: "") | says("Fjord founder") | StrOutputParser() | ListRetriever()
             )
             | (lambda given: ANSWER),
             FOLLOW_UP,
@@ -196,7 +206,7 @@ def test_a_hop_or_a_keyword_search_is_no_standalone_question(captured, config, b
 
 @pytest.mark.parametrize("mode", ["invoke", "stream"])
 def test_a_history_aware_retriever_by_hand(captured, config, mode):
-    retriever = (lambda given: "condense") | says("Who founded Fjord?") | StrOutputParser() | Shelf()
+    retriever = (lambda given: "condense") | says("Who founded Fjord?") | StrOutputParser() | ListRetriever()
     built = RunnablePassthrough.assign(context=retriever) | (lambda given: ANSWER)
     given = {"input": "And who founded it?", "chat_history": HISTORY}
     built.invoke(given, config) if mode == "invoke" else [*built.stream(given, config)]
@@ -207,7 +217,7 @@ def test_a_history_aware_retriever_by_hand(captured, config, mode):
 @pytest.mark.parametrize("known", ["And who founded it?", "Who founded Fjord?"])
 def test_references_are_known_by_the_users_question_and_by_the_standalone_one(known):
     prompt = ChatPromptTemplate.from_messages([("placeholder", "{chat_history}"), ("human", "{input}")])
-    retriever = create_history_aware_retriever(says("Who founded Fjord?"), Shelf(), prompt)
+    retriever = create_history_aware_retriever(says("Who founded Fjord?"), ListRetriever(), prompt)
     with RagGuard(engine="nano", store=None, references={known: "Ada"}) as rg:
         create_retrieval_chain(retriever, RunnableLambda(lambda given: ANSWER)).invoke(
             {"input": "And who founded it?", "chat_history": HISTORY}, {"callbacks": [RagGuardCallback(rg)]}
@@ -249,7 +259,7 @@ def test_names_stand_on_every_step(captured, config):
 
 def test_a_key_that_nothing_reads_is_warned_about(captured, config, caplog):
     with caplog.at_level(logging.WARNING):
-        Shelf().invoke(QUESTION, {**config, "metadata": {"ragguard_reference": "Ada"}})
+        ListRetriever().invoke(QUESTION, {**config, "metadata": {"ragguard_reference": "Ada"}})
         assert captured.run.steps  # read on the intake's side
     assert "'ragguard_reference' is not a key that ragguard reads" in caplog.text
     assert "did you mean 'ragguard_references'?" in caplog.text

@@ -10,7 +10,7 @@ from langchain_core.callbacks import CallbackManager
 from langchain_core.prompts import ChatPromptTemplate
 from support.captured import Captured
 from support.langchain_agents import ANSWER, PARALLEL, QUESTION, agent, asked, hops
-from support.langchain_parts import Shelf, says
+from support.langchain_parts import ListRetriever, says
 
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
@@ -27,12 +27,12 @@ def attached(rg):
 
 
 def test_calls_are_captured_without_a_word_in_their_config(captured):
-    Shelf().invoke(QUESTION)
+    ListRetriever().invoke(QUESTION)
     assert (captured.run.question, len(captured.run.steps)) == (QUESTION, 1)
 
 
 def test_so_they_are_in_threads_of_their_own(captured):
-    thread = threading.Thread(target=Shelf().invoke, args=(QUESTION,))
+    thread = threading.Thread(target=ListRetriever().invoke, args=(QUESTION,))
     thread.start()
     thread.join(30)
     assert captured.run.question == QUESTION
@@ -52,14 +52,14 @@ def test_a_callback_beside_it_counts_nothing_twice(captured, rg):
 def test_a_callback_of_another_guard_sees_it_too(captured):
     theirs = Captured()
     other = RagGuardCallback(SimpleNamespace(recorder=Recorder(theirs)))
-    Shelf().invoke(QUESTION, {"callbacks": [other]})
+    ListRetriever().invoke(QUESTION, {"callbacks": [other]})
     assert len(captured.runs) == len(theirs.runs) == 1
 
 
 def test_once_let_go_nothing_is_captured_and_no_handler_is_left(captured):
     uninstrument()
     uninstrument()
-    Shelf().invoke(QUESTION)
+    ListRetriever().invoke(QUESTION)
     assert captured.events == []
     assert not any(isinstance(one, RagGuardCallback) for one in CallbackManager.configure().handlers)
 
@@ -72,17 +72,17 @@ def test_letting_go_while_a_call_begins_in_another_thread(captured, monkeypatch)
         return handler
 
     monkeypatch.setattr(type(_attachment), "get", gone_then)
-    assert len(Shelf().invoke(QUESTION)) == 2
+    assert len(ListRetriever().invoke(QUESTION)) == 2
     assert captured.events == []
 
 
 def test_it_can_be_attached_again_and_to_another_guard(captured, rg):
     theirs = Captured()
     instrument(SimpleNamespace(recorder=Recorder(theirs)))
-    Shelf().invoke("theirs")
+    ListRetriever().invoke("theirs")
     instrument(rg, tools={"search": paragraphs})
     instrument(rg)
-    Shelf().invoke("ours")
+    ListRetriever().invoke("ours")
     assert (theirs.run.question, captured.run.question) == ("theirs", "ours")
 
 
@@ -93,5 +93,5 @@ def test_chains_that_retrieve_nothing_are_no_runs(captured):
 
 def test_a_run_around_it_is_joined(captured, recorder):
     with RunHandle(recorder, QUESTION, references=["Ada Berg"]):
-        Shelf().invoke("hop")
+        ListRetriever().invoke("hop")
     assert (captured.run.references, [step.query for step in captured.run.steps]) == (["Ada Berg"], ["hop"])

@@ -15,7 +15,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from support.captured import Captured
 from support.langchain_agents import QUESTION, search_tool
-from support.langchain_parts import Shelf, call, documents
+from support.langchain_parts import ListRetriever, call, documents
 
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import LOST
@@ -117,7 +117,9 @@ def test_references_that_cannot_be_right_cost_only_themselves(references):
     captured = Captured()
     recorder = Recorder(captured)
     handler = RagGuardCallback(SimpleNamespace(recorder=recorder))
-    Shelf().invoke(QUESTION, {"callbacks": [handler], "metadata": {"ragguard_references": references}})
+    ListRetriever().invoke(
+        QUESTION, {"callbacks": [handler], "metadata": {"ragguard_references": references}}
+    )
     assert (captured.run.references, len(captured.run.steps), recorder.faults.count) == (None, 1, 1)
 
 
@@ -126,7 +128,9 @@ def test_an_intake_that_fails_reaches_nobody():
         raise OSError("disk full")
 
     recorder = Recorder(full)
-    found = Shelf().invoke(QUESTION, {"callbacks": [RagGuardCallback(SimpleNamespace(recorder=recorder))]})
+    found = ListRetriever().invoke(
+        QUESTION, {"callbacks": [RagGuardCallback(SimpleNamespace(recorder=recorder))]}
+    )
     assert len(found) == 2
     assert recorder.faults.count >= 1
 
@@ -136,7 +140,7 @@ async def test_a_cancellation_out_of_a_hook_stays_in_it(captured, config, record
         raise asyncio.CancelledError
 
     monkeypatch.setattr("ragguard_langchain.bare_retrieval.BareRetrievals.begin", cancelled)
-    assert len(await Shelf().ainvoke(QUESTION, config)) == 2
+    assert len(await ListRetriever().ainvoke(QUESTION, config)) == 2
     assert recorder.faults.count == 1
     recorder.faults.count = 0
 
@@ -220,7 +224,7 @@ def test_the_answer_in_anything(outputs, text, kind):
 
 def test_an_answer_that_is_an_image_is_said_to_be_one(captured, config):
     image = AIMessage([{"type": "image", "base64": "x", "mime_type": "image/png"}])
-    (RunnableLambda(lambda q: Shelf().invoke(q)) | RunnableLambda(lambda found: image)).invoke(
+    (RunnableLambda(lambda q: ListRetriever().invoke(q)) | RunnableLambda(lambda found: image)).invoke(
         QUESTION, config
     )
     assert (captured.run.answer, captured.run.metadata["answer_content"]) == (None, "image")

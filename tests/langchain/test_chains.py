@@ -18,7 +18,7 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnableParallel, RunnablePassthrough
-from support.langchain_parts import Shelf, documents, says
+from support.langchain_parts import ListRetriever, documents, says
 
 from ragguard.capture.handle import RunHandle
 from ragguard_langchain import instrument, uninstrument
@@ -30,7 +30,7 @@ ANSWER = "Ada Berg of Oslo"
 def rag(retriever=None, answer=ANSWER):
     prompt = ChatPromptTemplate.from_template("{context}\n\n{question}")
     return (
-        {"context": retriever or Shelf(), "question": RunnablePassthrough()}
+        {"context": retriever or ListRetriever(), "question": RunnablePassthrough()}
         | prompt
         | says(answer)
         | StrOutputParser()
@@ -154,7 +154,7 @@ def test_what_the_user_says_of_the_answer_comes_first(captured, recorder, config
 @pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
 async def test_parallel_branches_share_a_turn(captured, config, mode):
     chain = RunnableParallel(
-        left=Shelf(shelf="left"), right=Shelf(shelf="right"), question=RunnablePassthrough()
+        left=ListRetriever(shelf="left"), right=ListRetriever(shelf="right"), question=RunnablePassthrough()
     )
     if mode == "invoke":
         chain.invoke(QUESTION, config)
@@ -164,14 +164,14 @@ async def test_parallel_branches_share_a_turn(captured, config, mode):
 
 
 def test_hops_one_after_the_other_have_turns_of_their_own(captured, config):
-    hop = RunnableLambda(lambda query: Shelf().invoke(query)[0].page_content)
+    hop = RunnableLambda(lambda query: ListRetriever().invoke(query)[0].page_content)
     (hop | hop).invoke(QUESTION, config)
     assert [(step.index, step.turn) for step in captured.run.steps] == [(0, 0), (1, 1)]
     assert captured.run.steps[1].query == f"shelf 0 about {QUESTION}"
 
 
 def test_an_exception_anywhere_ends_the_run(captured, config):
-    chain = rag(Shelf(fault=lambda query: KeyError("gone")))
+    chain = rag(ListRetriever(fault=lambda query: KeyError("gone")))
     with pytest.raises(KeyError):
         chain.invoke(QUESTION, config)
     assert (captured.run.status, captured.run.question) == ("error", QUESTION)
@@ -179,15 +179,15 @@ def test_an_exception_anywhere_ends_the_run(captured, config):
 
 
 def test_a_fallback_is_a_step_like_the_one_that_failed(captured, config):
-    broken = Shelf(shelf="first", fault=lambda query: KeyError("gone"))
-    rag(broken.with_fallbacks([Shelf(shelf="second")])).invoke(QUESTION, config)
+    broken = ListRetriever(shelf="first", fault=lambda query: KeyError("gone"))
+    rag(broken.with_fallbacks([ListRetriever(shelf="second")])).invoke(QUESTION, config)
     assert [(step.status, len(step.passages)) for step in captured.run.steps] == [("error", 0), ("ok", 2)]
     assert captured.run.status == "ok"
 
 
 async def test_a_cancelled_chain_takes_its_retrieval_with_it(captured, config):
     waiting = asyncio.Event()
-    chain = rag(Shelf(gate=asyncio.Event(), waiting=waiting.set))
+    chain = rag(ListRetriever(gate=asyncio.Event(), waiting=waiting.set))
     task = asyncio.create_task(chain.ainvoke(QUESTION, config))
     await waiting.wait()
     task.cancel()
@@ -198,10 +198,10 @@ async def test_a_cancelled_chain_takes_its_retrieval_with_it(captured, config):
 
 async def test_a_retrieval_that_timed_out_inside_a_run_that_went_on(captured, config):
     async def impatient(query):
-        slow = asyncio.ensure_future(Shelf(gate=asyncio.Event()).ainvoke(query))
+        slow = asyncio.ensure_future(ListRetriever(gate=asyncio.Event()).ainvoke(query))
         await asyncio.wait([slow], timeout=0.01)
         slow.cancel()
-        return await Shelf(shelf="quick").ainvoke(query)
+        return await ListRetriever(shelf="quick").ainvoke(query)
 
     await (RunnableLambda(impatient) | RunnableLambda(lambda found: "Ada")).ainvoke(QUESTION, config)
     assert [(step.status, len(step.passages)) for step in captured.run.steps] == [("cancelled", 0), ("ok", 2)]
@@ -212,9 +212,9 @@ async def test_a_retry_after_a_timeout_in_the_same_task_is_not_lost(captured, co
     async def impatient(query):
         try:
             async with asyncio.timeout(0.01):
-                return await Shelf(gate=asyncio.Event()).ainvoke(query)
+                return await ListRetriever(gate=asyncio.Event()).ainvoke(query)
         except TimeoutError:
-            return await Shelf(shelf="second").ainvoke(query)
+            return await ListRetriever(shelf="second").ainvoke(query)
 
     await (RunnableLambda(impatient) | RunnableLambda(lambda found: "Ada")).ainvoke(QUESTION, config)
     assert sorted((step.status, len(step.passages)) for step in captured.run.steps) == [
@@ -224,7 +224,7 @@ async def test_a_retry_after_a_timeout_in_the_same_task_is_not_lost(captured, co
 
 
 async def test_a_thousand_cancelled_chains_leave_nothing_behind(captured, recorder, config):
-    chain = rag(Shelf(gate=asyncio.Event()))
+    chain = rag(ListRetriever(gate=asyncio.Event()))
     tasks = [asyncio.create_task(chain.ainvoke(f"question {n}", config)) for n in range(1000)]
     for _ in range(20):
         await asyncio.sleep(0)
@@ -256,17 +256,19 @@ class Forgetful(BaseRetriever):
 
 NESTED = {
     "compression": (
-        lambda: ContextualCompressionRetriever(base_compressor=Cut(), base_retriever=Shelf(count=3)),
+        lambda: ContextualCompressionRetriever(base_compressor=Cut(), base_retriever=ListRetriever(count=3)),
         1,
         [3],
     ),
     "ensemble": (
-        lambda: EnsembleRetriever(retrievers=[Shelf(shelf="a"), Shelf(shelf="b")], weights=[0.5, 0.5]),
+        lambda: EnsembleRetriever(
+            retrievers=[ListRetriever(shelf="a"), ListRetriever(shelf="b")], weights=[0.5, 0.5]
+        ),
         4,
         [2, 2],
     ),
     "multi-query": (
-        lambda: MultiQueryRetriever.from_llm(Shelf(), says("one\ntwo\nthree")),
+        lambda: MultiQueryRetriever.from_llm(ListRetriever(), says("one\ntwo\nthree")),
         6,
         [2, 2, 2],
     ),
@@ -274,13 +276,13 @@ NESTED = {
         lambda: ContextualCompressionRetriever(
             base_compressor=Cut(),
             base_retriever=EnsembleRetriever(
-                retrievers=[Shelf(shelf="a"), Shelf(shelf="b")], weights=[0.5, 0.5]
+                retrievers=[ListRetriever(shelf="a"), ListRetriever(shelf="b")], weights=[0.5, 0.5]
             ),
         ),
         1,
         [4, 2, 2],
     ),
-    "forgetful": (lambda: Forgetful(inner=Shelf(count=3)), 1, [3]),
+    "forgetful": (lambda: Forgetful(inner=ListRetriever(count=3)), 1, [3]),
 }
 
 
@@ -306,13 +308,13 @@ async def test_nested_retrievers_are_one_step_with_parts(captured, recorder, rg,
 
 
 def test_rewritten_queries_are_kept_with_the_parts(captured, config):
-    MultiQueryRetriever.from_llm(Shelf(), says("one\ntwo")).invoke(QUESTION, config)
+    MultiQueryRetriever.from_llm(ListRetriever(), says("one\ntwo")).invoke(QUESTION, config)
     assert [sub.query for sub in only_step(captured).sub_steps] == ["one", "two"]
 
 
 def test_a_part_that_fails_fails_its_step(captured, config):
-    broken = Shelf(fault=lambda query: KeyError("gone"))
-    ensemble = EnsembleRetriever(retrievers=[Shelf(), broken], weights=[0.5, 0.5])
+    broken = ListRetriever(fault=lambda query: KeyError("gone"))
+    ensemble = EnsembleRetriever(retrievers=[ListRetriever(), broken], weights=[0.5, 0.5])
     with pytest.raises(KeyError):
         ensemble.invoke(QUESTION, config)
     step = only_step(captured)
@@ -322,7 +324,7 @@ def test_a_part_that_fails_fails_its_step(captured, config):
 
 async def test_the_same_query_at_the_same_time_is_two_steps(captured, config):
     async def twice(query):
-        await asyncio.gather(Shelf(shelf="a").ainvoke(query), Shelf(shelf="b").ainvoke(query))
+        await asyncio.gather(ListRetriever(shelf="a").ainvoke(query), ListRetriever(shelf="b").ainvoke(query))
         return "Ada"
 
     await RunnableLambda(twice).ainvoke(QUESTION, config)
@@ -344,7 +346,7 @@ def test_a_callable_retriever_cannot_be_seen_and_is_no_step(captured, config):
     ],
 )
 def test_the_question_is_found_in_the_input(captured, config, inputs, question):
-    chain = RunnableLambda(lambda given: Shelf().invoke(next(iter(given.values())))) | (
+    chain = RunnableLambda(lambda given: ListRetriever().invoke(next(iter(given.values())))) | (
         lambda found: found[0].page_content
     )
     chain.invoke(inputs, config)
@@ -353,7 +355,7 @@ def test_the_question_is_found_in_the_input(captured, config, inputs, question):
 
 
 def test_documents_as_the_output_are_no_answer(captured, config):
-    (RunnablePassthrough() | Shelf()).invoke(QUESTION, config)
+    (RunnablePassthrough() | ListRetriever()).invoke(QUESTION, config)
     assert captured.run.answer is None
     assert [type(p).__name__ for p in only_step(captured).passages] == ["Passage", "Passage"]
-    assert isinstance(Shelf().invoke(QUESTION)[0], Document)
+    assert isinstance(ListRetriever().invoke(QUESTION)[0], Document)

@@ -9,7 +9,7 @@ from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from support.guards import judging
 from support.langchain_agents import ANSWER, QUESTION
-from support.langchain_parts import Shelf, says
+from support.langchain_parts import ListRetriever, says
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import RagGuard
@@ -21,7 +21,7 @@ PROMPT = ChatPromptTemplate.from_template("{context} {input}")
 def stuffed(template, count=2):
     document_prompt = PromptTemplate.from_template(template)
     chain = create_stuff_documents_chain(says(ANSWER), PROMPT, document_prompt=document_prompt)
-    return create_retrieval_chain(Shelf(count=count), chain)
+    return create_retrieval_chain(ListRetriever(count=count), chain)
 
 
 def texts(captured):
@@ -51,7 +51,11 @@ def test_a_chain_by_hand_that_formats_some_of_them(captured, config):
     def format_docs(found):
         return "\n\n".join(f"[{n}] {one.page_content}" for n, one in enumerate(found[:2], 1))
 
-    chain = {"context": Shelf(count=3) | format_docs, "input": RunnablePassthrough()} | PROMPT | says(ANSWER)
+    chain = (
+        {"context": ListRetriever(count=3) | format_docs, "input": RunnablePassthrough()}
+        | PROMPT
+        | says(ANSWER)
+    )
     chain.invoke(QUESTION, config)
     got, candidates = texts(captured)
     assert got == [f"[{n + 1}] shelf {n} about {QUESTION}" for n in range(2)]
@@ -72,7 +76,7 @@ def classic_stuff_chain(template, count=2):
         document_prompt=PromptTemplate.from_template(template),
         document_variable_name="context",
     )
-    return RetrievalQA(retriever=Shelf(count=count), combine_documents_chain=stuff)
+    return RetrievalQA(retriever=ListRetriever(count=count), combine_documents_chain=stuff)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -139,7 +143,7 @@ def test_redaction_meets_both_texts_of_a_formatted_document(tmp_path):
 @pytest.mark.parametrize("kept", [0, 1, 2])
 def test_documents_dropped_before_the_default_stuff_chain_were_not_read(captured, config, kept, mode):
     stuff = create_stuff_documents_chain(says(ANSWER), PROMPT)
-    fewer = (lambda given: given["input"]) | Shelf(count=3) | (lambda found: found[:kept])
+    fewer = (lambda given: given["input"]) | ListRetriever(count=3) | (lambda found: found[:kept])
     chain = RunnablePassthrough.assign(context=fewer) | stuff
     given = {"input": QUESTION}
     chain.invoke(given, config) if mode == "invoke" else [*chain.stream(given, config)]
@@ -160,14 +164,18 @@ def summary(found):
 @pytest.mark.parametrize("mode", ["invoke", "stream"])
 @pytest.mark.parametrize("function", [top2, lambda found: top2(found)], ids=["top2", "lambda"])
 def test_a_formatter_of_any_name_whose_text_is_in_the_prompt(captured, config, function, mode):
-    chain = {"context": Shelf(count=3) | function, "input": RunnablePassthrough()} | PROMPT | says(ANSWER)
+    chain = (
+        {"context": ListRetriever(count=3) | function, "input": RunnablePassthrough()} | PROMPT | says(ANSWER)
+    )
     chain.invoke(QUESTION, config) if mode == "invoke" else [*chain.stream(QUESTION, config)]
     assert texts(captured)[0] == [f"shelf {n} about {QUESTION}" for n in range(2)]
     assert len(texts(captured)[1]) == 3
 
 
 def test_of_a_text_that_holds_none_of_them_nothing_is_known(captured, config):
-    chain = {"context": Shelf(count=3) | summary, "input": RunnablePassthrough()} | PROMPT | says(ANSWER)
+    chain = (
+        {"context": ListRetriever(count=3) | summary, "input": RunnablePassthrough()} | PROMPT | says(ANSWER)
+    )
     chain.invoke(QUESTION, config)
     (step,) = captured.run.steps
     assert (len(step.passages), step.metadata["ragguard.delivered"]) == (3, "unknown")
@@ -179,14 +187,18 @@ def test_what_a_model_wrote_of_documents_says_nothing_of_what_it_read(captured, 
     def condensed(found):
         return first.invoke({"context": str(found), "input": ""}).content
 
-    chain = {"context": Shelf(count=3) | condensed, "input": RunnablePassthrough()} | PROMPT | says(ANSWER)
+    chain = (
+        {"context": ListRetriever(count=3) | condensed, "input": RunnablePassthrough()}
+        | PROMPT
+        | says(ANSWER)
+    )
     chain.invoke(QUESTION, config)
     assert len(captured.run.steps[0].passages) == 3
 
 
 def test_what_an_earlier_prompt_showed_was_read(captured, config):
     def loop(query):
-        found = Shelf(count=3).invoke(query)
+        found = ListRetriever(count=3).invoke(query)
         for some in (found[:2], found[2:]):
             text = RunnableLambda(top2).invoke(some)
             (PROMPT | says(ANSWER)).invoke({"context": text, "input": query})

@@ -13,7 +13,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Send
 from support.langchain_agents import ANSWER, PARALLEL, QUESTION, SEQUENTIAL, agent, asked, hops, search_tool
-from support.langchain_parts import Shelf, call, says
+from support.langchain_parts import ListRetriever, call, says
 
 from ragguard.capture.handle import RunHandle
 
@@ -26,7 +26,7 @@ class Hops(TypedDict):
 
 def retrieve_node(query):
     def node(state, config: RunnableConfig):
-        return {"found": Shelf(shelf=query).invoke(query, config)}
+        return {"found": ListRetriever(shelf=query).invoke(query, config)}
 
     return node
 
@@ -57,7 +57,7 @@ async def test_nodes_of_one_superstep_share_a_turn(captured, config, mode):
 
 def test_hops_inside_one_node_follow_each_other(captured, config):
     def node(state):
-        return {"found": Shelf().invoke("first") + Shelf().invoke("second")}
+        return {"found": ListRetriever().invoke("first") + ListRetriever().invoke("second")}
 
     graph = StateGraph(Hops)
     graph.add_node("node", node)
@@ -68,7 +68,7 @@ def test_hops_inside_one_node_follow_each_other(captured, config):
 
 def test_fan_out_with_send(captured, config):
     graph = StateGraph(Hops)
-    graph.add_node("one", lambda state: {"found": Shelf().invoke(state["query"])})
+    graph.add_node("one", lambda state: {"found": ListRetriever().invoke(state["query"])})
     graph.add_conditional_edges(START, lambda state: [Send("one", {"query": f"sub {n}"}) for n in range(3)])
     graph.compile().invoke({"question": QUESTION}, config)
     assert hops(captured.run) == [("sub 0", 0, "ok"), ("sub 1", 0, "ok"), ("sub 2", 0, "ok")]
@@ -79,7 +79,7 @@ async def test_a_subgraph_belongs_to_its_graphs_run(captured, config, mode):
     inner = agent(*PARALLEL)
     graph = StateGraph(MessagesState)
     graph.add_node(
-        "before", lambda state: {"messages": [AIMessage(Shelf().invoke("0 before")[0].page_content)]}
+        "before", lambda state: {"messages": [AIMessage(ListRetriever().invoke("0 before")[0].page_content)]}
     )
     graph.add_node("agent", inner)
     graph.add_edge(START, "before")

@@ -17,7 +17,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
 from support.langchain_agents import ANSWER, QUESTION, asked
-from support.langchain_parts import Shelf, call, says
+from support.langchain_parts import ListRetriever, call, says
 
 import ragguard
 from ragguard.capture.handle import RunHandle
@@ -181,7 +181,7 @@ def test_a_retriever_of_ones_own_that_searches_is_one_step(captured, config):
 def test_a_framework_retriever_inside_a_decorated_function_is_a_part_of_it(captured, config):
     @ragguard.retrieval
     def rewritten(query: str):
-        return Shelf().invoke(f"{query}?") + Shelf().invoke(f"{query}!")
+        return ListRetriever().invoke(f"{query}?") + ListRetriever().invoke(f"{query}!")
 
     RunnableLambda(rewritten).invoke("hop", config)
     (step,) = captured.run.steps
@@ -200,19 +200,19 @@ def test_inside_a_run_of_ones_own_it_is_that_run(captured, recorder, config):
 @pytest.mark.parametrize("kind", ["retriever", "chain", "tool", "plain"])
 def test_a_run_of_ones_own_inside_a_call_holds_what_is_called_in_it(captured, recorder, config, kind, around):
     inside = {
-        "retriever": Shelf().invoke,
-        "chain": (RunnableLambda(lambda query: query) | Shelf()).invoke,
+        "retriever": ListRetriever().invoke,
+        "chain": (RunnableLambda(lambda query: query) | ListRetriever()).invoke,
         "tool": lambda query: lookup.invoke(query),
         "plain": search,
     }[kind]
 
     def node(query):
-        Shelf().invoke("before")
+        ListRetriever().invoke("before")
         with RunHandle(recorder, "sub", name="inner") as run:
             inside("one")
             inside("two")
             run.answered("x")
-        Shelf().invoke("after")
+        ListRetriever().invoke("after")
         return ANSWER
 
     if around == "a run":
@@ -227,8 +227,8 @@ def test_a_run_of_ones_own_inside_a_call_holds_what_is_called_in_it(captured, re
 
 
 def test_a_stream_that_is_read_inside_a_run_stays_with_its_own(captured, recorder, config):
-    found = RunnableLambda(lambda query: [*Shelf().invoke(query), query])
-    stream = (Shelf() | RunnableLambda(lambda found: "hop") | found).stream("first", config)
+    found = RunnableLambda(lambda query: [*ListRetriever().invoke(query), query])
+    stream = (ListRetriever() | RunnableLambda(lambda found: "hop") | found).stream("first", config)
     next(stream)
     with RunHandle(recorder, "another"):
         list(stream)
@@ -257,7 +257,7 @@ def test_with_instrument_too_and_after_it_nothing(captured, rg):
 
 def test_after_a_call_has_ended_its_run_is_nobodys(captured, config):
     RunnableLambda(search).invoke("hop", config)
-    Shelf().invoke("alone", config)
+    ListRetriever().invoke("alone", config)
     assert ragguard.current_run() is None
     search("later")
     assert [step.query for run in captured.runs for step in run.steps] == ["hop", "alone"]
@@ -265,30 +265,32 @@ def test_after_a_call_has_ended_its_run_is_nobodys(captured, config):
 
 @pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
 async def test_nothing_is_captured_in_a_pause(captured, config, mode):
-    built = graph(lambda state: {"context": [*search("direct"), *Shelf().invoke("by a retriever")]})
+    built = graph(lambda state: {"context": [*search("direct"), *ListRetriever().invoke("by a retriever")]})
     with ragguard.paused():
         if mode == "invoke":
             built.invoke({"question": QUESTION}, config)
-            Shelf().invoke("alone", config)
+            ListRetriever().invoke("alone", config)
         else:
             await built.ainvoke({"question": QUESTION}, config)
-            await Shelf().ainvoke("alone", config)
+            await ListRetriever().ainvoke("alone", config)
     assert captured.events == []
 
 
 def test_a_pause_inside_a_node_leaves_the_rest_of_the_run(captured, config):
     def node(state):
         with ragguard.paused():
-            Shelf().invoke("an evaluator's")
+            ListRetriever().invoke("an evaluator's")
             lookup.invoke("an evaluator's")
-        return {"context": Shelf().invoke("hop")}
+        return {"context": ListRetriever().invoke("hop")}
 
     graph(node).invoke({"question": QUESTION}, config)
     assert [step.query for step in captured.run.steps] == ["hop"]
 
 
 def test_what_began_in_a_pause_is_not_captured_when_it_is_read_after_it(captured, config):
-    stream = graph(lambda state: {"context": Shelf().invoke("hop")}).stream({"question": QUESTION}, config)
+    stream = graph(lambda state: {"context": ListRetriever().invoke("hop")}).stream(
+        {"question": QUESTION}, config
+    )
     with ragguard.paused():
         next(stream)
     list(stream)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from langchain_core.runnables import RunnableLambda
 from support.captured import CapturedInStore
-from support.langchain_parts import Shelf
+from support.langchain_parts import ListRetriever
 from support.program import run_program
 
 from ragguard import RagGuard
@@ -24,7 +24,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 from ragguard import RagGuard
 from ragguard_langchain import RagGuardCallback
-from support.langchain_parts import Shelf
+from support.langchain_parts import ListRetriever
 
 path, saved, part, end, *rate = sys.argv[1:]
 QUESTION = "Who founded the firm based in Oslo?"
@@ -37,8 +37,8 @@ class State(TypedDict, total=False):
 
 
 def first(state):
-    Shelf().invoke("1 firm")
-    Shelf().invoke("2 town")
+    ListRetriever().invoke("1 firm")
+    ListRetriever().invoke("2 town")
     return {}
 
 
@@ -47,7 +47,7 @@ def ask(state):
 
 
 def second(state):
-    Shelf().invoke("3 founder")
+    ListRetriever().invoke("3 founder")
     return {"answer": "Ada Berg"}
 
 
@@ -124,7 +124,7 @@ def rg():
 def test_an_id_in_metadata_that_is_used_twice_names_two_runs(rg, caplog):
     for question in ("one", "two"):
         config = {"callbacks": [RagGuardCallback(rg)], "metadata": {"ragguard_run_id": "x"}}
-        RunnableLambda(lambda q: Shelf().invoke(f"{q} hop")).invoke(question, config)
+        RunnableLambda(lambda q: ListRetriever().invoke(f"{q} hop")).invoke(question, config)
     rg.flush(10)
     assert {run.question: [(s.index, s.query) for s in run.steps] for run in rg.runs()} == {
         "one": [(0, "one hop")],
@@ -137,9 +137,9 @@ def test_an_id_in_metadata_that_is_used_twice_names_two_runs(rg, caplog):
 
 def test_it_goes_on_where_metadata_say_so(rg):
     config = {"callbacks": [RagGuardCallback(rg)], "metadata": {"ragguard_run_id": "x"}}
-    RunnableLambda(lambda q: Shelf().invoke("hop 1")).invoke("one", config)
+    RunnableLambda(lambda q: ListRetriever().invoke("hop 1")).invoke("one", config)
     config["metadata"]["ragguard_resume"] = True
-    RunnableLambda(lambda q: Shelf().invoke("hop 2")).invoke("two", config)
+    RunnableLambda(lambda q: ListRetriever().invoke("hop 2")).invoke("two", config)
     rg.flush(10)
     (run,) = rg.runs()
     assert (run.id, run.question) == ("x", "one")
@@ -153,7 +153,9 @@ def test_a_bare_retriever_with_an_id_that_is_used_twice():
     recorder = Recorder(captured)
     rg = type("Guard", (), {"recorder": recorder})()
     for query in ("1", "2"):
-        Shelf().invoke(query, {"callbacks": [RagGuardCallback(rg)], "metadata": {"ragguard_run_id": "x"}})
+        ListRetriever().invoke(
+            query, {"callbacks": [RagGuardCallback(rg)], "metadata": {"ragguard_run_id": "x"}}
+        )
     assert [[s.query for s in run.steps] for run in captured.runs] == [["1"], ["2"]]
 
 
@@ -165,7 +167,7 @@ def test_a_run_that_is_renamed_keeps_the_calls_inside_of_it(tmp_path):
     rg = RagGuard("nano", store=tmp_path / "s.db", scorers=())
     with RunHandle(rg.recorder, "two", id="x") as run:
         for query in ("1", "2"):
-            Shelf().invoke(query, {"callbacks": [RagGuardCallback(rg)]})
+            ListRetriever().invoke(query, {"callbacks": [RagGuardCallback(rg)]})
             rg.flush(10)
     rg.flush(10)
     assert [step.query for step in rg.store.run(run.id).steps] == ["1", "2"]
@@ -203,7 +205,7 @@ def test_a_resumed_part_without_a_retrieval_gives_its_answer_to_the_run(rg):
         @entrypoint(checkpointer=InMemorySaver())
         def flow(question: str):
             for query in hops:
-                Shelf().invoke(query)
+                ListRetriever().invoke(query)
             return {"answer": interrupt("?")}
 
         return flow

@@ -14,7 +14,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command
 from support.guards import guarding, judging
 from support.langchain_agents import ANSWER, PARALLEL, QUESTION, SEQUENTIAL, agent, asked, search_tool
-from support.langchain_parts import Shelf, call, documents
+from support.langchain_parts import ListRetriever, call, documents
 from support.scripted_engine import ScriptedEngine
 from typing_extensions import TypedDict
 
@@ -51,20 +51,21 @@ def told(step):
 
 def compression(guard=None, retriever=None):
     return ContextualCompressionRetriever(
-        base_compressor=DistractorFilter(guard or guarding()), base_retriever=retriever or Shelf(count=4)
+        base_compressor=DistractorFilter(guard or guarding()),
+        base_retriever=retriever or ListRetriever(count=4),
     )
 
 
 def chain(guard=None, retriever=None):
     return (
-        {"context": retriever or Shelf(count=4), "question": RunnablePassthrough()}
+        {"context": retriever or ListRetriever(count=4), "question": RunnablePassthrough()}
         | drop_distractors(guard or guarding())
         | RunnableLambda(lambda given: " / ".join(one.id for one in given["context"]))
     )
 
 
 def guarded_agent(*turns, guard=None, tools=None, **options):
-    shelf = tools or [search_tool(Shelf(count=4))]
+    shelf = tools or [search_tool(ListRetriever(count=4))]
     return agent(*turns, tools=shelf, middleware=[GuardMiddleware(guard or guarding(), **options)])
 
 
@@ -88,7 +89,7 @@ async def test_a_filter_keeps_the_very_documents_that_came(mode):
 @MODES
 @pytest.mark.parametrize("kind", ["filter", "retriever"])
 async def test_a_guarded_retrieval_is_one_step_with_its_decision(captured, config, kind, mode):
-    guarded = compression() if kind == "filter" else GuardedRetriever(Shelf(count=4), guarding())
+    guarded = compression() if kind == "filter" else GuardedRetriever(ListRetriever(count=4), guarding())
     found = await run(guarded, QUESTION, config, mode)
     assert ids(found) == ["shelf-0", "shelf-2"]
     (step,) = captured.run.steps
@@ -126,7 +127,7 @@ async def test_without_capture_and_outside_of_any_run(mode):
 @MODES
 async def test_two_retrievals_before_one_link_have_a_decision_each(captured, config, mode):
     both = {
-        "context": {"a": Shelf(shelf="a", count=2), "b": Shelf(shelf="b", count=4)}
+        "context": {"a": ListRetriever(shelf="a", count=2), "b": ListRetriever(shelf="b", count=4)}
         | RunnableLambda(lambda found: found["a"] + found["b"]),
         "question": RunnablePassthrough(),
     } | drop_distractors(guarding())
@@ -137,7 +138,10 @@ async def test_two_retrievals_before_one_link_have_a_decision_each(captured, con
 
 @MODES
 async def test_a_guarded_arm_of_an_ensemble(captured, config, mode):
-    arms = [GuardedRetriever(Shelf(shelf="a", count=2), guarding()), Shelf(shelf="b", count=2)]
+    arms = [
+        GuardedRetriever(ListRetriever(shelf="a", count=2), guarding()),
+        ListRetriever(shelf="b", count=2),
+    ]
     found = await run(EnsembleRetriever(retrievers=arms, weights=[0.5, 0.5]), QUESTION, config, mode)
     assert sorted(ids(found)) == ["a-0", "b-0", "b-1"]
     (step,) = captured.run.steps
@@ -146,7 +150,7 @@ async def test_a_guarded_arm_of_an_ensemble(captured, config, mode):
 
 
 def test_two_guards_are_one_decision(captured, config):
-    twice = compression(retriever=GuardedRetriever(Shelf(count=4), guarding()))
+    twice = compression(retriever=GuardedRetriever(ListRetriever(count=4), guarding()))
     assert ids(twice.invoke(QUESTION, config)) == ["shelf-0", "shelf-2"]
     (step,) = captured.run.steps
     assert sorted(drop.passage.id for drop in step.decision.dropped) == ["shelf-1", "shelf-3"]
@@ -281,7 +285,7 @@ async def test_a_guarded_node_of_a_graph(captured, config, mode):
         context: list[Document]
         answer: str
 
-    retriever, link = Shelf(count=4), drop_distractors(guarding())
+    retriever, link = ListRetriever(count=4), drop_distractors(guarding())
 
     async def search(state, config):
         return {"context": await run(retriever, state["question"], config, mode)}
@@ -357,7 +361,7 @@ def guarded_at(place, guard):
     if place == "middleware":
         return guarded_agent(call("search", query="x"), ANSWER, guard=guard), asked()
     if place == "retriever":
-        return GuardedRetriever(Shelf(count=4), guard), QUESTION
+        return GuardedRetriever(ListRetriever(count=4), guard), QUESTION
     return (compression(guard) if place == "filter" else chain(guard)), QUESTION
 
 
@@ -377,12 +381,12 @@ async def test_cancellation_goes_through(captured, config, place):
 
 
 async def test_sync_on_a_running_loop_waits_and_does_not_hang(captured, config):
-    guarded = GuardedRetriever(Shelf(count=4), guarding())
+    guarded = GuardedRetriever(ListRetriever(count=4), guarding())
     assert ids(await guarded.ainvoke(QUESTION, config)) == ids(guarded.invoke(QUESTION, config))
 
 
 def test_an_error_of_the_retriever_is_the_callers(captured, config):
-    broken = GuardedRetriever(Shelf(fault=lambda query: ValueError("no index")), guarding())
+    broken = GuardedRetriever(ListRetriever(fault=lambda query: ValueError("no index")), guarding())
     with pytest.raises(ValueError, match="no index"):
         broken.invoke(QUESTION, config)
     assert captured.run.steps[0].status == "error"
@@ -390,11 +394,11 @@ def test_an_error_of_the_retriever_is_the_callers(captured, config):
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_few_documents(config, count, captured):
-    assert len(compression(retriever=Shelf(count=count)).invoke(QUESTION, config)) == min(count, 1)
+    assert len(compression(retriever=ListRetriever(count=count)).invoke(QUESTION, config)) == min(count, 1)
 
 
 def test_documents_without_a_text_are_kept_and_ranks_stay_true(captured, config):
-    class Odd(Shelf):
+    class Odd(ListRetriever):
         def _get_relevant_documents(self, query, *, run_manager):
             return [Document(id="blank", page_content=" "), *documents("shelf", 2, query)]
 
@@ -405,7 +409,7 @@ def test_documents_without_a_text_are_kept_and_ranks_stay_true(captured, config)
 def test_wrong_parts_are_refused_where_they_are_given():
     for make in (
         lambda: DistractorFilter("nano"),
-        lambda: GuardedRetriever(Shelf(), "nano"),
+        lambda: GuardedRetriever(ListRetriever(), "nano"),
         lambda: GuardedRetriever("shelf", guarding()),
         lambda: GuardMiddleware("nano"),
         lambda: GuardMiddleware(guarding(), tools={"search": 3}),

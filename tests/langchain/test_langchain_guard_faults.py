@@ -20,7 +20,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 from support.guards import guarding, judging
 from support.langchain_agents import ANSWER, PARALLEL, QUESTION, SEQUENTIAL, agent, asked, search_tool
-from support.langchain_parts import Shelf, call, documents
+from support.langchain_parts import ListRetriever, call, documents
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard, RagGuard, connect
@@ -44,7 +44,7 @@ def dropped(step):
 
 
 def guarded_agent(*turns, guard=None, retriever=None, **options):
-    tools = [search_tool(retriever or Shelf(count=4))]
+    tools = [search_tool(retriever or ListRetriever(count=4))]
     return agent(*turns, tools=tools, middleware=[GuardMiddleware(guard or guarding())], **options)
 
 
@@ -74,12 +74,14 @@ async def test_cancelled_hops_in_an_open_run_leave_nothing_behind(captured, reco
     model = ScriptedEngine(label=judging, gate=asyncio.Event())
     async with RunHandle(recorder, QUESTION):
         for _ in range(50):
-            task = asyncio.create_task(GuardedRetriever(Shelf(), guarding(model)).ainvoke("x", config))
+            task = asyncio.create_task(
+                GuardedRetriever(ListRetriever(), guarding(model)).ainvoke("x", config)
+            )
             await model.until_running(1)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await model.until_running(0)
-        await GuardedRetriever(Shelf(), guarding()).ainvoke("y", config)
+        await GuardedRetriever(ListRetriever(), guarding()).ainvoke("y", config)
         recorder.sweep()
     assert [step.status for step in captured.run.steps if step.query == "y"] == ["ok"]
     assert CallTree.of(recorder).runs.found == {}
@@ -142,7 +144,7 @@ def as_json(value):
 async def test_a_graph_of_ones_own_takes_the_middleware_as_the_wrapper_of_its_tools(captured, config, mode):
     guard = GuardMiddleware(guarding())
     tools = ToolNode(
-        [search_tool(Shelf(count=4))],
+        [search_tool(ListRetriever(count=4))],
         wrap_tool_call=guard.wrap_tool_call, awrap_tool_call=guard.awrap_tool_call,
     )  # fmt: skip
     graph = StateGraph(MessagesState)
@@ -163,7 +165,7 @@ async def test_a_graph_of_ones_own_takes_the_middleware_as_the_wrapper_of_its_to
 @MODES
 async def test_a_batch_of_agents_in_threads_never_mixes(captured, config, mode):
     guard = GuardMiddleware(guarding())
-    tools = [search_tool(Shelf(count=4))]
+    tools = [search_tool(ListRetriever(count=4))]
     agents = [
         agent(call("search", query=f"q{n}"), f"a{n}", tools=tools, middleware=[guard]) for n in range(12)
     ]
@@ -199,9 +201,9 @@ class Strict(BaseCallbackHandler):
 async def test_handlers_of_the_application_see_the_retrievals_and_no_verdict(kind, mode):
     strict = Strict()
     guarded, given = {
-        "retriever": (GuardedRetriever(Shelf(count=4), guarding()), "x"),
+        "retriever": (GuardedRetriever(ListRetriever(count=4), guarding()), "x"),
         "filter": (compression(), "x"),
-        "link": ({"context": Shelf(count=4), "question": RunnablePassthrough()} | link(), "x"),
+        "link": ({"context": ListRetriever(count=4), "question": RunnablePassthrough()} | link(), "x"),
         "middleware": (guarded_agent(*SEQUENTIAL), asked()),
     }[kind]
     config = {"callbacks": [strict]}
@@ -215,7 +217,7 @@ async def test_handlers_of_the_application_see_the_retrievals_and_no_verdict(kin
 
 def compression():
     return ContextualCompressionRetriever(
-        base_compressor=DistractorFilter(guarding()), base_retriever=Shelf(count=4)
+        base_compressor=DistractorFilter(guarding()), base_retriever=ListRetriever(count=4)
     )
 
 
@@ -225,7 +227,7 @@ def link():
 
 async def test_a_dead_engine_is_not_asked_for_ever(config, captured):
     dead = ScriptedEngine(label=judging, fault=lambda call: ConnectionError("gone"))
-    guarded = GuardedRetriever(Shelf(count=4), guarding(dead, pause_after=3, pause_s=60))
+    guarded = GuardedRetriever(ListRetriever(count=4), guarding(dead, pause_after=3, pause_s=60))
     for _ in range(10):
         assert len(await guarded.ainvoke("x", config)) == 4
     assert len(dead.calls) == 3
@@ -236,7 +238,10 @@ async def test_a_dead_engine_is_not_asked_for_ever(config, captured):
 async def test_flush_counts_what_the_guards_that_it_captures_could_not_judge(mode):
     dead = ScriptedEngine(label=judging, fault=lambda call: EngineRejected("500 from the server"))
     with RagGuard(engine=ScriptedEngine(), scorers=(), store=None) as rg:
-        guarded, config = GuardedRetriever(Shelf(), guarding(dead)), {"callbacks": [RagGuardCallback(rg)]}
+        guarded, config = (
+            GuardedRetriever(ListRetriever(), guarding(dead)),
+            {"callbacks": [RagGuardCallback(rg)]},
+        )
         guarded.invoke("x", config) if mode == "sync" else await guarded.ainvoke("x", config)
         assert rg.flush().unguarded == {"rejected": 1}
 

@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import create_retriever_tool, tool
 from support.guards import guarding
 from support.langchain_agents import ANSWER, QUESTION, agent, asked, search_tool
-from support.langchain_parts import Shelf, call, documents
+from support.langchain_parts import ListRetriever, call, documents
 
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.splitters import paragraphs
@@ -40,7 +40,7 @@ def told(step):
     return step.query, ids(step.candidates), ids(step.passages), dropped
 
 
-class Fixed(Shelf):
+class Fixed(ListRetriever):
     """Gives the same documents for a query, whoever asks."""
 
     found: dict[str, list[Document]]
@@ -102,7 +102,7 @@ async def test_calls_whose_ids_repeat(captured, config, mode):
 
 def test_two_links_behind_one_retrieval_are_one_decision(captured, config):
     first, second = drop_distractors(guarding()), drop_distractors(guarding(threshold=1.0))
-    chain = RunnableLambda(lambda query: {"context": Shelf(count=4).invoke(query), "question": query})
+    chain = RunnableLambda(lambda query: {"context": ListRetriever(count=4).invoke(query), "question": query})
     kept = (chain | first | second).invoke(QUESTION, config)["context"]
     (step,) = captured.run.steps
     assert ids(kept) == ids(step.passages) == ["shelf-0"]
@@ -153,7 +153,7 @@ async def test_parallel_tools_of_one_string_share_a_turn(captured, config, mode)
 
 @pytest.mark.parametrize("declared", [False, True])
 def test_a_retriever_behind_one_string_keeps_its_ids(captured, rg, declared):
-    shelf = create_retriever_tool(Shelf(count=3), "search", "Searches.")
+    shelf = create_retriever_tool(ListRetriever(count=3), "search", "Searches.")
     built, tools = one_string(shelf, declared=declared)
     built.invoke(asked(), {"callbacks": [RagGuardCallback(rg, tools=tools)]})
     (step,) = captured.run.steps
@@ -164,7 +164,9 @@ def test_a_retriever_behind_one_string_keeps_its_ids(captured, rg, declared):
 
 
 def test_a_guarded_retriever_in_a_declared_tool_of_one_string(captured, rg):
-    guarded = create_retriever_tool(GuardedRetriever(Shelf(count=3), guarding()), "search", "Searches.")
+    guarded = create_retriever_tool(
+        GuardedRetriever(ListRetriever(count=3), guarding()), "search", "Searches."
+    )
     built = agent(call("search", query="hop"), ANSWER, tools=[guarded])
     built.invoke(asked(), {"callbacks": [RagGuardCallback(rg, tools={"search": paragraphs})]})
     (step,) = captured.run.steps
@@ -179,12 +181,12 @@ async def test_a_tool_that_filters_what_it_found_itself(captured, config, mode):
 
     def find(query: str) -> tuple[str, list[Document]]:
         """Searches and filters, without a word about callbacks."""
-        found = keep.compress_documents(Shelf(count=3).invoke(query), query)
+        found = keep.compress_documents(ListRetriever(count=3).invoke(query), query)
         return "\n".join(one.page_content for one in found), found
 
     async def afind(query: str) -> tuple[str, list[Document]]:
         """The same, on a loop."""
-        found = await keep.acompress_documents(await Shelf(count=3).ainvoke(query), query)
+        found = await keep.acompress_documents(await ListRetriever(count=3).ainvoke(query), query)
         return "\n".join(one.page_content for one in found), found
 
     finding = tool("find", response_format="content_and_artifact")(find)
@@ -195,7 +197,7 @@ async def test_a_tool_that_filters_what_it_found_itself(captured, config, mode):
 
 
 def test_a_guard_in_a_tool_and_one_behind_it(captured, config):
-    tools = [search_tool(GuardedRetriever(Shelf(count=4), guarding()))]
+    tools = [search_tool(GuardedRetriever(ListRetriever(count=4), guarding()))]
     behind = GuardMiddleware(guarding(threshold=1.0))
     agent(call("search", query="hop"), ANSWER, tools=tools, middleware=[behind]).invoke(asked(), config)
     (step,) = captured.run.steps
@@ -225,7 +227,7 @@ async def test_a_pipeline_written_by_hand(captured, recorder, rg, config, mode, 
     try:
         with RunHandle(recorder, QUESTION) as handle:
             for query in ("one", "two"):
-                found = await run(Shelf(count=2), query, {"callbacks": callbacks}, mode)
+                found = await run(ListRetriever(count=2), query, {"callbacks": callbacks}, mode)
                 if mode == "sync":
                     kept = keep.compress_documents(found, query, callbacks)
                 else:
@@ -249,7 +251,7 @@ def test_outside_of_any_run_nothing_is_said(captured, config):
 
 @MODES
 async def test_guards_at_every_level_are_one_step(captured, config, mode):
-    arms = [GuardedRetriever(Shelf(shelf=name, count=2), guarding()) for name in "ab"]
+    arms = [GuardedRetriever(ListRetriever(shelf=name, count=2), guarding()) for name in "ab"]
     whole = ContextualCompressionRetriever(
         base_compressor=DistractorFilter(guarding(threshold=1.0)),
         base_retriever=EnsembleRetriever(retrievers=arms, weights=[0.5, 0.5]),
@@ -264,7 +266,7 @@ async def test_guards_at_every_level_are_one_step(captured, config, mode):
         assert step.candidates[drop.position - 1].id == drop.passage.id
 
 
-class Gives(Shelf):
+class Gives(ListRetriever):
     """Gives what it is told to."""
 
     what: object = None
@@ -285,7 +287,7 @@ async def test_whatever_a_retriever_gives(captured, config, mode, what, kept):
 
 @MODES
 async def test_an_arm_whose_drops_another_arm_delivers_prunes_nothing(captured, config, mode):
-    arms = [GuardedRetriever(Shelf(count=4), guarding()), Shelf(count=4)]
+    arms = [GuardedRetriever(ListRetriever(count=4), guarding()), ListRetriever(count=4)]
     found = await run(EnsembleRetriever(retrievers=arms, weights=[0.5, 0.5]), QUESTION, config, mode)
     (step,) = captured.run.steps
     assert (len(found), step.decision.dropped, step.decision.status) == (4, [], "kept_all")

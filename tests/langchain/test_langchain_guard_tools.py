@@ -10,7 +10,7 @@ from langchain_core.tools import create_retriever_tool, tool
 from langgraph.types import Command
 from support.guards import guarding
 from support.langchain_agents import ANSWER, agent, asked
-from support.langchain_parts import Shelf, call, documents
+from support.langchain_parts import ListRetriever, call, documents
 
 from ragguard.capture.splitters import paragraphs
 from ragguard.errors import InvalidInput
@@ -48,7 +48,7 @@ async def test_create_retriever_tool_in_both_formats(
     captured, config, caplog, mode, response_format, prompt, separator, expected
 ):
     made = create_retriever_tool(
-        Shelf(count=4), "search", "Searches.", response_format=response_format, document_separator=separator,
+        ListRetriever(count=4), "search", "Searches.", response_format=response_format, document_separator=separator,
         document_prompt=None if prompt is None else PromptTemplate.from_template(prompt),
     )  # fmt: skip
     (message,) = await results([made], mode=mode, config=config)
@@ -66,7 +66,7 @@ async def test_create_retriever_tool_in_both_formats(
 
 @MODES
 async def test_a_function_that_retrieves_and_hands_on_the_text(mode):
-    shelf = Shelf(count=4)
+    shelf = ListRetriever(count=4)
 
     @tool
     def search(query: str) -> str:
@@ -79,7 +79,7 @@ async def test_a_function_that_retrieves_and_hands_on_the_text(mode):
 
 async def test_what_another_agent_in_a_tool_retrieved_is_its_own_affair():
     inner = agent(call("look", query="x"), "shelf 1 about x, they say", tools=[
-        create_retriever_tool(Shelf(count=4), "look", "Looks.")
+        create_retriever_tool(ListRetriever(count=4), "look", "Looks.")
     ])  # fmt: skip
 
     @tool

@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnablePassthrough
 from support.guards import guarding
 from support.langchain_agents import ANSWER, agent, asked, search_tool
-from support.langchain_parts import Shelf, call, documents
+from support.langchain_parts import ListRetriever, call, documents
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.errors import InvalidInput
@@ -29,7 +29,7 @@ def titled(document):
     return f"{document.metadata['title']}\n{document.page_content}"
 
 
-class Titled(Shelf):
+class Titled(ListRetriever):
     """Its answers are in the titles."""
 
     def _get_relevant_documents(self, query, *, run_manager):
@@ -93,7 +93,7 @@ def test_a_text_that_cannot_be_had_is_the_page_content_and_said(caplog, text_of,
 def test_what_is_no_function_is_refused():
     for make in (
         lambda: DistractorFilter(guarding(), text_of="title"),
-        lambda: GuardedRetriever(Shelf(), guarding(), text_of=3),
+        lambda: GuardedRetriever(ListRetriever(), guarding(), text_of=3),
         lambda: GuardMiddleware(guarding(), text_of="title"),
         lambda: drop_distractors(guarding(), text_of="title"),
     ):
@@ -105,11 +105,11 @@ def test_what_is_no_function_is_refused():
 async def test_a_deep_copy_of_a_guarded_retriever_guards(mode):
     """Frameworks copy what they are configured with."""
     mine = guarding()
-    guarded = copy.deepcopy(GuardedRetriever(Shelf(count=4), mine))
+    guarded = copy.deepcopy(GuardedRetriever(ListRetriever(count=4), mine))
     found = guarded.invoke("x") if mode == "sync" else await guarded.ainvoke("x")
     assert [one.id for one in found] == ["shelf-0", "shelf-2"]
     assert guarded.guard is mine
-    assert GuardedRetriever(Shelf(count=4), mine).model_copy(deep=True).guard is mine
+    assert GuardedRetriever(ListRetriever(count=4), mine).model_copy(deep=True).guard is mine
     with pytest.raises(TypeError, match="Make one in each process"):
         pickle.dumps(DistractorFilter(mine))
 

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support.guards import assert_spans_tell, guarding, judging
 from support.langchain_agents import ANSWER, agent, asked, search_tool
-from support.langchain_parts import Shelf, call, documents, says
+from support.langchain_parts import ListRetriever, call, documents, says
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard, RagGuard, world
@@ -42,7 +42,7 @@ def wiki(query: str) -> str:
 def guarded(place, guard):
     """Something guarded, and what it is asked."""
     if place == "agent":
-        tools = [search_tool(Shelf(count=4))]
+        tools = [search_tool(ListRetriever(count=4))]
         return agent(
             call("search", query=QUERY), ANSWER, tools=tools, middleware=[GuardMiddleware(guard)]
         ), asked()
@@ -50,13 +50,13 @@ def guarded(place, guard):
         middleware = [GuardMiddleware(guard, tools={"wiki": paragraphs})]
         return agent(call("wiki", query=QUERY), ANSWER, tools=[wiki], middleware=middleware), asked()
     if place == "chain":
-        given = {"context": Shelf(count=4), "question": RunnablePassthrough()}
+        given = {"context": ListRetriever(count=4), "question": RunnablePassthrough()}
         return given | drop_distractors(guard) | RunnableLambda(lambda given: ANSWER), QUERY
     if place == "compressor":
         return ContextualCompressionRetriever(
-            base_compressor=DistractorFilter(guard), base_retriever=Shelf(count=4)
+            base_compressor=DistractorFilter(guard), base_retriever=ListRetriever(count=4)
         ), QUERY
-    return GuardedRetriever(Shelf(count=4), guard), QUERY
+    return GuardedRetriever(ListRetriever(count=4), guard), QUERY
 
 
 PLACES = pytest.mark.parametrize(

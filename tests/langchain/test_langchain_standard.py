@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 from support.guards import guarding
-from support.langchain_parts import Shelf, documents
+from support.langchain_parts import ListRetriever, documents
 
 from ragguard_langchain import GuardedRetriever
 
 
-class Sized(Shelf):
+class Sized(ListRetriever):
     """A shelf whose size may also be said in a call."""
 
     def _get_relevant_documents(self, query, *, run_manager, k=None):

@@ -7,7 +7,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support.langchain_agents import SEQUENTIAL, agent, asked
-from support.langchain_parts import Shelf
+from support.langchain_parts import ListRetriever
 
 from ragguard_langchain import RagGuardCallback
 
@@ -30,7 +30,7 @@ async def test_steps_stand_on_langfuses_retrieval_spans(captured, rg, target, mo
     )
     callbacks = [CallbackHandler(public_key=key), RagGuardCallback(rg)]
     config = {"callbacks": callbacks[::-1] if ours_first else callbacks}
-    app, given = (agent(*SEQUENTIAL), asked()) if target == "agent" else (Shelf(), "hop")
+    app, given = (agent(*SEQUENTIAL), asked()) if target == "agent" else (ListRetriever(), "hop")
     if mode == "invoke":
         app.invoke(given, config)
     else:

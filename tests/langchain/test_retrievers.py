@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 from support.captured import Captured
-from support.langchain_parts import Shelf
+from support.langchain_parts import ListRetriever
 
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
@@ -25,12 +25,12 @@ def only_step(captured):
 
 
 def test_a_retrieval_is_a_run_with_one_step(captured, config):
-    given = Shelf(count=3).invoke(QUESTION, config)
+    given = ListRetriever(count=3).invoke(QUESTION, config)
     run, step = captured.run, only_step(captured)
-    assert (run.question, run.name, run.status, run.answer) == (QUESTION, "Shelf", "ok", None)
+    assert (run.question, run.name, run.status, run.answer) == (QUESTION, "ListRetriever", "ok", None)
     assert run.metadata["framework"] == "langchain"
     assert (step.query, step.status, step.tool, step.sub_steps) == (QUESTION, "ok", "", [])
-    assert step.metadata["retriever"] == "Shelf"
+    assert step.metadata["retriever"] == "ListRetriever"
     assert [(p.text, p.id, p.score) for p in step.passages] == [
         (d.page_content, d.id, d.metadata["score"]) for d in given
     ]
@@ -39,12 +39,12 @@ def test_a_retrieval_is_a_run_with_one_step(captured, config):
 
 
 async def test_async_is_the_same(captured, config):
-    await Shelf().ainvoke(QUESTION, config)
+    await ListRetriever().ainvoke(QUESTION, config)
     assert (captured.run.question, len(only_step(captured).passages)) == (QUESTION, 2)
 
 
 def test_the_callers_list_is_neither_kept_nor_changed(captured, config):
-    given = Shelf().invoke(QUESTION, config)
+    given = ListRetriever().invoke(QUESTION, config)
     assert len(given) == 2
     given[0].metadata["source"] = "changed"
     given[0].page_content = "changed"
@@ -56,12 +56,12 @@ def test_the_callers_list_is_neither_kept_nor_changed(captured, config):
 
 def test_the_runs_id_is_the_calls_own(captured, config):
     run_id = uuid4()
-    Shelf().invoke(QUESTION, config, run_id=run_id)
+    ListRetriever().invoke(QUESTION, config, run_id=run_id)
     assert captured.run.id == str(run_id)
 
 
 def test_an_exception_goes_to_the_caller_and_into_the_record(captured, config):
-    shelf = Shelf(fault=lambda query: KeyError("index gone"))
+    shelf = ListRetriever(fault=lambda query: KeyError("index gone"))
     with pytest.raises(KeyError, match="index gone"):
         shelf.invoke(QUESTION, config)
     run, step = captured.run, only_step(captured)
@@ -72,24 +72,24 @@ def test_an_exception_goes_to_the_caller_and_into_the_record(captured, config):
 @pytest.mark.parametrize("times", [2, 3])
 def test_a_handler_that_is_attached_several_times_counts_once(captured, rg, times):
     handler = RagGuardCallback(rg)
-    Shelf().with_config(callbacks=[handler]).invoke(QUESTION, {"callbacks": [handler] * times})
+    ListRetriever().with_config(callbacks=[handler]).invoke(QUESTION, {"callbacks": [handler] * times})
     assert len(only_step(captured).passages) == 2
 
 
 def test_several_handlers_of_one_guard_count_once(captured, rg):
-    Shelf().invoke(QUESTION, {"callbacks": [RagGuardCallback(rg), RagGuardCallback(rg)]})
+    ListRetriever().invoke(QUESTION, {"callbacks": [RagGuardCallback(rg), RagGuardCallback(rg)]})
     assert only_step(captured).status == "ok"
 
 
 def test_handlers_of_two_guards_both_see_it(captured, rg):
     theirs = Captured()
     other = SimpleNamespace(recorder=Recorder(theirs))
-    Shelf().invoke(QUESTION, {"callbacks": [RagGuardCallback(rg), RagGuardCallback(other)]})
+    ListRetriever().invoke(QUESTION, {"callbacks": [RagGuardCallback(rg), RagGuardCallback(other)]})
     assert len(captured.runs) == len(theirs.runs) == 1
 
 
 def test_metadata_says_what_the_run_is(captured, config):
-    Shelf().invoke(
+    ListRetriever().invoke(
         QUESTION,
         {
             **config,
@@ -112,8 +112,8 @@ def test_calls_with_the_id_of_an_open_run_join_it(captured, recorder, config):
     handle = RunHandle(recorder, QUESTION, id="run-8")
     contextvars.Context().run(handle.__enter__)  # as in another thread
     named = {**config, "metadata": {"ragguard_run_id": "run-8"}}
-    Shelf().invoke("first hop", named)
-    Shelf().invoke("second hop", named)
+    ListRetriever().invoke("first hop", named)
+    ListRetriever().invoke("second hop", named)
     handle.answered("Ada Berg")
     handle.__exit__(None, None, None)
     joined = next(run for run in captured.runs if run.id == "run-8")
@@ -124,8 +124,8 @@ def test_calls_with_the_id_of_an_open_run_join_it(captured, recorder, config):
 
 def test_a_call_inside_a_run_joins_it(captured, recorder, config):
     with RunHandle(recorder, QUESTION, references=["Ada Berg"], name="mine") as run:
-        Shelf().invoke("firm based in Oslo", config)
-        Shelf().invoke("founder of Fjord Works", config)
+        ListRetriever().invoke("firm based in Oslo", config)
+        ListRetriever().invoke("founder of Fjord Works", config)
         run.answered("Ada Berg")
     done = captured.run
     assert (done.id, done.question, done.references, done.name) == (run.id, QUESTION, ["Ada Berg"], "mine")
@@ -140,16 +140,16 @@ def test_a_call_inside_a_run_joins_it(captured, recorder, config):
 def test_unsampled_calls_leave_no_trace(captured):
     recorder = Recorder(captured, sample_rate=0.0)
     config = {"callbacks": [RagGuardCallback(SimpleNamespace(recorder=recorder))]}
-    Shelf().invoke(QUESTION, config)
+    ListRetriever().invoke(QUESTION, config)
     with pytest.raises(ValueError, match="gone"):
-        Shelf(fault=lambda query: ValueError("gone")).invoke(QUESTION, config)
+        ListRetriever(fault=lambda query: ValueError("gone")).invoke(QUESTION, config)
     assert captured.events == []
     assert recorder.counts.unsampled == 2
     assert (recorder.open_runs, len(CallTree.of(recorder).open_calls)) == (0, 0)
 
 
 def test_batches_are_runs_of_their_own(captured, config):
-    Shelf().batch([f"question {n}" for n in range(8)], config)
+    ListRetriever().batch([f"question {n}" for n in range(8)], config)
     assert sorted(run.question for run in captured.runs) == [f"question {n}" for n in range(8)]
     for run in captured.runs:
         assert [step.query for step in run.steps] == [run.question]
@@ -158,7 +158,7 @@ def test_batches_are_runs_of_their_own(captured, config):
 async def test_a_cancelled_retriever_says_nothing_and_is_found_out(captured, recorder, config, monkeypatch):
     monkeypatch.setattr("ragguard_langchain.call_tree.GONE_SECONDS", 0.0)
     waiting = asyncio.Event()
-    shelf = Shelf(gate=asyncio.Event(), waiting=waiting.set)
+    shelf = ListRetriever(gate=asyncio.Event(), waiting=waiting.set)
     task = asyncio.create_task(shelf.ainvoke(QUESTION, config))
     await waiting.wait()
     recorder.sweep()
@@ -175,9 +175,9 @@ async def test_a_cancelled_retriever_says_nothing_and_is_found_out(captured, rec
 def test_an_interrupted_retrieval_does_not_swallow_those_after_it(captured, config):
     """As in a notebook: interrupted, and run once more. LangChain says nothing of the first one's end."""
     with pytest.raises(KeyboardInterrupt):
-        Shelf(fault=lambda query: KeyboardInterrupt()).invoke(QUESTION, config)
-    Shelf().invoke(QUESTION, config)
-    Shelf().invoke(QUESTION, config)
+        ListRetriever(fault=lambda query: KeyboardInterrupt()).invoke(QUESTION, config)
+    ListRetriever().invoke(QUESTION, config)
+    ListRetriever().invoke(QUESTION, config)
     assert [(run.question, run.status, len(run.steps)) for run in captured.runs] == [(QUESTION, "ok", 1)] * 2
 
 
@@ -187,8 +187,8 @@ async def test_a_retry_after_a_timeout_is_told_at_once(captured, recorder, confi
     async def patient():
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
-                await Shelf(gate=asyncio.Event()).ainvoke(QUESTION, config)
-        await Shelf().ainvoke(QUESTION, config)
+                await ListRetriever(gate=asyncio.Event()).ainvoke(QUESTION, config)
+        await ListRetriever().ainvoke(QUESTION, config)
         assert [(run.status, len(run.steps)) for run in captured.runs] == [("ok", 1)]
 
     await asyncio.create_task(patient())
@@ -198,7 +198,7 @@ async def test_a_retry_after_a_timeout_is_told_at_once(captured, recorder, confi
 
 async def test_a_thousand_cancelled_retrievals_leave_nothing_behind(captured, recorder, config, monkeypatch):
     monkeypatch.setattr("ragguard_langchain.call_tree.GONE_SECONDS", 0.0)
-    shelf = Shelf(gate=asyncio.Event())
+    shelf = ListRetriever(gate=asyncio.Event())
     tasks = [asyncio.create_task(shelf.ainvoke(f"question {n}", config)) for n in range(1000)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support.langchain_agents import ANSWER, PARALLEL, QUESTION, agent, asked
-from support.langchain_parts import Shelf, call, documents
+from support.langchain_parts import ListRetriever, call, documents
 
 from ragguard.capture.splitters import paragraphs
 from ragguard_langchain import RagGuardCallback, instrument, uninstrument
@@ -61,9 +61,9 @@ async def test_the_steps_of_an_agent_stand_on_its_spans(exported, captured, how,
 @pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
 async def test_so_does_a_bare_retrieval(exported, captured, how, mode):
     if mode == "invoke":
-        Shelf().invoke(QUESTION, how)
+        ListRetriever().invoke(QUESTION, how)
     else:
-        await Shelf().ainvoke(QUESTION, how)
+        await ListRetriever().ainvoke(QUESTION, how)
     (span_id,) = spans_of(exported, "RETRIEVER")
     (step,) = captured.run.steps
     assert (step.trace.span_id, step.trace.foreign) == (span_id, True)
@@ -91,6 +91,6 @@ async def test_a_tool_that_gives_documents_stands_under_its_own_span(exported, c
 
 def test_once_it_is_gone_nothing_is_asked_of_it(exported, captured, config, capsys):
     LangChainInstrumentor().uninstrument()
-    Shelf().invoke(QUESTION, config)
+    ListRetriever().invoke(QUESTION, config)
     assert captured.run.steps[0].trace is None
     assert capsys.readouterr().out == ""

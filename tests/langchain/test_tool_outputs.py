@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 from langchain_core.documents.compressor import BaseDocumentCompressor
 from langchain_core.tools import ToolException, create_retriever_tool, tool
 from support.langchain_agents import ANSWER, agent, asked
-from support.langchain_parts import Shelf, call, documents, says
+from support.langchain_parts import ListRetriever, call, documents, says
 
 from ragguard.capture.delivered import DELIVERED
 from ragguard.capture.splitters import json_items, paragraphs
@@ -39,7 +39,7 @@ def test_a_tool_that_retrieves_four_and_returns_one(captured, rg):
     @tool
     def best(query: str) -> str:
         """Gives the third of four."""
-        return f"Best match: {Shelf(count=4).invoke(query)[2].page_content}."
+        return f"Best match: {ListRetriever(count=4).invoke(query)[2].page_content}."
 
     with_tool(best, rg)
     step = only_step(captured)
@@ -51,14 +51,16 @@ def test_of_two_retrievals_each_keeps_what_is_in_the_output(captured, rg):
     @tool
     def both(query: str) -> str:
         """Gives one document of each of two searches."""
-        return "\n".join(Shelf(shelf=name).invoke(query)[n].page_content for n, name in enumerate("ab"))
+        return "\n".join(
+            ListRetriever(shelf=name).invoke(query)[n].page_content for n, name in enumerate("ab")
+        )
 
     with_tool(both, rg)
     assert [ids(step.passages) for step in captured.run.steps] == [["a-0"], ["b-1"]]
 
 
 def test_a_tool_that_gives_all_changes_nothing(captured, rg):
-    with_tool(create_retriever_tool(Shelf(count=3), "search", "Searches."), rg)
+    with_tool(create_retriever_tool(ListRetriever(count=3), "search", "Searches."), rg)
     step = only_step(captured)
     assert (len(step.passages), step.candidates) == (3, step.passages)
     assert DELIVERED not in step.metadata
@@ -69,7 +71,7 @@ def test_of_a_tool_that_summarises_nothing_can_be_told(captured, rg):
     def summary(query: str) -> str:
         """Says it in its own words."""
         return (
-            f"{len(Shelf().invoke(query))} found. "
+            f"{len(ListRetriever().invoke(query))} found. "
             + "They speak of ships, and of a mill that was sold often. " * 4
         )
 
@@ -83,7 +85,7 @@ def test_a_tool_that_says_that_there_is_nothing_gave_the_model_nothing(captured,
     @tool
     def search(query: str) -> str:
         """Filters out all that it finds."""
-        Shelf().invoke(query)
+        ListRetriever().invoke(query)
         return says
 
     with_tool(search, rg)
@@ -98,13 +100,13 @@ def test_a_tool_that_retrieves_and_fails_is_a_failed_step_with_its_candidates(ca
     @tool
     def search(query: str) -> str:
         """Retrieves, and then fails."""
-        Shelf().invoke(query)
+        ListRetriever().invoke(query)
         raise ToolException("the reranker is gone")
 
     @tool
     def outer(query: str) -> str:
         """Calls another tool that retrieves, and then fails."""
-        create_retriever_tool(Shelf(), "shelf", "Searches.").invoke({"query": query})
+        create_retriever_tool(ListRetriever(), "shelf", "Searches.").invoke({"query": query})
         raise ToolException("the reranker is gone")
 
     one = outer if inner else search
@@ -121,7 +123,7 @@ def test_a_tool_that_retrieves_and_fails_is_a_failed_step_with_its_candidates(ca
 def test_a_piece_of_a_document_without_an_id_is_what_the_model_got(captured, rg):
     text = "(Corwell Mills!) was founded by Ursula Almberg, who came from East Dundale, in the year 1900. And so on."
 
-    class Lone(Shelf):
+    class Lone(ListRetriever):
         def _get_relevant_documents(self, query, **_):
             return [Document(text), Document("Another text that the tool leaves out of its output.")]
 
@@ -139,7 +141,7 @@ def test_what_a_model_inside_the_tool_has_read_is_not_measured_by_the_tools_outp
     @tool
     def ask(query: str) -> str:
         """Answers from what it retrieves, by a model of its own."""
-        found = Shelf(count=3).invoke(query)
+        found = ListRetriever(count=3).invoke(query)
         return f"{says('So it is').invoke(query).text}: {found[0].page_content}"
 
     with_tool(ask, rg)
@@ -313,7 +315,7 @@ class Cut(BaseDocumentCompressor):
 @pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
 async def test_what_a_reranker_leaves_out_stays_a_candidate(captured, config, mode, pipeline):
     cut = DocumentCompressorPipeline(transformers=[Cut()]) if pipeline else Cut()
-    retriever = ContextualCompressionRetriever(base_compressor=cut, base_retriever=Shelf(count=4))
+    retriever = ContextualCompressionRetriever(base_compressor=cut, base_retriever=ListRetriever(count=4))
     if mode == "invoke":
         retriever.invoke("hop", config)
     else:
@@ -324,9 +326,9 @@ async def test_what_a_reranker_leaves_out_stays_a_candidate(captured, config, mo
 
 
 def test_an_ensemble_that_gives_all_has_no_other_candidates(captured, config):
-    EnsembleRetriever(retrievers=[Shelf(shelf="a"), Shelf(shelf="b")], weights=[0.5, 0.5]).invoke(
-        "hop", config
-    )
+    EnsembleRetriever(
+        retrievers=[ListRetriever(shelf="a"), ListRetriever(shelf="b")], weights=[0.5, 0.5]
+    ).invoke("hop", config)
     step = only_step(captured)
     assert step.candidates == step.passages
     assert len(step.passages) == 4
@@ -343,7 +345,7 @@ def test_text_of_says_what_the_model_reads(captured, rg):
         return f"{document.metadata['source']}: {document.page_content}"
 
     config = {"callbacks": [RagGuardCallback(rg, text_of=titled)]}
-    Shelf().invoke("hop", config)
+    ListRetriever().invoke("hop", config)
     agent(call("search", query="hop"), ANSWER).invoke(asked(), config)
     for run in captured.runs:
         assert [p.text for p in run.steps[0].candidates] == [

@@ -9,7 +9,7 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import StructuredTool, ToolException, tool
 from langgraph.types import Command
 from support.langchain_agents import ANSWER, agent, asked
-from support.langchain_parts import Shelf, call, documents
+from support.langchain_parts import ListRetriever, call, documents
 
 from ragguard.capture.splitters import json_items, paragraphs
 from ragguard.errors import InvalidInput
@@ -37,7 +37,7 @@ def as_artifact(query: str, top: int = 2) -> tuple[str, list]:
 @tool(response_format="content_and_artifact")
 def reranked(query: str) -> tuple[str, list]:
     """Retrieves three and keeps the best one."""
-    found = Shelf(count=3).invoke(query)[:1]
+    found = ListRetriever(count=3).invoke(query)[:1]
     return found[0].page_content, found
 
 
@@ -53,8 +53,8 @@ def in_state(query: str) -> Command:
 def twice(query: str) -> str:
     """Retrieves two times."""
     return (
-        Shelf(shelf="a").invoke(query + " a")[0].page_content
-        + Shelf(shelf="b").invoke(query + " b")[0].page_content
+        ListRetriever(shelf="a").invoke(query + " a")[0].page_content
+        + ListRetriever(shelf="b").invoke(query + " b")[0].page_content
     )
 
 

@@ -7,7 +7,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from support.guards import guarding
-from support.langchain_parts import Shelf
+from support.langchain_parts import ListRetriever
 
 from ragguard_langchain import GuardedRetriever
 
@@ -35,7 +35,7 @@ class First(BaseDocumentCompressor):
         return documents[:2]
 
 
-class KShelf(Shelf):
+class CountedRetriever(ListRetriever):
     k: int = 4
 
 
@@ -66,13 +66,13 @@ async def test_what_a_call_says_holds(captured, config, mode):
 
 @MODES
 async def test_a_retriever_with_a_k_of_its_own(captured, config, mode):
-    await run(KShelf(count=2), config, mode)
+    await run(CountedRetriever(count=2), config, mode)
     assert places(captured) == (4, 4, 2)
 
 
 @MODES
 async def test_a_k_that_means_something_else_is_not_believed(captured, config, mode):
-    await run(KShelf(count=2, k=1), config, mode)
+    await run(CountedRetriever(count=2, k=1), config, mode)
     assert places(captured) == (None, 2, 2)
 
 
@@ -93,6 +93,6 @@ async def test_a_reranker_chooses_how_many_places_there_are(captured, config, mo
 
 @MODES
 async def test_arms_of_an_ensemble_have_a_k_each_and_the_whole_has_none(captured, config, mode):
-    arms = [KShelf(shelf="a"), KShelf(shelf="b")]
+    arms = [CountedRetriever(shelf="a"), CountedRetriever(shelf="b")]
     await run(EnsembleRetriever(retrievers=arms, weights=[0.5, 0.5]), config, mode)
     assert places(captured) == (None, 4, 4)

@@ -20,7 +20,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Send
 from support.langchain_agents import ANSWER, QUESTION, agent, asked, search_tool
-from support.langchain_parts import Shelf, call, documents, says
+from support.langchain_parts import ListRetriever, call, documents, says
 
 from ragguard.capture.handle import RunHandle
 
@@ -160,7 +160,7 @@ async def test_tasks_of_the_functional_api_in_sequence_and_side_by_side(captured
 async def test_nodes_after_a_retrieval_that_timed_out_have_turns_of_their_own(captured, config):
     async def impatient(state):
         try:
-            await asyncio.wait_for(Shelf(gate=asyncio.Event()).ainvoke("slow"), 0.01)
+            await asyncio.wait_for(ListRetriever(gate=asyncio.Event()).ainvoke("slow"), 0.01)
         except TimeoutError:
             return {"query": "gone"}
 
@@ -176,12 +176,12 @@ async def test_nodes_after_a_retrieval_that_timed_out_have_turns_of_their_own(ca
 async def test_a_batch_has_one_turn(captured, recorder, config, mode, around):
     def look(question, config=None):
         for name in "ab":
-            Shelf().batch([f"{name}{n}" for n in range(3)], config)
+            ListRetriever().batch([f"{name}{n}" for n in range(3)], config)
         return ANSWER
 
     async def alook(question, config=None):
         for name in "ab":
-            await Shelf().abatch([f"{name}{n}" for n in range(3)], config)
+            await ListRetriever().abatch([f"{name}{n}" for n in range(3)], config)
         return ANSWER
 
     if around == "chain":
@@ -216,19 +216,19 @@ async def test_graphs_side_by_side_in_one_run_and_what_follows_them(captured, re
 
 def test_threads_that_overlap_share_a_turn(captured, config):
     together = threading.Barrier(2)
-    meeting = Shelf(fault=lambda query: together.wait(10) < 0 or None)
+    meeting = ListRetriever(fault=lambda query: together.wait(10) < 0 or None)
 
     def side_by_side(question, config):
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda query: meeting.invoke(query, config), ["a", "b"]))
-        return Shelf().invoke("after", config) and ANSWER
+        return ListRetriever().invoke("after", config) and ANSWER
 
     RunnableLambda(side_by_side).invoke(QUESTION, config)
     assert sorted(turns(captured)) == [("a", 0), ("after", 1), ("b", 0)]
 
 
 def test_a_streamed_chain_of_hops_has_a_turn_a_hop(captured, config):
-    hop = RunnableLambda(lambda query: Shelf(count=1).invoke(query)[0].page_content)
+    hop = RunnableLambda(lambda query: ListRetriever(count=1).invoke(query)[0].page_content)
     list((hop | hop | hop).stream(QUESTION, config))
     assert [step.turn for step in captured.run.steps] == [0, 1, 2]
 

@@ -21,7 +21,7 @@ from llama_index.core.workflow import (
     Workflow,
     step,
 )
-from support.llamaindex_parts import Says, Shelf, call, nodes, scripted
+from support.llamaindex_parts import ListRetriever, Says, call, nodes, scripted
 
 from ragguard.capture.handle import RunHandle
 
@@ -35,11 +35,11 @@ QUESTION = "Who founded the firm based in Oslo?"
 
 
 def search(name="search", retriever=None, **settings):
-    return RetrieverTool.from_defaults(retriever or Shelf(name), name=name, **settings)
+    return RetrieverTool.from_defaults(retriever or ListRetriever(name), name=name, **settings)
 
 
 def ask(name="ask", retriever=None):
-    query_engine = RetrieverQueryEngine.from_args(retriever or Shelf(name), llm=Says(text="Nordlys"))
+    query_engine = RetrieverQueryEngine.from_args(retriever or ListRetriever(name), llm=Says(text="Nordlys"))
     return QueryEngineTool.from_defaults(query_engine, name=name)
 
 
@@ -94,7 +94,9 @@ async def test_a_tools_arguments_are_read_as_the_agent_wrote_them(recorder, capt
 
 
 async def test_sub_steps_of_a_tools_retriever_are_clean_too(recorder, captured):
-    fusion = QueryFusionRetriever([Shelf("left")], llm=Says(text="rewritten"), num_queries=2, use_async=False)
+    fusion = QueryFusionRetriever(
+        [ListRetriever("left")], llm=Says(text="rewritten"), num_queries=2, use_async=False
+    )
     model = scripted(call("search", input="firm in Oslo"), "done")
     await FunctionAgent(tools=[search(retriever=fusion)], llm=model).run(user_msg=QUESTION)
     (one,) = captured.run.steps
@@ -118,7 +120,7 @@ async def test_what_a_tools_postprocessors_let_through(recorder, captured):
 async def test_a_function_that_filters_says_what_it_kept(recorder, captured):
     def lookup(place: str) -> list:
         """Finds firms."""
-        return Shelf("firms", 3).retrieve(f"firm based in {place}")[1:]
+        return ListRetriever("firms", 3).retrieve(f"firm based in {place}")[1:]
 
     agent = FunctionAgent(tools=[lookup], llm=scripted(call("lookup", place="Oslo"), "done"))
     await agent.run(user_msg=QUESTION)
@@ -130,7 +132,7 @@ async def test_a_function_that_filters_says_what_it_kept(recorder, captured):
 async def test_a_function_that_gives_text(recorder, captured):
     async def lookup(place: str) -> str:
         """Finds firms."""
-        return str(await Shelf("firms").aretrieve(place))
+        return str(await ListRetriever("firms").aretrieve(place))
 
     agent = FunctionAgent(tools=[lookup], llm=scripted(call("lookup", place="Oslo"), "done"))
     await agent.run(user_msg=QUESTION)
@@ -266,7 +268,7 @@ async def test_a_run_that_waits_for_a_human(recorder, captured):
     async def confirm(ctx: Context, topic: str) -> str:
         """Asks the human."""
         word = await ctx.wait_for_event(HumanResponseEvent, waiter_event=InputRequiredEvent(prefix="sure?"))
-        return str(len(await Shelf().aretrieve(f"{topic} {word.response}")))
+        return str(len(await ListRetriever().aretrieve(f"{topic} {word.response}")))
 
     model = scripted(call("search", input="before"), call("confirm", topic="after"), "Ada Berg")
     handler = FunctionAgent(tools=[search(), confirm], llm=model).run(user_msg=QUESTION)
@@ -308,9 +310,9 @@ class Flow(Workflow):
 
     @step
     async def answer(self, ev: StartEvent) -> StopEvent:
-        first = await Shelf("one").aretrieve(ev.question)
+        first = await ListRetriever("one").aretrieve(ev.question)
         second = SimilarityPostprocessor(similarity_cutoff=0.95).postprocess_nodes(
-            await Shelf("two").aretrieve(first[0].node.text), query_str=ev.question
+            await ListRetriever("two").aretrieve(first[0].node.text), query_str=ev.question
         )
         return StopEvent(result={"answer": "Ada Berg", "sources": second})
 
@@ -340,7 +342,10 @@ class TypedFlow(Workflow):
     @step
     async def answer(self, ev: Asked) -> Found:
         gate = asyncio.Event()
-        hops = [asyncio.create_task(Shelf(name, gate=gate).aretrieve(ev.topic)) for name in ("left", "right")]
+        hops = [
+            asyncio.create_task(ListRetriever(name, gate=gate).aretrieve(ev.topic))
+            for name in ("left", "right")
+        ]
         await asyncio.sleep(0)
         gate.set()
         await asyncio.gather(*hops)
@@ -370,7 +375,7 @@ async def test_an_agent_joins_the_run_that_the_user_opened(recorder, captured):
 
 async def test_a_retriever_that_fails_inside_a_tool(recorder, captured):
     """LlamaIndex tells the agent about it, which goes on."""
-    broken = Shelf(fault=lambda query: ConnectionError("index is down"))
+    broken = ListRetriever(fault=lambda query: ConnectionError("index is down"))
     model = scripted(call("search", input="x"), "I could not find it")
     await FunctionAgent(tools=[search(retriever=broken)], llm=model).run(user_msg=QUESTION)
     run = captured.run
@@ -383,7 +388,7 @@ async def test_a_retriever_that_fails_inside_a_tool(recorder, captured):
 async def test_a_function_that_gives_nodes_without_scores(recorder, captured):
     async def lookup(place: str) -> list:
         """Finds firms."""
-        await Shelf("firms").aretrieve(place)
+        await ListRetriever("firms").aretrieve(place)
         return [one.node for one in nodes("firms", 1, place)]
 
     tool = FunctionTool.from_defaults(async_fn=lookup)

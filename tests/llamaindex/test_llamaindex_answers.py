@@ -18,7 +18,7 @@ from llama_index.core.tools import RetrieverTool
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index_instrumentation.dispatcher import instrument_tags
 from openinference.instrumentation import suppress_tracing
-from support.llamaindex_parts import Says, Shelf, call, scripted
+from support.llamaindex_parts import ListRetriever, Says, call, scripted
 
 import ragguard
 from ragguard.capture.handle import RunHandle
@@ -33,11 +33,11 @@ QUESTION = "Who founded the firm based in Oslo?"
 
 
 def engine(text="Ada Berg", **settings):
-    return RetrieverQueryEngine.from_args(Shelf(), llm=Says(text=text), **settings)
+    return RetrieverQueryEngine.from_args(ListRetriever(), llm=Says(text=text), **settings)
 
 
 def agent():
-    tool = RetrieverTool.from_defaults(Shelf(), name="search")
+    tool = RetrieverTool.from_defaults(ListRetriever(), name="search")
     return FunctionAgent(tools=[tool], llm=scripted(call("search", input="x"), "Ada Berg"))
 
 
@@ -62,7 +62,7 @@ def test_a_stream_that_is_read_after_its_run_was_left(recorder, captured, read):
 
 async def test_a_chats_stream_that_is_read_after_its_run_was_left(recorder, captured):
     chat = ContextChatEngine.from_defaults(
-        retriever=Shelf(), llm=Says(), memory=ChatMemoryBuffer.from_defaults()
+        retriever=ListRetriever(), llm=Says(), memory=ChatMemoryBuffer.from_defaults()
     )
     with RunHandle(recorder, QUESTION):
         response = chat.stream_chat("hello")
@@ -121,7 +121,7 @@ class Report(Workflow):
 
     @step
     async def write(self, ev: StartEvent) -> StopEvent:
-        await Shelf().aretrieve(str(ev.get("topic", "a topic")))
+        await ListRetriever().aretrieve(str(ev.get("topic", "a topic")))
         return StopEvent(result=self.gives)
 
 
@@ -154,7 +154,7 @@ class Verdict(StopEvent):
 class Judge(Workflow):
     @step
     async def judge(self, ev: StartEvent) -> Verdict:
-        await Shelf().aretrieve(ev.question)
+        await ListRetriever().aretrieve(ev.question)
         return Verdict(verdict="guilty", ground="seen there")
 
 
@@ -256,22 +256,25 @@ async def test_a_retry_is_a_second_step_and_its_evaluator_none(recorder, capture
     RetryQueryEngine(engine(), judge(), max_retries=1).query(QUESTION)
     run = captured.run
     assert (run.name, run.answer) == ("RetryQueryEngine", "Ada Berg")
-    assert [(one.turn, one.metadata["retriever"]) for one in run.steps] == [(0, "Shelf"), (1, "Shelf")]
+    assert [(one.turn, one.metadata["retriever"]) for one in run.steps] == [
+        (0, "ListRetriever"),
+        (1, "ListRetriever"),
+    ]
 
 
 async def test_an_answer_from_the_sources_again_is_no_second_retrieval(recorder, captured, settings):
     RetrySourceQueryEngine(engine(), Refuses(), llm=Says(), max_retries=1).query(QUESTION)
-    assert [one.metadata["retriever"] for one in captured.run.steps] == ["Shelf"]
+    assert [one.metadata["retriever"] for one in captured.run.steps] == ["ListRetriever"]
 
 
 @pytest.mark.parametrize("how", [suppress_tracing, ragguard.paused])
 async def test_what_is_suppressed_is_not_captured(recorder, captured, how):
     with how():
         engine().query(QUESTION)
-        await Shelf().aretrieve(QUESTION)
+        await ListRetriever().aretrieve(QUESTION)
     assert captured.events == []
     with RunHandle(recorder, QUESTION):
         engine().query("seen")
         with how():
-            Shelf().retrieve("not seen")
+            ListRetriever().retrieve("not seen")
     assert [one.query for one in captured.run.steps] == ["seen"]

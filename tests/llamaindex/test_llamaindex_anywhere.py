@@ -9,7 +9,7 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context, Event, StartEvent, StopEvent, Workflow, step
-from support.llamaindex_parts import Shelf, call, nodes, scripted
+from support.llamaindex_parts import ListRetriever, call, nodes, scripted
 
 import ragguard
 from ragguard.capture.handle import RunHandle
@@ -87,7 +87,7 @@ def test_in_an_engine_of_ones_own(captured):
 
 
 def test_in_a_retriever_of_ones_own_it_is_a_part(captured):
-    class Own(Shelf):
+    class Own(ListRetriever):
         def _retrieve(self, query_bundle):
             return search(f"{query_bundle.query_str}!")
 
@@ -99,7 +99,7 @@ def test_in_a_retriever_of_ones_own_it_is_a_part(captured):
 def test_a_retriever_inside_a_decorated_function_is_a_part(captured, recorder):
     @ragguard.retrieval
     def twice(query: str):
-        return Shelf().retrieve(f"{query} 1") + Shelf().retrieve(f"{query} 2")
+        return ListRetriever().retrieve(f"{query} 1") + ListRetriever().retrieve(f"{query} 2")
 
     with RunHandle(recorder, QUESTION):
         twice("hop")
@@ -110,8 +110,8 @@ def test_a_retriever_inside_a_decorated_function_is_a_part(captured, recorder):
 async def test_nothing_is_captured_in_a_pause(captured):
     with ragguard.paused():
         await Flow().run(question=QUESTION)
-        Shelf().retrieve("alone")
-        await Shelf().aretrieve("alone")
+        ListRetriever().retrieve("alone")
+        await ListRetriever().aretrieve("alone")
     assert captured.events == []
     assert ragguard.current_run() is None
 
@@ -121,9 +121,9 @@ async def test_a_pause_inside_a_step_leaves_the_rest_of_the_run(captured):
         @step
         async def only(self, ev: StartEvent) -> StopEvent:
             with ragguard.paused():
-                Shelf().retrieve("an evaluator's")
+                ListRetriever().retrieve("an evaluator's")
                 await Flow().run(question="an evaluator's")
-            await Shelf().aretrieve("hop")
+            await ListRetriever().aretrieve("hop")
             return StopEvent(result="Ada Berg")
 
     await Judged().run(question=QUESTION)
@@ -133,7 +133,7 @@ async def test_a_pause_inside_a_step_leaves_the_rest_of_the_run(captured):
 async def test_a_retriever_inside_a_decorated_generator_is_a_part_of_its_step(captured, recorder):
     @ragguard.retrieval
     def page(query: str):
-        yield from Shelf("inner", 2).retrieve(query)
+        yield from ListRetriever("inner", 2).retrieve(query)
 
     with RunHandle(recorder, QUESTION):
         assert len(list(page("hop"))) == 2

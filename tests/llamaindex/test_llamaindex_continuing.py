@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from llama_index_instrumentation.dispatcher import instrument_tags
 from support.captured import CapturedInStore
-from support.llamaindex_parts import Shelf
+from support.llamaindex_parts import ListRetriever
 from support.program import run_program
 
 from ragguard.store.store import Store
@@ -20,7 +20,7 @@ from llama_index.core.workflow import (
 from llama_index_instrumentation.dispatcher import instrument_tags
 from ragguard import RagGuard
 from ragguard_llamaindex import instrument
-from support.llamaindex_parts import Shelf
+from support.llamaindex_parts import ListRetriever
 
 path, saved, part, end = sys.argv[1:]
 
@@ -28,13 +28,13 @@ path, saved, part, end = sys.argv[1:]
 class Returns(Workflow):
     @step
     async def first(self, ctx: Context, ev: StartEvent) -> InputRequiredEvent:
-        await Shelf().aretrieve("1 firm")
-        await Shelf().aretrieve("2 town")
+        await ListRetriever().aretrieve("1 firm")
+        await ListRetriever().aretrieve("2 town")
         return InputRequiredEvent(prefix="may I go on?")
 
     @step
     async def second(self, ctx: Context, ev: HumanResponseEvent) -> StopEvent:
-        await Shelf().aretrieve("3 founder")
+        await ListRetriever().aretrieve("3 founder")
         return StopEvent(result="Ada Berg")
 
 
@@ -100,7 +100,7 @@ def captured():
 def test_an_id_in_tags_that_is_used_twice_names_two_runs(captured, caplog):
     for query in ("one", "two"):
         with instrument_tags({"ragguard_run_id": "x"}):
-            Shelf().retrieve(query)
+            ListRetriever().retrieve(query)
     assert [(run.id == "x", run.question, [s.query for s in run.steps]) for run in captured.runs] == [
         (True, "one", ["one"]),
         (False, "two", ["two"]),
@@ -112,7 +112,7 @@ def test_an_id_in_tags_that_is_used_twice_names_two_runs(captured, caplog):
 def test_it_goes_on_where_tags_say_so(captured):
     for query in ("one", "two"):
         with instrument_tags({"ragguard_run_id": "x", "ragguard_resume": True}):
-            Shelf().retrieve(query)
+            ListRetriever().retrieve(query)
     (run,) = captured.runs
     assert (run.id, run.question) == ("x", "one")
     assert [(s.index, s.query) for s in run.steps] == [(0, "one"), (1, "two")]

@@ -34,7 +34,7 @@ from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, TextN
 from llama_index.core.selectors import LLMMultiSelector, LLMSingleSelector
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from llama_index_instrumentation.dispatcher import instrument_tags
-from support.llamaindex_parts import Says, Shelf, nodes
+from support.llamaindex_parts import ListRetriever, Says, nodes
 
 from ragguard.capture.handle import RunHandle
 from ragguard.events import StepAmended
@@ -43,7 +43,7 @@ QUESTION = "Who founded the firm based in Oslo?"
 
 
 def engine(retriever=None, text="Ada Berg", **settings):
-    return RetrieverQueryEngine.from_args(retriever or Shelf(), llm=Says(text=text), **settings)
+    return RetrieverQueryEngine.from_args(retriever or ListRetriever(), llm=Says(text=text), **settings)
 
 
 def ids(passages):
@@ -51,20 +51,20 @@ def ids(passages):
 
 
 def test_a_bare_retriever_is_a_run_of_one_step(recorder, captured):
-    Shelf().retrieve(QUESTION)
+    ListRetriever().retrieve(QUESTION)
     run = captured.run
     (step,) = run.steps
-    assert (run.question, run.answer, run.status, run.name) == (QUESTION, None, "ok", "Shelf")
+    assert (run.question, run.answer, run.status, run.name) == (QUESTION, None, "ok", "ListRetriever")
     assert (step.query, step.status, step.run_id) == (QUESTION, "ok", run.id)
     first = step.passages[0]
     assert (first.id, first.text, first.score) == ("shelf-0", f"shelf 0 about {QUESTION}", 1.0)
     assert first.metadata == {"source": "shelf", "rank": 0}
-    assert step.metadata == {"retriever": "Shelf"}
+    assert step.metadata == {"retriever": "ListRetriever"}
     assert run.started_ns <= step.started_ns <= step.ended_ns
 
 
 async def test_a_bare_retriever_in_async_code(recorder, captured):
-    await Shelf().aretrieve(QueryBundle(QUESTION))
+    await ListRetriever().aretrieve(QueryBundle(QUESTION))
     assert captured.run.steps[0].query == QUESTION
 
 
@@ -81,7 +81,7 @@ async def test_a_query_engine_is_a_run_with_question_and_answer(recorder, captur
     )
     assert [step.query for step in run.steps] == [QUESTION]
     assert run.steps[0].candidates == run.steps[0].passages
-    assert run.steps[0].metadata == {"retriever": "Shelf"}
+    assert run.steps[0].metadata == {"retriever": "ListRetriever"}
 
 
 def test_what_does_not_retrieve_is_no_run(recorder, captured):
@@ -92,7 +92,9 @@ def test_what_does_not_retrieve_is_no_run(recorder, captured):
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 async def test_what_a_postprocessor_takes_out_is_a_candidate_only(recorder, captured, mode):
-    cut = engine(Shelf(count=4), node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=0.85)])
+    cut = engine(
+        ListRetriever(count=4), node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=0.85)]
+    )
     cut.query(QUESTION) if mode == "sync" else await cut.aquery(QUESTION)
     (step,) = captured.run.steps
     assert ids(step.candidates) == ["shelf-0", "shelf-1", "shelf-2", "shelf-3"]
@@ -116,7 +118,7 @@ def test_everything_cut_leaves_no_passage(recorder, captured):
 
 
 def test_a_citation_engine_shows_the_pieces_it_made(recorder, captured):
-    CitationQueryEngine.from_args(None, llm=Says(), retriever=Shelf()).query(QUESTION)
+    CitationQueryEngine.from_args(None, llm=Says(), retriever=ListRetriever()).query(QUESTION)
     (step,) = captured.run.steps
     assert ids(step.candidates) == ["shelf-0", "shelf-1"]
     assert step.passages[0].text.startswith("Source 1:\nshelf 0")
@@ -126,7 +128,7 @@ class Handmade(CustomQueryEngine):
     """Retrieves twice and keeps the first of each."""
 
     def custom_query(self, query_str):
-        kept = Shelf("left").retrieve(query_str)[:1] + Shelf("right").retrieve(query_str)[:1]
+        kept = ListRetriever("left").retrieve(query_str)[:1] + ListRetriever("right").retrieve(query_str)[:1]
         return Response("Ada Berg", source_nodes=kept)
 
 
@@ -142,7 +144,7 @@ def test_sources_tell_what_a_handmade_engine_used(recorder, captured):
 @pytest.mark.parametrize("kind", [ContextChatEngine, CondensePlusContextChatEngine])
 async def test_chat_engines(recorder, captured, kind, mode):
     chat = kind.from_defaults(
-        retriever=Shelf(),
+        retriever=ListRetriever(),
         llm=Says(),
         memory=ChatMemoryBuffer.from_defaults(),
         node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=0.95)],
@@ -158,7 +160,9 @@ async def test_chat_engines(recorder, captured, kind, mode):
 @pytest.mark.parametrize("kind", [CondenseQuestionChatEngine, CondensePlusContextChatEngine])
 async def test_a_runs_question_is_the_condensed_one(recorder, captured, mode, kind):
     """What belief is asked about must stand alone; what the user said is kept beside it."""
-    retrieving = {"query_engine": engine()} if kind is CondenseQuestionChatEngine else {"retriever": Shelf()}
+    retrieving = (
+        {"query_engine": engine()} if kind is CondenseQuestionChatEngine else {"retriever": ListRetriever()}
+    )
     chat = kind.from_defaults(
         **retrieving, llm=Says(text="Who founded Nordlys?"), memory=ChatMemoryBuffer.from_defaults()
     )
@@ -186,7 +190,10 @@ class Questions(BaseQuestionGenerator):
 
 
 def tools_of(*names):
-    return [QueryEngineTool.from_defaults(engine(Shelf(name)), name=name, description=name) for name in names]
+    return [
+        QueryEngineTool.from_defaults(engine(ListRetriever(name)), name=name, description=name)
+        for name in names
+    ]
 
 
 @pytest.mark.parametrize("use_async", [False, True])
@@ -241,7 +248,7 @@ async def test_a_router_that_asks_two_engines(recorder, captured, mode):
 @pytest.mark.parametrize("mode", ["sync", "async", "nested"])
 async def test_fusion_is_one_step_with_sub_steps(recorder, captured, mode):
     fusion = QueryFusionRetriever(
-        [Shelf("left"), Shelf("right")],
+        [ListRetriever("left"), ListRetriever("right")],
         llm=Says(text="first rewrite\nsecond rewrite"),
         num_queries=2,
         use_async=mode == "nested",
@@ -254,14 +261,14 @@ async def test_fusion_is_one_step_with_sub_steps(recorder, captured, mode):
     assert {(sub.query, ids(sub.passages)[0]) for sub in step.sub_steps} == {
         (query, f"{name}-0") for query in (QUESTION, "first rewrite") for name in ("left", "right")
     }
-    assert {sub.name for sub in step.sub_steps} == {"Shelf"}
+    assert {sub.name for sub in step.sub_steps} == {"ListRetriever"}
     # Fusion rescales the scores of the very nodes that its arms gave.
     assert {passage.score for sub in step.sub_steps for passage in sub.passages} == {1.0, 0.9}
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 async def test_a_router_retriever_is_one_step(recorder, captured, mode):
-    tools = [RetrieverTool.from_defaults(Shelf(name), description=name) for name in ("left", "right")]
+    tools = [RetrieverTool.from_defaults(ListRetriever(name), description=name) for name in ("left", "right")]
     router = RouterRetriever.from_defaults(
         tools,
         llm=Says(),
@@ -272,7 +279,7 @@ async def test_a_router_retriever_is_one_step(recorder, captured, mode):
     assert [ids(sub.passages)[0] for sub in step.sub_steps] == ["right-0"]
 
 
-class Links(Shelf):
+class Links(ListRetriever):
     """Gives one node that leads elsewhere."""
 
     def _retrieve(self, query_bundle):
@@ -282,7 +289,7 @@ class Links(Shelf):
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("there", ["retriever", "engine"])
 async def test_a_recursive_retriever_is_one_step(recorder, captured, mode, there):
-    inner = {"there": Shelf("deep") if there == "retriever" else engine(Shelf("deep"))}
+    inner = {"there": ListRetriever("deep") if there == "retriever" else engine(ListRetriever("deep"))}
     recursive = RecursiveRetriever(
         "root",
         retriever_dict={"root": Links(), **(inner if there == "retriever" else {})},
@@ -295,9 +302,13 @@ async def test_a_recursive_retriever_is_one_step(recorder, captured, mode, there
 
 
 def test_a_node_that_is_a_retriever_itself(recorder, captured):
-    class Objects(Shelf):
+    class Objects(ListRetriever):
         def _retrieve(self, query_bundle):
-            return [NodeWithScore(node=IndexNode(text="there", index_id="x", obj=Shelf("deep")), score=0.5)]
+            return [
+                NodeWithScore(
+                    node=IndexNode(text="there", index_id="x", obj=ListRetriever("deep")), score=0.5
+                )
+            ]
 
     Objects().retrieve(QUESTION)
     (step,) = captured.run.steps
@@ -307,7 +318,9 @@ def test_a_node_that_is_a_retriever_itself(recorder, captured):
 
 def test_a_transformed_query_is_the_sub_steps(recorder, captured):
     transform = StepDecomposeQueryTransform(llm=Says(text="rewritten"))
-    TransformRetriever(Shelf(), transform, transform_metadata={"prev_reasoning": "x"}).retrieve(QUESTION)
+    TransformRetriever(ListRetriever(), transform, transform_metadata={"prev_reasoning": "x"}).retrieve(
+        QUESTION
+    )
     (step,) = captured.run.steps
     assert (step.query, step.sub_steps[0].query) == (QUESTION, "rewritten")
 
@@ -335,8 +348,8 @@ def test_the_users_own_word_about_the_answer_holds(recorder, captured):
 def test_a_pipeline_written_by_hand_inside_a_run(recorder, captured):
     cutoff = SimilarityPostprocessor(similarity_cutoff=0.95)
     with RunHandle(recorder, QUESTION):
-        found = Shelf("one").retrieve("first hop")
-        kept = cutoff.postprocess_nodes(Shelf("two").retrieve("second hop"), query_str="second hop")
+        found = ListRetriever("one").retrieve("first hop")
+        kept = cutoff.postprocess_nodes(ListRetriever("two").retrieve("second hop"), query_str="second hop")
         get_response_synthesizer(llm=Says()).synthesize(QUESTION, [*found, *kept])
     run = captured.run
     assert run.answer == "Ada Berg"
@@ -348,7 +361,7 @@ def test_a_pipeline_written_by_hand_inside_a_run(recorder, captured):
 
 def test_a_synthesis_of_other_texts_says_nothing_about_the_retrieval(recorder, captured):
     with RunHandle(recorder, QUESTION):
-        Shelf().retrieve(QUESTION)
+        ListRetriever().retrieve(QUESTION)
         get_response_synthesizer(llm=Says()).synthesize(
             QUESTION, [NodeWithScore(node=TextNode(text="42 rows"))]
         )
@@ -383,7 +396,9 @@ def test_a_structured_answer_is_kept_as_json(recorder, captured):
 
     class Structured(CustomQueryEngine):
         def custom_query(self, query_str):
-            return PydanticResponse(Founder(name="Ada Berg"), source_nodes=Shelf().retrieve(query_str))
+            return PydanticResponse(
+                Founder(name="Ada Berg"), source_nodes=ListRetriever().retrieve(query_str)
+            )
 
     Structured().query(QUESTION)
     assert captured.run.answer == '{"name":"Ada Berg"}'
@@ -392,7 +407,7 @@ def test_a_structured_answer_is_kept_as_json(recorder, captured):
 def test_an_engine_of_the_users_own_base_class(recorder, captured):
     class Own(BaseQueryEngine):
         def _query(self, query_bundle):
-            return Response(f"{len(Shelf().retrieve(query_bundle))} found")
+            return Response(f"{len(ListRetriever().retrieve(query_bundle))} found")
 
         async def _aquery(self, query_bundle):
             return self._query(query_bundle)
@@ -406,15 +421,15 @@ def test_an_engine_of_the_users_own_base_class(recorder, captured):
 
 def test_the_same_nodes_in_two_steps_belong_to_both(recorder, captured):
     with RunHandle(recorder, QUESTION):
-        Shelf().retrieve("a")
-        Shelf().retrieve("b")
+        ListRetriever().retrieve("a")
+        ListRetriever().retrieve("b")
         get_response_synthesizer(llm=Says()).synthesize(QUESTION, nodes("shelf", 1, "a"))
     assert [ids(step.passages) for step in captured.run.steps] == [["shelf-0"], ["shelf-0"]]
 
 
 @pytest.mark.parametrize("asked", [QUESTION, QueryBundle(QUESTION)], ids=["text", "bundle"])
 def test_a_retriever_that_names_its_query_as_it_likes(recorder, captured, asked):
-    class Own(Shelf):
+    class Own(ListRetriever):
         def retrieve(self, q):
             return nodes("own", 1)
 

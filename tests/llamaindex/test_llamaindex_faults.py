@@ -17,7 +17,7 @@ from llama_index.core.schema import Document, ImageNode, MediaResource, Node, No
 from llama_index.core.tools import RetrieverTool
 from llama_index_instrumentation import get_dispatcher
 from support.captured import Captured
-from support.llamaindex_parts import Says, Shelf, call, scripted
+from support.llamaindex_parts import ListRetriever, Says, call, scripted
 
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
@@ -36,7 +36,7 @@ ROOT = get_dispatcher("root")
 
 
 def engine(retriever=None, text="Ada Berg"):
-    return RetrieverQueryEngine.from_args(retriever or Shelf(), llm=Says(text=text))
+    return RetrieverQueryEngine.from_args(retriever or ListRetriever(), llm=Says(text=text))
 
 
 def open_calls():
@@ -44,7 +44,7 @@ def open_calls():
     return len(handler.spans)
 
 
-class Gives(Shelf):
+class Gives(ListRetriever):
     """Gives whatever it is told to."""
 
     def __init__(self, what):
@@ -178,7 +178,7 @@ def test_metadata_that_cannot_be_copied(recorder, captured):
 
 
 def test_what_was_captured_does_not_change_with_the_nodes(recorder, captured):
-    (found,) = Shelf(count=1).retrieve(QUESTION)
+    (found,) = ListRetriever(count=1).retrieve(QUESTION)
     found.score, found.node.text, found.node.metadata["source"] = 0.0, "changed", "changed"
     (passage,) = captured.run.steps[0].passages
     assert (passage.score, passage.text, passage.metadata["source"]) == (
@@ -197,7 +197,7 @@ def test_a_tool_without_a_usable_name(captured):
     recorder = Recorder(captured)
     instrument(SimpleNamespace(recorder=recorder))
     try:
-        tool = Nameless(Shelf(), None)
+        tool = Nameless(ListRetriever(), None)
         with pytest.raises(RuntimeError, match="no metadata"):
             tool.call(QUESTION)
     finally:
@@ -227,7 +227,7 @@ def test_own_faults_are_counted_and_never_seen(captured, caplog):
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 async def test_a_retriever_that_fails(recorder, captured, mode):
-    broken = engine(Shelf(fault=lambda query: ConnectionError("index is down")))
+    broken = engine(ListRetriever(fault=lambda query: ConnectionError("index is down")))
     with pytest.raises(ConnectionError, match="index is down"):
         broken.query(QUESTION) if mode == "sync" else await broken.aquery(QUESTION)
     run = captured.run
@@ -255,7 +255,7 @@ def gated(names=("shelf",)):
             waiting.set()
 
     gate = asyncio.Event()
-    return [Shelf(name, gate=gate, waiting=one_more) for name in names], waiting
+    return [ListRetriever(name, gate=gate, waiting=one_more) for name in names], waiting
 
 
 async def test_a_query_that_is_cancelled(recorder, captured):
@@ -307,7 +307,7 @@ def remembered():
 async def test_a_thousand_cancelled_runs_leave_nothing_behind(recorder, captured):
     before = remembered()  # another test's thread may still hold its own
     gate = asyncio.Event()
-    slow = engine(Shelf(gate=gate))
+    slow = engine(ListRetriever(gate=gate))
 
     async def one():
         task = asyncio.create_task(slow.aquery(QUESTION))
@@ -331,7 +331,7 @@ async def test_a_thousand_cancelled_runs_leave_nothing_behind(recorder, captured
 async def test_ten_concurrent_agents_never_mix(recorder, captured):
     async def one(number):
         agent = FunctionAgent(
-            tools=[RetrieverTool.from_defaults(Shelf(f"shelf{number}"), name="search")],
+            tools=[RetrieverTool.from_defaults(ListRetriever(f"shelf{number}"), name="search")],
             llm=scripted(
                 [call("search", input=f"{number}a"), call("search", input=f"{number}b")],
                 call("search", input=f"{number}c"),
@@ -358,8 +358,8 @@ async def test_ten_concurrent_agents_never_mix(recorder, captured):
 async def test_ten_runs_of_the_users_own_never_mix(recorder, captured):
     async def one(number):
         async with RunHandle(recorder, f"question {number}"):
-            await engine(Shelf(f"shelf{number}")).aquery(f"hop {number}")
-            await engine(Shelf(f"shelf{number}")).aquery(f"hop {number}")
+            await engine(ListRetriever(f"shelf{number}")).aquery(f"hop {number}")
+            await engine(ListRetriever(f"shelf{number}")).aquery(f"hop {number}")
 
     await asyncio.gather(*(one(number) for number in range(10)))
     for run in captured.runs:
@@ -369,7 +369,7 @@ async def test_ten_runs_of_the_users_own_never_mix(recorder, captured):
 
 def test_threads_with_a_run_each(recorder, captured):
     def one(number):
-        engine(Shelf(f"shelf{number}"), text=f"answer {number}").query(f"question {number}")
+        engine(ListRetriever(f"shelf{number}"), text=f"answer {number}").query(f"question {number}")
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(one, range(40)))
@@ -381,13 +381,13 @@ def test_threads_with_a_run_each(recorder, captured):
 def test_threads_of_one_run_that_take_the_context_along(recorder, captured):
     with RunHandle(recorder, QUESTION), ThreadPoolExecutor(4) as pool:
         contexts = [copy_context() for _ in range(4)]
-        list(pool.map(lambda context: context.run(Shelf().retrieve, "hop"), contexts))
+        list(pool.map(lambda context: context.run(ListRetriever().retrieve, "hop"), contexts))
     assert len(captured.run.steps) == 4
 
 
 def test_a_bare_thread_is_a_run_of_its_own(recorder, captured):
     with RunHandle(recorder, QUESTION):
-        thread = threading.Thread(target=Shelf().retrieve, args=("elsewhere",))
+        thread = threading.Thread(target=ListRetriever().retrieve, args=("elsewhere",))
         thread.start()
         thread.join()
     assert sorted(run.question for run in captured.runs) == [QUESTION, "elsewhere"]
@@ -397,14 +397,14 @@ async def test_what_outlives_its_run_is_a_run_of_its_own(recorder, captured):
     ended = asyncio.Event()
     left = []
 
-    class Background(Shelf):
+    class Background(ListRetriever):
         async def _aretrieve(self, query_bundle):
             left.append(asyncio.create_task(late()))
             return self._retrieve(query_bundle)
 
     async def late():
         await ended.wait()
-        return await Shelf("late").aretrieve("late query")
+        return await ListRetriever("late").aretrieve("late query")
 
     await engine(Background()).aquery(QUESTION)
     ended.set()
@@ -490,7 +490,7 @@ def test_uninstrument_in_the_middle_of_a_hook_leaves_nothing_open(monkeypatch, w
         return real(*arguments, **named)
 
     monkeypatch.setattr(owner, name, cut_off)
-    found = engine().query(QUESTION) if asks == "an engine" else Shelf().retrieve(QUESTION)
+    found = engine().query(QUESTION) if asks == "an engine" else ListRetriever().retrieve(QUESTION)
     uninstrument()
     assert found
     assert (rg.recorder.open_runs, rg.recorder.open_steps, len(handler.spans)) == (0, 0, 0)

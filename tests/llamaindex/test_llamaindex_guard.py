@@ -17,7 +17,7 @@ from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from support.guards import guarding, judging
-from support.llamaindex_parts import Says, Shelf, call, nodes, scripted
+from support.llamaindex_parts import ListRetriever, Says, call, nodes, scripted
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard
@@ -38,18 +38,18 @@ MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 def engine(retriever=None, guard=None, before=(), after=(), **settings):
     chain = [*before, DistractorPostprocessor(guard or guarding()), *after]
     return RetrieverQueryEngine.from_args(
-        retriever or Shelf(count=4), llm=Says(), node_postprocessors=chain, **settings
+        retriever or ListRetriever(count=4), llm=Says(), node_postprocessors=chain, **settings
     )
 
 
 def search(guard=None, name="search"):
     return RetrieverTool.from_defaults(
-        Shelf(name), name=name, node_postprocessors=[DistractorPostprocessor(guard or guarding())]
+        ListRetriever(name), name=name, node_postprocessors=[DistractorPostprocessor(guard or guarding())]
     )
 
 
 def ask(guard=None, name="ask"):
-    return QueryEngineTool.from_defaults(engine(Shelf(name), guard), name=name, description=name)
+    return QueryEngineTool.from_defaults(engine(ListRetriever(name), guard), name=name, description=name)
 
 
 def ids(passages):
@@ -78,7 +78,7 @@ async def test_the_postprocessor_gives_the_very_nodes_that_came_in_their_order(m
 
 @MODES
 async def test_the_retriever_gives_what_is_left(mode):
-    guarded = GuardedRetriever(Shelf(count=4), guarding())
+    guarded = GuardedRetriever(ListRetriever(count=4), guarding())
     found = guarded.retrieve(QUESTION) if mode == "sync" else await guarded.aretrieve(QueryBundle(QUESTION))
     assert [node.node_id for node in found] == ["shelf-0", "shelf-2"]
 
@@ -109,24 +109,24 @@ async def test_a_guarded_query_is_one_step_with_its_decision(recorder, captured,
 
 @MODES
 async def test_a_guarded_retriever_is_one_step_too(recorder, captured, mode):
-    guarded = GuardedRetriever(Shelf(count=4), guarding())
+    guarded = GuardedRetriever(ListRetriever(count=4), guarding())
     guarded.retrieve(QUESTION) if mode == "sync" else await guarded.aretrieve(QUESTION)
     (step,) = captured.run.steps
     assert told(step)[1:] == (["shelf-0", "shelf-2"], [(2, "shelf-1"), (4, "shelf-3")])
     assert len(step.candidates) == 4
-    assert [(part.name, len(part.passages)) for part in step.sub_steps] == [("Shelf", 4)]
+    assert [(part.name, len(part.passages)) for part in step.sub_steps] == [("ListRetriever", 4)]
 
 
 @MODES
 async def test_a_guarded_retriever_in_an_engine(recorder, captured, mode):
-    inside = RetrieverQueryEngine.from_args(GuardedRetriever(Shelf(count=4), guarding()), llm=Says())
+    inside = RetrieverQueryEngine.from_args(GuardedRetriever(ListRetriever(count=4), guarding()), llm=Says())
     inside.query(QUESTION) if mode == "sync" else await inside.aquery(QUESTION)
     (step,) = captured.run.steps
     assert told(step)[1:] == (["shelf-0", "shelf-2"], [(2, "shelf-1"), (4, "shelf-3")])
 
 
 def test_nothing_dropped_is_a_decision_too(recorder, captured):
-    engine(Shelf(count=1)).query(QUESTION)
+    engine(ListRetriever(count=1)).query(QUESTION)
     (step,) = captured.run.steps
     assert (step.decision.status, step.decision.dropped) == ("kept_all", [])
     assert step.passages == step.candidates == step.decision.kept
@@ -136,7 +136,7 @@ def test_nothing_dropped_is_a_decision_too(recorder, captured):
 @pytest.mark.parametrize("kind", [ContextChatEngine, CondensePlusContextChatEngine])
 async def test_chat_engines(recorder, captured, kind, mode):
     chat = kind.from_defaults(
-        retriever=Shelf(count=4), llm=Says(), memory=ChatMemoryBuffer.from_defaults(),
+        retriever=ListRetriever(count=4), llm=Says(), memory=ChatMemoryBuffer.from_defaults(),
         node_postprocessors=[DistractorPostprocessor(guarding())],
     )  # fmt: skip
     chat.chat(QUESTION) if mode == "sync" else await chat.achat(QUESTION)
@@ -148,7 +148,7 @@ async def test_chat_engines(recorder, captured, kind, mode):
 async def test_a_chat_is_judged_by_its_condensed_question(recorder, captured, mode):
     model = ScriptedEngine(label=judging)
     chat = CondensePlusContextChatEngine.from_defaults(
-        retriever=Shelf(), llm=Says(text="Who founded Nordlys?"), memory=ChatMemoryBuffer.from_defaults(),
+        retriever=ListRetriever(), llm=Says(text="Who founded Nordlys?"), memory=ChatMemoryBuffer.from_defaults(),
         node_postprocessors=[DistractorPostprocessor(guarding(model))],
     )  # fmt: skip
     for message in ("hello", "and who founded it?"):
@@ -167,7 +167,7 @@ def test_a_streamed_answer(recorder, captured):
 
 async def test_a_streamed_chat(recorder, captured):
     chat = ContextChatEngine.from_defaults(
-        retriever=Shelf(), llm=Says(), memory=ChatMemoryBuffer.from_defaults(),
+        retriever=ListRetriever(), llm=Says(), memory=ChatMemoryBuffer.from_defaults(),
         node_postprocessors=[DistractorPostprocessor(guarding())],
     )  # fmt: skip
     response = await chat.astream_chat(QUESTION)
@@ -298,7 +298,7 @@ class Adds(BaseNodePostprocessor):
 
 
 def test_what_came_in_after_the_retrieval_and_was_dropped_has_no_rank(recorder, captured):
-    engine(Shelf(), before=[Adds()]).query(QUESTION)
+    engine(ListRetriever(), before=[Adds()]).query(QUESTION)
     (step,) = captured.run.steps
     assert told(step) == (["shelf-0", "shelf-1"], ["shelf-0", "w-0"], [(2, "shelf-1"), (0, "w-1")])
 
@@ -318,7 +318,9 @@ def test_two_guards_are_one_decision(recorder, captured):
 
 
 def test_a_guarded_retriever_before_a_guard(recorder, captured):
-    engine(GuardedRetriever(Shelf(count=4), guarding()), guarding(policies=[TopUtility(1)])).query(QUESTION)
+    engine(GuardedRetriever(ListRetriever(count=4), guarding()), guarding(policies=[TopUtility(1)])).query(
+        QUESTION
+    )
     (step,) = captured.run.steps
     assert told(step) == (
         ["shelf-0", "shelf-1", "shelf-2", "shelf-3"],
@@ -349,7 +351,7 @@ def test_a_text_that_was_replaced_before_it_was_judged(recorder, captured):
     assert [passage.text for passage in step.passages] == ["w 0 about it"]
 
 
-class Gives(Shelf):
+class Gives(ListRetriever):
     """Gives whatever it is told to."""
 
     def __init__(self, what):
@@ -369,7 +371,7 @@ class Overrides(Gives):
 
 def test_pieces_that_were_made_after_the_guard(recorder, captured):
     CitationQueryEngine.from_args(
-        None, llm=Says(), retriever=Shelf(), node_postprocessors=[DistractorPostprocessor(guarding())]
+        None, llm=Says(), retriever=ListRetriever(), node_postprocessors=[DistractorPostprocessor(guarding())]
     ).query(QUESTION)
     (step,) = captured.run.steps
     assert (ids(step.candidates), len(step.passages)) == (["shelf-0", "shelf-1"], 1)
@@ -393,7 +395,7 @@ def test_nodes_of_one_id_are_told_apart_by_their_place(recorder, captured):
 
 @MODES
 async def test_guarded_arms_of_a_fusion_are_one_decision(recorder, captured, mode):
-    arms = [GuardedRetriever(Shelf(name), guarding()) for name in ("left", "right")]
+    arms = [GuardedRetriever(ListRetriever(name), guarding()) for name in ("left", "right")]
     fusion = QueryFusionRetriever(arms, llm=Says(), num_queries=1, use_async=False, similarity_top_k=9)
     fusion.retrieve(QUESTION) if mode == "sync" else await fusion.aretrieve(QUESTION)
     (step,) = captured.run.steps
@@ -404,7 +406,7 @@ async def test_guarded_arms_of_a_fusion_are_one_decision(recorder, captured, mod
 
 
 def test_what_one_arm_dropped_and_another_found_is_not_dropped(recorder, captured):
-    arms = [GuardedRetriever(Shelf(), guarding()), Shelf()]
+    arms = [GuardedRetriever(ListRetriever(), guarding()), ListRetriever()]
     QueryFusionRetriever(arms, llm=Says(), num_queries=1, use_async=False, similarity_top_k=9).retrieve(
         QUESTION
     )
@@ -416,7 +418,7 @@ def test_a_pipeline_written_by_hand(recorder, captured):
     guard = DistractorPostprocessor(guarding())
     with RunHandle(recorder, QUESTION) as run:
         for query in ("firm in Oslo", "its founder"):
-            guard.postprocess_nodes(Shelf(query[:3]).retrieve(query), query_str=query)
+            guard.postprocess_nodes(ListRetriever(query[:3]).retrieve(query), query_str=query)
         assert [(step.query, step.decision is not None) for step in run.steps] == [
             ("firm in Oslo", True), ("its founder", True),
         ]  # fmt: skip
@@ -427,7 +429,7 @@ def test_a_pipeline_written_by_hand(recorder, captured):
 
 def test_one_guard_for_two_retrievals(recorder, captured):
     with RunHandle(recorder, QUESTION):
-        both = Shelf("left").retrieve("left") + Shelf("right").retrieve("right")
+        both = ListRetriever("left").retrieve("left") + ListRetriever("right").retrieve("right")
         DistractorPostprocessor(guarding()).postprocess_nodes(both, query_str=QUESTION)
     assert [told(step)[1:] for step in captured.run.steps] == [
         (["left-0"], [(2, "left-1")]), (["right-0"], [(2, "right-1")]),
@@ -463,6 +465,6 @@ class Wrapped(BaseNodePostprocessor):
 
 def test_a_postprocessor_around_the_guard(recorder, captured):
     wrapped = Wrapped(inner=DistractorPostprocessor(guarding()))
-    RetrieverQueryEngine.from_args(Shelf(), llm=Says(), node_postprocessors=[wrapped]).query(QUESTION)
+    RetrieverQueryEngine.from_args(ListRetriever(), llm=Says(), node_postprocessors=[wrapped]).query(QUESTION)
     (step,) = captured.run.steps
     assert told(step)[1:] == (["shelf-0"], [(2, "shelf-1")])

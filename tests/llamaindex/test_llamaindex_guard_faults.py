@@ -14,7 +14,7 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.event_handlers import BaseEventHandler
 from pydantic import Field
 from support.guards import guarding, judging
-from support.llamaindex_parts import Says, Shelf, nodes
+from support.llamaindex_parts import ListRetriever, Says, nodes
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard, RagGuard, connect
@@ -29,7 +29,7 @@ MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 def engine(guard, retriever=None):
     return RetrieverQueryEngine.from_args(
-        retriever or Shelf(), llm=Says(), node_postprocessors=[DistractorPostprocessor(guard)]
+        retriever or ListRetriever(), llm=Says(), node_postprocessors=[DistractorPostprocessor(guard)]
     )
 
 
@@ -80,7 +80,7 @@ async def test_event_handlers_of_the_application_see_events_of_llamaindex_alone(
 @MODES
 async def test_a_dead_engine_keeps_everything(recorder, captured, mode):
     dead = ScriptedEngine(label=judging, fault=lambda call: EngineRejected("500 from the server"))
-    guarded = GuardedRetriever(Shelf(), guarding(dead))
+    guarded = GuardedRetriever(ListRetriever(), guarding(dead))
     found = guarded.retrieve(QUESTION) if mode == "sync" else await guarded.aretrieve(QUESTION)
     assert [node.node_id for node in found] == ["shelf-0", "shelf-1"]
     (step,) = captured.run.steps
@@ -95,7 +95,7 @@ async def test_flush_counts_what_the_guards_that_it_captures_could_not_judge(mod
     with RagGuard(engine=ScriptedEngine(), scorers=(), store=None) as rg:
         instrument(rg)
         try:
-            guarded = GuardedRetriever(Shelf(), guarding(dead))
+            guarded = GuardedRetriever(ListRetriever(), guarding(dead))
             guarded.retrieve(QUESTION) if mode == "sync" else await guarded.aretrieve(QUESTION)
         finally:
             uninstrument()
@@ -136,7 +136,7 @@ async def test_a_cancelled_query_is_cancelled(recorder, captured):
 
 async def test_a_cancelled_guarded_retrieval(recorder, captured):
     model = ScriptedEngine(label=judging, gate=asyncio.Event())
-    task = asyncio.create_task(GuardedRetriever(Shelf(), guarding(model)).aretrieve(QUESTION))
+    task = asyncio.create_task(GuardedRetriever(ListRetriever(), guarding(model)).aretrieve(QUESTION))
     await model.until_running(1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -210,7 +210,7 @@ def test_what_has_no_text_is_kept_and_the_ranks_stay_true(recorder, captured):
     ]
     model = ScriptedEngine(label=judging)
 
-    class Mixed(Shelf):
+    class Mixed(ListRetriever):
         def _retrieve(self, query_bundle):
             return mixed
 
@@ -232,7 +232,7 @@ def test_what_is_no_guard_is_refused_where_it_is_made():
     with pytest.raises(InvalidInput, match="DistractorGuard"):
         DistractorPostprocessor("nano")
     with pytest.raises(InvalidInput, match="DistractorGuard"):
-        GuardedRetriever(Shelf(), None)
+        GuardedRetriever(ListRetriever(), None)
     with pytest.raises(InvalidInput, match="as_retriever"):
         GuardedRetriever([TextNode(text="x")], guarding())
 
@@ -240,7 +240,7 @@ def test_what_is_no_guard_is_refused_where_it_is_made():
 def test_what_was_captured_does_not_change_with_the_nodes(recorder, captured):
     given = nodes("shelf", 2)
 
-    class Same(Shelf):
+    class Same(ListRetriever):
         def _retrieve(self, query_bundle):
             return given
 
@@ -291,7 +291,7 @@ async def test_a_thousand_cancelled_guarded_queries_leave_nothing_behind(recorde
 async def test_a_deep_copy_of_a_guarded_retriever_guards(mode):
     """Frameworks copy what they are configured with."""
     mine = guarding()
-    guarded = copy.deepcopy(GuardedRetriever(Shelf(count=4), mine))
+    guarded = copy.deepcopy(GuardedRetriever(ListRetriever(count=4), mine))
     found = guarded.retrieve(QUESTION) if mode == "sync" else await guarded.aretrieve(QUESTION)
     assert [node.node_id for node in found] == ["shelf-0", "shelf-2"]
     assert guarded.guard is mine

@@ -9,7 +9,7 @@ from llama_index_instrumentation import get_dispatcher
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from support.llamaindex_parts import Says, Shelf
+from support.llamaindex_parts import ListRetriever, Says
 
 langfuse = pytest.importorskip("langfuse", reason="not installed here: run `make test-foreign`")
 pytestmark = pytest.mark.foreign
@@ -44,9 +44,9 @@ def exporter():
 @pytest.mark.parametrize("target", ["engine", "retriever"])
 async def test_steps_stand_on_langfuses_retrieval_spans(exporter, recorder, captured, target, mode):
     if target == "retriever":
-        Shelf().retrieve("hop") if mode == "sync" else await Shelf().aretrieve("hop")
+        ListRetriever().retrieve("hop") if mode == "sync" else await ListRetriever().aretrieve("hop")
     else:
-        engine = RetrieverQueryEngine.from_args(Shelf(), llm=Says())
+        engine = RetrieverQueryEngine.from_args(ListRetriever(), llm=Says())
         engine.query("hop") if mode == "sync" else await engine.aquery("hop")
     kinds = {
         f"{span.context.span_id:016x}": span.attributes.get("openinference.span.kind")

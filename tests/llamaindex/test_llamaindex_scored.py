@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support.guards import assert_spans_tell, guarding, judging
-from support.llamaindex_parts import Says, Shelf, call, scripted
+from support.llamaindex_parts import ListRetriever, Says, call, scripted
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import RagGuard
@@ -34,7 +34,7 @@ def rg(tmp_path):
 
 
 async def test_an_agents_hops_are_scored_in_the_run_that_the_user_opened(rg):
-    engine = RetrieverQueryEngine.from_args(Shelf(), llm=Says(text="Nordlys"))
+    engine = RetrieverQueryEngine.from_args(ListRetriever(), llm=Says(text="Nordlys"))
     tool = QueryEngineTool.from_defaults(engine, name="ask")
     model = scripted(call("ask", input="firm in Oslo"), call("ask", input="founder of Nordlys"), "Ada Berg")
     async with rg.run("Who founded the firm in Oslo?", references=["Ada Berg"]) as run:
@@ -54,7 +54,7 @@ async def test_an_agents_hops_are_scored_in_the_run_that_the_user_opened(rg):
 
 def test_bare_retrievals_are_scored_too(rg):
     for number in range(3):
-        Shelf().retrieve(f"question {number}")
+        ListRetriever().retrieve(f"question {number}")
     assert rg.flush(timeout=30)
     assert [run.question for run in rg.runs()] == ["question 0", "question 1", "question 2"]
     assert all(any(score.name == "udcg" for score in rg.scores(run.id)) for run in rg.runs())
@@ -62,7 +62,7 @@ def test_bare_retrievals_are_scored_too(rg):
 
 def guarded_engine(guard):
     return RetrieverQueryEngine.from_args(
-        Shelf(count=4), llm=Says(), node_postprocessors=[DistractorPostprocessor(guard)]
+        ListRetriever(count=4), llm=Says(), node_postprocessors=[DistractorPostprocessor(guard)]
     )
 
 
@@ -87,7 +87,7 @@ def spans_of(tmp_path, work):
 
 @pytest.mark.parametrize("how", ["postprocessor", "retriever"])
 def test_the_store_and_telemetry_tell_what_was_dropped_and_why(tmp_path, how):
-    guarded = GuardedRetriever(Shelf(count=4), guarding())
+    guarded = GuardedRetriever(ListRetriever(count=4), guarding())
     work = {"postprocessor": guarded_engine(guarding()).query, "retriever": guarded.retrieve}[how]
     spans, run, _ = spans_of(tmp_path, lambda: work("Who founded it?"))
     (step,) = run.steps
@@ -156,8 +156,8 @@ async def test_no_hook_calls_a_function_of_the_users(tmp_path):
     )  # fmt: skip
     instrument(rg)
     try:
-        Shelf().retrieve("alone")
-        await RetrieverQueryEngine.from_args(Shelf(), llm=Says(text="Nordlys")).aquery("in an engine")
+        ListRetriever().retrieve("alone")
+        await RetrieverQueryEngine.from_args(ListRetriever(), llm=Says(text="Nordlys")).aquery("in an engine")
         assert await rg.aflush(timeout=30)
         assert {run.question: run.references for run in rg.runs()} == {
             "alone": ["Ada Berg"],

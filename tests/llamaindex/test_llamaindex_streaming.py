@@ -15,7 +15,7 @@ from llama_index.core.chat_engine import (
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
-from support.llamaindex_parts import Says, Shelf
+from support.llamaindex_parts import ListRetriever, Says
 
 from ragguard.capture.handle import RunHandle
 
@@ -46,7 +46,9 @@ class Stalls(Says):
 
 
 def engine(llm=None):
-    return RetrieverQueryEngine.from_args(Shelf(), llm=llm or Says(text="Ada Berg of Oslo"), streaming=True)
+    return RetrieverQueryEngine.from_args(
+        ListRetriever(), llm=llm or Says(text="Ada Berg of Oslo"), streaming=True
+    )
 
 
 def test_every_token_reaches_the_user_and_the_run_ends_with_the_last(recorder, captured):
@@ -151,10 +153,10 @@ def test_a_stream_inside_a_run_of_the_users(recorder, captured):
 
 CHATS = [
     lambda: ContextChatEngine.from_defaults(
-        retriever=Shelf(), llm=Says(text="Ada Berg of Oslo"), memory=memory()
+        retriever=ListRetriever(), llm=Says(text="Ada Berg of Oslo"), memory=memory()
     ),
     lambda: CondensePlusContextChatEngine.from_defaults(
-        retriever=Shelf(), llm=Says(text="Ada Berg of Oslo"), memory=memory()
+        retriever=ListRetriever(), llm=Says(text="Ada Berg of Oslo"), memory=memory()
     ),
     lambda: CondenseQuestionChatEngine.from_defaults(
         query_engine=engine(), llm=Says(text="Ada Berg of Oslo"), memory=memory()
@@ -190,7 +192,7 @@ def test_a_chat_is_heard_to_its_end_even_when_nobody_reads_it(recorder, captured
 
 def test_a_chat_that_breaks(recorder, captured, monkeypatch):
     monkeypatch.setattr("threading.excepthook", lambda args: None)  # LlamaIndex lets its thread die of it
-    chat = ContextChatEngine.from_defaults(retriever=Shelf(), llm=Breaks(), memory=memory())
+    chat = ContextChatEngine.from_defaults(retriever=ListRetriever(), llm=Breaks(), memory=memory())
     with pytest.raises(ConnectionError):
         list(chat.stream_chat(QUESTION).response_gen)
     run = captured.run
@@ -198,7 +200,7 @@ def test_a_chat_that_breaks(recorder, captured, monkeypatch):
 
 
 async def test_an_async_chat_that_is_cancelled(recorder, captured):
-    chat = ContextChatEngine.from_defaults(retriever=Shelf(), llm=Stalls(), memory=memory())
+    chat = ContextChatEngine.from_defaults(retriever=ListRetriever(), llm=Stalls(), memory=memory())
     response = await chat.astream_chat(QUESTION)
     tokens = response.async_response_gen()
     assert await anext(tokens) == "Ada"

@@ -13,7 +13,7 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool, ToolOutput
-from support.llamaindex_parts import Shelf, call, nodes, scripted
+from support.llamaindex_parts import ListRetriever, call, nodes, scripted
 
 from ragguard.capture.splitters import json_items, paragraphs
 from ragguard.errors import InvalidInput
@@ -71,7 +71,7 @@ async def test_a_tool_that_returns_a_nodes_own_text_without_its_title(recorder, 
         for n in range(4)
     ]
 
-    class Titled(Shelf):
+    class Titled(ListRetriever):
         async def _aretrieve(self, query_bundle):
             return titled
 
@@ -92,7 +92,9 @@ async def test_a_tool_that_returns_a_nodes_own_text_without_its_title(recorder, 
 async def test_a_tool_that_retrieves_four_and_returns_one(recorder, captured, wrapped):
     async def lookup(place: str) -> str:
         """Finds firms."""
-        found = await Shelf("firms", 4).aretrieve(f"the firm that is based in {place}, of all the towns")
+        found = await ListRetriever("firms", 4).aretrieve(
+            f"the firm that is based in {place}, of all the towns"
+        )
         text = found[2].node.text
         return {"as it is": text, "numbered": f"1. {text}\n", "as JSON": json.dumps([{"body": text}])}[
             wrapped
@@ -109,8 +111,8 @@ async def test_a_tool_that_retrieves_four_and_returns_one(recorder, captured, wr
 async def test_a_tool_that_retrieves_twice_and_joins_some(recorder, captured):
     async def lookup(place: str) -> str:
         """Finds firms."""
-        left = await Shelf("left", 2).aretrieve(f"the firm that is based in {place}")
-        right = await Shelf("right", 2).aretrieve(f"the founder of the firm in {place}")
+        left = await ListRetriever("left", 2).aretrieve(f"the firm that is based in {place}")
+        right = await ListRetriever("right", 2).aretrieve(f"the founder of the firm in {place}")
         return "\n\n".join([right[1].node.text, left[0].node.text])
 
     await asked(lookup)
@@ -136,7 +138,8 @@ async def test_a_tool_that_cuts_its_passages(recorder, captured):
 async def test_a_tool_that_summarises_says_that_nothing_can_be_told(recorder, captured):
     async def lookup(place: str) -> str:
         """Finds firms."""
-        return f"{len(await Shelf('firms').aretrieve(place))} firms were found there, nothing of interest. {OWN_WORDS}"
+        found = await ListRetriever("firms").aretrieve(place)
+        return f"{len(found)} firms were found there, nothing of interest. {OWN_WORDS}"
 
     await asked(lookup)
     (step,) = captured.run.steps
@@ -148,7 +151,7 @@ async def test_a_tool_that_summarises_says_that_nothing_can_be_told(recorder, ca
 async def test_a_tool_that_says_that_there_is_nothing_gave_the_model_nothing(recorder, captured, says):
     async def lookup(place: str) -> str:
         """Filters out all that it finds."""
-        await Shelf("firms").aretrieve(place)
+        await ListRetriever("firms").aretrieve(place)
         return says
 
     await asked(lookup)
@@ -161,7 +164,7 @@ async def test_a_tool_that_says_that_there_is_nothing_gave_the_model_nothing(rec
 async def test_a_tool_that_retrieves_and_fails_is_a_failed_step_with_its_candidates(recorder, captured, by):
     async def lookup(place: str) -> str:
         """Finds firms, and fails."""
-        await Shelf("firms").aretrieve(place)
+        await ListRetriever("firms").aretrieve(place)
         if by == "a tool's output":
             return ToolOutput(
                 content="the reranker is gone", tool_name="lookup", raw_input={}, raw_output="", is_error=True
@@ -170,14 +173,14 @@ async def test_a_tool_that_retrieves_and_fails_is_a_failed_step_with_its_candida
 
     async def outer(place: str) -> str:
         """Calls a tool that retrieves, and fails after it."""
-        await RetrieverTool.from_defaults(Shelf("firms")).acall(place)
+        await RetrieverTool.from_defaults(ListRetriever("firms")).acall(place)
         raise ValueError("the reranker is gone")
 
     class Broken(MockLLM):
         async def acomplete(self, *args, **kwargs):
             raise RuntimeError("the reranker is gone")
 
-    engine = RetrieverQueryEngine.from_args(Shelf("firms"), llm=Broken())
+    engine = RetrieverQueryEngine.from_args(ListRetriever("firms"), llm=Broken())
     if by == "an engine's model":
         tool = QueryEngineTool.from_defaults(engine, name="lookup")
         script = [call("lookup", input="Oslo"), "Ada Berg"]
@@ -194,11 +197,11 @@ async def test_a_failure_that_a_tool_hides_is_no_failed_step(recorder, captured)
         """Asks a broken tool, and then retrieves by itself."""
         with suppress(ValueError):
             await FunctionTool.from_defaults(async_fn=broken).acall(place=place)
-        return (await Shelf("firms").aretrieve(place))[0].node.text
+        return (await ListRetriever("firms").aretrieve(place))[0].node.text
 
     async def broken(place: str) -> str:
         """Retrieves and fails."""
-        await Shelf("lost").aretrieve(place)
+        await ListRetriever("lost").aretrieve(place)
         raise ValueError("gone")
 
     await asked(lookup)
@@ -210,7 +213,7 @@ async def test_a_failure_that_a_tool_hides_is_no_failed_step(recorder, captured)
 async def test_a_tool_that_returns_nothing_gave_the_model_nothing(recorder, captured):
     async def lookup(place: str) -> str:
         """Finds firms."""
-        await Shelf("firms").aretrieve(place)
+        await ListRetriever("firms").aretrieve(place)
         return ""
 
     await asked(lookup)
@@ -221,7 +224,7 @@ async def test_a_tool_that_returns_nothing_gave_the_model_nothing(recorder, capt
 # Retrievals that LlamaIndex does not show
 
 
-class Given(Shelf):
+class Given(ListRetriever):
     def __init__(self, given):
         super().__init__()
         self.given = given
@@ -321,7 +324,7 @@ async def test_a_declared_tool_is_a_step(declare, captured):
 async def test_retrievers_inside_a_declared_tool_are_its_parts(declare, captured):
     async def lookup(place: str) -> str:
         """Gives text."""
-        return "\n\n".join(one.node.text for one in await Shelf().aretrieve(place))
+        return "\n\n".join(one.node.text for one in await ListRetriever().aretrieve(place))
 
     declare(tools={"lookup": paragraphs})
     await asked(lookup)
@@ -434,7 +437,7 @@ async def test_a_run_without_a_step_names_the_declared_tools_that_nobody_called(
 async def test_a_declared_tool_that_no_agent_has_is_said(declare, caplog):
     async def lookup(place: str) -> str:
         """Gives text."""
-        return str(await Shelf().aretrieve(place))
+        return str(await ListRetriever().aretrieve(place))
 
     declare(tools={"lokup": paragraphs})
     with caplog.at_level(logging.WARNING, "ragguard"):

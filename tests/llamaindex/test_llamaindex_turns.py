@@ -8,7 +8,7 @@ import pytest
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.tools import FunctionTool, RetrieverTool
 from llama_index.core.workflow import Context, Event, StartEvent, StopEvent, Workflow, step
-from support.llamaindex_parts import Shelf, call, scripted
+from support.llamaindex_parts import ListRetriever, call, scripted
 
 from ragguard.capture.handle import RunHandle
 
@@ -34,25 +34,25 @@ class FanOut(Workflow):
 
     @step
     async def plan(self, ctx: Context, ev: StartEvent) -> Search | None:
-        await Shelf("plan").aretrieve("the plan")
+        await ListRetriever("plan").aretrieve("the plan")
         for number in range(4):
             ctx.send_event(Search(query=f"part {number}", deep=number == 0))
         return None
 
     @step(num_workers=2)
     async def search(self, ev: Search) -> Found:
-        await Shelf("search").aretrieve(ev.query)
+        await ListRetriever("search").aretrieve(ev.query)
         if ev.deep:
             for _ in range(20):
                 await asyncio.sleep(0)
-            await Shelf("search").aretrieve(f"{ev.query} again")
+            await ListRetriever("search").aretrieve(f"{ev.query} again")
         return Found(query=ev.query)
 
     @step
     async def collect(self, ctx: Context, ev: Found) -> StopEvent | None:
         if ctx.collect_events(ev, [Found] * 4) is None:
             return None
-        await Shelf("last").aretrieve("all of it")
+        await ListRetriever("last").aretrieve("all of it")
         return StopEvent(result="Ada Berg")
 
 
@@ -82,19 +82,19 @@ async def test_a_retrieval_that_was_given_up_holds_nobody_in_its_turn(recorder, 
     class Patient(Workflow):
         @step
         async def first(self, ev: StartEvent) -> Search:
-            self.stuck = asyncio.create_task(Shelf("slow", gate=gate).aretrieve("slow"))
+            self.stuck = asyncio.create_task(ListRetriever("slow", gate=gate).aretrieve("slow"))
             await asyncio.sleep(0)
             return Search(query="second")
 
         @step
         async def second(self, ev: Search) -> Found:
-            await Shelf().aretrieve(ev.query)
+            await ListRetriever().aretrieve(ev.query)
             return Found(query="third")
 
         @step
         async def third(self, ev: Found) -> StopEvent:
-            await Shelf().aretrieve(ev.query)
-            await Shelf().aretrieve("fourth")
+            await ListRetriever().aretrieve(ev.query)
+            await ListRetriever().aretrieve("fourth")
             gate.set()
             await self.stuck
             return StopEvent(result="done")
@@ -112,7 +112,7 @@ async def test_the_order_within_a_turn_is_that_of_the_calls(recorder, captured):
         """Thinks for a while, then retrieves."""
         for _ in range(wait):
             await asyncio.sleep(0)
-        return str(await Shelf().aretrieve(query))
+        return str(await ListRetriever().aretrieve(query))
 
     calls = [call("lookup", query=f"{wait}", wait=wait) for wait in (60, 0, 30)]
     agent = FunctionAgent(
@@ -126,7 +126,7 @@ async def test_the_order_within_a_turn_is_that_of_the_calls(recorder, captured):
 
 async def test_parallel_agents_in_one_run_have_their_turns_side_by_side(recorder, captured):
     def agent(name):
-        tool = RetrieverTool.from_defaults(Shelf(name), name=name)
+        tool = RetrieverTool.from_defaults(ListRetriever(name), name=name)
         model = scripted(call(name, input=f"{name} 1"), call(name, input=f"{name} 2"), "done")
         return FunctionAgent(name=name, tools=[tool], llm=model)
 
@@ -139,7 +139,7 @@ async def test_parallel_agents_in_one_run_have_their_turns_side_by_side(recorder
 
 async def test_the_agent_at_work_stands_on_every_step(recorder, captured):
     def agent(name, *turns):
-        tool = RetrieverTool.from_defaults(Shelf(name), name=f"{name}s")
+        tool = RetrieverTool.from_defaults(ListRetriever(name), name=f"{name}s")
         return FunctionAgent(name=name, description=name, tools=[tool], llm=scripted(*turns))
 
     first = agent("firm", call("firms", input="one"), call("handoff", to_agent="person", reason="r"))

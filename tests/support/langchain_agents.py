@@ -5,7 +5,7 @@ from __future__ import annotations
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import create_retriever_tool
-from support.langchain_parts import Shelf, call, says
+from support.langchain_parts import ListRetriever, call, says
 
 QUESTION = "Who founded the firm based in Oslo?"
 ANSWER = "Ada Berg"
@@ -13,7 +13,7 @@ ANSWER = "Ada Berg"
 
 def search_tool(retriever=None, name="search"):
     return create_retriever_tool(
-        retriever or Shelf(), name, "Searches.", response_format="content_and_artifact"
+        retriever or ListRetriever(), name, "Searches.", response_format="content_and_artifact"
     )
 
 

@@ -33,7 +33,7 @@ def documents(name: str, count: int = 2, query: str = "") -> list[Document]:
     ]
 
 
-class Shelf(BaseRetriever):
+class ListRetriever(BaseRetriever):
     """Gives documents that carry its name; may fail, or wait at a gate under async."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)

@@ -34,7 +34,7 @@ def nodes(name: str, count: int = 2, query: str = "") -> list[NodeWithScore]:
     ]
 
 
-class Shelf(BaseRetriever):
+class ListRetriever(BaseRetriever):
     """Gives nodes that carry its name; may wait at a gate, or fail."""
 
     def __init__(
