@@ -46,6 +46,7 @@ _FIELDS: Mapping[str, tuple[type, str]] = {
     "passage": (str, "text with {text} in it"),
     "separator": (str, "text"),
     "labels": (list, "a list of texts"),
+    "grades": (list, "a list of whole numbers, one for each label"),
     "max_tokens": (int, "a whole number"),
 }
 _SLOT = re.compile(r"\{(\w+)\}")
@@ -78,6 +79,8 @@ class Template:
     """The form of one passage in `{passages}`, with the placeholders `{number}` and `{text}`."""
     separator: str = "\n"
     labels: tuple[str, ...] = ()
+    grades: tuple[int, ...] = ()
+    """For labels that are digits of a scale of the model's own: the grade that each of them stands for."""
     max_tokens: int = 48
 
 
@@ -199,7 +202,11 @@ def _template(where: str, table: object, shared: Mapping[str, str]) -> Template:
         # true is a number to Python.
         if not isinstance(value, kind) or isinstance(value, bool):
             raise InvalidInput(f"{where} {key}", value, what)
-    table = {**shared, **table, "labels": as_labels(table["labels"]) if "labels" in table else ()}
+    labels = as_labels(table["labels"]) if "labels" in table else ()
+    grades = table.get("grades", [])
+    if grades and (len(grades) != len(labels) or not all(type(grade) is int for grade in grades)):
+        raise InvalidInput(f"{where} grades", grades, _FIELDS["grades"][1])
+    table = {**shared, **table, "labels": labels, "grades": tuple(grades)}
     try:
         return Template(**table)
     except TypeError as error:

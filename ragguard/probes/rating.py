@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragguard.errors import LowLabelMass
@@ -29,7 +29,7 @@ class Rating:
     """A rating on a scale of digits."""
 
     value: int
-    """The most probable digit."""
+    """The most probable grade; of equally probable ones the lowest."""
     expectation: float
     stderr: float | None
     """The standard error of the expectation."""
@@ -37,12 +37,15 @@ class Rating:
     usage: Usage
 
 
-def read_rating(question: LabelQuestion, answer: LabelAnswer) -> Rating:
-    """Returns the rating in the probabilities of labels that are digits."""
+def read_rating(question: LabelQuestion, answer: LabelAnswer, grades: Sequence[int] = ()) -> Rating:
+    """Returns the rating in the probabilities of labels that are digits, or that stand for the given grades."""
     mass = check_mass(answer, question.labels)
-    grades = [int(label) for label in question.labels]
+    grades = grades or [int(label) for label in question.labels]
     expectation = sum(grade * p for grade, p in zip(grades, answer.p, strict=True)) / mass
-    value = max(zip(answer.p, (-grade for grade in grades), strict=True))[1]
+    by_grade: dict[int, float] = dict.fromkeys(grades, 0.0)
+    for grade, p in zip(grades, answer.p, strict=True):
+        by_grade[grade] += p
+    value = max((p, -grade) for grade, p in by_grade.items())[1]
     stderr: float | None = None if answer.bound else 0.0
     if answer.stderr is not None:
         spread = sum(p / mass * (grade - expectation) ** 2 for grade, p in zip(grades, answer.p, strict=True))

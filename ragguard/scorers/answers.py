@@ -62,7 +62,8 @@ class Answers:
         ]
         answer = (await ask(graded))[0]
         try:
-            rating = read_rating(graded[0], answered(answer))
+            grades = view.setting.judge_prompts.template("response_grade").grades
+            rating = read_rating(graded[0], answered(answer), grades)
             writer.add(
                 "response_grade", rating.value, who="judge", stderr=rating.stderr,
                 expectation=rating.expectation, usage=rating.usage, metadata=rating.remarks,

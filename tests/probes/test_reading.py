@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragguard.engines.base import LabelProbs, Sample, as_prompt
-from ragguard.engines.prompts import load_prompts
-from ragguard.errors import EngineProtocolError, LowLabelMass, ScoringError
+from ragguard.engines.connect import connect
+from ragguard.engines.prompts import load_prompts, parse_prompts
+from ragguard.errors import EngineProtocolError, InvalidInput, LowLabelMass, ScoringError
 from ragguard.probes.abstention import abstention, read_abstention
 from ragguard.probes.answerability import answerability
 from ragguard.probes.belief import belief
@@ -18,6 +19,9 @@ from ragguard.probes.relevance import read_relevance, relevance, sees_references
 from ragguard.probes.response_grade import response_grade
 from ragguard.probes.sub_questions import read_sub_questions
 from ragguard.probes.tokens import count_tokens, prompt_tokens
+from ragguard.records import Run
+from ragguard.scorers.answers import Answers
+from ragguard.scorers.pipeline import ScoringPipeline
 
 SETS = ["default", "nano"]
 FIVE = LabelQuestion(as_prompt("?"), ("1", "2", "3", "4", "5"))
@@ -174,3 +178,29 @@ def test_tokens_are_about_right_and_long_texts_are_quick():
     assert count_tokens(long) == pytest.approx(600_000, rel=0.02)
     assert count_tokens("東京都" * 10) >= 25
     assert prompt_tokens(as_prompt("one two")) >= 3
+
+
+def test_digits_may_stand_for_grades_of_another_scale():
+    answer = LabelAnswer((0.0, 0.1, 0.3, 0.25, 0.35))
+    assert read_rating(FIVE, answer).value == 5
+    rating = read_rating(FIVE, answer, (1, 1, 2, 5, 5))
+    assert (rating.value, rating.expectation) == (5, pytest.approx(0.1 + 0.6 + 3.0))
+    assert read_rating(FIVE, LabelAnswer((0.2, 0.25, 0.4, 0.1, 0.05)), (1, 1, 2, 5, 5)).value == 1
+
+
+async def test_nano_grades_answers_on_the_papers_scale():
+    scorer = ScoringPipeline(connect("nano"), scorers=[Answers()])
+    found = {}
+    for said in ("Upper Dunness", "Upper", "West Thornwick"):
+        run = Run(question="Where was Hugo Rosquist born?", references=["Upper Dunness"], answer=said)
+        found[said] = next(
+            s.value for s in await scorer.results(run) if getattr(s, "name", "") == "response_grade"
+        )
+    assert found == {"Upper Dunness": 5, "Upper": 2, "West Thornwick": 1}
+
+
+@pytest.mark.parametrize("grades", ["[1, 2]", '["a", "b", "c"]', "[1, 2, true]", "3"])
+def test_grades_that_fit_no_labels_are_refused(grades):
+    text = f'name = "x"\nversion = "1"\n[grade]\nuser = "?"\nlabels = ["1", "2", "3"]\ngrades = {grades}\n'
+    with pytest.raises(InvalidInput, match="grades"):
+        parse_prompts(text)
