@@ -24,6 +24,8 @@ SPLIT_ERROR = "ragguard.split_error"
 """Metadata key of a step whose splitter failed: the error. Its one passage is then the whole text."""
 K_ERROR = "ragguard.k_error"
 """Metadata key of a step whose `k=` cannot be right: what is wrong. No score that needs K is given for the step."""
+GRADE_ERROR = "ragguard.grade_error"
+"""Metadata key of a passage whose `grade=` is none: what is wrong. It is judged like a passage without a grade."""
 
 
 def new_id() -> str:

@@ -14,8 +14,9 @@ from types import NoneType
 from typing import Any
 
 from ragguard.capture.shapes import HOLDERS, documents_in, held_by, is_document, node_content, node_in, scored
+from ragguard.errors import InvalidInput
 from ragguard.plain import CUT, plain
-from ragguard.records import CONTENT_KIND, Passage, new_id
+from ragguard.records import CONTENT_KIND, GRADE_ERROR, Passage, new_id
 
 LOST = "ragguard.metadata"
 """Metadata key that says why the metadata is missing."""
@@ -149,16 +150,14 @@ def _read(item: object) -> Passage:
         if (
             type(item.text) is type(item.id) is str
             and type(item.score) in (float, NoneType)
-            and (item.grade is None or item.grade in _GRADES)
+            and (item.grade is None or (type(item.grade) is int and item.grade in _GRADES))
         ):
             return Passage(item.text, item.id, item.score, metadata_of(item.metadata), grade=item.grade)
-        found = passage(item.text, item.id, item.score, item.metadata)
-        if item.grade is None or item.grade in _GRADES:
-            return replace(found, grade=item.grade)
-        return replace(found, metadata={**found.metadata, CUT: "grade: no whole number from 1 to 5"})
+        return _graded(passage(item.text, item.id, item.score, item.metadata), item.grade)
     if isinstance(item, Mapping):
         content = next((item[key] for key in _TEXTS if key in item), None)
-        return passage(content, item.get("id"), item.get("score"), item.get("metadata"))
+        found = passage(content, item.get("id"), item.get("score"), item.get("metadata"))
+        return _graded(found, item.get("grade"))
     if (pair := scored(item)) is not None:
         found = _read(pair.item)
         return replace(found, score=score_of(pair.score, found.metadata))
@@ -176,6 +175,16 @@ def _read(item: object) -> Passage:
             content, getattr(item, "id", None), getattr(item, "score", None), getattr(item, "metadata", None)
         )
     return passage(item, None, None, None)
+
+
+def _graded(found: Passage, grade: object) -> Passage:
+    """Returns the passage with its grade; with a reason in its metadata where the grade is none."""
+    if grade is None:
+        return found
+    if type(grade) is int and grade in _GRADES:
+        return replace(found, grade=grade)
+    error = InvalidInput("grade", grade, "a whole number from 1 to 5")
+    return replace(found, metadata={**found.metadata, GRADE_ERROR: str(error)})
 
 
 def passage(content: object, id: object, score: object, metadata: object) -> Passage:

@@ -18,7 +18,7 @@ from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
 from ragguard.probes.tokens import prompt_tokens
 from ragguard.recordcheck import checked_result
-from ragguard.records import K_ERROR, SPLIT_ERROR, Failure, Result, Run, Score
+from ragguard.records import GRADE_ERROR, K_ERROR, SPLIT_ERROR, Failure, Result, Run, Score
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import Asker, Respondent
 from ragguard.scorers.belief import Belief
@@ -264,24 +264,33 @@ def _latin(text: str) -> bool:
 
 
 def _not_captured_whole(run: Run) -> list[Failure]:
-    """Returns a failure for each step whose splitter failed, so that scores are about its whole text, and for each
-    step whose K cannot be right, so that no score which needs K is given."""
-    return [
-        Failure("capture", "InvalidInput", step.metadata[K_ERROR], run_id=run.id, step_id=step.id)
-        for step in run.steps
-        if K_ERROR in step.metadata
-    ] + [
-        Failure(
-            "capture",
-            "SplitterFailed",
-            f"what {step.tool or 'the tool'!r} returned could not be taken apart and is judged as one passage: "
-            f"{step.metadata[SPLIT_ERROR]}",
-            run_id=run.id,
-            step_id=step.id,
-        )
-        for step in run.steps
-        if SPLIT_ERROR in step.metadata
-    ]
+    """Returns a failure for each step whose splitter failed, so that scores are about its whole text, for each step
+    whose K cannot be right, so that no score which needs K is given, and for each passage whose grade is none."""
+    return (
+        [
+            Failure("capture", "InvalidInput", step.metadata[K_ERROR], run_id=run.id, step_id=step.id)
+            for step in run.steps
+            if K_ERROR in step.metadata
+        ]
+        + [
+            Failure("capture", "InvalidInput", passage.metadata[GRADE_ERROR], run_id=run.id, step_id=step.id)
+            for step in run.steps
+            for passage in step.candidates or step.passages
+            if GRADE_ERROR in passage.metadata
+        ]
+        + [
+            Failure(
+                "capture",
+                "SplitterFailed",
+                f"what {step.tool or 'the tool'!r} returned could not be taken apart and is judged as one passage: "
+                f"{step.metadata[SPLIT_ERROR]}",
+                run_id=run.id,
+                step_id=step.id,
+            )
+            for step in run.steps
+            if SPLIT_ERROR in step.metadata
+        ]
+    )
 
 
 def _failure(scorer: Scorer, run: Run, error: Exception) -> Failure:

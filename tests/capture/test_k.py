@@ -141,3 +141,23 @@ def test_an_old_stores_steps_fall_back(tmp_path):
         db.execute("PRAGMA user_version = 2")
     (step,) = Store(path).run("r").steps
     assert (step.k, step.places) == (None, 3)
+
+
+@pytest.mark.parametrize("grade", [7, 0, 4.5, True, "5"])
+def test_a_grade_that_is_none_is_a_failure_of_its_step(grade):
+    with RagGuard(engine="nano", scorers=["grades"], store=None) as rg:
+        with rg.run("who?") as run:
+            run.retrieved("who?", [Passage("a", grade=grade), {"text": "b", "grade": grade}])
+        rg.flush(timeout=60)
+        reasons = [one.message for one in rg.failures(run.id) if one.scorer == "capture"]
+    assert len(reasons) == 2
+    assert all("a whole number from 1 to 5" in reason for reason in reasons)
+
+
+def test_a_grade_in_a_dictionary_counts():
+    with RagGuard(engine="nano", scorers=["grades"], store=None) as rg:
+        with rg.run("who?") as run:
+            run.retrieved("who?", [{"text": "a", "grade": 4}])
+        rg.flush(timeout=60)
+        (found,) = [one for one in rg.scores(run.id) if one.name == "grade"]
+    assert (found.value, found.label) == (4, "given")

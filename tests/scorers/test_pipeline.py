@@ -67,12 +67,14 @@ async def test_every_name_of_the_contract_is_given():
         "answer_correct", "answer_coverage", "answer_density", "response_grade", "contested",
     }  # fmt: skip
     pooled = await pipeline().results(guarded_with_pool())
-    assert {"proc", "pct_proc"} <= {s.name for s in pooled}
+    assert {"proc", "pct_proc"} <= {s.name for s in pooled if isinstance(s, Score)}
 
 
 def guarded_with_pool():
     the_run = guarded()
-    the_run.pool = [Passage(FIRM, grade=5), Passage("More of it.", grade=4)]
+    the_run.pool = [
+        Passage(FIRM, grade=5), *map(Passage, (NEAR, NOISE, FOUNDER)), Passage("More of it.", grade=4),
+    ]  # fmt: skip
     return the_run
 
 
