@@ -233,12 +233,7 @@ def _add(
         who="judge",
         stderr=ratings.stderr(texts),
         label="; ".join(dict.fromkeys(f"{where[one.first]} against {where[one.second]}" for one in here)),
-        explanation="; ".join(
-            f"{where[one.first]} “{one.first_answer[:SHOWN]}” against {where[one.second]} "
-            f"“{one.second_answer[:SHOWN]}” ({ratings.sub_questions[one.sub_question]})"
-            for one in here[:3]
-        )
-        + (f"; and {len(here) - 3} more" if len(here) > 3 else ""),
+        explanation=_in_words(here, where),
         references=given_sub_questions(writer.view),
         usage=conflicts.usage if about is None else None,
         metadata={
@@ -252,6 +247,19 @@ def _add(
             ]
         },
     )
+
+
+def _in_words(found: Sequence[Conflict], where: dict[str, str]) -> str:
+    """The first contradiction in words, and how many more there are; all of them stand in the metadata."""
+    if not found:
+        return ""
+    one = found[0]
+    first, second = (
+        f"{where[text]} “{answer[:SHOWN]}”"
+        for text, answer in ((one.first, one.first_answer), (one.second, one.second_answer))
+    )
+    more = f"; {len(found) - 1} more" if len(found) > 1 else ""
+    return f"{first} against {second}{more}"
 
 
 def _positions(steps: Sequence[StepView]) -> dict[str, str]:

@@ -39,7 +39,11 @@ class Watching:
             "--interval",
             "0.05",
         ]
-        self.process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=False)
+        self.process = subprocess.Popen(
+            command, stdout=stdout, stderr=subprocess.PIPE,
+            # A shell's background commands, such as a CI run's, are deaf to it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
         self.said = b""
 
     def read_from(self, descriptor):
