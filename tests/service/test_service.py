@@ -223,7 +223,7 @@ def test_flush_does_not_wait_for_an_attempt_that_is_too_far_away(make):
     )
     capture(service, a_run())
     eventually(lambda: service.store.failures("r1"))
-    report = service.flush(3600)
+    report = service.flush(600)
     assert not report
     assert report.pending == 1
 
