@@ -136,7 +136,8 @@ def test_nano_is_well(caplog):
     NOTICES.forget()
     result = doctor()
     assert result.exit_code == 0, result.output
-    assert not caplog.records, "it is asked in words that it knows"
+    ours = [record for record in caplog.records if record.name.startswith("ragguard")]
+    assert not ours, "it is asked in words that it knows"
     assert "(nano)" in result.stdout
     assert "exact" in result.stdout
 
