@@ -67,9 +67,9 @@ class _Walk:
         if self._left <= 0 or type(value) in _FLAT:
             return 0
         if isinstance(value, dict):
-            return self._several(list(value.values()))
+            return self._several(list(value.values())) if value else 0
         if isinstance(value, (list, tuple, set, frozenset)):
-            return self._several(list(value))
+            return self._several(list(value)) if value else 0
         if isinstance(value, Passage):
             return self._several([value.text, value.metadata or None])
         held = getattr(value, "__dict__", None)
