@@ -52,7 +52,7 @@ class BareRetrieval:
 
     @property
     def query(self) -> str:
-        """What the retriever is asked."""
+        """The query that the retriever is asked."""
         return self.whole.query
 
     @property

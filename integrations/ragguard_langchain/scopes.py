@@ -1,4 +1,4 @@
-"""What the calls of a tree share: their run, their tool call, and the retrievals that a guard may still judge."""
+"""The parts that the calls of a tree share: their run, their tool call, the retrievals that a guard may still judge."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class VerdictReport:
     started_ns: int = 0
     """When that call began."""
     metadata: Mapping[str, Any] | None = None
-    """Of the call that the tool's result was judged in: the graph's node and the agent."""
+    """The node of the graph and the agent in whose call the tool's result was judged."""
     recorded_by: list[object] = field(default_factory=list, repr=False)
     """The recorders' trees that have recorded it: a handler that is attached twice is called twice."""
 

@@ -104,7 +104,7 @@ class Call:
     seen: Set[str] = frozenset()
     """The ids of the nodes that a postprocessor was given."""
     verdicts: Sequence[Verdict] = ()
-    """What guards decided inside a postprocessor or a retrieval."""
+    """The decisions that guards made inside a postprocessor or a retrieval."""
     parts: list[str] | None = None
     """The sub-questions so far of an engine that takes its question apart."""
     condenses = False
@@ -130,7 +130,7 @@ class Call:
     holds = False
     """True while the call keeps a run that the user opened from ending."""
     streamed: StreamedAnswer | None = None
-    """What a streaming chat engine has answered so far."""
+    """The part of its answer that a streaming chat engine has given so far."""
     token: Token[Call | None]
     name = ""
     """The class of its object; of a step of a workflow the step's name."""
