@@ -130,19 +130,26 @@ def test_a_loop_by_hand_has_a_turn_a_message(captured, recorder, config, around)
 
 @both
 async def test_tasks_of_the_functional_api_in_sequence_and_side_by_side(captured, config, mode):
+    # Tasks share a turn where they overlap: the barriers let neither of the two search before both have started.
+    both_started, aboth_started = threading.Barrier(2, timeout=30), asyncio.Barrier(2)
+
     @task
-    def look(query):
+    def look(query, beside_another=False):
+        if beside_another:
+            both_started.wait()
         return called(query)
 
     @task
-    async def alook(query):
+    async def alook(query, beside_another=False):
+        if beside_another:
+            await aboth_started.wait()
         return await search.ainvoke(call("search", query=query))
 
     @entrypoint()
     def flow(question):
         look("one").result()
         look("two").result()
-        for one in [look("left"), look("right")]:
+        for one in [look("left", True), look("right", True)]:
             one.result()
         return ANSWER
 
@@ -150,7 +157,7 @@ async def test_tasks_of_the_functional_api_in_sequence_and_side_by_side(captured
     async def aflow(question):
         await alook("one")
         await alook("two")
-        await asyncio.gather(alook("left"), alook("right"))
+        await asyncio.gather(alook("left", True), alook("right", True))
         return ANSWER
 
     await run_graph(flow if mode == "invoke" else aflow, QUESTION, config, mode)
