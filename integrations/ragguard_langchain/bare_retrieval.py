@@ -106,5 +106,5 @@ class BareRetrievals(dict[UUID | None, BareRetrieval]):
     def end(self, one: BareRetrieval, found: Any) -> None:
         """Hands on a retriever call that has ended, with a snapshot of its documents."""
         whole = one.whole
-        whole.trace = span_of(one.id, retrieval=True) or whole.trace
+        whole.trace = span_of(one.id, retrieval=True, ends=True) or whole.trace
         self._recorder.run_made(whole, found)

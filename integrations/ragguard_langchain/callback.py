@@ -224,7 +224,7 @@ class RagGuardCallback(BaseCallbackHandler):
                 taken = snapshot(documents)
                 if open_call.notes.tool is not None:
                     open_call.notes.tool.add(open_call.step_id, taken)
-                self._tree.steps.end(open_call, taken, span_of(run_id, retrieval=True))
+                self._tree.steps.end(open_call, taken, span_of(run_id, retrieval=True, ends=True))
             if open_call.root is None:
                 self._tree.end_root(open_call)
         except FAULTS as error:
@@ -233,7 +233,7 @@ class RagGuardCallback(BaseCallbackHandler):
     def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """A retriever failed."""
         try:
-            self._fail(run_id, error, trace=span_of(run_id, retrieval=True))
+            self._fail(run_id, error, trace=span_of(run_id, retrieval=True, ends=True))
         except FAULTS as fault:
             self._recorder.faults.note("on_retriever_error", fault)
 

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackManager
+from langchain_core.callbacks.manager import ahandle_event, handle_event
 
 from ragguard.capture.trace import context_of
 from ragguard.records import TraceContext
@@ -21,14 +22,16 @@ from ragguard.records import TraceContext
 _OPENINFERENCE = "openinference.instrumentation.langchain"
 _OPENLLMETRY = "opentelemetry.instrumentation.langchain"
 _LANGFUSE = "langfuse.langchain"
+_DISPATCH, _ASYNC_DISPATCH = handle_event.__code__, ahandle_event.__code__
 _FRAMES_TO_DISPATCH = 12
 """LangChain's function that calls the handlers of an event is fewer frames away from any of our hooks."""
 
 
-def span_of(call: UUID, *, retrieval: bool = False) -> TraceContext | None:
+def span_of(call: UUID, *, retrieval: bool = False, ends: bool = False) -> TraceContext | None:
     """Returns the ids of the span that another instrumentation has open for the call, or None.
 
     `retrieval`: the call is a retrieval. Other instrumentations write that on a span only when it ends.
+    `ends`: the call ends now, so that the handlers around it are known from its start.
     """
     modules = sys.modules
     span: Any = None
@@ -37,7 +40,7 @@ def span_of(call: UUID, *, retrieval: bool = False) -> TraceContext | None:
     if span is None and _OPENLLMETRY in modules:
         span = _openllmetry(call)
     if span is None and _LANGFUSE in modules:
-        span = _langfuse(call)
+        span = _langfuse(call, ends)
     if span is None:
         return None
     context = context_of(span)
@@ -72,22 +75,27 @@ def _openllmetry(call: UUID) -> Any:
 _langfuse_handlers: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def _langfuse(call: UUID) -> Any:
-    """Returns the span that Langfuse has open for the call, or None.
-
-    Langfuse's handlers are given to each call, so LangChain's dispatch of the current event holds them beside ours."""
-    frame = sys._getframe(1).f_back
-    for _ in range(_FRAMES_TO_DISPATCH):
-        if frame is None:
-            break
-        if frame.f_code.co_name in ("handle_event", "ahandle_event"):
-            for handler in frame.f_locals.get("handlers") or ():
-                if type(handler).__module__.startswith("langfuse."):
-                    _langfuse_handlers.add(handler)
-            break
-        frame = frame.f_back
-    for handler in list(_langfuse_handlers):
+def _langfuse(call: UUID, ends: bool) -> Any:
+    """Returns the span that Langfuse has open for the call, or None."""
+    if not ends:
+        _note_langfuse()
+    for handler in list(_langfuse_handlers) if _langfuse_handlers else ():
         kept = getattr(handler, "_runs", {}).get(call)
         if kept is not None:
             return getattr(kept, "_otel_span", None)
     return None
+
+
+def _note_langfuse() -> None:
+    """Notes Langfuse's handlers among those of the event at hand: LangChain's dispatch of the event holds them beside
+    ours, as they are given to each call."""
+    frame = sys._getframe(3).f_back
+    for _ in range(_FRAMES_TO_DISPATCH):
+        if frame is None:
+            return
+        if frame.f_code is _DISPATCH or frame.f_code is _ASYNC_DISPATCH:
+            for handler in frame.f_locals.get("handlers") or ():
+                if type(handler).__module__.startswith("langfuse."):
+                    _langfuse_handlers.add(handler)
+            return
+        frame = frame.f_back

@@ -102,7 +102,7 @@ class ToolOutputs:
 
     def _end_declared(self, open_call: OpenCall[Scope], call: ToolCall, output: object) -> None:
         """Closes the step of a declared tool: with documents where it gives them, else with what is to be split."""
-        documents, trace = _documents(output), span_of(open_call.id) or call.trace
+        documents, trace = _documents(output), span_of(open_call.id, ends=True) or call.trace
         if documents is not None:
             taken: Taken | None = snapshot(documents)
             assert taken is not None

@@ -152,8 +152,8 @@ class TreeRuns:
         if run.thread and (run.interrupted or answer.calls_tools) and status in ("ok", "interrupted"):
             about.pop("answer_content", None)  # of the call of the tool that waits
             self.recorder.run_ended(
-                root.run_id, None, "interrupted", question=question, metadata=about, trace=span_of(root.id),
-                waits_for=run.thread,
+                root.run_id, None, "interrupted", question=question, metadata=about,
+                trace=span_of(root.id, ends=True), waits_for=run.thread,
             )  # fmt: skip
             return
         if error is not None and status == "error":
@@ -161,7 +161,12 @@ class TreeRuns:
         if run.interrupted and status == "ok":
             status = "interrupted"
         self.recorder.run_ended(
-            root.run_id, answer.text, status, question=question, metadata=about, trace=span_of(root.id)
+            root.run_id,
+            answer.text,
+            status,
+            question=question,
+            metadata=about,
+            trace=span_of(root.id, ends=True),
         )
 
     def _note(self, root: OpenCall[Scope], question: str, answer: Answer, about: dict[str, Any]) -> None:

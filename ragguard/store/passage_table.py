@@ -154,17 +154,15 @@ class PassageTable:
 
     def body(self, data: Data) -> str:
         """Returns the body of the row in JSON: its other data, and its passages as `items`."""
-        written = dump(data)
         if not self._items:
-            return written
-        if not self._new:
-            items = ",".join(self._items)
-        else:
-            items = ",".join(
-                ",".join(group) if kind is str else dump([*group])[1:-1]
-                for kind, group in groupby(self._items, type)
-            )
-        return f'{written[:-1]}{"," if data else ""}"items":[{items}]}}'
+            return dump(data)
+        if len(self._new) == len(self._items):  # all texts are new: one JSON text in one go
+            return dump({**data, "items": self._items})
+        items = ",".join(
+            ",".join(group) if kind is str else dump([*group])[1:-1]
+            for kind, group in groupby(self._items, type)
+        )
+        return f'{dump(data)[:-1]}{"," if data else ""}"items":[{items}]}}'
 
 
 def _digest_in(item: str) -> str:
