@@ -156,7 +156,7 @@ class PassageTable:
         """Returns the body of the row in JSON: its other data, and its passages as `items`."""
         if not self._items:
             return dump(data)
-        if len(self._new) == len(self._items):  # all texts are new: one JSON text in one go
+        if str not in map(type, self._items):  # all texts are new
             return dump({**data, "items": self._items})
         items = ",".join(
             ",".join(group) if kind is str else dump([*group])[1:-1]
