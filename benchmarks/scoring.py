@@ -1,6 +1,6 @@
 """What scoring asks, beside a plan that shares nothing; and how many steps a second it scores.
 
-    python benchmarks/scoring.py              counts on 200 two-hop runs, and nano's pace
+    python benchmarks/scoring.py              counts on 200 two-hop runs, live scoring, and nano's pace
     python benchmarks/scoring.py --vllm       the pace on a real vLLM server too (started here, serving nano)
     python benchmarks/scoring.py --url URL    the pace on a server that is there
 
@@ -25,6 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from benchmarks import scoring_live
 from benchmarks.machine import record
 from ragguard import world
 from ragguard.engines.base import (
@@ -91,6 +92,11 @@ class Meter:
 
     async def aclose(self) -> None:
         await self.engine.aclose()
+
+    @property
+    def sent(self) -> tuple[int, int, int]:
+        """Requests, prompts and prompt tokens."""
+        return sum(self.requests.values()), sum(self.prompts.values()), self.tokens
 
     def _count(self, verb: str, prompts: Sequence[PromptLike]) -> None:
         self.requests[verb] += 1
@@ -234,6 +240,15 @@ def main() -> None:
     chosen = parser.parse_args()
     runs = make_runs(max(chosen.runs, chosen.paced + 1))
     figures: dict[str, Any] = {"counts": asyncio.run(count(runs[: chosen.runs])), "pace": []}
+    nano = open_engine("nano")
+    figures["live"] = {
+        "two hops": asyncio.run(scoring_live.count(runs[: chosen.runs], lambda: Meter(nano))),
+        "six hops": asyncio.run(
+            scoring_live.count(scoring_live.longer_runs(chosen.runs // 10), lambda: Meter(nano))
+        ),
+        "delay": scoring_live.delay(runs[: chosen.runs // 20], lambda: Meter(nano)),
+        "targets": scoring_live.TARGETS,
+    }
     paced = runs[: chosen.paced + 1]
     figures["pace"].append(asyncio.run(pace(connect("nano"), paced, chosen.together)))
     if chosen.url:

@@ -40,7 +40,7 @@ from ragguard.scorers.view import Caps
 from ragguard.service.redaction import Redact
 from ragguard.service.report import Report
 from ragguard.service.service import Service
-from ragguard.service.settings import Settings
+from ragguard.service.settings import Settings, When
 from ragguard.sinks.base import Sink
 from ragguard.store.runs import Runs
 from ragguard.store.store import Durability, Store
@@ -77,6 +77,8 @@ class RagGuard:
             the others.
         score_rate: The share of captured runs that is scored without being asked for, from 0 to 1, decided by the
             run's id. The others are kept, and `rg.score(run)` or `ragguard score` scores them later.
+        when: When runs are scored: `step` scores each step as it ends with what is known then, and asks at the run's
+            end what needs the end; `run` scores nothing before.
         judge: Another model that judges relevance, ratings, grades and sub-questions; in the forms of `engine`.
             None: the engine judges.
         prompts: The prompts that are asked: `default`, `nano`, a TOML file, or a PromptSet. None: those that fit
@@ -125,6 +127,7 @@ class RagGuard:
         store: str | Path | None = "ragguard.db",
         sample_rate: float = 1.0,
         score_rate: float = 1.0,
+        when: When = "step",
         judge: str | Engine | None = None,
         prompts: str | Path | PromptSet | None = None,
         references: References | Mapping[str, str | Sequence[str]] | None = None,
@@ -151,7 +154,7 @@ class RagGuard:
         self._service = Service(
             Settings(
                 scoring=scoring, store=store, durability=durability, sample_rate=sample_rate,
-                score_rate=score_rate, references=references, redact=redact, sinks=sinks,
+                score_rate=score_rate, when=when, references=references, redact=redact, sinks=sinks,
                 tracer_provider=tracer_provider, otlp=otlp, capture_content=capture_content,
                 queue_size=queue_size, queue_bytes=queue_bytes, on_overflow=on_overflow,
                 concurrency=concurrency, retention=retention, run_ttl=run_ttl, exit_timeout=exit_timeout,

@@ -99,11 +99,19 @@ class RunStarted:
 class StepEnded:
     """Reports that a retrieval ended, with passages or with an error."""
 
-    __slots__ = ("_packed", "run_id")
+    __slots__ = ("_packed", "run_id", "turn_open")
 
-    def __init__(self, step: RetrievalStep | Callable[[], RetrievalStep], run_id: str = "") -> None:
+    def __init__(
+        self,
+        step: RetrievalStep | Callable[[], RetrievalStep],
+        run_id: str = "",
+        *,
+        turn_open: bool = False,
+    ) -> None:
         """`run_id` is the id of the step's run, for callers that must not build the step to know the id."""
         self._packed, self.run_id = step, run_id
+        self.turn_open = turn_open
+        """True while other steps of its turn are still open."""
 
     @property
     def content(self) -> object:

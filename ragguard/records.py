@@ -26,6 +26,8 @@ K_ERROR = "ragguard.k_error"
 """Metadata key of a step whose `k=` cannot be right: what is wrong. No score that needs K is given for the step."""
 GRADE_ERROR = "ragguard.grade_error"
 """Metadata key of a passage whose `grade=` is none: what is wrong. It is judged like a passage without a grade."""
+PROVISIONAL = "provisional"
+"""Metadata key of a score that was given while its run was open: True. The run's end replaces such a score."""
 
 
 def new_id() -> str:
@@ -246,6 +248,11 @@ class Score:
             -1 if self.sub_question is None else self.sub_question,
             self.scorer, self.version, self.engine, self.prompts, self.references_hash,
         )  # fmt: skip
+
+    @property
+    def provisional(self) -> bool:
+        """True for a score that was given while its run was open; it may change as more becomes known."""
+        return self.metadata.get(PROVISIONAL) is True
 
 
 @dataclass(slots=True)

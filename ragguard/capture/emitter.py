@@ -51,7 +51,7 @@ class Emitter:
             alone = run.parted(one) if one.parts or run.steps else []
             self._counts.steps += 1 + len(alone)
             run.emitting += 1 + len(alone)
-            event = StepEnded(one.as_step, run.id)
+            event = StepEnded(one.as_step, run.id, turn_open=run.has_open(one.turn) if run.steps else False)
             run.note_ended(one, event)
         self.emit(run, event)
         for part in alone:

@@ -239,6 +239,10 @@ class OpenRun:
         if self.collected is not None:
             self.collected.append(event)
 
+    def has_open(self, turn: int) -> bool:
+        """Returns whether a step of the turn is still open."""
+        return any(one.turn == turn and one.outer is None for one in self.steps.values())
+
     def misplaced(self) -> list[tuple[str, int]]:
         """The steps whose index is not their position by turn and by call order, each with the right index.
 

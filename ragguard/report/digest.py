@@ -52,6 +52,7 @@ def summary(overview: Overview) -> Data:
         "coverage": None if covered is None else covered.value,
         "answer": "" if correct is None else correct.label,
         "failures": len(overview.failures),
+        "provisional": summary.provisional > 0,
         "tokens": summary.usage.prompt_tokens + summary.usage.output_tokens,
     }
 

@@ -61,6 +61,8 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
         head.append(f" ({harmless(correct.label)})", colour_of(correct.value - 0.5))
     if total is not None:
         head.append(f"   ΔSePer of the run: {_signed(total)}")
+    if any(score.provisional for score in scores):
+        head.append("\nscores so far: they are provisional until the end of the run is scored", "cyan")
     said, unsaid = _by_step(scores), _by_step(failures)
     steps = {step.id for step in run.steps}
     about_run = [failure for failure in failures if failure.step_id not in steps]

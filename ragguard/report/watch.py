@@ -38,8 +38,9 @@ def watch_line(scored: ScoredRun) -> str:
 
 
 def is_scored(scored: ScoredRun) -> bool:
-    """Whether the run has ended and something was said of it."""
-    return scored.run.status != "open" and bool(scored.scores or scored.failures)
+    """Whether the run has ended and something was said of its end."""
+    said = scored.failures or any(not score.provisional for score in scored.scores)
+    return scored.run.status != "open" and bool(said)
 
 
 def _cells(scored: ScoredRun) -> tuple[Text, Text, Text, Text, Text]:
@@ -90,4 +91,6 @@ def _outcome(scored: ScoredRun) -> Text:
         return Text(state, "yellow" if run.status not in STATES else "cyan")
     if scored.failures and not scored.scores:
         return Text("not scored", "red")
+    if any(score.provisional for score in scored.scores):
+        return Text("so far", "dim")
     return Text("" if scored.scores else "not scored yet", "dim")

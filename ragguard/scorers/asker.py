@@ -52,21 +52,41 @@ def tokens_of(question: Question, around_pair: int = 0) -> int:
     return prompt_tokens(question.prompt)
 
 
+class PromptAllowance:
+    """The prompt tokens that one run may still take. A question is counted once, however often the run is scored."""
+
+    def __init__(self, tokens: int) -> None:
+        self.cap = self.left = tokens
+        self._counted: set[int] = set()
+
+    def take(self, question: Question, tokens: int) -> bool:
+        """Takes the tokens of a question; returns False where too few are left."""
+        mark = hash(question)
+        if mark in self._counted:
+            return True
+        if tokens > self.left:
+            return False
+        self._counted.add(mark)
+        self.left -= tokens
+        return True
+
+
 class Asker:
     """Sends the questions of one run; it is the `Ask` that scorers are given."""
 
     def __init__(
         self,
         respondent: Respondent,
-        token_cap: int,
+        tokens: int | PromptAllowance,
         window: int | None = None,
         patience_s: float = _PATIENCE_S,
         around_pair: int = 0,
     ) -> None:
+        """`tokens`: how many prompt tokens may be asked, for these questions alone or shared with others of the run."""
         self._respondent = respondent
         self._patience_s, self._around_pair = patience_s, around_pair
-        self._cap = self._tokens_left = token_cap
-        self._window = window or token_cap + 1
+        self._allowance = PromptAllowance(tokens) if isinstance(tokens, int) else tokens
+        self._window = window or self._allowance.cap + 1
         self._answers: dict[Question, Answer | RagguardError] = {}
         self._accounted: set[Question] = set()
         self._queued: list[_Call] = []
@@ -151,14 +171,13 @@ class Asker:
     def _afford(self, question: Question) -> bool:
         # What does not fit the model's window is cut by the engine, and not paid for.
         tokens = min(tokens_of(question, self._around_pair), self._window)
-        if tokens > self._tokens_left:
-            self._answers[question] = CapExceeded(
-                f"the prompts of a run may have {self._cap} tokens in all; {self._tokens_left} were left and "
-                f"about {tokens} were needed; raise Caps(prompt_tokens=...) to have this judged"
-            )
-            return False
-        self._tokens_left -= tokens
-        return True
+        if self._allowance.take(question, tokens):
+            return True
+        self._answers[question] = CapExceeded(
+            f"the prompts of a run may have {self._allowance.cap} tokens in all; {self._allowance.left} were left and "
+            f"about {tokens} were needed; raise Caps(prompt_tokens=...) to have this judged"
+        )
+        return False
 
     async def _answer(self, questions: list[Question]) -> None:
         """Asks all questions in one call. Where one of them makes the call fail, halves are asked, so that only it

@@ -55,6 +55,7 @@ class Belief:
 
     name: ClassVar[str] = "belief"
     version: ClassVar[str] = "1"
+    live = "so far"
 
     samples: int = 10
     """How many answers are drawn in each context. More give a smaller standard error and cost more."""
@@ -101,6 +102,10 @@ class Belief:
         meanings = Meanings(
             view.run.question, ask, setting.language, self.equivalence, match=self.match, tau=self.tau
         )
+        if target.source == "answer":
+            # While the run was open it had no answer: pairs are asked in the spelling in which they were asked then.
+            for answer in drawn.values():
+                meanings.spell(() if isinstance(answer, RagguardError) else answer.samples)
         estimator = Estimator(self.weights, self.kernel, self.over_references)
         beliefs = await estimator.beliefs(drawn, target.references, meanings)
         _BeliefReport(writer, layout, target, beliefs, selection=self.selection).write()

@@ -56,6 +56,7 @@ class Contested:
     name: ClassVar[str] = "contested"
     version: ClassVar[str] = "1"
     models: ClassVar[tuple[str, ...]] = ("judge", "entailer")
+    live = "so far"
 
     eta: float = 3
     """The least rating, from 0 to 5, with which a passage counts as answering a sub-question."""

@@ -34,6 +34,7 @@ class Coverage:
     name: ClassVar[str] = "coverage"
     version: ClassVar[str] = "2"
     models: ClassVar[tuple[str, ...]] = ("judge",)
+    live = "so far"
 
     eta: float = 3
     """The least rating, from 0 to 5, with which a passage counts as answering a sub-question."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from ragguard.errors import RagguardError
 from ragguard.records import Failure, Result, Run, Score, ScoredRun
 from ragguard.runtime.faults import describe
+from ragguard.scorers.scorer import Scorer
 from ragguard.secrets import logger, without_secrets
 
 _log = logger("ragguard")
@@ -22,12 +23,29 @@ class ResultSource(Protocol):
         """Returns all scores of a run, and a failure for each that could not be computed."""
         ...
 
+    async def results_so_far(
+        self, run: Run, scorers: Sequence[Scorer], *, priority: int = 10
+    ) -> Sequence[Result]:
+        """Returns what these scorers can say of a run that has not ended."""
+        ...
+
 
 async def evaluate(pipeline: ResultSource, run: Run, *, priority: int = 10) -> ScoredRun:
     """Returns a run with its scores and failures. A fault of an engine or a scorer is a failure; nothing raises."""
+    return await _evaluated(run, pipeline.results(run, priority=priority))
+
+
+async def evaluate_so_far(
+    pipeline: ResultSource, run: Run, scorers: Sequence[Scorer], *, priority: int = 10
+) -> ScoredRun:
+    """Returns a run that has not ended with what these scorers can say of it. Nothing raises."""
+    return await _evaluated(run, pipeline.results_so_far(run, scorers, priority=priority))
+
+
+async def _evaluated(run: Run, asking: Awaitable[Sequence[Result]]) -> ScoredRun:
     started = time.time_ns()
     try:
-        results = await pipeline.results(run, priority=priority)
+        results = await asking
     except Exception as error:  # noqa: BLE001 - a fault of a scorer is a record as well
         results = [_failure(run, error)]
     finite = [one for one in results if isinstance(one, Failure) or math.isfinite(one.value)]

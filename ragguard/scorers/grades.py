@@ -30,6 +30,7 @@ class Grades:
     name: ClassVar[str] = "grades"
     version: ClassVar[str] = "2"
     models: ClassVar[tuple[str, ...]] = ("judge",)
+    live = "at once"
 
     alpha: float = 1.0
     """How much the rarity of a grade in the pool weighs in RA-nWG."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ragguard.answer_text import ENGLISH, Language, normalise
+from ragguard.engines.base import Sample
 from ragguard.engines.entailment.base import Pair, same
 from ragguard.errors import LowLabelMass, RagguardError
 from ragguard.metrics.answers import is_abstention
@@ -48,6 +49,11 @@ class Meanings:
             key = normalise(answer, self.language)
             self._texts[answer] = _NOTHING if nothing else self._words.setdefault(key, answer.strip())
         return self._texts[answer]
+
+    def spell(self, answers: Iterable[Sample]) -> None:
+        """Has answers of the same words compared in the spelling of the first of these."""
+        for answer in answers:
+            self.words(answer.text)
 
     async def learn(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Asks whether the second of two `words` follows from the first, where that is not known yet."""

@@ -1,11 +1,12 @@
 """The way from a run to its scores: chooses models, prompts and scorers; a fault becomes a failure and no exception.
 
-A pipeline can be used for many runs and on many event loops at once. Between runs it keeps nothing but what the engines
-said of themselves.
+A pipeline can be used for many runs and on many event loops at once. It keeps what the engines said of themselves, and
+how much each open run may still ask.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +15,15 @@ from ragguard.answer_text import ENGLISH, Language
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.entailment.base import Entailer
 from ragguard.engines.entailment.engine import EngineEntailer
+from ragguard.engines.layers.cache import Cache
 from ragguard.engines.prompts import PromptSet, load_prompts
+from ragguard.engines.requests.verbs import has_layer
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
 from ragguard.probes.tokens import prompt_tokens
 from ragguard.recordcheck import checked_result
-from ragguard.records import GRADE_ERROR, K_ERROR, SPLIT_ERROR, Failure, Result, Run, Score
+from ragguard.records import GRADE_ERROR, K_ERROR, PROVISIONAL, SPLIT_ERROR, Failure, Result, Run, Score
 from ragguard.scorers.answers import Answers
-from ragguard.scorers.asker import Asker, Respondent
+from ragguard.scorers.asker import Asker, PromptAllowance, Respondent
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.coverage import Coverage
@@ -29,7 +32,7 @@ from ragguard.scorers.plan import Plan, PriceList, merge
 from ragguard.scorers.recall import Recall
 from ragguard.scorers.respondents import Engines
 from ragguard.scorers.score_writer import worth_repeating
-from ragguard.scorers.scorer import MODELS, Scorer, full_version
+from ragguard.scorers.scorer import MODELS, Live, Scorer, full_version, live_of
 from ragguard.scorers.utility import Utility
 from ragguard.scorers.view import Caps, Setting, View, view_run
 from ragguard.secrets import logger, without_secrets
@@ -39,6 +42,8 @@ _log = logger(__name__)
 FAMILIES = ("belief", "utility", "coverage", "grades")
 """The names that `scorers=` takes; "coverage" includes the scorer of answers."""
 OURS = (Belief, Utility, Coverage, Contested, Answers, Grades, Recall)
+_MOST_OPEN = 4096
+"""The most open runs whose allowance is remembered."""
 _UNKNOWN = EngineInfo("unknown", "unknown", "unknown")
 
 
@@ -122,6 +127,8 @@ class ScoringPipeline:
         self._caps, self._language = caps or Caps(), language
         self._owned: list[Engine | Entailer] = [*self.engines, self._entailer] if owned is None else [*owned]
         self._setting: Setting | None = None
+        self._allowances: OrderedDict[str, PromptAllowance] = OrderedDict()
+        """What open runs may still ask, by the run's id."""
         # The judge speaks the languages it was taught; a small NLI model mostly speaks English alone.
         self._english_only = entailer is not None
 
@@ -130,15 +137,48 @@ class ScoringPipeline:
         """The engine, and the judge where that is another one."""
         return (self._engine,) if self._judge is self._engine else (self._engine, self._judge)
 
+    @property
+    def remembers(self) -> bool:
+        """True where all engines have a cache, so that nothing is asked twice however often a run is scored."""
+        return all(has_layer(engine, Cache) for engine in self.engines)
+
     async def results(
         self, run: Run, *, priority: int = 10, deadline: float | None = None
     ) -> list[Score | Failure]:
         """Returns all scores of a run, and a failure for each that could not be given. A fault of an engine never
         raises."""
+        return await self._asked(run, self._scorers, priority, deadline)
+
+    async def results_so_far(
+        self,
+        run: Run,
+        scorers: Sequence[Scorer] | None = None,
+        *,
+        priority: int = 10,
+        deadline: float | None = None,
+    ) -> list[Result]:
+        """Returns what can be said of a run that has not ended, whatever its record says of an answer: scores that are
+        marked as provisional, and failures. What was asked before of the same steps comes from the engines' caches.
+
+        `scorers` are asked in place of those of the pipeline that look at open runs; see `Live`.
+        """
+        chosen = self.live_scorers() if scorers is None else scorers
+        found = await self._asked(replace(run, answer=None, status="open"), chosen, priority, deadline)
+        return [_provisional(one) if isinstance(one, Score) else one for one in found]
+
+    def live_scorers(self, *kinds: Live) -> tuple[Scorer, ...]:
+        """Returns the scorers that look at open runs; with `kinds`, those of these kinds alone."""
+        return tuple(
+            one for one in self._scorers if (live := live_of(one)) is not None and live in (kinds or (live,))
+        )
+
+    async def _asked(
+        self, run: Run, scorers: Sequence[Scorer], priority: int, deadline: float | None
+    ) -> list[Result]:
         setting, missing = await self._reach()
         failures: list[Result] = []
         able: list[Scorer] = []
-        for scorer in self._scorers:
+        for scorer in scorers:
             needs = self._needs(scorer)
             fault = next((error for model, error in missing.items() if model in needs), None)
             if fault is None:
@@ -150,14 +190,16 @@ class ScoringPipeline:
             return failures
         self._warn_of_language(run)
         respondent = Engines(self._engine, self._judge, self._entailer, priority, deadline=deadline)
-        return [*await self._run(able, view_run(run, setting), respondent), *failures]
+        found = await self._run(able, view_run(run, setting), respondent, self._allowance(run))
+        return [*found, *failures]
 
     async def plan(self, run: Run) -> Plan:
         """Returns what scoring the run would ask, and asks nothing. An engine that cannot be reached is planned for by
         defaults."""
         setting, _ = await self._reach()
         prices = PriceList(self._judge is self._engine, setting.around_pair, setting.engine.context)
-        results = await self._run(self._scorers, view_run(run, setting), prices)
+        allowance = PromptAllowance(self._caps.prompt_tokens)
+        results = await self._run(self._scorers, view_run(run, setting), prices, allowance)
         # What placeholders lead to says nothing; what lies over a cap does.
         capped = CapExceeded.__name__
         failures = tuple(r for r in results if isinstance(r, Failure) and r.error == capped)
@@ -235,11 +277,26 @@ class ScoringPipeline:
             around_pair=around_pair,
         )
 
-    async def _run(self, scorers: Sequence[Scorer], view: View, respondent: Respondent) -> list[Result]:
+    def _allowance(self, run: Run) -> PromptAllowance:
+        """Returns what the run may still ask: one allowance from its first step to its end."""
+        known = self._allowances.pop(run.id, None) or PromptAllowance(self._caps.prompt_tokens)
+        if run.status == "open":
+            self._allowances[run.id] = known
+            if len(self._allowances) > _MOST_OPEN:
+                self._allowances.popitem(last=False)
+        return known
+
+    async def _run(
+        self,
+        scorers: Sequence[Scorer],
+        view: View,
+        respondent: Respondent,
+        allowance: PromptAllowance,
+    ) -> list[Result]:
         setting = view.setting
         asker = Asker(
             respondent,
-            setting.caps.prompt_tokens,
+            allowance,
             setting.engine.context,
             around_pair=setting.around_pair,
         )
@@ -255,6 +312,10 @@ class ScoringPipeline:
                 _log.error("scorer %s failed on run %s", scorer.name, view.run.id, exc_info=outcome)
             results.append(_failure(scorer, view.run, outcome))
         return results
+
+
+def _provisional(score: Score) -> Score:
+    return replace(score, metadata={**score.metadata, PROVISIONAL: True})
 
 
 def _latin(text: str) -> bool:

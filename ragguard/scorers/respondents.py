@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from ragguard.engines.base import Engine
-from ragguard.engines.entailment.base import Entailer
+from ragguard.engines.entailment.base import Entailer, rows_of
 from ragguard.errors import EngineProtocolError
 from ragguard.probes.question import (
     Answer,
@@ -125,11 +125,7 @@ class Engines:
         judged = await self.entailer.entail(
             [question.pair for question in questions], deadline=self.deadline, priority=self.priority
         )
-        p = np.asarray(judged.p, dtype=np.float64)
-        if p.shape != (len(questions), 3) or not np.isfinite(p).all():
-            raise EngineProtocolError(
-                f"{len(questions)} pairs were asked; the entailer gave an array of shape {p.shape}"
-            )
+        p = rows_of(judged, len(questions))
         mass = np.ones(len(questions)) if judged.mass is None else judged.mass
         return [
             EntailAnswer(

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from ragguard.answer_text import Language
 from ragguard.probes.question import Ask
@@ -15,6 +15,9 @@ from ragguard.records import Result
 from ragguard.scorers.view import Setting, View
 
 MODELS = ("engine", "judge", "entailer")
+Live = Literal["at once", "so far"]
+"""How a scorer looks at a run that has not ended: first of all, as it asks about the last step alone in one wave; or
+afterwards, about all steps so far."""
 
 
 @runtime_checkable
@@ -22,7 +25,8 @@ class Scorer(Protocol):
     """Gives scores and failures about a run.
 
     A scorer may be a frozen dataclass, whose fields then count as its settings, and may name in `models`
-    which of engine, judge and entailer its numbers depend on (all of them by default).
+    which of engine, judge and entailer its numbers depend on (all of them by default). A scorer that says
+    something of a run before its end has an attribute `live`, see `Live`; without it the scorer waits for the end.
     """
 
     @property
@@ -38,6 +42,12 @@ class Scorer(Protocol):
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         """Returns scores and failures. Engines are reached through `ask` alone."""
         ...
+
+
+def live_of(scorer: Scorer) -> Live | None:
+    """Returns how the scorer looks at a run that has not ended; None where it waits for the end."""
+    live: object = getattr(scorer, "live", None)
+    return "at once" if live == "at once" else "so far" if live == "so far" else None
 
 
 def full_version(scorer: Scorer, setting: Setting) -> str:

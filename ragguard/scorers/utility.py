@@ -43,6 +43,7 @@ class Utility:
     name: ClassVar[str] = "utility"
     version: ClassVar[str] = "2"
     models: ClassVar[tuple[str, ...]] = ("engine", "judge")
+    live = "at once"
 
     soft: bool = False
     """True: relevance counts as a probability, with gain and harm side by side. False: yes or no at 0.5, as in

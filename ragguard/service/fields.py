@@ -34,7 +34,7 @@ def storable_event(event: Event) -> Event:
         case StepEnded():
             step = event.step
             if (fitting := _step(step)) is not step:
-                return StepEnded(fitting)
+                return StepEnded(fitting, turn_open=event.turn_open)
         case RunStarted():
             run = event.run
             if (whole := _fitted(run, _RUN)) is not run:

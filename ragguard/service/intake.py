@@ -12,7 +12,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Final, Protocol, TypeVar
@@ -68,6 +68,11 @@ class WriterListener(Protocol):
 
     def runs_due(self) -> None:
         """Runs have ended and are stored; called on the writer's thread."""
+        ...
+
+    def steps_ended(self, changed: Mapping[str, bool]) -> None:
+        """Steps of open runs have ended or changed and are stored; the ids of these runs, each with whether other steps
+        of the turn are still open. Called on the writer's thread."""
         ...
 
     def tick(self) -> None:
@@ -352,12 +357,12 @@ class Intake:
     def _record(self, items: Sequence[Event | WholeRun], waiting: Sequence[AwaitedEvent]) -> None:
         if not items:
             return
-        on_disk = False
+        on_disk, changed = False, dict[str, bool]()
         events = self._prepared(items)
         try:
             # Without a function of the user's each event is built, written into rows and let go before the next one
             # is built: the garbage collector would visit all passages of a batch again and again.
-            self._store.record(events if self._redactor is None else list(events))
+            changed = self._store.record(events if self._redactor is None else list(events))
             on_disk = not self._store.degraded
         except BaseException as error:  # noqa: BLE001 - not even memory took them
             self._faults.note("the store", error)
@@ -374,6 +379,8 @@ class Intake:
                 self._guarded(lambda: backlog.update(ended))
             if self._listener is not None:
                 self._guarded(self._listener.runs_due)
+        if changed and (listener := self._listener) is not None:
+            self._guarded(lambda: listener.steps_ended(changed))
 
     def _prepared(self, items: Iterable[Event | WholeRun]) -> Iterator[Event]:
         """Yields the events as they may be written; one that cannot be read or redacted is left out and counted."""

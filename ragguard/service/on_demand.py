@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from typing import Protocol
 
 from ragguard.errors import RagguardError
 from ragguard.recordcheck import checked_run
-from ragguard.records import Failure, Run, ScoredRun
+from ragguard.records import Failure, Result, Run, ScoredRun
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.plan import Plan
+from ragguard.scorers.scorer import Scorer
 from ragguard.service.intake import Intake
 from ragguard.service.process_pipeline import ProcessPipeline
 from ragguard.service.redaction import Redactor
@@ -71,6 +72,24 @@ class ScoringOnDemand:
     async def evaluate_open(self, run: Run) -> ScoredRun:
         """Scores a run that has not ended, without storing anything."""
         return await self._loop.within(evaluate(self._pipeline, self._redacted(run), priority=PRIORITY))
+
+    async def results_so_far(
+        self,
+        run: Run,
+        scorers: Sequence[Scorer] | None = None,
+        *,
+        priority: int = PRIORITY,
+        deadline: float | None = None,
+    ) -> Sequence[Result]:
+        """Returns what can be said of a run that has not ended, by these scorers or by all that look at open runs;
+        stores nothing. What live scoring has asked already is not asked again.
+
+        `deadline` is a time of the monotonic clock; what is not answered by then is a failure.
+        """
+        asking = self._pipeline.get().results_so_far(
+            self._redacted(run), scorers, priority=priority, deadline=deadline
+        )
+        return await self._loop.within(asking)
 
     async def evaluate_each(
         self, runs: Iterable[Run] | AsyncIterable[Run], concurrency: int

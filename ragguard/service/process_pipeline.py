@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ragguard.records import Result, Run
 from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.scorer import Live, Scorer
 from ragguard.service.settings import Settings
 
 
@@ -33,6 +34,16 @@ class ProcessPipeline:
     async def results(self, run: Run, *, priority: int = 10) -> Sequence[Result]:
         """Returns all scores of a run, and a failure for each that could not be computed."""
         return await self.get().results(run, priority=priority)
+
+    async def results_so_far(
+        self, run: Run, scorers: Sequence[Scorer], *, priority: int = 10
+    ) -> Sequence[Result]:
+        """Returns what these scorers can say of a run that has not ended."""
+        return await self.get().results_so_far(run, scorers, priority=priority)
+
+    def live_scorers(self, kind: Live) -> Sequence[Scorer]:
+        """Returns the scorers that look at open runs in this way."""
+        return self.get().live_scorers(kind)
 
     async def aclose(self) -> None:
         """Closes the models that were made for the pipeline."""

@@ -58,7 +58,7 @@ class Redactor:
             case RunStarted():
                 return RunStarted(self.run(event.run), event.identity)
             case StepEnded():
-                return StepEnded(self._step(event.step))
+                return StepEnded(self._step(event.step), turn_open=event.turn_open)
             case StepAmended():
                 return StepAmended(
                     self.id(event.run_id),

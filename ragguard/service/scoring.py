@@ -111,12 +111,13 @@ class RunScoring:
     ) -> ScoringAttempt:
         """Scores a run, stores what came of it and delivers that. The run must be held by `exclusively`."""
         identity = identity or await self._identity()
-        found, unfound = await self._found_references(run)
+        found, unfound = await self.find_references(run)
         if found:
             run = replace(run, references=found)
         scored = await evaluate(self._pipeline, run, priority=priority)
         if scored.scores or not all(failure.will_retry for failure in scored.failures):
             identity = identity or await self._identity()
+        uncertain = {(one.scorer, one.step_id) for one in scored.failures if one.will_retry}
         attempts = due.attempts + 1
         wait = self._retry.after(attempts) if any(failure.will_retry for failure in scored.failures) else None
         failures = [
@@ -137,6 +138,7 @@ class RunScoring:
             emit=bool(self._delivery),
             attempts=attempts,
             references=found,
+            uncertain=uncertain,
         )
         new = await self.written(lambda: self._settle(outcome))
         if self._delivery and (new or outcome.says_something):
@@ -169,7 +171,7 @@ class RunScoring:
             _log.debug("no identity yet: %s", describe(error))
             return None
 
-    async def _found_references(self, run: Run) -> tuple[list[str] | None, list[Failure]]:
+    async def find_references(self, run: Run) -> tuple[list[str] | None, list[Failure]]:
         """Returns the redacted references of a run that has none of its own, and what failed in finding them."""
         if self._references is None:
             return None, []

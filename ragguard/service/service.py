@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 
 from ragguard.capture.calls import what_to_do
@@ -24,6 +25,7 @@ from ragguard.service import exits
 from ragguard.service.backlog import ScoringBacklog
 from ragguard.service.delivery import Delivery
 from ragguard.service.intake import Intake
+from ragguard.service.live import LiveScoring
 from ragguard.service.on_demand import ScoringOnDemand
 from ragguard.service.process_pipeline import ProcessPipeline
 from ragguard.service.progress import ScoringProgress
@@ -77,9 +79,13 @@ class Service:
             self.store, self.intake, loop=SCORER, pipeline=self.pipeline, scoring=self._scoring,
             redactor=redactor,
         )  # fmt: skip
+        self._live = LiveScoring(
+            settings, self.store, pipeline=self.pipeline, scoring=self._scoring, delivery=self.delivery,
+            redactor=redactor,
+        )  # fmt: skip
         self._worker = ScoringWorker(
-            settings, self.store, self.intake, loop=SCORER, scoring=self._scoring, delivery=self.delivery,
-            faults=self.faults,
+            settings, self.store, self.intake, loop=SCORER, scoring=self._scoring, live=self._live,
+            delivery=self.delivery, faults=self.faults,
         )  # fmt: skip
         self._closing: Report | None = None
         self._begin()
@@ -96,6 +102,7 @@ class Service:
         self.intake.begin()
         self.delivery.begin()
         self._scoring.begin()
+        self._live.begin()
         self._worker.begin()
 
     @property
@@ -264,6 +271,12 @@ class Service:
     def runs_due(self) -> None:
         """Wakes the worker after runs became due."""
         self._worker.wake()
+
+    def steps_ended(self, changed: Mapping[str, bool]) -> None:
+        """Has open runs scored of which steps have ended, where that was asked for."""
+        if self.settings.live:
+            self._live.note(changed)
+            self._worker.wake()
 
     def tick(self) -> None:
         """Ends forgotten runs and does the store's housekeeping; called on the writer's thread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,8 @@ from ragguard.store.store import Durability
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
+When = Literal["step", "run"]
+"""When a run is scored: as its steps end and again at its end, or at its end alone."""
 _BLOCK = re.compile(r"block(?:\((\d+(?:\.\d+)?)\))?")
 _BLOCK_SECONDS = 1.0
 _LONGEST_KEPT = 9e9
@@ -43,6 +46,7 @@ class Settings:
     durability: Durability = "fast"
     sample_rate: float = 1.0
     score_rate: float = 1.0
+    when: When = "step"
     references: References | Mapping[str, str | Sequence[str]] | None = None
     redact: Redact | None = None
     sinks: Sequence[Sink] = ()
@@ -68,6 +72,8 @@ class Settings:
         for name in ("queue_size", "queue_bytes", "concurrency"):
             whole_number(name, getattr(self, name), 1)
         _overflow(self.on_overflow)
+        if self.when not in ("step", "run"):
+            raise InvalidInput("when", self.when, "'step' or 'run'")
         if not isinstance(self.score_rate, int | float) or not 0.0 <= self.score_rate <= 1.0:
             raise InvalidInput("score_rate", self.score_rate, "a share between 0 and 1")
         if not isinstance(self.exit_timeout, int | float) or not self.exit_timeout >= 0:
@@ -94,6 +100,19 @@ class Settings:
     def scored(self) -> bool:
         """True where ended runs wait for the scorer: sinks hear of runs that nobody scores as well."""
         return bool(self.scoring.scorers) or self.makes_spans or bool(self.sinks)
+
+    @property
+    def live(self) -> bool:
+        """True where steps are scored as they end."""
+        return self.when == "step" and bool(self.scoring.scorers)
+
+    def chooses(self, run_id: str) -> bool:
+        """Returns True for the share of the runs that is scored without being asked for: always the same runs."""
+        if self.score_rate >= 1.0:
+            return True
+        # Not the hash that sampling uses: of the runs that it lets through, the same share is chosen.
+        digest = hashlib.sha256(run_id.encode("utf-8", "replace")).digest()
+        return int.from_bytes(digest[:4], "big") < self.score_rate * 2**32
 
     @property
     def makes_spans(self) -> bool:

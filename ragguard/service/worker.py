@@ -1,15 +1,15 @@
 """What the worker does: claims runs that are due, a few at a time, and has each scored, kept as it is or delivered.
 
 While the engine does not answer at all, it is asked about one run at a time, ever more rarely; all
-others stay due in the store and lose no attempt.
+others stay due in the store and lose no attempt. Open runs get the slots that no ended run wants.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 
 from ragguard.errors import Closed
 from ragguard.records import ScoredRun
@@ -18,6 +18,7 @@ from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import Faults, is_cancelled
 from ragguard.service.delivery import Delivery
+from ragguard.service.live import LiveScoring, Work
 from ragguard.service.scoring import RunScoring, WriterThread
 from ragguard.service.settings import Settings
 from ragguard.store.claims import Claim
@@ -38,11 +39,13 @@ class ScoringWorker:
         *,
         loop: BackgroundLoop,
         scoring: RunScoring,
+        live: LiveScoring,
         delivery: Delivery,
         faults: Faults,
     ) -> None:
         self._settings, self._store, self._writer = settings, store, writer
         self._loop, self._scoring, self._delivery, self._faults = loop, scoring, delivery, faults
+        self._live = live
         self.begin()
 
     def begin(self) -> None:
@@ -98,33 +101,44 @@ class ScoringWorker:
         if free <= 0:
             return _LONGEST_SLEEP  # a task that ends wakes this one
         # Looking for work does not wake the writer: it would commit small batches, and hooks would feel them.
-        attempt, claims = self._circuit.enter(), list[Claim]()
+        attempt, claims, work = self._circuit.enter(), list[Claim](), list[Work]()
         try:
             claims, next_ns = await asyncio.wrap_future(
-                self._writer.do(lambda: self._claim(free), wake=False)
+                self._writer.do(lambda: self._claim(free), wake=self._live.next_in() == 0.0)
             )
+            work = [
+                *(partial(self._work_off, claim) for claim in claims),
+                *self._live.take(free - len(claims)),
+            ]
         finally:
-            if not claims:
+            if not work:
                 self._circuit.left(attempt)
-        for claim in claims:
-            task = asyncio.get_running_loop().create_task(self._work(claim, attempt))
+        for one in work:
+            task = asyncio.get_running_loop().create_task(self._work(one, attempt))
             self._tasks.add(task)
             task.add_done_callback(self._done)
         if claims:
-            return 0.0 if len(claims) < free else _LONGEST_SLEEP
-        if next_ns is None or self._tasks:
-            return _LONGEST_SLEEP
-        return min(_LONGEST_SLEEP, max(0.01, (next_ns - now_ns()) / 1e9))
+            return 0.0 if len(work) < free else _LONGEST_SLEEP
+        return max(0.01, min(_LONGEST_SLEEP, *self._waits(next_ns)))
+
+    def _waits(self, next_ns: int | None) -> Iterator[float]:
+        """Yields in how many seconds something else will be due; a task that ends wakes the worker before."""
+        yield _LONGEST_SLEEP
+        if next_ns is not None and not self._tasks:
+            yield (next_ns - now_ns()) / 1e9
+        if (live := self._live.next_in()) is not None:
+            yield live
 
     def _claim(self, free: int) -> tuple[list[Claim], int | None]:
         """Claims runs that are due; where none is, returns when the next one will be."""
         claims = self._store.claim(free)
         return claims, None if claims else self._store.left().next_ns
 
-    async def _work(self, claim: Claim, attempt: Attempt) -> None:
+    async def _work(self, work: Work, attempt: Attempt) -> None:
+        """Does one piece of work, which says whether an engine answered."""
         answered = True
         try:
-            answered = await self._work_off(claim)
+            answered = await work()
         except (Exception, asyncio.CancelledError) as error:  # logged; the run is tried again after a pause
             if is_cancelled(error):
                 raise
@@ -144,19 +158,11 @@ class ScoringWorker:
         with self._scoring.exclusively(run.id):
             if not due.score:
                 await self._scoring.deliver(ScoredRun(run, claim.unsent, []))
-            elif due.attempts or self._chooses(run.id):
+            elif due.attempts or self._settings.chooses(run.id):
                 return (await self._scoring.attempt(run, due, BACKGROUND_PRIORITY)).answered
             else:
                 await self._keep_unscored(claim)
             return True
-
-    def _chooses(self, run_id: str) -> bool:
-        """Returns True for the share of the runs that is scored without being asked for: always the same runs."""
-        if self._settings.score_rate >= 1.0:
-            return True
-        # Not the hash that sampling uses: of the runs that it lets through, the same share is chosen.
-        digest = hashlib.sha256(run_id.encode("utf-8", "replace")).digest()
-        return int.from_bytes(digest[:4], "big") < self._settings.score_rate * 2**32
 
     async def _keep_unscored(self, claim: Claim) -> None:
         """Leaves a captured run unscored; sinks hear of it, and it may be scored later."""

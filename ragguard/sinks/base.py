@@ -13,7 +13,11 @@ class Sink(Protocol):
     """Takes scored runs, one at a time, on the scorer's event loop."""
 
     async def submit(self, scored: ScoredRun) -> None:
-        """Sends the scored run on. May raise: the error is counted and logged, and the other sinks go on."""
+        """Sends the scored run on. May raise: the error is counted and logged, and the other sinks go on.
+
+        With `when="step"` a run whose status is `open` comes before its end, with the scores that are new or have
+        changed; each says that it is `provisional`. Its end sends all scores.
+        """
         ...
 
     async def aclose(self) -> None:

@@ -32,7 +32,8 @@ class Instruments:
     def record(self, scored: ScoredRun) -> None:
         """Adds one scored run to all metrics."""
         for score in scored.scores:
-            if not math.isfinite(score.value):  # a nan in a histogram makes its sum nan
+            # A score of an open run is counted as its end gives it; a nan in a histogram makes its sum nan.
+            if score.provisional or not math.isfinite(score.value):
                 continue
             labels: dict[str, str] = {
                 n.GEN_AI_EVALUATION: identifier(score_name(score)),
@@ -48,7 +49,7 @@ class Instruments:
             )
         if scored.run.ended_ns and scored.ended_ns:
             self._duration.record(max(0, scored.ended_ns - scored.run.ended_ns) / 1e9)
-        for step in scored.run.steps:
+        for step in scored.run.steps if scored.run.status != "open" else ():
             if step.decision is not None:
                 self._guard.record(step.decision.elapsed_ms, {"status": step.decision.status})
         self._spend(scored.scores)

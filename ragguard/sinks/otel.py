@@ -24,6 +24,7 @@ from ragguard.runtime.threads import in_daemon_thread
 from ragguard.sinks.backlog import BacklogGauge, Watched
 from ragguard.sinks.content import Content
 from ragguard.sinks.instruments import Instruments, Prices
+from ragguard.sinks.open_traces import OpenTraces, RunTrace
 from ragguard.sinks.otlp import Exporting, configured
 from ragguard.sinks.spans import Event, Writer, of_step, source
 from ragguard.sinks.values import identifier
@@ -92,6 +93,7 @@ class OtelSink:
         self._watched: list[Watched] = []
         self._not_delivered: Mapping[str, int] = {}
         self._log_records, self._own_trace, self._prices = log_records, own_trace, prices or {}
+        self._traces = OpenTraces()
         self._write = Writer(Content.chosen(capture_content), max_documents, max_text, max_attributes)
         self._begin()
 
@@ -132,12 +134,15 @@ class OtelSink:
         self._instruments.record(scored)
         run = scored.run
         results: list[Score | Failure] = [*scored.scores, *scored.failures]
-        parent = self._run_span(run) if run.trace is None else _span_context(run.trace)
+        known = self._traces.take(run.id)
+        parent = self._parent(run, known)
         self._evaluation(of_step(results, ""), scored, parent, None)
         targets = {"": parent}
         for step in run.steps:
-            targets[step.id] = self._target(step, parent, scored.scores)
+            targets[step.id] = self._target(step, parent, scored.scores, known)
             self._evaluation(of_step(results, step.id), scored, targets[step.id], step)
+        if run.status == "open":
+            self._traces.keep(run.id, known)
         return targets
 
     async def flush(self) -> None:
@@ -156,6 +161,7 @@ class OtelSink:
     async def aclose(self) -> None:
         """Sends what a private exporter still holds; an application's own providers are left to it."""
         exporting = self._exporting
+        self._traces.end()
         try:
             if exporting is not None:
                 await asyncio.to_thread(exporting.close)
@@ -164,12 +170,24 @@ class OtelSink:
                 self._exporting, self._not_delivered = None, exporting.undelivered()
             self._backlog.close()
 
-    def _run_span(self, run: Run) -> SpanContext:
-        ended = run.ended_ns or max([run.started_ns, *(step.ended_ns for step in run.steps)])
-        span = self._tracer.start_span(
+    def _parent(self, run: Run, known: RunTrace) -> SpanContext:
+        """Returns the span of the run: the application's, else one of ragguard's."""
+        if run.trace is None:
+            return self._run_span(run, known)
+        if known.span is not None:  # the application's became known after ragguard's own had begun
+            self._run_span(run, known)
+        return _span_context(run.trace)
+
+    def _run_span(self, run: Run, known: RunTrace) -> SpanContext:
+        """Returns the span of a run; it is ended, with its attributes, where the run has ended."""
+        span = known.span or self._tracer.start_span(
             _line("run", run.name), context=Context(),
             kind=SpanKind.INTERNAL, start_time=run.started_ns or None,
         )  # fmt: skip
+        if run.status == "open":
+            known.span = span
+            return span.get_span_context()
+        ended = run.ended_ns or max([run.started_ns, *(step.ended_ns for step in run.steps)])
         if span.is_recording():
             span.set_attributes(self._write.run(run).values)
             if run.status == "error":
@@ -177,14 +195,18 @@ class OtelSink:
         span.end(ended or None)
         return span.get_span_context()
 
-    def _target(self, step: RetrievalStep, parent: SpanContext, scores: Sequence[Score]) -> SpanContext:
+    def _target(
+        self, step: RetrievalStep, parent: SpanContext, scores: Sequence[Score], known: RunTrace
+    ) -> SpanContext:
         """Returns the span of the retrieval: the application's where it is known to be one, else one of ragguard's."""
         above = parent if step.trace is None else _span_context(step.trace)
         if not above.trace_flags.sampled:
             return above
         foreign = step.trace is not None and step.trace.foreign
-        target = above if foreign else self._step_span(step, above)
-        if step.decision is not None:
+        target = known.targets.get(step.id) or (above if foreign else self._step_span(step, above))
+        known.targets[step.id] = target
+        if step.decision is not None and step.id not in known.decided:
+            known.decided.add(step.id)
             self._decision_span(step, step.decision, target, scores)
         return target
 

@@ -150,6 +150,7 @@ def _annotation(score: Score, target: SpanContext, result: dict[str, Any]) -> di
     about = Attributes(TEXT)
     for name in ("stderr", "engine", "prompts"):
         about.put(name, getattr(score, name))
+    about.put("provisional", score.provisional or None)
     about.put(SKIPPED, about.skipped or None)
     return {
         "span_id": format_span_id(target.span_id),

@@ -135,6 +135,7 @@ class Writer:
         put.put(n.USAGE_OUTPUT_TOKENS, sum(item.output_tokens for item in usage))
         put.put(n.SCORE_ENGINE, ", ".join(sorted({score.engine for score in scores if score.engine})))
         put.put(n.SCORE_PROMPTS, ", ".join(sorted({score.prompts for score in scores if score.prompts})))
+        put.put(n.SCORE_PROVISIONAL, any(score.provisional for score in scores) or None)
         put.put(n.SKIPPED, put.skipped or None)
         if step is not None:
             put.put(n.STEP_INDEX, step.index)
@@ -169,6 +170,7 @@ class Writer:
         put.put(n.SCORE_LEVEL, score.level)
         put.put(n.SCORE_REFERENCE, score.reference_source)
         put.put(n.SCORE_QUESTION, score.sub_question)
+        put.put(n.SCORE_PROVISIONAL, score.provisional or None)
         put.put(n.SCORE_SCORER, identity(score))
         put.put(n.SCORE_ENGINE, score.engine)
         put.put(n.SCORE_PROMPTS, score.prompts)

@@ -6,13 +6,13 @@ import json
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ragguard.plain import plain_metadata
 from ragguard.records import Failure, Score
 from ragguard.runtime.clock import now_ns
+from ragguard.store import provisional
 from ragguard.store.columns import dump, storable
-from ragguard.store.rows import key_of, usage_text
+from ragguard.store.score_rows import delete_of_origins
 
 
 class Due(NamedTuple):
@@ -53,6 +53,9 @@ class ScoringOutcome:
     attempts: int = 1
     references: Sequence[str] | None = None
     """References that were found while scoring; kept with the run."""
+    uncertain: Collection[tuple[str, str]] = ()
+    """The scorers, each with a step's id or "", that could not say everything for now: what they said of the open run
+    stays for as long."""
 
     @property
     def says_something(self) -> bool:
@@ -116,14 +119,11 @@ def settle(connection: sqlite3.Connection, outcome: ScoringOutcome) -> list[Scor
     scored = connection.execute(
         "SELECT revision FROM scorings WHERE run = ? AND identity = ?", (run, outcome.identity)
     ).fetchone()
+    earlier = provisional.clear(connection, run, outcome.scores, outcome.uncertain)
     if scored is not None and scored["revision"] < outcome.revision:
         # The run has changed since: what the same settings said of it then no longer holds.
-        origins: dict[tuple[str, ...], int] = {}
-        connection.executemany(
-            "DELETE FROM scores WHERE run = ? AND origin = ?",
-            {(run, _origin(connection, score, origins)) for score in outcome.scores},
-        )
-    new = insert_scores(connection, run, outcome.scores)
+        delete_of_origins(connection, run, outcome.scores)
+    new = provisional.insert_in_place(connection, run, outcome.scores, earlier)
     connection.execute("DELETE FROM failures WHERE run = ? AND identity IN (?, '')", (run, outcome.identity))
     insert_failures(connection, run, outcome.identity, outcome.failures)
     connection.execute(
@@ -133,10 +133,7 @@ def settle(connection: sqlite3.Connection, outcome: ScoringOutcome) -> list[Scor
     )
     if outcome.emit and (new or outcome.says_something):
         connection.execute("UPDATE runs SET emit_after = coalesce(emit_after, ?) WHERE seq = ?", (last, run))
-    if outcome.references is not None:
-        body = json.loads(connection.execute("SELECT body FROM runs WHERE seq = ?", (run,)).fetchone()[0])
-        body["references"] = list(outcome.references)
-        connection.execute("UPDATE runs SET body = ? WHERE seq = ?", (dump(body), run))
+    keep_references(connection, run, outcome.references)
     if outcome.revision == head["revision"]:
         connection.execute(
             "UPDATE runs SET due_ns = ?, attempts = ? WHERE seq = ?",
@@ -235,57 +232,28 @@ def _let_go(connection: sqlite3.Connection, run: int) -> None:
     )
 
 
-def insert_scores(connection: sqlite3.Connection, run: int, scores: Sequence[Score]) -> list[Score]:
-    """Writes the scores that are not stored yet; returns those."""
-    origins: dict[tuple[str, ...], int] = {}
-    rows = [_score_row(connection, run, score, origins) for score in scores]
-    if connection.execute("SELECT 1 FROM scores WHERE run = ? LIMIT 1", (run,)).fetchone() is None:
-        connection.executemany(_INSERT_SCORE, rows)
-        return list({row[1]: score for row, score in zip(rows, scores, strict=True)}.values())
-    return [
-        score
-        for row, score in zip(rows, scores, strict=True)
-        if connection.execute(_INSERT_SCORE, row).rowcount > 0
-    ]
+def settle_open(
+    connection: sqlite3.Connection,
+    run_id: str,
+    scores: Sequence[Score],
+    failures: Sequence[Failure],
+    references: Sequence[str] | None,
+) -> list[Score] | None:
+    """Stores what is known so far of a run; returns the scores that are new or have changed. None, and nothing is
+    stored, where the run has ended since. The run stays open, and nothing of it counts as done."""
+    head = connection.execute("SELECT seq, status FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
+    if head is None or head["status"] != "open":
+        return None
+    run = head["seq"]
+    connection.execute("DELETE FROM failures WHERE run = ?", (run,))
+    insert_failures(connection, run, "", failures)
+    keep_references(connection, run, references)
+    return provisional.replace_changed(connection, run, scores)
 
 
-_INSERT_SCORE = (
-    "INSERT INTO scores (run, key, name, value, level, step_id, passage_id, position, stage, sub_question, "
-    "stderr, expectation, label, explanation, origin, usage, metadata) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING"
-)
-
-
-def _score_row(
-    connection: sqlite3.Connection, run: int, score: Score, origins: dict[tuple[str, ...], int]
-) -> tuple[Any, ...]:
-    return (
-        run, key_of(score), score.name, float(score.value), score.level, storable(score.step_id),
-        storable(score.passage_id), score.position, score.stage, score.sub_question, score.stderr,
-        score.expectation, storable(score.label), storable(score.explanation),
-        _origin(connection, score, origins), usage_text(score.usage),
-        dump(plain_metadata(score.metadata)) if score.metadata else "",
-    )  # fmt: skip
-
-
-def _origin(connection: sqlite3.Connection, score: Score, known: dict[tuple[str, ...], int]) -> int:
-    """Returns the id of the row that names scorer, engine, prompts and references; scores share such rows."""
-    values = (
-        score.scorer, score.version, score.engine, score.prompts, score.references_hash,
-        score.reference_source,
-    )  # fmt: skip
-    if values in known:
-        return known[values]
-    stored = tuple(map(storable, values))
-    connection.execute(
-        "INSERT OR IGNORE INTO origins (scorer, version, engine, prompts, references_hash, reference_source) "
-        "VALUES (?, ?, ?, ?, ?, ?)",
-        stored,
-    )
-    row = connection.execute(
-        "SELECT id FROM origins WHERE scorer = ? AND version = ? AND engine = ? AND prompts = ? "
-        "AND references_hash = ? AND reference_source = ?",
-        stored,
-    ).fetchone()
-    known[values] = row[0]
-    return known[values]
+def keep_references(connection: sqlite3.Connection, run: int, references: Sequence[str] | None) -> None:
+    """Writes references that were found while scoring into the run; None leaves it as it is."""
+    if references is not None:
+        body = json.loads(connection.execute("SELECT body FROM runs WHERE seq = ?", (run,)).fetchone()[0])
+        body["references"] = list(references)
+        connection.execute("UPDATE runs SET body = ? WHERE seq = ?", (dump(body), run))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ragguard.records import Level, ScoredRun
 from ragguard.store.columns import storable
+from ragguard.store.provisional import IS_PROVISIONAL
 from ragguard.store.reading import chunks
 from ragguard.store.unreadable import WRONG_SCORES, check_scores
 
@@ -50,6 +51,8 @@ def means_of(scored: ScoredRun) -> RunMeans:
     values: dict[tuple[Series, str], list[float]] = defaultdict(list)
     origins: dict[Series, str] = {}
     for score in scored.scores:
+        if score.provisional:  # the run is open
+            continue
         stage = score.stage if score.level != "run" else "passages"
         series = Series(score.name, score.level, score.reference_source, stage)
         origin = f"{score.engine}, {score.prompts}, {score.scorer} {score.version}"
@@ -79,7 +82,7 @@ _MEANS = (
     "SELECT run, avg(value), engine || ', ' || prompts || ', ' || scorer || ' ' || version AS of_origin, "
     f"{WRONG_SCORES}, "
     "name, level, reference_source, iif(level = 'run', 'passages', stage) AS of_stage "
-    "FROM scores JOIN origins ON origins.id = origin WHERE run IN ({}) "
+    f"FROM scores JOIN origins ON origins.id = origin WHERE run IN ({{}}) AND NOT ({IS_PROVISIONAL}) "
     "GROUP BY run, name, level, reference_source, of_stage, of_origin ORDER BY run, max(scores.seq)"
 )
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from ragguard.capture.delivered import notice
 from ragguard.records import K_ERROR, Dropped, Failure, Passage, Usage, places_of
 from ragguard.store.columns import Data
+from ragguard.store.provisional import IS_PROVISIONAL
 from ragguard.store.reading import chunks, failures_at, origins_of, texts_of, with_bodies
 from ragguard.store.rows import usage_of
 from ragguard.store.unreadable import WRONG_SCORES, check_run, check_scores, check_step
@@ -55,6 +56,8 @@ class ScoreSummary:
     engines: list[str] = field(default_factory=list)
     sub_questions: list[str] = field(default_factory=list)
     """The sub-questions that a scorer made."""
+    provisional: int = 0
+    """How many scores were given while the run was open and are not replaced yet."""
 
     def run_scores(self) -> list[RunScore]:
         """Returns the scores about the run as a whole."""
@@ -186,7 +189,7 @@ _SCORES_OF_RUNS = (
     "group_concat(usage, char(10)), group_concat(DISTINCT origin), "
     "min(json_extract(metadata, '$.sub_questions')) "
     "FILTER (WHERE metadata <> '' AND json_type(metadata, '$.sub_questions') = 'array'), "
-    f"{WRONG_SCORES} "
+    f"{WRONG_SCORES}, count(*) FILTER (WHERE {IS_PROVISIONAL}) "
     "FROM scores LEFT JOIN steps ON steps.run = scores.run AND steps.id = scores.step_id "
     "WHERE scores.run IN ({}) GROUP BY scores.run"
 )
@@ -203,9 +206,9 @@ def _summaries(
         seq: ScoreSummary(
             of_passages, of_steps, of_run, worst, misleading=misleading, usage=_sum(usages.split("\n")),
             engines=sorted({origins[int(number)][1] for number in numbers.split(",")} - {""}),
-            sub_questions=[str(question) for question in json.loads(made or "[]")],
+            sub_questions=[str(question) for question in json.loads(made or "[]")], provisional=provisional,
         )
-        for seq, of_passages, of_steps, of_run, worst, misleading, usages, numbers, made, _ in rows
+        for seq, of_passages, of_steps, of_run, worst, misleading, usages, numbers, made, _, provisional in rows
     }  # fmt: skip
 
 

@@ -93,6 +93,8 @@ class StepRow(NamedTuple):
     """The columns of the table `steps` from `id` to `k`."""
     digests: tuple[bytes, ...]
     """The digests of the texts that the row needs, one for each distinct passage."""
+    turn_open: bool = False
+    """True while other steps of its turn are still open."""
 
     def placed(self, run_id: str, index: int, turn: int) -> StepRow:
         """Returns the step as one of another run, behind so many steps and turns of that run."""

@@ -62,7 +62,8 @@ def check_score_file(path: str | Path) -> None:
 
 
 def read_scored(path: str | Path) -> Iterator[ScoredRun]:
-    """Yields scored runs from a store or from a score file of JSON lines; the runs of the latter have no steps.
+    """Yields scored runs from a store or from a score file of JSON lines; the runs of the latter have no steps, and
+    no provisional scores, which a sink appends while a run is open.
 
     Args:
         path: The store or the score file.
@@ -75,7 +76,9 @@ def read_scored(path: str | Path) -> Iterator[ScoredRun]:
             store.close()
         return
     for (run_id, question), group in groupby(_records(path), key=lambda record: record[:2]):
-        results = [result for _, _, result in group]
+        results = [result for _, _, result in group if not (isinstance(result, Score) and result.provisional)]
+        if not results:  # a run that was open when this was written; what its end said comes later
+            continue
         yield ScoredRun(
             Run(run_id, question),
             [result for result in results if isinstance(result, Score)],

@@ -110,8 +110,12 @@ class Store:
 
     # Capture
 
-    def record(self, events: Iterable[Event]) -> None:
-        """Writes captured events in one transaction; durable when it returns. Each event is read once, and let go."""
+    def record(self, events: Iterable[Event]) -> dict[str, bool]:
+        """Writes captured events in one transaction; durable when it returns. Each event is read once, and let go.
+
+        Returns the ids of the open runs of which steps ended or were amended, each with whether other steps of the
+        same turn are still open.
+        """
         texts: dict[bytes, str] = {}
         rows: list[EventRow] = []
         time_slice = TimeSlice()
@@ -122,18 +126,21 @@ class Store:
                 self._refuse(error)
             time_slice.rest_if_used()
         try:
-            self._record(rows, texts)
+            return self._record(rows, texts)
         except Closed:
             raise
         except BaseException:  # noqa: BLE001 - one event that cannot be written must not take the others with it
+            changed: dict[str, bool] = {}
             for row in rows:
-                self._record_alone(row, texts)
+                changed |= self._record_alone(row, texts)
+            return changed
 
-    def _record_alone(self, row: EventRow, texts: dict[bytes, str]) -> None:
+    def _record_alone(self, row: EventRow, texts: dict[bytes, str]) -> dict[str, bool]:
         try:
-            self._record([row], texts)
+            return self._record([row], texts)
         except BaseException as error:  # noqa: BLE001 - a value of the user's may raise anything when it is read
             self._refuse(error)
+            return {}
 
     def _refuse(self, error: BaseException) -> None:
         """Counts an event that is left out."""
@@ -141,7 +148,7 @@ class Store:
             _log.error("an event could not be stored and is left out: %s", describe(error))
         self.count("events_refused")
 
-    def _record(self, rows: Sequence[EventRow], texts: dict[bytes, str]) -> None:
+    def _record(self, rows: Sequence[EventRow], texts: dict[bytes, str]) -> dict[str, bool]:
         def write(db: sqlite3.Connection) -> Writing:
             self._segments.in_memory = self.degraded
             writing = Writing(db, self._process.owner, self._segments, texts=texts, scored=self._scored)
@@ -155,6 +162,7 @@ class Store:
             self._failover.recorded(len(rows), writing.unplaced)
         if self.in_memory:
             self._keep_bounds()
+        return writing.changed
 
     def _change(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Runs `work` in a transaction that also writes the counters."""
@@ -229,6 +237,17 @@ class Store:
         """Stores the result of scoring a run; returns the new scores."""
 
         return self._change(lambda db: ledger.settle(db, outcome))
+
+    def settle_open(
+        self,
+        run_id: str,
+        scores: Sequence[Score],
+        failures: Sequence[Failure],
+        references: Sequence[str] | None,
+    ) -> list[Score] | None:
+        """Stores what is known so far of a run; returns the scores that are new or have changed. None, and nothing is
+        stored, where the run has ended since."""
+        return self._change(lambda db: ledger.settle_open(db, run_id, scores, failures, references))
 
     def keep_unscored(self, due: Due, *, emit: bool) -> None:
         """Marks a run as not to be scored now; with `emit` it is still delivered to the sinks."""
@@ -326,6 +345,11 @@ class Store:
         return self._of_run(
             run_id, lambda db, runs: dict[int, Run | None](reading.runs_at(db, [*runs])), None
         )
+
+    def open_run(self, run_id: str) -> Run | None:
+        """Returns a run that has not ended; None for any other."""
+        run = self.run(run_id)
+        return run if run is not None and run.status == "open" else None
 
     def scores(self, run_id: str) -> list[Score]:
         """Returns the scores of a run, in the order in which they were stored."""

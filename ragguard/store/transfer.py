@@ -13,8 +13,9 @@ from dataclasses import replace
 from ragguard.events import RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
 from ragguard.records import Run
 from ragguard.store.counting import add_to_counters, counters_of
-from ragguard.store.ledger import insert_failures, insert_scores
+from ragguard.store.ledger import insert_failures
 from ragguard.store.reading import chunks, failures_of_settings, runs_at, scores_at, seq_of
+from ragguard.store.score_rows import insert_scores
 from ragguard.store.segments import RESUMES, UNANNOUNCED
 from ragguard.store.time_slice import TimeSlice
 from ragguard.store.writing import Writing, event_row

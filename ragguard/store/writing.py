@@ -31,7 +31,8 @@ def event_row(event: Event, texts: dict[bytes, str]) -> EventRow:
     """Returns the event as it is written; adds the texts that it needs to `texts`, under their digests."""
     match event:
         case StepEnded():
-            return step_row(event.step, texts)
+            row = step_row(event.step, texts)
+            return row._replace(turn_open=True) if event.turn_open else row
         case OneStepRun():
             return NewRun(event.run, {event.step.id: step_row(event.step, texts)})
     return event
@@ -62,6 +63,9 @@ class Writing:
         """Runs that began in this transaction and are not in the tables yet, by id."""
         self.made_due = False
         """True where a run that was in the tables before became due."""
+        self.changed: dict[str, bool] = {}
+        """The open runs of which a step ended or was amended, by their ids in the store; True where other steps of the
+        last step's turn are still open."""
         self.unplaced: list[StepAmended] = []
         """Amendments to steps that the store does not have."""
         self.texts: dict[bytes, str] = {} if texts is None else texts
@@ -168,10 +172,15 @@ class Writing:
         if (new := self._new.get(step.run_id)) is not None:
             if new.is_open:
                 new.steps.setdefault(step.id, step)
+                self.changed[step.run_id] = step.turn_open
                 return
             self._insert_new()
         seq = self._opened(step.run_id)
-        if self._step(seq, step) and seq not in self._open:
+        if not self._step(seq, step):
+            return
+        if seq in self._open:
+            self.changed[step.run_id] = step.turn_open
+        else:
             self._changed(seq)
 
     def _started(self, run: Run | None) -> None:
@@ -196,21 +205,24 @@ class Writing:
         if segment is not None and (segment.dropped or segment.unwritten is not None):
             return
         new = self._new.get(event.run_id)
+        run_id = event.run_id if segment is None else segment.run_id
         if new is not None and new.is_open and segment is None and not event.waits_for:
             new.end = event
+            self.changed.pop(run_id, None)
             return
         self._insert_new()
-        seq = self._opened(event.run_id if segment is None else segment.run_id)
+        seq = self._opened(run_id)
         body = self._body("runs", seq)
         part = 0 if segment is None else segment.part
         if body.get(PART, 0) > part:  # another process, or another call, has continued it since
             return
         self._open.discard(seq)
+        self.changed.pop(run_id, None)
         table = PassageTable(self.texts, body.pop("items", ()))
         add_end(body, event, table, part)
         self._needed.add(table.digests)
         if event.waits_for:
-            wait(self._db, event.waits_for, event.run_id if segment is None else segment.run_id)
+            wait(self._db, event.waits_for, run_id)
         question = storable(event.question)
         self._db.execute(
             "UPDATE runs SET status = ?, answer = coalesce(?, answer), "
@@ -230,7 +242,8 @@ class Writing:
         if segment is not None and (segment.dropped or segment.unwritten is not None):
             return
         self._insert_new()
-        seq = self._opened(event.run_id if segment is None else segment.run_id)
+        run_id = event.run_id if segment is None else segment.run_id
+        seq = self._opened(run_id)
         step = self._db.execute(
             "SELECT seq, idx, k FROM steps WHERE run = ? AND id = ?", (seq, storable(event.step_id))
         ).fetchone()
@@ -248,7 +261,9 @@ class Writing:
             "UPDATE steps SET body = ?, idx = ?, status = coalesce(?, status), k = ? WHERE seq = ?",
             (table.body(body), index, failed, k, step[0]),
         )
-        if seq not in self._open:
+        if seq in self._open:
+            self.changed.setdefault(run_id, False)
+        else:
             self._changed(seq)
 
     # Rows

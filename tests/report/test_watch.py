@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, ScoredRun
+from ragguard.records import PROVISIONAL, Failure, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.report.watch import is_scored, watch_line, watch_table
 
 
@@ -53,6 +53,15 @@ def test_what_has_no_verdict_says_where_it_stands(status, scores, failures, told
     assert line.endswith(told)
     assert "1 2 passages  2 2 passages" in line
     assert is_scored(one) == bool(failures)
+
+
+def test_a_run_whose_end_is_not_scored_yet_shows_what_is_known_so_far():
+    early = [replace(one, metadata={PROVISIONAL: True}) for one in scored().scores if one.step_id]
+    going, ended = replace(scored("open"), scores=early), replace(scored(), scores=early)
+    assert watch_line(going).endswith("running")
+    assert "1 +0.04 · 0.644 · 0.50" in watch_line(going)
+    assert watch_line(ended).endswith("so far")
+    assert [is_scored(one) for one in (going, ended, scored())] == [False, False, True]
 
 
 def test_a_hop_that_failed_says_so():

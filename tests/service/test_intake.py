@@ -464,7 +464,10 @@ def test_closing_writes_what_is_in(start):
 def test_the_tick_comes_now_and_then_also_under_load(start):
     ticks = []
     listener = SimpleNamespace(
-        started=lambda: None, runs_due=lambda: None, tick=lambda: ticks.append(time.monotonic())
+        started=lambda: None,
+        runs_due=lambda: None,
+        steps_ended=lambda changed: None,
+        tick=lambda: ticks.append(time.monotonic()),
     )
     intake, _ = start(listener=listener, tick_seconds=0.02)
     deadline = time.monotonic() + 10

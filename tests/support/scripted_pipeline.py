@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from support.runs import scores_of
 
-from ragguard.records import Failure, Run, Score
+from ragguard.records import PROVISIONAL, Failure, Run, Score
 from ragguard.scorers.pipeline import Identity, ScorerIdentity
 from ragguard.scorers.plan import Plan
 
@@ -26,9 +26,29 @@ class ScriptedPipeline:
     most_running: int = 0
     entered: threading.Event = field(default_factory=threading.Event)
     threads: set[str] = field(default_factory=set)
+    remembers: bool = True
+    live: tuple[str, ...] = ()
+    """The kinds of scorers that look at open runs."""
+    seen_open: list[tuple[Run, str]] = field(default_factory=list)
+    """The open runs that were looked at, each with the kind of scorer."""
 
     async def results(self, run: Run, *, priority: int = 10) -> list[Score | Failure]:
         self.seen.append(run)
+        return await self._asked(run)
+
+    def live_scorers(self, kind: str) -> tuple[str, ...]:
+        return (kind,) if kind in self.live else ()
+
+    async def results_so_far(
+        self, run: Run, scorers: tuple[str, ...], *, priority: int = 10
+    ) -> list[Score | Failure]:
+        self.seen_open.append((run, *scorers))
+        return [
+            replace(one, metadata={PROVISIONAL: True}) if isinstance(one, Score) else one
+            for one in await self._asked(run)
+        ]
+
+    async def _asked(self, run: Run) -> list[Score | Failure]:
         self.threads.add(threading.current_thread().name)
         self.running += 1
         self.most_running = max(self.most_running, self.running)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ragguard.answer_text import normalise
 from ragguard.engines.base import EngineInfo, Message, Prompt, Span
-from ragguard.errors import InvalidInput
+from ragguard.errors import EngineProtocolError, InvalidInput
 from ragguard.records import Usage
 
 RELATIONS = ("entailment", "neutral", "contradiction")
@@ -78,6 +78,14 @@ class Entailer(Protocol):
 def same(pair: Pair) -> bool:
     """True where both answers have the same words, so that no model needs to be asked."""
     return normalise(pair.premise) == normalise(pair.hypothesis)
+
+
+def rows_of(reply: Entailments, pairs: int) -> NDArray[np.float64]:
+    """Returns the probabilities of a reply as an array; raises where it is not one row of numbers for each pair."""
+    p = np.asarray(reply.p, dtype=np.float64)
+    if p.shape != (pairs, len(RELATIONS)) or not np.isfinite(p).all():
+        raise EngineProtocolError(f"{pairs} pairs were asked; the entailer gave an array of shape {p.shape}")
+    return p
 
 
 async def entail_distinct(

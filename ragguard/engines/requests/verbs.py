@@ -97,3 +97,12 @@ class Layer(Verbs):
 async def put(engine: Engine, request: Request[R]) -> R:
     """Sends a request to an engine of ours, or puts it to anybody else's by its verb."""
     return await (engine.send(request) if isinstance(engine, Verbs) else request.ask(engine))
+
+
+def has_layer(engine: Engine, kind: type[Layer]) -> bool:
+    """Returns whether an engine has a layer of this kind around it."""
+    while isinstance(engine, Layer):
+        if isinstance(engine, kind):
+            return True
+        engine = engine.wrapped
+    return False

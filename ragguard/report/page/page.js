@@ -128,6 +128,7 @@
     if (run.dropped) parts.push([run.dropped + " dropped"]);
     if (run.answer) parts.push([run.answer, judged(run.answer)]);
     if (run.failures) parts.push([run.failures + " failed", "bad"]);
+    if (run.provisional) parts.push(["scores so far"]);
     return parts.flatMap(([text, kind], place) => [place ? " · " : null, el("span", { class: kind || "" }, text)]);
   }
 
@@ -347,7 +348,7 @@
       el("h2", { class: "question" }, line.question || "(no question)"),
       el("p", { class: "answer" }, el("b", {}, run.answer == null ? "(no answer)" : run.answer), " ",
         line.answer ? el("span", { class: "chip " + judged(line.answer) }, line.answer) : null, " ",
-        line.status !== "ok" ? el("span", { class: "chip bad" }, line.status) : null, " ", el("span", { class: "soft" }, asked)),
+        line.status !== "ok" ? el("span", { class: line.status === "open" ? "chip soft" : "chip bad" }, line.status === "open" ? "running" : line.status) : null, " ", el("span", { class: "soft" }, asked)),
       el("div", { class: "sides" }, waterfall(run), el("dl", { class: "facts-list" },
         gain ? pair(caption(gain[0]).title, caption(gain[0]).about, withError(gain, signed) + (gain[4] ? " (support)" : "")) : [],
         shown.map((score) => pair(caption(score[0]).title, caption(score[0]).about, withError(score, (v) => number(v, score[0].startsWith("udcg") ? 3 : 2)) + (score[3] ? " · " + score[3] : ""))))),

@@ -31,7 +31,8 @@ def read(path: Path) -> Iterator[Context]:
     store = Store(path, read_only=True)
     try:
         for scored in store.scored_runs():
-            numbers = {score.name: score.value for score in scored.scores if score.level == "run"}
+            final = [score for score in scored.scores if not score.provisional]
+            numbers = {score.name: score.value for score in final if score.level == "run"}
             outcome = next((numbers[name] for name in _STATES if name in numbers), None)
             given = {name: value for name, value in numbers.items() if name not in _STATES}
             yield context_of(scored.run, outcome, given)

@@ -1,0 +1,205 @@
+"""Scores runs that are open as their steps end, with what is known so far.
+
+The scores are stored as provisional. The run's end asks what needs the end, and replaces them. Live scoring is never
+due: no caller waits for it, and a run that ends before its turn is scored at its end alone. It takes the slots of the
+worker that no ended run wants, and at most half of all.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
+
+from ragguard.records import Failure, Run
+from ragguard.runtime.notices import NOTICES
+from ragguard.scorers.evaluation import evaluate_so_far
+from ragguard.scorers.scorer import Live
+from ragguard.service.delivery import Delivery
+from ragguard.service.process_pipeline import ProcessPipeline
+from ragguard.service.redaction import Redactor
+from ragguard.service.scoring import RunScoring
+from ragguard.service.settings import Settings
+from ragguard.store.store import Store
+
+Work: TypeAlias = Callable[[], Awaitable[bool]]
+"""Scores or delivers one run; returns False where no engine answered."""
+PRIORITY = 10
+"""That of background scoring: the end of a run may wait until a look at the open run is over."""
+TURN_SECONDS = 1.0
+"""How many seconds a step that has ended waits for the others of its turn, so that all are asked about in one wave."""
+KEPT = 4096
+"""The most open runs that wait, or that are known to have no references."""
+
+
+@dataclass(slots=True)
+class _WaitingRun:
+    """An open run of which a step has ended since it was last scored."""
+
+    due: float
+    """When it may be scored, on the monotonic clock."""
+    attempts: int = 0
+    """How often no engine answered since its last step."""
+
+
+class WaitingRuns:
+    """The open runs that are to be scored, each once however many of its steps have ended. Any thread may add some."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._waiting: OrderedDict[str, _WaitingRun] = OrderedDict()
+
+    def __contains__(self, run_id: object) -> bool:
+        return run_id in self._waiting
+
+    def add(self, changed: Mapping[str, bool]) -> None:
+        """Adds runs of which a step has ended or changed; True for a run that has other open steps in that turn."""
+        now = self._clock()
+        with self._lock:
+            for run_id, turn_open in changed.items():
+                self._waiting.pop(run_id, None)
+                self._waiting[run_id] = _WaitingRun(now + TURN_SECONDS if turn_open else now)
+            while len(self._waiting) > KEPT:  # they are scored at their end
+                self._waiting.popitem(last=False)
+
+    def add_again(self, run_id: str, attempts: int, wait: float) -> None:
+        """Adds a run that no engine answered about, unless a step of it has ended since."""
+        with self._lock:
+            self._waiting.setdefault(run_id, _WaitingRun(self._clock() + wait, attempts))
+
+    def discard(self, run_id: str) -> None:
+        """Removes a run: what has changed so far is known."""
+        with self._lock:
+            self._waiting.pop(run_id, None)
+
+    def take(self, most: int, busy: Container[str]) -> list[tuple[str, int]]:
+        """Removes and returns runs that may be scored now and are not `busy`, at most so many, the longest waiting
+        first; each with its failed attempts."""
+        now = self._clock()
+        with self._lock:
+            found = [run_id for run_id, one in self._waiting.items() if one.due <= now and run_id not in busy]
+            return [(run_id, self._waiting.pop(run_id).attempts) for run_id in found[:most]]
+
+    def next_in(self, busy: Container[str]) -> float | None:
+        """Returns in how many seconds a run that is not `busy` may be scored; None where there is none."""
+        with self._lock:
+            due = [one.due for run_id, one in self._waiting.items() if run_id not in busy]
+        return max(0.0, min(due) - self._clock()) if due else None
+
+
+class LiveScoring:
+    """Scores open runs: first what asks about the last step alone, then what looks at all steps so far."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        *,
+        pipeline: ProcessPipeline,
+        scoring: RunScoring,
+        delivery: Delivery,
+        redactor: Redactor | None,
+    ) -> None:
+        self._settings, self._store, self._pipeline = settings, store, pipeline
+        self._scoring, self._delivery, self._redactor = scoring, delivery, redactor
+        self._most = max(1, settings.concurrency // 2)
+        self.begin()
+
+    def begin(self) -> None:
+        """Starts with no run: at first, and in a forked child."""
+        self._waiting = WaitingRuns()
+        self._unreferenced: OrderedDict[str, str] = OrderedDict()
+        """Run id → the question to which the user's function knows no answer."""
+        self._running: set[str] = set()
+
+    def note(self, changed: Mapping[str, bool]) -> None:
+        """Takes in open runs of which steps have ended or changed; True where the turn has other open steps. May be
+        called from any thread."""
+        if not self._pipeline.get().remembers:
+            NOTICES.warn(
+                "live scoring without a cache",
+                "steps are not scored as they end, since the engine has no cache and would be asked the same again at "
+                "each step: give RagGuard an engine that `ragguard.connect` made, or one with the layer Cache, or say "
+                "when='run'",
+            )
+            return
+        self._waiting.add(
+            {run_id: open for run_id, open in changed.items() if self._settings.chooses(run_id)}
+        )
+
+    def take(self, slots: int) -> list[Work]:
+        """Returns work on open runs for at most so many slots."""
+        free = min(slots, self._most - len(self._running))
+        found = self._waiting.take(free, self._running) if free > 0 else []
+        self._running.update(run_id for run_id, _ in found)
+        return [partial(self._score, run_id, attempts) for run_id, attempts in found]
+
+    def next_in(self) -> float | None:
+        """Returns in how many seconds there will be work; None where there is none, or no slot for it."""
+        return self._waiting.next_in(self._running) if len(self._running) < self._most else None
+
+    async def _score(self, run_id: str, attempts: int) -> bool:
+        """Scores an open run as it stands; returns False where no engine answered."""
+        try:
+            while (busy := self._scoring.in_progress(run_id)) is not None:
+                await busy.wait()
+            with self._scoring.exclusively(run_id):
+                answered, whole = await self._attempt(run_id)
+        finally:
+            self._running.discard(run_id)
+        if not whole and (wait := self._settings.retry.after(attempts + 1)) is not None:
+            self._waiting.add_again(run_id, attempts + 1, wait)
+        return answered
+
+    async def _attempt(self, run_id: str) -> tuple[bool, bool]:
+        """Scores an open run; returns whether an engine answered, and whether there is nothing to be tried again."""
+        self._waiting.discard(run_id)  # whatever has ended until now is in the store
+        run = await self._scoring.written(lambda: self._store.open_run(run_id))
+        if run is None:
+            return True, True
+        found = await self._references(run)
+        if found:
+            run = replace(run, references=found)
+        failures: dict[object, Failure] = {}
+        given = False
+        # Of a run whose question is not known yet, only what is about the queries of its steps can be asked.
+        kinds: tuple[Live, ...] = ("at once", "so far") if run.question.strip() else ("at once",)
+        for kind in kinds:
+            scorers = self._pipeline.live_scorers(kind)
+            if not scorers:
+                continue
+            if run_id in self._waiting:
+                break  # what is asked about a step that has ended meanwhile comes first
+            scored = await evaluate_so_far(self._pipeline, run, scorers, priority=PRIORITY)
+            failures |= {(one.scorer, one.error, one.step_id): one for one in self._kept(scored.failures)}
+            given = given or bool(scored.scores)
+            new = await self._scoring.written(
+                partial(self._store.settle_open, run_id, scored.scores, [*failures.values()], found)
+            )
+            if new is None:
+                return True, True
+            if new and self._delivery:
+                await self._delivery.submit(replace(scored, scores=new, failures=[]))
+            if not given and failures:
+                break
+        again = any(one.will_retry for one in failures.values())
+        return given or not failures or not all(one.will_retry for one in failures.values()), not again
+
+    def _kept(self, failures: Sequence[Failure]) -> Sequence[Failure]:
+        return failures if self._redactor is None else self._redactor.failures(failures)
+
+    async def _references(self, run: Run) -> list[str] | None:
+        """Returns the references of a run that has none of its own; the user's function is asked once a question."""
+        if self._unreferenced.get(run.id) == run.question:
+            return None
+        found, failures = await self._scoring.find_references(run)
+        if not found and not failures:
+            self._unreferenced[run.id] = run.question
+            if len(self._unreferenced) > KEPT:
+                self._unreferenced.popitem(last=False)
+        return found

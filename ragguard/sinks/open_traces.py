@@ -1,0 +1,60 @@
+"""The spans of runs that are scored while they are open: a run's own span ends once, a step has one span."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from opentelemetry.trace import SpanContext
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+KEPT = 1024
+"""The most open runs whose spans are remembered; of a further one the oldest run's span is ended as it stands."""
+
+
+@dataclass(slots=True)
+class RunTrace:
+    """What was written of one run so far."""
+
+    span: Span | None = None
+    """ragguard's own span of the run, not ended yet; None where there is none, or the application has one."""
+    targets: dict[str, SpanContext] = field(default_factory=dict)
+    """Step id → the span of its retrieval."""
+    decided: set[str] = field(default_factory=set)
+    """The steps whose guard's decision has a span."""
+
+
+class OpenTraces:
+    """The traces of open runs in this process, by the run's id."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._traces: OrderedDict[str, RunTrace] = OrderedDict()
+
+    def take(self, run_id: str) -> RunTrace:
+        """Removes and returns what was written of a run; an empty trace where nothing was, also after a fork."""
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._traces.clear()
+        return self._traces.pop(run_id, None) or RunTrace()
+
+    def keep(self, run_id: str, trace: RunTrace) -> None:
+        """Keeps what was written of a run until more is known of it."""
+        self._traces[run_id] = trace
+        if len(self._traces) > KEPT:
+            self._end(self._traces.popitem(last=False)[1])
+
+    def end(self) -> None:
+        """Ends the spans of all runs that are still open."""
+        while self._traces:
+            _, trace = self._traces.popitem()
+            if self._pid == os.getpid():
+                self._end(trace)
+
+    def _end(self, trace: RunTrace) -> None:
+        if trace.span is not None:
+            trace.span.end()

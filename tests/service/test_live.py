@@ -1,0 +1,464 @@
+"""Steps are scored while their run is open: at once, as provisional, behind all runs that have ended."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.polling import eventually
+from support.program import run_program
+from support.reader import reader
+from support.runs import a_run, as_events
+from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
+
+from ragguard import RagGuard
+from ragguard.engines.connect import connect
+from ragguard.engines.layers import Coalesce
+from ragguard.errors import EngineUnreachable, InvalidInput
+from ragguard.events import RunEnded, StepAmended, StepEnded
+from ragguard.runtime.retry import RetrySchedule
+from ragguard.scorers.settings import ScoringSettings
+from ragguard.service.live import TURN_SECONDS, WaitingRuns
+from ragguard.service.service import Service
+from ragguard.service.settings import Settings
+
+QUICK = RetrySchedule(attempts=500, first=0.01, longest=0.02)
+BOTH = ("at once", "so far")
+
+
+@pytest.fixture
+def make(tmp_path):
+    made = []
+
+    def service(pipeline=None, *, path: Path | None = tmp_path / "s.db", **settings):
+        scripted = pipeline or ScriptedPipeline(live=BOTH)
+        scoring = ScriptedSettings(scripted) if isinstance(scripted, ScriptedPipeline) else scripted
+        one = Service(
+            Settings(**{"scoring": scoring, "store": path, "retry": QUICK, "exit_timeout": 0.5, **settings})
+        )
+        made.append((one, scripted))
+        return one
+
+    yield service
+    for one, scripted in made:
+        if getattr(scripted, "gate", None):
+            scripted.gate.set()
+        one.close(2.0)
+
+
+def begin(service, run, steps=None):
+    """Captures a run without its end."""
+    for event in as_events(run)[: 1 + (len(run.steps) if steps is None else steps)]:
+        service.intake(event)
+
+
+def end(service, run):
+    service.intake(as_events(run)[-1])
+
+
+def steps_seen(pipeline, run_id="r1"):
+    """How many steps the open run had at each look, with the kind of scorer."""
+    return [(len(run.steps), kind) for run, kind in pipeline.seen_open if run.id == run_id]
+
+
+# What an open run gets
+
+
+def test_a_step_has_scores_before_its_run_has_ended_and_the_run_is_not_done(make):
+    pipeline, sink = ScriptedPipeline(live=BOTH), ListSink()
+    service = make(pipeline, sinks=[sink])
+    begin(service, a_run(), steps=1)
+    eventually(lambda: len(sink.got) == 1)
+    assert {(one.step_id, one.provisional) for one in service.store.scores("r1")} == {
+        ("r1-s0", True),
+        ("", True),
+    }
+    report = service.flush(10)
+    assert (report.open, report.scored, report.captured, report.pending) == (1, 0, 0, 0)
+    assert report
+    assert [(one.run.status, len(one.run.steps), len(one.scores)) for one in sink.got] == [("open", 1, 2)]
+    assert pipeline.seen == []
+
+
+def test_each_step_is_looked_at_and_the_end_replaces_what_was_said(make):
+    pipeline, sink = ScriptedPipeline(live=BOTH), ListSink()
+    service = make(pipeline, sinks=[sink])
+    begin(service, a_run(), steps=1)
+    eventually(lambda: service.store.scores("r1"))
+    service.intake(as_events(a_run())[2])
+    eventually(lambda: len(service.store.scores("r1")) == 3)
+    end(service, a_run())
+    assert service.flush(10)
+    assert [one.provisional for one in service.store.scores("r1")] == [False] * 3
+    assert sink.got[-1].run.status == "ok"
+    assert len(sink.got[-1].scores) == 3
+    assert service.store.counts["runs_scored"] == 1
+
+
+def test_what_asks_about_the_last_step_alone_comes_first(make):
+    pipeline = ScriptedPipeline(live=BOTH)
+    service = make(pipeline)
+    begin(service, a_run())
+    eventually(lambda: len(pipeline.seen_open) >= 2)
+    assert [kind for _, kind in steps_seen(pipeline)[:2]] == list(BOTH)
+
+
+def test_of_a_run_whose_question_is_not_known_only_its_steps_are_asked_about(make):
+    pipeline = ScriptedPipeline(live=BOTH)
+    service = make(pipeline)
+    run = a_run(question="")
+    begin(service, run)
+    eventually(lambda: service.store.scores("r1"))
+    begin(service, a_run("r2"))
+    eventually(lambda: len(steps_seen(pipeline, "r2")) >= 2)
+    assert {kind for _, kind in steps_seen(pipeline)} == {"at once"}
+
+
+def test_with_when_run_nothing_is_scored_before_the_end(make):
+    pipeline = ScriptedPipeline(live=BOTH)
+    service = make(pipeline, when="run")
+    begin(service, a_run("open"))
+    begin(service, a_run())
+    end(service, a_run())
+    assert service.flush(10)
+    assert pipeline.seen_open == []
+    assert service.store.scores("open") == []
+
+
+@pytest.mark.parametrize("wrong", ["hop", "", None, True, "STEP"])
+def test_another_word_for_when_is_refused(wrong, tmp_path):
+    with pytest.raises(InvalidInput, match="when"):
+        RagGuard(when=wrong, store=tmp_path / "s.db")
+
+
+def test_steps_of_one_turn_are_one_look(make):
+    pipeline = ScriptedPipeline(live=("at once",))
+    service = make(pipeline)
+    started, first, second, _ = as_events(a_run())
+    service.intake(started)
+    service.intake(StepEnded(first.step, turn_open=True))
+    service.intake(second)
+    eventually(lambda: pipeline.seen_open)
+    assert steps_seen(pipeline) == [(2, "at once")]
+
+
+def test_a_step_that_is_amended_is_looked_at_again(make):
+    pipeline = ScriptedPipeline(live=("at once",))
+    service = make(pipeline)
+    begin(service, a_run(), steps=1)
+    eventually(lambda: pipeline.seen_open)
+    kept = a_run().steps[0].passages[:1]
+    service.intake(StepAmended("r1", "r1-s0", kept))
+    eventually(lambda: len(pipeline.seen_open) == 2)
+    assert [len(run.steps[0].passages) for run, _ in pipeline.seen_open] == [3, 1]
+
+
+def test_a_step_that_ends_after_its_run_is_scored_with_it(make):
+    service = make(tick_seconds=0.05)
+    run = a_run()
+    started, first, second, ended = as_events(run)
+    for event in (started, first, ended):
+        service.intake(event)
+    assert service.flush(10)
+    service.intake(second)
+    assert service.flush(10)
+    assert {one.step_id for one in service.store.scores("r1")} == {"r1-s0", "r1-s1", ""}
+    assert not any(one.provisional for one in service.store.scores("r1"))
+
+
+@pytest.mark.parametrize("status", ["interrupted", "cancelled", "error", "abandoned"])
+def test_however_a_run_ends_its_scores_are_final_then(make, status):
+    service = make()
+    begin(service, a_run(), steps=1)
+    eventually(lambda: service.store.scores("r1"))
+    service.intake(RunEnded("r1", status, waits_for="thread" if status == "interrupted" else ""))
+    assert service.flush(10)
+    assert [one.provisional for one in service.store.scores("r1")] == [False, False]
+
+
+def test_a_run_that_is_not_chosen_is_not_looked_at(make):
+    pipeline = ScriptedPipeline(live=BOTH)
+    service = make(pipeline, score_rate=0.0)
+    begin(service, a_run())
+    begin(service, a_run("r2"))
+    end(service, a_run("r2"))
+    assert service.flush(10)
+    assert pipeline.seen_open == []
+
+
+def test_the_users_function_is_asked_for_references_once_while_a_run_is_open(make):
+    asked = []
+    pipeline = ScriptedPipeline(live=("at once",))
+    service = make(pipeline, references=lambda question: asked.append(question))
+    run = replace(a_run(), references=None)
+    begin(service, run, steps=1)
+    eventually(lambda: pipeline.seen_open)
+    service.intake(as_events(run)[2])
+    eventually(lambda: len(pipeline.seen_open) == 2)
+    assert asked == [run.question]
+
+
+def test_references_that_were_found_serve_the_end_as_well(make):
+    asked = []
+
+    def find(question):
+        asked.append(question)
+        return "Ada Berg"
+
+    pipeline = ScriptedPipeline(live=("at once",))
+    service = make(pipeline, references=find)
+    run = replace(a_run(), references=None)
+    begin(service, run)
+    eventually(lambda: service.store.scores("r1"))
+    end(service, run)
+    assert service.flush(10)
+    assert len(asked) == 1
+    assert {tuple(run.references) for run, _ in pipeline.seen_open} == {("Ada Berg",)}
+    assert pipeline.seen[-1].references == ["Ada Berg"]
+
+
+def test_an_open_run_is_redacted_before_it_is_scored(make):
+    pipeline = ScriptedPipeline(live=("at once",), fault=lambda run: EngineUnreachable("no SECRET there"))
+    service = make(pipeline, redact=lambda text: text.replace("says", "[x]").replace("SECRET", "[x]"))
+    begin(service, a_run())
+    eventually(lambda: service.store.failures("r1"))
+    run, _ = pipeline.seen_open[0]
+    assert "[x]" in run.steps[0].passages[0].text
+    assert {one.message for one in service.store.failures("r1")} == {"no [x] there"}
+
+
+def test_an_engine_without_a_cache_is_asked_at_the_end_alone_and_that_is_said(make, caplog):
+    pipeline = ScriptedPipeline(live=BOTH, remembers=False)
+    service = make(pipeline)
+    begin(service, a_run())
+    end(service, a_run())
+    begin(service, a_run("r2"))
+    service.settle()
+    eventually(lambda: "no cache" in caplog.text)
+    assert pipeline.seen_open == []
+    bare = ScoringSettings(engine=Coalesce(reader())).build()
+    assert (bare.remembers, ScoringSettings(engine=reader()).build().remembers) == (False, True)
+
+
+# Who goes first
+
+
+class Ordered(ScriptedPipeline):
+    """Notes which runs were scored in which order."""
+
+    order: list
+
+    async def results(self, run, *, priority=10):
+        self.order.append(run.id)
+        return await super().results(run, priority=priority)
+
+    async def results_so_far(self, run, scorers, *, priority=10):
+        self.order.append(f"{run.id} so far")
+        return await super().results_so_far(run, scorers, priority=priority)
+
+
+def test_runs_that_have_ended_go_before_open_ones(make):
+    pipeline = Ordered(live=("at once",), gate=threading.Event())
+    pipeline.order = []
+    service = make(pipeline, concurrency=1)
+    for name in ("first", "second", "third"):
+        begin(service, a_run(name), 1)
+        if name == "first":
+            end(service, a_run(name))
+            pipeline.entered.wait(10)  # it holds the one slot
+    begin(service, a_run("open"), 1)
+    for name in ("second", "third"):
+        end(service, a_run(name))
+    service.settle()
+    pipeline.gate.set()
+    eventually(lambda: "open so far" in pipeline.order)
+    assert pipeline.order == ["first", "second", "third", "open so far"]
+
+
+def test_open_runs_take_at_most_half_of_the_slots(make):
+    pipeline = ScriptedPipeline(live=("at once",), gate=threading.Event())
+    service = make(pipeline, concurrency=4)
+    for number in range(6):
+        begin(service, a_run(f"open{number}"))
+    eventually(lambda: pipeline.running == 2)
+    begin(service, a_run())
+    end(service, a_run())
+    eventually(lambda: pipeline.seen)
+    assert pipeline.running == 3
+    pipeline.gate.set()
+    eventually(lambda: len({run.id for run, _ in pipeline.seen_open}) == 6)
+    assert pipeline.most_running <= 3
+
+
+# When an engine, or a process, goes away
+
+
+def test_an_engine_that_is_away_while_the_run_is_open_and_back_at_its_end(make):
+    back = threading.Event()
+    pipeline = ScriptedPipeline(
+        live=BOTH, fault=lambda run: None if back.is_set() else EngineUnreachable("away")
+    )
+    service = make(pipeline)
+    begin(service, a_run())
+    eventually(lambda: service.store.failures("r1"))
+    assert [(one.error, one.will_retry) for one in service.store.failures("r1")] == [
+        ("EngineUnreachable", True)
+    ]
+    assert service.store.scores("r1") == []
+    back.set()
+    end(service, a_run())
+    assert service.flush(10)
+    assert (len(service.store.scores("r1")), service.store.failures("r1")) == (3, [])
+    assert service.store.counts["runs_failed"] == 0
+
+
+def test_an_engine_that_comes_back_is_asked_about_a_run_that_is_still_open(make):
+    back = threading.Event()
+    pipeline = ScriptedPipeline(
+        live=("at once",), fault=lambda run: None if back.is_set() else EngineUnreachable("away")
+    )
+    service = make(pipeline)
+    begin(service, a_run())
+    eventually(lambda: service.store.failures("r1"))
+    back.set()
+    eventually(lambda: len(service.store.scores("r1")) == 3)
+    assert service.store.failures("r1") == []
+
+
+def test_an_engine_that_is_away_at_the_end_leaves_what_was_said_before_as_provisional(make):
+    away = threading.Event()
+    pipeline = ScriptedPipeline(
+        live=("at once",), fault=lambda run: EngineUnreachable("away") if away.is_set() else None
+    )
+    service = make(pipeline, retry=RetrySchedule(attempts=2, first=0.01, longest=0.01))
+    begin(service, a_run())
+    eventually(lambda: len(service.store.scores("r1")) == 3)
+    away.set()
+    end(service, a_run())
+    report = service.flush(10)
+    assert (report.failed, report.pending) == (1, 0)
+    assert [one.provisional for one in service.store.scores("r1")] == [True] * 3
+    assert [one.will_retry for one in service.store.failures("r1")] == [False]
+
+
+def test_a_look_in_progress_holds_up_no_close(make):
+    pipeline = ScriptedPipeline(live=("at once",), gate=threading.Event())
+    service = make(pipeline)
+    begin(service, a_run())
+    assert pipeline.entered.wait(10)
+    assert service.close(0.5)
+    assert pipeline.running == 0
+
+
+KILLED = """
+import json, os, signal, sys, time
+from ragguard.engines.connect import connect
+from ragguard.scorers.settings import ScoringSettings
+from ragguard.service.service import Service
+from ragguard.service.settings import Settings
+from support.reader import reader, two_hops
+from support.runs import as_events
+
+store, cache, asked = sys.argv[1:]
+engine = reader()
+service = Service(Settings(scoring=ScoringSettings(engine=connect(engine, cache=cache)), store=store))
+run = two_hops()
+run.id = "killed"
+for step in run.steps:
+    step.run_id = run.id
+for event in as_events(run)[:2]:
+    service.intake(event)
+wanted = {"utility", "semantic_entropy", "coverage"}
+while not wanted <= {score.name for score in service.store.scores(run.id)}:
+    time.sleep(0.01)
+import sqlite3
+prompts = [repr(prompt) + repr(call.labels) for call in engine.calls for prompt in call.prompts]
+while sqlite3.connect(cache).execute("SELECT count(*) FROM answers_1").fetchone()[0] < len(prompts):
+    time.sleep(0.01)
+json.dump(prompts, open(asked, "w"))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_had_asked_is_not_asked_again(tmp_path):
+    files = [str(tmp_path / name) for name in ("s.db", "cache.db", "asked.json")]
+    assert run_program(KILLED, *files, check=False).returncode == -signal.SIGKILL
+    before = json.loads((tmp_path / "asked.json").read_text())
+    engine = reader()
+    scoring = ScoringSettings(engine=connect(engine, cache=files[1]))
+    service = Service(Settings(scoring=scoring, store=files[0]))
+    try:
+        assert service.flush(30)
+        scores = service.store.scores("killed")
+        run = service.store.run("killed")
+    finally:
+        service.close(5)
+    assert run.status == "abandoned"
+    after = [repr(prompt) + repr(call.labels) for call in engine.calls for prompt in call.prompts]
+    assert len(before) > 10
+    assert not {*before} & {*after}
+    assert len(after) < 3
+    assert {"utility", "semantic_entropy", "coverage"} <= {score.name for score in scores}
+    assert not any(score.provisional for score in scores)
+
+
+# The list of open runs that wait
+
+
+def test_a_run_waits_once_and_for_the_others_of_its_turn():
+    now = [0.0]
+    waiting = WaitingRuns(lambda: now[0])
+    waiting.add({"a": False})
+    waiting.add({"a": True, "b": False})
+    assert waiting.take(9, ()) == [("b", 0)]
+    assert waiting.next_in(()) == TURN_SECONDS
+    assert waiting.next_in({"a"}) is None
+    now[0] = TURN_SECONDS
+    assert waiting.take(9, {"a"}) == []
+    assert waiting.take(9, ()) == [("a", 0)]
+    assert waiting.next_in(()) is None
+
+
+def test_the_last_step_of_a_turn_ends_the_wait():
+    waiting = WaitingRuns(lambda: 0.0)
+    waiting.add({"a": True})
+    waiting.add({"a": False})
+    assert waiting.take(9, ()) == [("a", 0)]
+
+
+def test_a_run_that_no_engine_answered_about_waits_unless_a_step_has_ended():
+    now = [0.0]
+    waiting = WaitingRuns(lambda: now[0])
+    waiting.add_again("a", 3, 5.0)
+    assert (waiting.take(9, ()), waiting.next_in(())) == ([], 5.0)
+    waiting.add({"a": False})
+    waiting.add_again("a", 4, 5.0)
+    assert waiting.take(9, ()) == [("a", 0)]
+
+
+def test_the_runs_that_wait_are_bounded(monkeypatch):
+    monkeypatch.setattr("ragguard.service.live.KEPT", 2)
+    waiting = WaitingRuns(lambda: 0.0)
+    waiting.add(dict.fromkeys("abc", False))
+    assert waiting.take(9, ()) == [("b", 0), ("c", 0)]
+
+
+# With a model
+
+
+def test_a_ragguard_tells_what_a_step_did_while_the_run_goes_on(tmp_path):
+    with RagGuard(engine="nano", scorers=["utility"], store=tmp_path / "s.db") as rg:
+        with rg.run("Who founded Nordvik?") as run:
+            run.retrieved("founder of Nordvik", ["Ada Berg founded Nordvik.", "Nordvik lies on a lake."])
+            eventually(lambda: rg.scores(run))
+            assert {"utility", "udcg"} <= {score.name for score in rg.scores(run)}
+            assert all(score.provisional for score in rg.scores(run))
+            before = {score.key: score.value for score in rg.scores(run)}
+            run.answered("Ada Berg")
+        assert rg.flush(30)
+        assert {score.key: score.value for score in rg.scores(run)} == before
+        assert not any(score.provisional for score in rg.scores(run))
