@@ -43,6 +43,12 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
             DistractorGuard DistractorGuard.calibrate UtilityThreshold TopUtility TokenBudget Deduplicate Example
         """,
     },
+    "Scoring in parts": {
+        "ragguard.parts": """
+            ScoringSettings PartJob Processes prepare carry_out find_runs plan_parts read_part PartScorer PartFolder
+            table_schemas
+        """,
+    },
     "Sinks": {"ragguard.sinks": "OtelSink PhoenixSink JsonlSink"},
     "LangChain": {
         "ragguard_langchain": """
@@ -58,8 +64,9 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 """Heading → module → the names there that take settings."""
 NOT_CONFIGURED = frozenset(
     """
-    Ask BufferingSink Calibration Engine EngineInfo EntailQuestion Entailer Entailments Failure Judged LabelProbs
-    LabelQuestion Message Pair Passage Plan Policy Prompt RetrievalStep Run Sample SampleQuestion Samples Score
+    Ask BufferingSink Calibration Duplicate Engine EngineInfo EntailQuestion Entailer Entailments Executor Failure
+    JobProgress JobReport JobTotals Judged LabelProbs LabelQuestion Message Pair Part PartCounts Passage Plan Policy
+    PreparedJob Prompt RetrievalStep Run Sample SampleQuestion Samples Score
     ScoredRun Scorer Sink Span SpanSink StepView View __version__ current_run errors metrics splitters
     uninstrument world
     """.split()

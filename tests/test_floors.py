@@ -21,7 +21,7 @@ FLOORS = {
     "ragguard.store": 7,
     "ragguard.report": 8, "ragguard.sinks": 8,
     "ragguard.service": 9,
-    "ragguard.guard": 10, "ragguard.validate": 10,
+    "ragguard.guard": 10, "ragguard.parts": 10, "ragguard.validate": 10,
     "ragguard.client": 11,
     "ragguard.cli": 12,
 }  # fmt: skip

@@ -11,8 +11,8 @@ from docs import generate
 from tests.test_floors import FLOORS
 
 ROOT = Path(__file__).parent.parent
-DOORS = ("ragguard", "ragguard.engines", "ragguard.guard", "ragguard.scorers", "ragguard.sinks", "ragguard_langchain",
-         "ragguard_llamaindex")  # fmt: skip
+DOORS = ("ragguard", "ragguard.engines", "ragguard.guard", "ragguard.parts", "ragguard.scorers", "ragguard.sinks",
+         "ragguard_langchain", "ragguard_llamaindex")  # fmt: skip
 NAMES = [(module, name) for module in DOORS for name in import_module(module).__all__]
 SETTINGS = [pytest.param(value, id=f"{module}.{name}") for _, module, name, value in generate.public()]
 COMMANDS = [pytest.param(found, id=name) for name, _, found in generate.commands()]

@@ -27,6 +27,10 @@ PUBLIC = {
     "ragguard.guard": """
         Calibration Deduplicate DistractorGuard Example Judged Policy TokenBudget TopUtility UtilityThreshold
     """,
+    "ragguard.parts": """
+        Duplicate Executor JobProgress JobReport JobTotals Part PartCounts PartFolder PartJob PartScorer PreparedJob
+        Processes ScoringSettings carry_out find_runs plan_parts prepare read_part table_schemas
+    """,
     "ragguard.scorers": """
         Ask Belief Caps Contested Coverage EntailQuestion Grades LabelQuestion Plan Recall SampleQuestion Scorer
         StepView Utility View

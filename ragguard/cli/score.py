@@ -15,7 +15,7 @@ import typer
 from ragguard.cli.options import EngineAddress, PromptSetName, RunFiles
 from ragguard.cli.source import RunSource, read_references
 from ragguard.cli.terminal import say
-from ragguard.errors import StoreError
+from ragguard.errors import InvalidInput, StoreError
 from ragguard.records import Usage
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ragguard.scorers.plan import Plan
     from ragguard.store.store import Store
 
+_STORE = "ragguard.db"
 GIVE_UP_AFTER = 24
 """The command stops after so many runs in a row for which the engine gave no answer."""
 _REASONS_SHOWN = 10
@@ -35,8 +36,9 @@ def run(
     files: RunFiles,
     engine: EngineAddress = "nano",
     store: Annotated[
-        str, typer.Option("--store", "-s", help="Where runs and scores go; made if missing.")
-    ] = "ragguard.db",
+        str | None,
+        typer.Option("--store", "-s", show_default=_STORE, help="Where runs and scores go; made if missing."),
+    ] = None,
     judge: Annotated[
         str | None, typer.Option(help="Another engine, for relevance, ratings and grades.")
     ] = None,
@@ -60,8 +62,26 @@ def run(
         typer.Option(metavar="IN OUT", help="What a million tokens cost, read and written; for --dry-run."),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Also write all scores of the store, to .jsonl or .parquet."),
+        str | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Also write all scores of the store, to .jsonl or .parquet. With --on: the folder of scores.",
+        ),
+    ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHERE",
+            help="Score in parts, into the folder of --out: processes:4 for four processes of this machine. Inputs "
+            "may be folders, Parquet files with a column `run`, and addresses such as s3://BUCKET/RUNS.",
+        ),
+    ] = None,
+    engine_args: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON", help='With --on: vLLM\'s arguments for vllm:MODEL, as {"max_model_len": 8192}.'
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
@@ -73,12 +93,31 @@ def run(
     """
     from rich.console import Console
 
+    from ragguard.cli.score_parts import PartOptions, read_engine_args, score_in_parts
+    from ragguard.scorers.settings import ScoringSettings
     from ragguard.store.scorefile import check_score_file
 
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    names = tuple(name.strip() for name in scorers.split(",") if name.strip())
+    if on is not None:
+        parts = PartOptions(
+            inputs=files, on=on, out=out, store=store, max_tokens=max_tokens, concurrency=concurrency,
+            dry_run=dry_run, quiet=quiet, references={} if references is None else read_references(references),
+            scoring=ScoringSettings(
+                engine=engine, judge=judge, scorers=names, prompts=prompts,
+                engine_args=read_engine_args(engine_args),
+            ),
+        )  # fmt: skip
+        plan = score_in_parts(parts, console)
+        if plan is not None:
+            say(_plan_sentence(plan, price), error=True)
+        return
+    if engine_args is not None:
+        raise InvalidInput("--engine-args", engine_args, "nothing without --on")
+    store = store or _STORE
     options: dict[str, Any] = {
         "judge": judge, "prompts": prompts, "budget": None if max_tokens is None else {"tokens": max_tokens},
-        "scorers": [name.strip() for name in scorers.split(",") if name.strip()],
+        "scorers": names,
         "concurrency": concurrency, "exit_timeout": 0.0,
     }  # fmt: skip
     try:
@@ -153,7 +192,7 @@ class _Tally:
 
 
 async def _score(
-    source: RunSource, engine: str, store: str, options: Mapping[str, Any], out: Path | None
+    source: RunSource, engine: str, store: str, options: Mapping[str, Any], out: str | None
 ) -> _Tally:
     from ragguard.client import RagGuard
     from ragguard.store.scorefile import write_scores

@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -36,11 +35,13 @@ class RunSource:
 
     def runs(self) -> Iterator[Run]:
         """Yields the runs of all files in order."""
+        from ragguard.scorers.references import with_references
+
         before = 0
         for name in self._files:
             for run, position in _runs_of(name, self._reject):
                 self.position(before + position)
-                yield self._with_references(run)
+                yield with_references(run, self._references)
             before += os.path.getsize(name) if os.path.isfile(name) else 0
 
     def _reject(self, name: str, problem: RunFormatError) -> None:
@@ -48,10 +49,6 @@ class RunSource:
         from ragguard.terminal_text import harmless
 
         self._console.print(harmless(f"{name}: {problem}"))
-
-    def _with_references(self, run: Run) -> Run:
-        found = self._references.get(run.id) or self._references.get(run.question)
-        return run if run.references or not found else replace(run, references=found)
 
 
 def _runs_of(name: str, reject: Callable[[str, RunFormatError], None]) -> Iterator[tuple[Run, int]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ragguard.engines.account import Account, Limits
 from ragguard.engines.base import Engine
@@ -22,6 +24,7 @@ def connect(
     timeout_s: float = 120.0,
     cache: str | Path | None = None,
     budget: Account | Limits | None = None,
+    engine_args: Mapping[str, Any] | None = None,
 ) -> Engine:
     """Returns an engine ready for many callers: cached, merged into batches, repeated where that helps, within a
     budget.
@@ -38,18 +41,27 @@ def connect(
         cache: A file that keeps answers between processes. None: answers are kept in memory only.
         budget: Limits for this engine alone (`requests`, `tokens`, `money` with a `price`), or an Account that
             several engines share.
+        engine_args: vLLM's own engine arguments for `vllm:MODEL`, such as `{"max_model_len": 8192,
+            "gpu_memory_utilization": 0.8}`. None: vLLM's own choices.
     """
     account = Account.of(budget)
+    _check_engine_args(engine, engine_args)
     if isinstance(engine, Layer):
         return Budget(engine, account=account) if account else engine
-    bare = open_engine(engine, model=model, api_key=api_key, timeout_s=timeout_s)
+    bare = open_engine(engine, model=model, api_key=api_key, timeout_s=timeout_s, engine_args=engine_args)
     return Cache(Coalesce(Retry(Priority(Budget(bare, account=account)))), cache)
 
 
 def open_engine(
-    engine: str | Engine, *, model: str | None = None, api_key: str | None = None, timeout_s: float = 120.0
+    engine: str | Engine,
+    *,
+    model: str | None = None,
+    api_key: str | None = None,
+    timeout_s: float = 120.0,
+    engine_args: Mapping[str, Any] | None = None,
 ) -> Engine:
     """Returns the engine without layers."""
+    _check_engine_args(engine, engine_args)
     if not isinstance(engine, str):
         if not isinstance(engine, Engine):
             raise InvalidInput("engine", engine, SCHEMES)
@@ -70,9 +82,21 @@ def open_engine(
     if scheme == "vllm" and rest:
         from ragguard.engines.local.inprocess import InProcessVllmEngine
 
-        return InProcessVllmEngine(rest)
+        return InProcessVllmEngine(rest, settings=engine_args)
     if scheme == "hf" and rest:
         from ragguard.engines.local.hf import HfEngine
 
         return HfEngine(rest)
     raise UnknownName("engine", without_secrets(engine), SCHEMES)
+
+
+def _check_engine_args(engine: str | Engine, given: Mapping[str, Any] | None) -> None:
+    """Refuses engine arguments that nobody would read."""
+    if given is None:
+        return
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise InvalidInput(
+            "engine_args", given, "a mapping from names to values, such as {'max_model_len': 8192}"
+        )
+    if given and not (isinstance(engine, str) and engine.strip().startswith("vllm:")):
+        raise InvalidInput("engine_args", dict(given), "nothing, as only vllm:MODEL takes them")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ragguard.answer_text import ENGLISH, Language
 from ragguard.engines.base import Engine, EngineInfo
-from ragguard.engines.entailment.base import Entailer
+from ragguard.engines.entailment.base import Entailer, Pair
 from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.engines.layers.cache import Cache
 from ragguard.engines.prompts import PromptSet, load_prompts
@@ -21,7 +21,17 @@ from ragguard.engines.requests.verbs import has_layer
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
 from ragguard.probes.tokens import prompt_tokens
 from ragguard.recordcheck import checked_result
-from ragguard.records import GRADE_ERROR, K_ERROR, PROVISIONAL, SPLIT_ERROR, Failure, Result, Run, Score
+from ragguard.records import (
+    GRADE_ERROR,
+    K_ERROR,
+    PROVISIONAL,
+    SPLIT_ERROR,
+    Failure,
+    Result,
+    Run,
+    Score,
+    new_id,
+)
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import Asker, PromptAllowance, Respondent
 from ragguard.scorers.belief import Belief
@@ -214,6 +224,18 @@ class ScoringPipeline:
             setting.prompts.identity,
             tuple(ScorerIdentity(s.name, full_version(s, setting)) for s in self._scorers),
         )
+
+    async def probe(self, *, deadline: float | None = None) -> None:
+        """Asks each model a short question that no cache has an answer to; raises where one does not answer.
+
+        Args:
+            deadline: An instant of `time.monotonic()`, after which a model counts as one that does not answer.
+        """
+        word = new_id()
+        for engine in self.engines:
+            await engine.label_probs([word], ["yes", "no"], deadline=deadline)
+        if not self._judge_compares:
+            await self._entailer.entail([Pair(word, "yes", "no")], deadline=deadline)
 
     async def aclose(self) -> None:
         """Closes the models that the pipeline owns."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from ragguard.capture.handle import references_of
@@ -44,6 +45,12 @@ async def find_references(references: References, run: Run) -> tuple[list[str] |
         message = f"references= failed for this question: {describe(error)}"
         return None, [Failure("references", type(error).__name__, message, run_id=run.id)]
     return found, []
+
+
+def with_references(run: Run, table: Mapping[str, Sequence[str]]) -> Run:
+    """Returns a run with the references that a table has under its id or its question, unless it brings its own."""
+    found = table.get(run.id) or table.get(run.question)
+    return run if run.references or not found else replace(run, references=[*found])
 
 
 def _spelled(question: object) -> str:

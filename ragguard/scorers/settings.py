@@ -5,9 +5,10 @@ The settings can be pickled wherever models are given as addresses, so that anot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ragguard.engines.account import Account, Limits
 from ragguard.engines.base import Engine
@@ -27,12 +28,21 @@ class ScoringSettings:
     """The models that are asked and the scorers that look at a run; the fields are RagGuard's arguments."""
 
     engine: str | Engine = "nano"
+    """The model that is asked: an address as `connect` takes it, or an Engine."""
+    engine_args: Mapping[str, Any] | None = None
+    """vLLM's own engine arguments, where the engine is `vllm:MODEL`."""
     judge: str | Engine | None = None
+    """Another model that judges relevance, ratings, grades and sub-questions. None: the engine."""
     entailer: str | Entailer | None = None
+    """The model that compares sampled answers. None: the judge."""
     scorers: Sequence[str | Scorer] = ("belief", "utility", "coverage")
+    """The scorers, by name or as objects; those objects are pickled that go to another process."""
     prompts: str | Path | PromptSet | None = None
+    """The prompts that are asked: a name, a TOML file or a PromptSet. None: those that fit the engine."""
     caps: Caps | None = None
+    """The most that is judged of one run. None: `Caps()`."""
     budget: Account | Limits | None = None
+    """The most that the models may spend together. None: no limit."""
 
     def __post_init__(self) -> None:
         """Refuses what is wrong whatever the models are."""
@@ -48,7 +58,7 @@ class ScoringSettings:
     def build(self) -> ScoringPipeline:
         """Returns a new pipeline; closing it closes the models that were given as addresses, and no others."""
         account = Account.of(self.budget)
-        engine = connect(self.engine, budget=account)
+        engine = connect(self.engine, budget=account, engine_args=self.engine_args)
         judge = None if self.judge is None else connect(self.judge, budget=account)
         entailer = None if self.entailer is None else CachedEntailer(connect_entailer(self.entailer, account))
         models = ((engine, self.engine), (judge, self.judge), (entailer, self.entailer))

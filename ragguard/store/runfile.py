@@ -35,6 +35,7 @@ class Line(NamedTuple):
     """One line of a run file: a run, or why there is none."""
 
     number: int
+    """Its number in the file, from 1; for a line of a part of the input, where it begins: see `parts.read_part`."""
     run: Run | None
     problem: RunFormatError | None
 
@@ -51,11 +52,9 @@ def read_lines(source: str | Path | IO[bytes]) -> Iterator[Line]:
             yield from read_lines(file)
         return
     for number, (raw, size) in enumerate(raw_lines(source, LONGEST_LINE), 1):
-        if size > LONGEST_LINE:
-            problem = RunFormatError(number, "length", f"over {LONGEST_LINE} bytes", "shorter lines")
-            yield Line(number, None, problem)
-        elif raw.strip():
-            yield parse_line(raw, number)
+        line = line_of(raw, size, number)
+        if line is not None:
+            yield line
 
 
 def read_runs(source: str | Path | IO[bytes]) -> Iterator[Run]:
@@ -71,13 +70,29 @@ def read_runs(source: str | Path | IO[bytes]) -> Iterator[Run]:
         yield line.run
 
 
-def parse_line(raw: bytes | str, number: int = 1) -> Line:
+def line_of(raw: bytes, size: int, number: int, unit: str = "line") -> Line | None:
+    """Returns one line of `raw_lines`; None where it is blank.
+
+    Args:
+        raw: The line; of one that is too long it may be a part.
+        size: The length of the line in bytes.
+        number: The place of the line in its file.
+        unit: The unit of `number` in an error: `line`, or `byte` where lines are not counted.
+    """
+    if size > LONGEST_LINE:
+        problem = RunFormatError(number, "length", f"over {LONGEST_LINE} bytes", "shorter lines", unit=unit)
+        return Line(number, None, problem)
+    return parse_line(raw, number, unit) if raw.strip() else None
+
+
+def parse_line(raw: bytes | str, number: int = 1, unit: str = "line") -> Line:
     """Reads one line of a run file; a line that is wrong gives the problem and no run."""
     try:
         data = _json(raw)
         return Line(number, run_of_data(data), None)
     except Wrong as wrong:
-        return Line(number, None, RunFormatError(number, wrong.where, wrong.value, wrong.allowed))
+        problem = RunFormatError(number, wrong.where, wrong.value, wrong.allowed, unit=unit)
+        return Line(number, None, problem)
 
 
 def _json(raw: bytes | str) -> Any:

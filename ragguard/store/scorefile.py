@@ -150,12 +150,12 @@ def _parquet() -> tuple[Any, Any]:
 
 def _write_parquet(runs: Iterable[ScoredRun], path: Path) -> int:
     pa, parquet = _parquet()
-    schema = _parquet_schema(pa)
+    schema = score_schema(pa)
     count = 0
     try:
         with parquet.ParquetWriter(path, schema) as writer:
             rows: list[Data] = []
-            for row in (row for scored in runs for row in _table_rows(scored)):
+            for row in (row for scored in runs for row in score_rows(scored)):
                 rows.append(row)
                 if len(rows) >= _ROWS_AT_ONCE:
                     writer.write_table(pa.Table.from_pylist(rows, schema=schema))
@@ -166,7 +166,8 @@ def _write_parquet(runs: Iterable[ScoredRun], path: Path) -> int:
     return count + len(rows)
 
 
-def _table_rows(scored: ScoredRun) -> Iterator[Data]:
+def score_rows(scored: ScoredRun) -> Iterator[Data]:
+    """Yields the scores of a run as rows of a table with `score_schema`."""
     about = _about(scored.run)
     for score in scored.scores:
         row = about(score.step_id) | {name: getattr(score, name) for name in _SCORE}
@@ -175,7 +176,12 @@ def _table_rows(scored: ScoredRun) -> Iterator[Data]:
         yield row
 
 
-def _parquet_schema(pa: Any) -> Any:
+def score_schema(pa: Any) -> Any:
+    """Returns the columns of a table of scores; `format` in each row is their version.
+
+    Args:
+        pa: The module pyarrow.
+    """
     numbers = {"value", "stderr", "expectation", "usage_seconds"}
     whole = {"step_index", "position", "sub_question", *_USAGE} - numbers
     names = ["format", "question", "step_index", *_SCORE, *_USAGE, "metadata"]

@@ -1,0 +1,184 @@
+"""`ragguard score INPUT… --on processes:4 --out DIR`: scores an input in parts, on several processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ragguard.cli.terminal import say
+from ragguard.errors import EngineError, InvalidInput
+from ragguard.terminal_text import harmless
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ragguard.parts.job import Executor, JobReport, PreparedJob
+    from ragguard.parts.totals import JobProgress
+    from ragguard.scorers.plan import Plan
+    from ragguard.scorers.settings import ScoringSettings
+    from ragguard.store.parttables import PartCounts
+
+WHERE = "processes, or processes:N for N of them"
+"""What `--on` takes."""
+_REASONS_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartOptions:
+    """The options of the command that are about parts."""
+
+    inputs: Sequence[str]
+    on: str
+    out: str | None
+    store: str | None
+    max_tokens: int | None
+    concurrency: int
+    dry_run: bool
+    quiet: bool
+    scoring: ScoringSettings
+    references: Mapping[str, list[str]] = field(default_factory=dict)
+
+
+def executor_of(on: str) -> Executor:
+    """Returns what `--on` names."""
+    from ragguard.parts.processes import Processes
+
+    kind, colon, number = on.partition(":")
+    if kind != "processes" or (colon and not number.isdecimal()):
+        raise InvalidInput("--on", on, WHERE)
+    return Processes(int(number) if colon else os.cpu_count() or 1)
+
+
+def read_engine_args(text: str | None) -> dict[str, Any] | None:
+    """Returns the engine arguments of the command line, a JSON object."""
+    if text is None:
+        return None
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise InvalidInput(
+            "--engine-args", text, f'a JSON object, such as {{"max_model_len": 8192}}; {error}'
+        ) from error
+    if not isinstance(given, dict):
+        raise InvalidInput("--engine-args", text, 'a JSON object, such as {"max_model_len": 8192}')
+    return given
+
+
+def score_in_parts(options: PartOptions, console: Console) -> Plan | None:
+    """Scores an input in parts and says what came of it; returns the plan of a dry run.
+
+    Raises typer.Exit(1) where something is missing, and typer.Exit(130) after Ctrl-C.
+    """
+    from ragguard.parts.job import prepare
+    from ragguard.parts.settings import PartJob
+
+    executor = executor_of(options.on)
+    if options.max_tokens is not None:
+        raise InvalidInput(
+            "--max-tokens", options.max_tokens,
+            "nothing with --on: each process would spend that much; --dry-run tells what all of it costs",
+        )  # fmt: skip
+    if options.store is not None:
+        raise InvalidInput("--store", options.store, "nothing with --on: scores go into the folder of --out")
+    if options.out is None:
+        raise InvalidInput("--out", None, "a folder for the scores, with --on")
+    job = PartJob(
+        scoring=options.scoring, out=options.out, references=options.references,
+        concurrency=options.concurrency,
+    )  # fmt: skip
+    try:
+        prepared = prepare(options.inputs, job, workers=executor.workers, reach_engine=not options.dry_run)
+        if options.dry_run:
+            return asyncio.run(_plan(prepared))
+        report = _carried_out(prepared, executor, console, options.quiet)
+    except KeyboardInterrupt:
+        sentence = f"stopped; the parts that are complete stay in {job.folder}, and the same command goes on from there"
+        say(sentence, error=True)
+        raise typer.Exit(130) from None
+    say(_sentence(report, prepared), error=True)
+    if not report.whole:
+        raise typer.Exit(1)
+    return None
+
+
+def _carried_out(prepared: PreparedJob, executor: Executor, console: Console, quiet: bool) -> JobReport:
+    from ragguard.parts.job import carry_out
+
+    with _progress(console, quiet, prepared.progress) as show:
+
+        def on_part(counts: PartCounts, progress: JobProgress) -> None:
+            for line in counts.rejected_lines:
+                console.print(harmless(line))
+            show(progress)
+
+        try:
+            return carry_out(prepared, executor, on_part)
+        except EngineError as error:
+            sentence = f"ragguard score: {error}; what is complete stays in {prepared.folder}: run it again"
+            say(sentence, error=True)
+            raise typer.Exit(1) from None
+
+
+def _sentence(report: JobReport, prepared: PreparedJob) -> str:
+    before, now = report.progress.before, report.totals
+    lines = [
+        f"{before.runs + now.runs:,} runs are in {prepared.folder}, {before.runs:,} of them were scored before; asked "
+        f"now: {now.usage.requests:,} requests, {now.usage.prompt_tokens:,} tokens read, "
+        f"{now.usage.output_tokens:,} written"
+    ]
+    reasons = before.reasons + now.reasons
+    lines += [f"  {count:,} x {reason}" for reason, count in reasons.most_common(_REASONS_SHOWN)]
+    if len(reasons) > _REASONS_SHOWN:
+        lines.append(f"  and {len(reasons) - _REASONS_SHOWN} other reasons; the table `failures` has all")
+    rejected = before.rejected + now.rejected
+    if rejected:
+        lines.append(f"{rejected:,} lines were rejected; the table `parts` names them")
+    if report.duplicates:
+        named = "; ".join(map(str, report.duplicates[:_REASONS_SHOWN]))
+        lines.append(f"{len(report.duplicates):,} run ids stand twice, and so do their scores: {named}")
+    return "\n".join(lines)
+
+
+async def _plan(prepared: PreparedJob) -> Plan:
+    from ragguard.parts.reading import read_part
+    from ragguard.scorers.plan import Plan
+    from ragguard.scorers.references import with_references
+
+    pipeline = prepared.job.scoring.build()
+    total = Plan()
+    for part in prepared.left:
+        for line in read_part(part):
+            if line.run is not None:
+                run = with_references(line.run, prepared.job.references)
+                total += replace(await pipeline.plan(run), failures=())
+    await pipeline.aclose()
+    return total
+
+
+@contextmanager
+def _progress(console: Console, quiet: bool, progress: JobProgress) -> Iterator[Any]:
+    """Shows how far the job is: parts, runs, scores, failures, tokens, rate and time left."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as bar:
+        task = bar.add_task(said(progress), total=progress.all_bytes, completed=progress.bytes)
+        yield lambda now: bar.update(task, completed=now.bytes, description=said(now))
+
+
+def said(progress: JobProgress) -> str:
+    """Returns the counts of a job in one line."""
+    now, left = progress.now, progress.seconds_left
+    tokens = now.usage.prompt_tokens + now.usage.output_tokens
+    rest = "" if left is None else f", {left / 60:,.0f} min left" if left >= 90 else f", {left:,.0f} s left"
+    return (
+        f"{progress.before.parts + now.parts:,} of {progress.all_parts:,} parts, {now.runs:,} runs, {now.scores:,} "
+        f"scores, {now.failures:,} failures, {tokens:,} tokens, {progress.runs_a_second:,.1f} runs a second{rest}"
+    )

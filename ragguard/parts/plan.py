@@ -1,0 +1,169 @@
+"""Plans the parts of an input: which files hold runs, and which ranges of them one process scores at a time."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, cast
+
+from ragguard.errors import InvalidInput, StoreError
+from ragguard.parts.part import Part, PartKind
+from ragguard.parts.reading import open_parquet
+from ragguard.secrets import without_secrets
+from ragguard.store.filesystems import FileInfo, find_files, locate, opened_at
+from ragguard.store.partfolder import is_part_folder
+from ragguard.store.runfile import LONGEST_LINE, Line, line_of, raw_lines
+
+SMALLEST_PART = 64 * 2**10
+LARGEST_PART = 16 * 2**20
+"""Bytes: about a thousand runs, which is what a lost process may cost."""
+_PARTS_A_WORKER = 16
+_SUFFIXES: dict[str, PartKind] = {
+    ".jsonl": "lines",
+    ".ndjson": "lines",
+    ".jsonl.gz": "gzip",
+    ".ndjson.gz": "gzip",
+    ".parquet": "parquet",
+}
+"""How the names of files end that a folder is searched for, and how they are read."""
+_LOOKED_INTO = 32
+"""Of one input, the files whose first line is read before any work is done."""
+
+
+def find_runs(inputs: Sequence[str | Path]) -> list[FileInfo]:
+    """Returns the files with runs that some inputs name, each once; raises StoreError for an input that has none.
+
+    Args:
+        inputs: Files, and folders that are searched for `.jsonl`, `.jsonl.gz`, `.ndjson`, `.ndjson.gz` and
+            `.parquet`; local paths or addresses of pyarrow's.
+    """
+    if isinstance(inputs, str | Path):
+        raise InvalidInput("inputs", str(inputs), "a list of files and folders")
+    found: dict[str, FileInfo] = {}
+    for given in inputs:
+        files = _files_of(given)
+        for file in files[:_LOOKED_INTO]:
+            _look_into(file)
+        found |= {file.address: file for file in files}
+    return list(found.values())
+
+
+def part_bytes(files: Sequence[FileInfo], workers: int) -> int:
+    """Returns how many bytes a part should have, so that each worker gets some parts and none is too much to lose."""
+    wanted = sum(file.size for file in files) // (_PARTS_A_WORKER * max(1, workers))
+    return max(SMALLEST_PART, min(LARGEST_PART, wanted))
+
+
+def plan_parts(files: Sequence[FileInfo], size: int = LARGEST_PART) -> list[Part]:
+    """Returns the parts of some files, in order: the same for the same files and size.
+
+    Args:
+        files: The files, as `find_runs` returns them.
+        size: About how many bytes a part has. A packed file is always one part.
+    """
+    if size < 1:
+        raise InvalidInput("size", size, "1 byte or more")
+    return [part for file in files for part in _parts_of(file, size)]
+
+
+def _parts_of(file: FileInfo, size: int) -> Iterator[Part]:
+    kind = _kind_of(file.address)
+    if kind == "parquet":
+        ranges = _row_ranges(file, size)
+    elif kind == "gzip":
+        ranges = [(0, file.size, file.size)]
+    else:
+        ranges = [(at, min(at + size, file.size), 0) for at in range(0, file.size, size)]
+    for start, end, weight in ranges:
+        if end > start:
+            yield Part(
+                source=file.address, kind=kind, start=start, end=end, size=file.size,
+                modified_ns=file.modified_ns, bytes=weight or end - start,
+            )  # fmt: skip
+
+
+def _row_ranges(file: FileInfo, size: int) -> list[tuple[int, int, int]]:
+    """Returns (first row, row behind, bytes) of each part: whole row groups, and large groups in equal pieces."""
+    place = locate(file.address)
+    with opened_at(place) as opened:
+        metadata = open_parquet(opened, place.shown).metadata
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        sizes = [(int(group.num_rows), int(group.total_byte_size)) for group in groups]
+    ranges: list[tuple[int, int, int]] = []
+    first = rows = held = 0
+    for count, weight in sizes:
+        if held and held + weight > size:
+            ranges.append((first, first + rows, held))
+            first, rows, held = first + rows, 0, 0
+        rows, held = rows + count, held + weight
+        if held > size and rows > 1:
+            pieces = min(rows, -(-held // size))
+            cuts = [first + rows * piece // pieces for piece in range(pieces + 1)]
+            ranges += [(a, b, held // pieces) for a, b in pairwise(cuts)]
+            first, rows, held = first + rows, 0, 0
+    return [*ranges, (first, first + rows, held)]
+
+
+def _kind_of(address: str) -> PartKind:
+    name = address.partition("?")[0] if "://" in address else address
+    packed: PartKind = "gzip" if name.endswith(".gz") else "lines"
+    return next((kind for suffix, kind in _SUFFIXES.items() if name.endswith(suffix)), packed)
+
+
+def _files_of(given: str | Path) -> list[FileInfo]:
+    shown = without_secrets(str(given))
+    if str(given) == "-":
+        raise InvalidInput(
+            "input", "-", "files and folders, which several processes can read; without --on also `-`"
+        )
+    if is_part_folder(given):
+        raise StoreError(f"{shown} is a folder of scores; name the run files that were scored")
+    files = find_files(given)
+    if files is None:
+        raise StoreError(f"{shown} does not exist; check the path")
+    if len(files) == 1 and files[0].address == locate(given).address:
+        return files
+    runs = [file for file in files if file.address.partition("?")[0].endswith(tuple(_SUFFIXES))]
+    if not any(file.size for file in runs):
+        allowed = ", ".join(f"*{suffix}" for suffix in _SUFFIXES)
+        raise StoreError(f"{shown} is a folder without runs; files with runs are called {allowed}")
+    return runs
+
+
+def _look_into(file: FileInfo) -> None:
+    """Raises where the first line of a file shows that the file is something else than runs of this version."""
+    place = locate(file.address)
+    kind = _kind_of(file.address)
+    with opened_at(place) as opened:
+        if kind == "parquet":
+            open_parquet(opened, place.shown)
+            return
+        if kind == "lines" and opened.read(16) == b"SQLite format 3\0":
+            raise StoreError(
+                f"{place.shown} is a store, which one process reads: score it without --on, or write its runs to a "
+                "run file first, with `ragguard.write_runs`"
+            )
+        opened.seek(0)
+        if kind == "gzip":
+            with gzip.open(opened, "rb") as unpacked:
+                first = _first_line(cast(IO[bytes], unpacked))
+        else:
+            first = _first_line(opened)
+    problem = first.problem if first is not None else None
+    if problem is not None and problem.argument.endswith(", format"):
+        raise StoreError(
+            f"{place.shown} is a run file of another version ({problem.value!r}); this ragguard reads {problem.allowed}"
+        )
+
+
+def _first_line(file: IO[bytes]) -> Line | None:
+    """Returns the first line that is not blank; None where there is none."""
+    place = 0
+    for raw, size in raw_lines(file, LONGEST_LINE):
+        line = line_of(raw, size, place, "byte")
+        if line is not None:
+            return line
+        place += size
+    return None

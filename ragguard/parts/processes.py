@@ -1,0 +1,195 @@
+"""Has parts scored by several processes of this machine, with the standard library alone.
+
+Each process works on one part at a time. One that ends without a result is replaced and its part is tried again.
+The processes are started anew (spawned), so a script that scores on processes guards its start with
+`if __name__ == "__main__":`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Literal
+
+from ragguard.arguments import whole_number
+from ragguard.errors import EngineError, PartUnanswered, RagguardError
+from ragguard.parts.part import Part
+from ragguard.parts.scoring import PartScorer
+from ragguard.parts.settings import PartJob
+from ragguard.runtime.faults import describe
+from ragguard.store.parttables import PartCounts
+
+_CLOSE_SECONDS = 5.0
+_LOST_AT_START = 3
+"""So many processes in a row that end before they can score end the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a process says: that it can score, that a part is complete, or why it ends."""
+
+    kind: Literal["ready", "complete", "unanswered", "failed"]
+    counts: PartCounts | None = None
+    error: RagguardError | None = None
+
+
+class _Worker:
+    """A process that scores one part at a time."""
+
+    def __init__(self, job: PartJob) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(job, theirs), name="ragguard-parts")
+        self._process.start()
+        theirs.close()
+        self.part: Part | None = None
+        self.ready = False
+        """True once the process has said that it can score."""
+
+    def take(self, part: Part) -> None:
+        """Hands a part to the process."""
+        self.part = part
+        with suppress(OSError):  # it has ended, which is seen when it is heard
+            self.connection.send(part)
+
+    def heard(self) -> Message | None:
+        """Returns what the process says; None where it has ended."""
+        try:
+            message = self.connection.recv()
+        except (EOFError, OSError):
+            return None
+        return message if isinstance(message, Message) else None
+
+    def leave(self) -> None:
+        """Asks the process to end: at once, unless it waits for a part and can close its engine."""
+        self.connection.close()
+        if self.part is not None or not self.ready:
+            self._process.terminate()
+
+    def join(self) -> str:
+        """Waits until the process has ended, which is made sure of, and returns how it ended."""
+        for force in (self._process.terminate, self._process.kill):
+            self._process.join(_CLOSE_SECONDS)
+            if self._process.exitcode is None:
+                force()
+        self._process.join()
+        code = self._process.exitcode or 0
+        with suppress(ValueError):
+            return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return f"ended by signal {-code}"
+
+
+class Processes:
+    """An executor of several processes on this machine.
+
+    Args:
+        workers: How many processes, 1 or more.
+    """
+
+    def __init__(self, workers: int) -> None:
+        whole_number("workers", workers, 1)
+        self.workers = workers
+
+    def completed(self, job: PartJob, parts: Sequence[Part]) -> Generator[PartCounts, None, None]:
+        """Yields the counts of each part once it is complete."""
+        waiting = deque(parts)
+        crew: list[_Worker] = []
+        lost = 0
+        """Processes in a row that ended before they could score."""
+        try:
+            while waiting or any(worker.part is not None for worker in crew):
+                self._occupy(job, crew, waiting)
+                for worker in _with_news(crew):
+                    message = worker.heard()
+                    if message is None or message.kind == "unanswered":
+                        crew.remove(worker)
+                        how = worker.join()
+                        lost += not worker.ready
+                        if lost >= _LOST_AT_START:
+                            raise EngineError(
+                                f"{lost} processes in a row ended before they could score, the last one {how}; their "
+                                "own messages, if any, stand above"
+                            )
+                        if worker.part is not None:
+                            waiting.appendleft(worker.part)
+                            key = worker.part.key(job.digest)
+                            job.folder.explain_last(key, job.invocation, f"its process {how}")
+                    elif message.error is not None:
+                        raise message.error
+                    elif message.counts is not None:
+                        worker.part = None
+                        yield message.counts
+                    else:
+                        worker.ready, lost = True, 0
+        finally:
+            for worker in crew:
+                worker.leave()
+            for worker in crew:
+                worker.join()
+
+    def _occupy(self, job: PartJob, crew: list[_Worker], waiting: deque[Part]) -> None:
+        """Gives parts to processes that wait for one, and starts as many as the other parts need."""
+        for worker in crew:
+            if waiting and worker.ready and worker.part is None:
+                worker.take(waiting.popleft())
+        idle = sum(worker.part is None for worker in crew)
+        missing = min(self.workers - len(crew), len(waiting) - idle)
+        crew.extend(_Worker(job) for _ in range(missing))
+
+
+def _with_news(workers: Sequence[_Worker]) -> list[_Worker]:
+    """Waits until a process says something or ends, and returns those that did."""
+    found = wait([worker.connection for worker in workers])
+    return [worker for worker in workers if worker.connection in found]
+
+
+def _serve(job: PartJob, connection: Connection) -> None:
+    """Scores the parts that come through the connection; the body of a process."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole group; the parent ends its processes
+    threading.Thread(target=_end_with_parent, name="ragguard-parent", daemon=True).start()
+    with suppress(EOFError, OSError):  # the parent has closed the connection
+        asyncio.run(_work(job, connection))
+
+
+async def _work(job: PartJob, connection: Connection) -> None:
+    try:
+        scorer = PartScorer(job)
+        await scorer.start()
+        connection.send(Message("ready"))
+        with suppress(EOFError):
+            while True:
+                part = await asyncio.to_thread(connection.recv)
+                connection.send(Message("complete", counts=await scorer.attempt(part)))
+        await scorer.aclose()
+    except PartUnanswered:
+        connection.send(Message("unanswered"))
+        os._exit(1)  # what is left of its engine may never end
+    except Exception as error:  # noqa: BLE001 - it ends the job, with one sentence of the parent's
+        connection.send(Message("failed", error=_portable(error)))
+
+
+def _portable(error: Exception) -> RagguardError:
+    """Returns an error that can be pickled, which those with arguments of their own cannot."""
+    if isinstance(error, EngineError):
+        return EngineError(str(error))
+    return RagguardError(
+        str(error) if isinstance(error, RagguardError) else f"a process failed: {describe(error)}"
+    )
+
+
+def _end_with_parent() -> None:
+    """Ends this process when its parent has ended, however that was."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)

@@ -1,0 +1,214 @@
+"""Scores one part: its runs through a pipeline alone, without a store, and its results written whole or not at all.
+
+This is the work of one process or actor, whatever started it:
+
+    scorer = PartScorer(job)
+    await scorer.start()                    # waits for the engine; raises what keeps it from working
+    counts = await scorer.attempt(part)     # raises PartUnanswered: leave this process, so that another one tries
+    await scorer.aclose()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import itertools
+import json
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import aclosing
+
+from ragguard.errors import EngineError, PartUnanswered, StoreError
+from ragguard.parts.part import Part
+from ragguard.parts.reading import read_part
+from ragguard.parts.settings import PartJob
+from ragguard.records import Failure, Run, ScoredRun
+from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.retry import RetrySchedule
+from ragguard.scorers.evaluation import evaluate
+from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.references import with_references
+from ragguard.scorers.score_writer import worth_repeating
+from ragguard.service.stream import bounded
+from ragguard.store.filesystems import pyarrow_for
+from ragguard.store.partfolder import Attempt
+from ragguard.store.parttables import MOST_REASONS, PartCounts, PartRows
+
+GIVE_UP_AFTER = 24
+"""After so many runs in a row without an answer it is found out whether the engine is gone."""
+_BEFORE_START = RetrySchedule(attempts=10_000, first=1.0, longest=30.0)
+_BETWEEN_PASSES = RetrySchedule(attempts=3, first=1.0, longest=30.0)
+_WAITS = "an engine does not answer: {}. It is waited for up to {:.0f} s; what is complete stays"
+_PROBE_SECONDS = 60.0
+LOST = "PartLost"
+"""The error of runs whose part was begun as often as allowed, without a result."""
+
+
+class PartScorer:
+    """Scores the parts of a job in this process, one at a time or a few together.
+
+    Args:
+        job: The settings.
+        waits: The waits between two passes over those runs of a part that were not answered.
+    """
+
+    def __init__(self, job: PartJob, *, waits: RetrySchedule = _BETWEEN_PASSES) -> None:
+        self._job, self._waits = job, waits
+        self._folder = job.folder
+        self._pipeline = job.scoring.build()
+        self._identity = ""
+
+    async def start(self) -> None:
+        """Loads or reaches the engine; waits up to `patience_s` for one that does not answer, and then raises."""
+        until = time.monotonic() + self._job.patience_s
+        for attempt in itertools.count(1):
+            try:
+                self._identity = await identity_digest(self._pipeline)
+                return
+            except EngineError as error:
+                wait = _BEFORE_START.wait(attempt)
+                if not worth_repeating(error) or time.monotonic() + wait > until:
+                    raise
+                NOTICES.warn("parts", _WAITS.format(error, self._job.patience_s))
+            await asyncio.sleep(wait)
+
+    async def attempt(self, part: Part) -> PartCounts:
+        """Scores a part, writes its results and returns its counts.
+
+        A fault of a scorer or an engine is a failure of its run. Where the part was begun too often, all its runs
+        are failures. Raises PartUnanswered where no run was answered any more: the process should end then. Raises
+        StoreError where the file cannot be read or the results cannot be written.
+        """
+        job, key = self._job, part.key(self._job.digest)
+        beyond = job.attempts + 1
+        attempt = await asyncio.to_thread(self._folder.attempt, key, job.invocation, beyond + 1)
+        if attempt.number > beyond:
+            raise StoreError(
+                f"{part.shown}, {part.start} to {part.end}: every process that read this part was lost; look at it"
+            )
+        started = time.monotonic()
+        results = _Results(part)
+        if attempt.number == beyond:
+            await asyncio.to_thread(self._give_up, part, attempt, results)
+        else:
+            try:
+                await self._score(part, results)
+            except PartUnanswered as error:
+                await asyncio.to_thread(self._folder.explain, attempt, str(error))
+                raise
+        counts = results.counts(
+            key, attempts=min(attempt.number, job.attempts), identity=self._identity,
+            seconds=time.monotonic() - started,
+        )  # fmt: skip
+        await asyncio.to_thread(self._write, counts, results, attempt)
+        return counts
+
+    async def aclose(self) -> None:
+        """Closes the engines."""
+        await self._pipeline.aclose()
+
+    async def _score(self, part: Part, results: _Results) -> None:
+        """Scores all runs, and those that were not answered again, as often as `waits` allows."""
+        left = await self._pass(_runs(part, self._job, results), results)
+        for number in itertools.count(1):
+            wait = self._waits.after(number)
+            if not left or wait is None:
+                break
+            await asyncio.sleep(wait)
+            left = await self._pass([(place, scored.run) for place, scored in left], results)
+        if left:
+            await self._must_be_alive(results, left[-1][1])
+        for place, scored in left:
+            results.rows.add(place, scored)
+
+    async def _pass(self, runs: Iterable[tuple[int, Run]], results: _Results) -> list[tuple[int, ScoredRun]]:
+        """Scores runs once; returns those with something that may be answered later."""
+        left: list[tuple[int, ScoredRun]] = []
+        in_a_row = 0
+
+        async def one(item: tuple[int, Run]) -> tuple[int, ScoredRun]:
+            place, run = item
+            return place, await evaluate(self._pipeline, run)
+
+        async with aclosing(bounded(runs, one, self._job.concurrency)) as stream:
+            async for place, scored in stream:
+                for_now = any(failure.will_retry for failure in scored.failures)
+                if for_now:
+                    left.append((place, scored))
+                else:
+                    results.rows.add(place, scored)
+                answered = bool(scored.scores) or not for_now
+                results.answered = results.answered or answered
+                in_a_row = 0 if answered else in_a_row + 1
+                if in_a_row >= GIVE_UP_AFTER:
+                    await self._must_be_alive(results, scored)
+                    in_a_row = 0
+        return left
+
+    async def _must_be_alive(self, results: _Results, unanswered: ScoredRun) -> None:
+        """Raises PartUnanswered where no run of the part was answered so far, or a model answers no other question."""
+        failure = next(failure for failure in unanswered.failures if failure.will_retry)
+        cause = f"{failure.error}: {failure.message}"
+        if not results.answered:
+            raise PartUnanswered(f"no run of the part was answered: {cause}")
+        try:
+            await self._pipeline.probe(deadline=time.monotonic() + _PROBE_SECONDS)
+        except EngineError as error:
+            if worth_repeating(error):
+                raise PartUnanswered(
+                    f"runs were not answered ({cause}), and nothing else is: {error}"
+                ) from error
+
+    def _give_up(self, part: Part, attempt: Attempt, results: _Results) -> None:
+        """Makes failures of all runs of a part."""
+        causes = self._folder.causes(attempt)
+        why = causes[-1] if causes else "the process that scored it ended without a word"
+        message = f"its part was begun {self._job.attempts} times without a result; the last time: {why}"
+        for place, run in _runs(part, self._job, results):
+            failure = Failure("part", LOST, message, run_id=run.id, attempts=self._job.attempts)
+            results.rows.add(place, ScoredRun(run, [], [failure]))
+
+    def _write(self, counts: PartCounts, results: _Results, attempt: Attempt) -> None:
+        self._folder.write(counts, results.rows.tables(pyarrow_for("writing parts")))
+        self._folder.forget(attempt)
+
+
+class _Results:
+    """The results of one attempt at a part."""
+
+    def __init__(self, part: Part) -> None:
+        self.part, self.rows = part, PartRows()
+        self.answered = False
+        """True once a run was answered, with scores or with failures that stay."""
+        self.rejected = 0
+        self.rejected_lines: list[str] = []
+
+    def reject(self, problem: Exception) -> None:
+        """Counts a line that cannot be read."""
+        self.rejected += 1
+        if len(self.rejected_lines) < MOST_REASONS:
+            self.rejected_lines.append(f"{self.part.shown}: {problem}")
+
+    def counts(self, key: str, *, attempts: int, identity: str, seconds: float) -> PartCounts:
+        """Returns the row that makes the part complete."""
+        part = self.part
+        return PartCounts(
+            key=key, source=part.shown, kind=part.kind, start=part.start, end=part.end, bytes=part.bytes,
+            rejected=self.rejected, rejected_lines=self.rejected_lines, attempts=attempts, identity=identity,
+            seconds=seconds, **self.rows.totals,
+        )  # fmt: skip
+
+
+def _runs(part: Part, job: PartJob, results: _Results) -> Iterator[tuple[int, Run]]:
+    for line in read_part(part):
+        if line.run is not None:
+            yield line.number, with_references(line.run, job.references)
+        elif line.problem is not None:
+            results.reject(line.problem)
+
+
+async def identity_digest(pipeline: ScoringPipeline) -> str:
+    """Returns a digest of engine, judge, prompts and scorers; raises where a model cannot be reached."""
+    identity = dataclasses.asdict(await pipeline.identity())
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode("utf-8")).hexdigest()[:32]

@@ -1,0 +1,112 @@
+"""The settings of a job over many parts: plain data that any process can build a pipeline from, and their digest."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from ragguard.arguments import whole_number
+from ragguard.credentials import split_credentials
+from ragguard.engines.prompts import load_prompts
+from ragguard.errors import InvalidInput
+from ragguard.records import new_id
+from ragguard.scorers.scorer import Scorer
+from ragguard.scorers.settings import ScoringSettings
+from ragguard.secrets import without_secrets
+from ragguard.store.partfolder import PartFolder
+
+_PICKLED = "an address, such as nano or http://HOST:PORT/v1, so that every process connects by itself"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartJob:
+    """Everything that a process needs to score parts; it can be pickled.
+
+    Prompts are read when the job is made, so that all processes ask the same ones.
+    """
+
+    scoring: ScoringSettings
+    """The models, given as addresses, and the scorers. A budget is refused: it would count for each process alone."""
+    out: str
+    """The folder of scores: a local path, or an address of pyarrow's."""
+    references: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The known right answers by run id or question, for runs that bring none."""
+    concurrency: int = 8
+    """How many runs a process scores at once, 1 or more."""
+    attempts: int = 3
+    """How often a part is begun at most, 1 or more. After that its runs are failures with their cause."""
+    patience_s: float = 600.0
+    """For how many seconds a process waits for an engine that does not answer when the process starts."""
+    invocation: str = field(default_factory=new_id)
+    """One call of the command: attempts of another call are not counted."""
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be given to another process."""
+        scoring = self.scoring
+        for name in ("engine", "judge", "entailer"):
+            model = getattr(scoring, name)
+            if model is not None and not isinstance(model, str):
+                raise InvalidInput(name, model, _PICKLED)
+        if scoring.budget is not None:
+            raise InvalidInput(
+                "budget", scoring.budget,
+                "no budget: each process would spend one of its own; a dry run tells what all of it costs",
+            )  # fmt: skip
+        whole_number("concurrency", self.concurrency, 1)
+        whole_number("attempts", self.attempts, 1)
+        if not isinstance(self.patience_s, int | float) or not self.patience_s >= 0:
+            raise InvalidInput("patience_s", self.patience_s, "a number of seconds, 0 or more")
+        if scoring.prompts is not None:
+            object.__setattr__(self, "scoring", replace(scoring, prompts=load_prompts(scoring.prompts)))
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """The settings that decide about scores, as JSON takes them: without keys, texts of prompts as a digest."""
+        scoring = self.scoring
+        prompts = None if scoring.prompts is None else load_prompts(scoring.prompts)
+        return {
+            "engine": _address(scoring.engine),
+            "engine_args": dict(scoring.engine_args or {}),
+            "judge": _address(scoring.judge),
+            "entailer": _address(scoring.entailer),
+            "scorers": [_scorer(one) for one in scoring.scorers],
+            "prompts": None if prompts is None else [prompts.identity, _digest(dataclasses.asdict(prompts))],
+            "caps": None if scoring.caps is None else dataclasses.asdict(scoring.caps),
+            "references": _digest(self.references) if self.references else None,
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of `record`; part of the key of every part."""
+        return _digest(self.record)
+
+    @property
+    def folder(self) -> PartFolder:
+        """The folder of scores."""
+        return PartFolder(self.out)
+
+
+def _address(model: object) -> str | None:
+    if model is None:
+        return None
+    address = str(model).strip()
+    if address.partition("://")[0] in ("http", "https"):
+        address = split_credentials("engine", address, _PICKLED)[0]
+    return without_secrets(address)
+
+
+def _scorer(scorer: str | Scorer) -> object:
+    if isinstance(scorer, str):
+        return scorer
+    own = {name: repr(getattr(scorer, name)) for name in getattr(scorer, "__dataclass_fields__", {})}
+    return [scorer.name, scorer.version, own]
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:32]

@@ -1,0 +1,240 @@
+"""A folder of scored parts: its layout, which parts in it are complete, and how a part is written whole or not at all.
+
+    settings.json                 the settings of all parts in it
+    scores/KEY.parquet            one file of each table for each part; `store/parttables.py` has the columns
+    failures/KEY.parquet
+    runs/KEY.parquet
+    parts/KEY.parquet             written last: a part without this file is not complete, and its others are ignored
+    attempts/KEY.INVOCATION.N     the attempts at parts that are not complete
+
+A file is written under a name that begins with a dot and then renamed. Names are the keys of the parts, so that a part
+which is scored once more replaces what an interrupted attempt has left.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ragguard.errors import RagguardError, SchemaMismatch, StoreError
+from ragguard.records import new_id
+from ragguard.store.filesystems import Location, locate, opened_at, pyarrow_for, reading, writing
+from ragguard.store.parttables import FORMAT, TABLES, PartCounts, Table, table_schemas
+
+SETTINGS = "settings.json"
+_SUFFIX = ".parquet"
+_PURPOSE = "a folder of scored parts"
+
+
+class Attempt(NamedTuple):
+    """One attempt at a part."""
+
+    key: str
+    invocation: str
+    number: int
+    """1 for the first attempt of this invocation of the command."""
+
+
+class PartFolder:
+    """A folder of scored parts, local or at any address of pyarrow's.
+
+    Args:
+        address: The folder.
+    """
+
+    def __init__(self, address: str | Path) -> None:
+        self.place = locate(address)
+
+    def __str__(self) -> str:
+        return self.place.shown
+
+    # Reading
+
+    def settings(self) -> Mapping[str, Any] | None:
+        """Returns the settings of the parts in the folder; None where there is no such folder, or an empty one.
+
+        Raises StoreError where something else is there, SchemaMismatch where another version wrote it.
+        """
+        pa = pyarrow_for(_PURPOSE)
+        with reading(self.place):
+            found = self.place.filesystem.get_file_info([self.place.path])[0]
+        if found.type == pa.fs.FileType.NotFound:
+            return None
+        if found.type != pa.fs.FileType.Directory:
+            raise StoreError(f"{self} is a file; name a folder, which is made if it is missing")
+        if not self._exists(self.place.within(SETTINGS)):
+            names = self._names()
+            if names:
+                raise StoreError(f"{self} holds other files, such as {names[0]!r}; name a new folder")
+            return None
+        try:
+            with opened_at(self.place.within(SETTINGS)) as file:
+                data = json.loads(file.read())
+            version = data["format"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"{self} has no readable {SETTINGS} ({error}); name a new folder") from error
+        if version != FORMAT:
+            raise SchemaMismatch(
+                f"{self} was written in the format {version!r}, and this ragguard knows {FORMAT!r}: name a new folder"
+            )
+        return dict(data)
+
+    def finished(self) -> list[str]:
+        """Returns the keys of the complete parts, in order."""
+        names = self._names("parts")
+        return sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
+
+    def paths(self, table: Table, keys: Iterable[str]) -> list[str]:
+        """Returns the paths of a table's files on `place.filesystem`, one for each of these complete parts."""
+        return [self.place.within(table, key + _SUFFIX).path for key in keys]
+
+    def read(
+        self, table: Table, keys: Iterable[str], columns: Sequence[str] | None = None, *, where: Any = None
+    ) -> Iterator[Any]:
+        """Yields record batches of a table over these complete parts.
+
+        Args:
+            table: The table.
+            keys: The parts, as `finished` returns them.
+            columns: The columns to read, `__filename` among them for the path of each row's file; None: all.
+            where: An expression of pyarrow's that rows have to fulfil; None: all rows.
+        """
+        import pyarrow.dataset as dataset
+
+        paths = self.paths(table, keys)
+        if not paths:
+            return
+        schema = table_schemas(pyarrow_for(_PURPOSE))[table]
+        with reading(self.place):
+            found = dataset.dataset(paths, schema, format="parquet", filesystem=self.place.filesystem)
+            yield from found.to_batches(columns=columns, filter=where)
+
+    def counts(self, keys: Iterable[str]) -> Iterator[PartCounts]:
+        """Yields the counts of these complete parts."""
+        for batch in self.read("parts", keys):
+            yield from map(PartCounts.of_row, batch.to_pylist())
+
+    # Writing
+
+    def begin(self, settings: Mapping[str, Any]) -> None:
+        """Makes the folder and writes its settings."""
+        text = json.dumps({"format": FORMAT, **settings}, indent=2, sort_keys=True) + "\n"
+        with writing(self.place):
+            for name in (*TABLES, "attempts"):
+                self.place.filesystem.create_dir(self.place.within(name).path, recursive=True)
+            self._put(self.place.within(SETTINGS), text.encode("utf-8"))
+
+    def write(self, counts: PartCounts, tables: Mapping[Table, Any]) -> None:
+        """Writes the tables of a part and, last, its counts, which make it complete."""
+        pa = pyarrow_for(_PURPOSE)
+        schema = table_schemas(pa)["parts"]
+        every = {**tables, "parts": pa.Table.from_pylist([counts.row()], schema=schema)}
+        with writing(self.place):
+            for table in TABLES:
+                sink = pa.BufferOutputStream()
+                pa.parquet.write_table(every[table], sink)
+                self._put(self.place.within(table, counts.key + _SUFFIX), sink.getvalue())
+
+    def clean(self, keys: Iterable[str]) -> None:
+        """Removes what interrupted attempts at these complete parts have left."""
+        complete = set(keys)
+        for table in TABLES:
+            for name in self._names(table):
+                if name.startswith(".") and name[1:].partition(".")[0] in complete:
+                    self._remove(self.place.within(table, name))
+        for name in self._names("attempts"):
+            if name.partition(".")[0] in complete:
+                self._remove(self.place.within("attempts", name))
+
+    # Attempts at a part
+
+    def attempt(self, key: str, invocation: str, most: int) -> Attempt:
+        """Notes an attempt at a part, before it is begun, and returns it with its number; at most `most` are counted.
+
+        Args:
+            key: The part.
+            invocation: One call of the command: attempts that another call made are not counted.
+            most: The highest number that is told from a higher one.
+        """
+        places = [self._marker(Attempt(key, invocation, number)) for number in range(1, most + 1)]
+        with reading(self.place):
+            found = self.place.filesystem.get_file_info([place.path for place in places])
+        attempt = Attempt(key, invocation, min(most, 1 + sum(info.is_file for info in found)))
+        self.explain(attempt, "")
+        return attempt
+
+    def explain(self, attempt: Attempt, cause: str) -> None:
+        """Notes why an attempt ended without a result."""
+        place = self._marker(attempt)
+        with writing(place), place.filesystem.open_output_stream(place.path) as file:
+            file.write(cause.encode("utf-8"))
+
+    def explain_last(self, key: str, invocation: str, cause: str) -> None:
+        """Notes why the latest attempt at a part ended, unless the attempt has noted that itself."""
+        latest = Attempt(key, invocation, 0)
+        while self._exists(self._marker(following := latest._replace(number=latest.number + 1))):
+            latest = following
+        if latest.number and not self._cause(latest):
+            self.explain(latest, cause)
+
+    def causes(self, attempt: Attempt) -> list[str]:
+        """Returns why the attempts before this one ended, as far as somebody noted it."""
+        found = [self._cause(attempt._replace(number=number)) for number in range(1, attempt.number)]
+        return [cause for cause in found if cause]
+
+    def forget(self, attempt: Attempt) -> None:
+        """Removes the notes of a part's attempts, once it is complete."""
+        for number in range(1, attempt.number + 1):
+            self._remove(self._marker(attempt._replace(number=number)))
+
+    def _cause(self, attempt: Attempt) -> str:
+        with suppress(RagguardError), opened_at(self._marker(attempt)) as file:
+            return file.read().decode("utf-8", "replace")
+        return ""
+
+    def _marker(self, attempt: Attempt) -> Location:
+        return self.place.within("attempts", f"{attempt.key}.{attempt.invocation}.{attempt.number}")
+
+    def _put(self, place: Location, content: Any) -> None:
+        """Writes a file under another name and renames it."""
+        folder, _, name = place.path.rpartition("/")
+        temporary = f"{folder}/.{name}.{new_id()}"
+        try:
+            with self.place.filesystem.open_output_stream(temporary) as file:
+                file.write(content)
+            self.place.filesystem.move(temporary, place.path)
+        except BaseException:
+            with suppress(OSError):
+                self.place.filesystem.delete_file(temporary)
+            raise
+
+    def _remove(self, place: Location) -> None:
+        with suppress(OSError):
+            place.filesystem.delete_file(place.path)
+
+    def _exists(self, place: Location) -> bool:
+        with reading(place):
+            return bool(self.place.filesystem.get_file_info([place.path])[0].is_file)
+
+    def _names(self, *below: str) -> list[str]:
+        fs = pyarrow_for(_PURPOSE).fs
+        place = self.place.within(*below) if below else self.place
+        with reading(place):
+            found = place.filesystem.get_file_info(fs.FileSelector(place.path, allow_not_found=True))
+        return sorted(info.base_name for info in found)
+
+
+def is_part_folder(address: str | Path) -> bool:
+    """Returns whether an address is that of a folder of scored parts. A local path needs no pyarrow to find out."""
+    text = str(address)
+    if "://" not in text:
+        return Path(text).is_dir() and (Path(text) / SETTINGS).is_file()
+    try:
+        return PartFolder(address).settings() is not None
+    except SchemaMismatch:
+        return True
+    except StoreError:
+        return False

@@ -1,0 +1,195 @@
+"""The tables of scored parts of an input: scores, failures, runs and counts, with their columns. `docs/run-format.md`
+describes them for users.
+
+The columns are versioned: `FORMAT` changes when one of them changes its meaning or goes away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, TypeAlias
+
+from ragguard.records import Failure, Run, ScoredRun, Usage
+from ragguard.store.columns import Data
+from ragguard.store.scorefile import score_rows, score_schema
+
+FORMAT = "ragguard.parts/1"
+"""The version of a folder of scored parts and of all its tables but scores, whose rows name theirs."""
+Table: TypeAlias = Literal["scores", "failures", "runs", "parts"]
+TABLES: tuple[Table, ...] = ("scores", "failures", "runs", "parts")
+"""In the order in which they are written: a part whose row of counts stands in `parts` is complete."""
+MOST_REASONS = 100
+"""The different reasons of failures, and the rejected lines, that the counts of a part name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartCounts:
+    """What became of one part of the input: the row that makes it complete."""
+
+    key: str
+    """The digest of the input's name, size and time, of the part's range, and of all settings; see `parts.PartJob`."""
+    source: str
+    """The file, without keys and passwords."""
+    kind: str
+    """`lines`, `gzip` or `parquet`."""
+    start: int
+    """Where the part begins and ends in the file: bytes, or rows of Parquet."""
+    end: int
+    bytes: int
+    """About how many bytes of the file the part has."""
+    runs: int = 0
+    """Runs that were read, scored or not."""
+    failed_runs: int = 0
+    """Runs with at least one failure."""
+    scores: int = 0
+    failures: int = 0
+    rejected: int = 0
+    """Lines that could not be read as runs."""
+    requests: int = 0
+    """Requests of the scores, as `usage` of each score counts them; likewise the next four."""
+    prompts: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    cached: int = 0
+    seconds: float = 0.0
+    """How long the attempt took that gave these results."""
+    attempts: int = 1
+    """How often the part was begun."""
+    identity: str = ""
+    """A digest of engine, judge, prompts and scorers as they named themselves; "" where none could be reached."""
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """The most frequent reasons of failures, each with its number; at most 100."""
+    rejected_lines: Sequence[str] = ()
+    """The first 100 rejected lines: file, byte and reason."""
+    format: str = FORMAT
+
+    @property
+    def usage(self) -> Usage:
+        """The cost of the scores."""
+        return Usage(
+            self.requests, self.prompts, self.prompt_tokens, self.output_tokens, cached=self.cached
+        )  # fmt: skip
+
+    def row(self) -> Data:
+        """Returns the counts as a row of the table `parts`, and as plain data for any other carrier."""
+        row: Data = {one.name: getattr(self, one.name) for one in fields(self)}
+        row["reasons"] = [{"reason": reason, "count": count} for reason, count in self.reasons.items()]
+        row["rejected_lines"] = list(self.rejected_lines)
+        return row
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> PartCounts:
+        """Returns the counts of a row."""
+        known = {one.name: row[one.name] for one in fields(cls) if row.get(one.name) is not None}
+        known["reasons"] = {one["reason"]: one["count"] for one in row.get("reasons") or ()}
+        return cls(**known)
+
+
+class PartRows:
+    """Collects the results of one part as rows; gives the same tables whatever the order in which runs were scored."""
+
+    def __init__(self) -> None:
+        self._runs: dict[int, Data] = {}
+        self._scores: dict[int, list[Data]] = {}
+        self._failures: dict[int, list[Data]] = {}
+        self.usage = Usage()
+        self.reasons: Counter[str] = Counter()
+
+    def add(self, place: int, scored: ScoredRun) -> None:
+        """Adds a scored run, which begins at that byte or row of its file."""
+        run = scored.run
+        self._scores[place] = list(score_rows(scored))
+        self._failures[place] = [_failure_row(run, failure) for failure in scored.failures]
+        self._runs[place] = _run_row(place, scored)
+        self.usage = sum((score.usage for score in scored.scores), self.usage)
+        for failure in scored.failures:
+            self.reasons[f"{failure.scorer}, {failure.error}: {failure.message}"] += 1
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        """The fields of `PartCounts` that are counted here."""
+        return {
+            "runs": len(self._runs),
+            "failed_runs": sum(bool(rows) for rows in self._failures.values()),
+            "scores": sum(map(len, self._scores.values())),
+            "failures": sum(map(len, self._failures.values())),
+            "requests": self.usage.requests,
+            "prompts": self.usage.prompts,
+            "prompt_tokens": self.usage.prompt_tokens,
+            "output_tokens": self.usage.output_tokens,
+            "cached": self.usage.cached,
+            "reasons": dict(self.reasons.most_common(MOST_REASONS)),
+        }
+
+    def tables(self, pa: Any) -> dict[Table, Any]:
+        """Returns the tables of scores, failures and runs."""
+        schemas = table_schemas(pa)
+        rows: dict[Table, Iterable[Data]] = {
+            "scores": _in_order(self._scores),
+            "failures": _in_order(self._failures),
+            "runs": (self._runs[place] for place in sorted(self._runs)),
+        }
+        return {
+            table: pa.Table.from_pylist(list(some), schema=schemas[table]) for table, some in rows.items()
+        }
+
+
+def table_schemas(pa: Any) -> dict[Table, Any]:
+    """Returns the columns of each table; `format` in their metadata is their version.
+
+    Args:
+        pa: The module pyarrow.
+    """
+    text, whole = pa.string(), pa.int64()
+    columns: dict[Table, list[tuple[str, Any]]] = {
+        "failures": [
+            ("run_id", text), ("step_id", text), ("question", text), ("step_index", whole), ("scorer", text),
+            ("error", text), ("message", text), ("will_retry", pa.bool_()), ("attempts", whole),
+            ("occurred_ns", whole),
+        ],
+        "runs": [
+            ("run_id", text), ("run_hash", whole), ("question", text), ("name", text), ("status", text),
+            ("place", whole), ("steps", whole), ("scores", whole), ("failures", whole),
+        ],
+        "parts": [(one.name, _kind_of(pa, one.name)) for one in fields(PartCounts)],
+    }  # fmt: skip
+    mark = {"format": FORMAT}
+    found: dict[Table, Any] = {name: pa.schema(some, metadata=mark) for name, some in columns.items()}
+    return {"scores": score_schema(pa).with_metadata(mark), **found}
+
+
+def run_hash(run_id: str) -> int:
+    """Returns a number of 64 bits for a run's id, by which equal ids in two parts are found."""
+    return int.from_bytes(hashlib.blake2b(run_id.encode("utf-8"), digest_size=8).digest(), "big", signed=True)
+
+
+def _kind_of(pa: Any, name: str) -> Any:
+    if name == "reasons":
+        return pa.list_(pa.struct([("reason", pa.string()), ("count", pa.int64())]))
+    if name == "rejected_lines":
+        return pa.list_(pa.string())
+    if name == "seconds":
+        return pa.float64()
+    return pa.string() if name in ("key", "source", "kind", "identity", "format") else pa.int64()
+
+
+def _in_order(rows: Mapping[int, Sequence[Data]]) -> Iterator[Data]:
+    for place in sorted(rows):
+        yield from rows[place]
+
+
+def _run_row(place: int, scored: ScoredRun) -> Data:
+    run = scored.run
+    return {
+        "run_id": run.id, "run_hash": run_hash(run.id), "question": run.question, "name": run.name,
+        "status": run.status, "place": place, "steps": len(run.steps), "scores": len(scored.scores),
+        "failures": len(scored.failures),
+    }  # fmt: skip
+
+
+def _failure_row(run: Run, failure: Failure) -> Data:
+    index = next((step.index for step in run.steps if step.id == failure.step_id), None)
+    return asdict(failure) | {"run_id": run.id, "question": run.question, "step_index": index}

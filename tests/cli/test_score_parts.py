@@ -1,0 +1,126 @@
+"""`ragguard score --on`: what cannot be done is one sentence before anything is written; a dry run; what is said."""
+
+import pytest
+from support.runs import a_run
+from typer.testing import CliRunner
+
+from ragguard.cli.app import app
+from ragguard.cli.score_parts import executor_of, said
+from ragguard.errors import InvalidInput
+from ragguard.parts import JobProgress, JobTotals
+from ragguard.records import Usage
+from ragguard.store.runfile import write_runs
+from ragguard.store.store import Store
+
+ON = ("--on", "processes:1")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """A folder with runs, and other things."""
+    monkeypatch.chdir(tmp_path)
+    write_runs((a_run(f"r{number}") for number in range(3)), "runs.jsonl")
+    (tmp_path / "newer.jsonl").write_text('{"format": "ragguard.run/2", "question": "q", "steps": []}')
+    (tmp_path / "nothing").mkdir()
+    (tmp_path / "empty.jsonl").touch()
+    Store(tmp_path / "runs.db").close()
+    return tmp_path
+
+
+def score(*words):
+    return CliRunner().invoke(app, ["score", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["missing.jsonl"], "missing.jsonl does not exist; check the path"),
+        (["runs.jsonl", "missing.jsonl"], "missing.jsonl does not exist"),
+        (["nothing"], "nothing is a folder without runs"),
+        (["empty.jsonl"], "there are no runs in empty.jsonl"),
+        (["newer.jsonl"], "is a run file of another version ('ragguard.run/2')"),
+        (["runs.db"], "is a store, which one process reads: score it without --on"),
+        (["-"], "several processes can read"),
+        (["runs.jsonl", "--store", "x.db"], "--store: got 'x.db'; allowed: nothing with --on"),
+        (["runs.jsonl", "--max-tokens", "9"], "each process would spend that much; --dry-run tells what all of it"),
+        (["runs.jsonl", "--engine", "http://127.0.0.1:9/v1"], "127.0.0.1:9"),
+        (["runs.jsonl", "--engine", "nonsense"], "engine: got 'nonsense'; allowed: nano, http"),
+        (["runs.jsonl", "--scorers", "nonsense"], "scorers: got 'nonsense'"),
+        (["runs.jsonl", "--prompts", "nonsense"], "prompts: got 'nonsense'"),
+        (["runs.jsonl", "--engine-args", "{"], "--engine-args: got '{'; allowed: a JSON object"),
+        (["runs.jsonl", "--engine-args", '{"x": 1}'], "only vllm:MODEL takes them"),
+        (["runs.jsonl", "--on", "nonsense"], "--on: got 'nonsense'; allowed: processes"),
+        (["runs.jsonl", "--on", "processes:0"], "workers: got 0"),
+        (["file:///no/such/folder"], "file:///no/such/folder does not exist"),
+        (["nonsense://x"], "is no address that pyarrow opens"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else " ".join(value),
+)  # fmt: skip
+def test_what_cannot_be_done_is_one_sentence_before_anything_is_written(here, words, says):
+    before = sorted(here.iterdir())
+    done = score(*ON, "--out", "out", *words)
+    assert done.exit_code == 2, done.output
+    (line,) = done.output.strip().splitlines()
+    assert line.startswith("ragguard score: ")
+    assert says in line
+    assert sorted(here.iterdir()) == before
+
+
+def test_a_folder_for_the_scores_is_needed():
+    done = score("runs.jsonl", *ON)
+    assert (done.exit_code, done.output) == (
+        2, "ragguard score: --out: got None; allowed: a folder for the scores, with --on\n"
+    )  # fmt: skip
+    done = score("runs.jsonl", "--engine-args", "{}")
+    assert done.exit_code == 2
+    assert "nothing without --on" in done.output
+
+
+def test_without_pyarrow_it_is_said_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    done = score("runs.jsonl", *ON, "--out", "out")
+    assert done.exit_code == 2
+    assert done.output.strip().endswith("needs pyarrow: pip install 'ragguard[parquet]'")
+
+
+def test_a_dry_run_prices_all_parts_and_writes_nothing(here):
+    words = ("runs.jsonl", "--scorers", "utility", "--dry-run", "--price", "1", "2")
+    whole = score(*words, "--store", "x.db")
+    parts = score(*words, *ON, "--out", "out")
+    assert parts.exit_code == 0, parts.output
+    assert parts.output == whole.output
+    assert not (here / "out").exists()
+
+
+def test_broken_lines_are_told_with_file_and_byte(here):
+    lines = (here / "runs.jsonl").read_bytes()
+    (here / "runs.jsonl").write_bytes(b"{\n" + lines + b"[]\n")
+    done = score("runs.jsonl", *ON, "--out", "out", "--scorers", "utility")
+    assert done.exit_code == 1, done.output
+    assert f"{here / 'runs.jsonl'}: byte 0, JSON: got '{{" in done.output
+    assert f"{here / 'runs.jsonl'}: byte {2 + len(lines)}, line: got []; allowed: an object" in done.output
+    assert "3 runs are in" in done.output
+    assert "2 lines were rejected" in done.output
+    again = score("runs.jsonl", *ON, "--out", "out", "--scorers", "utility")
+    assert again.exit_code == 1
+    assert "3 of them were scored before; asked now: 0 requests" in again.output
+
+
+def test_progress_says_all_counts(monkeypatch):
+    progress = JobProgress(all_parts=8, all_bytes=800, started=0.0)
+    progress.before = JobTotals(parts=2, bytes=200)
+    progress.now = JobTotals(
+        parts=2, bytes=200, runs=40, scores=1200, failures=3, usage=Usage(9, 9, 5000, 600)
+    )
+    monkeypatch.setattr("ragguard.parts.totals.time.monotonic", lambda: 100.0)
+    assert progress.share == 0.5
+    assert said(progress) == (
+        "4 of 8 parts, 40 runs, 1,200 scores, 3 failures, 5,600 tokens, 0.4 runs a second, 3 min left"
+    )
+
+
+def test_where_parts_are_scored():
+    assert executor_of("processes:3").workers == 3
+    assert executor_of("processes").workers >= 1
+    with pytest.raises(InvalidInput, match="--on"):
+        executor_of("processes:")

@@ -1,0 +1,163 @@
+"""A whole job: checked before anything is written, finished parts skipped, ids that stand twice found."""
+
+import asyncio
+import dataclasses
+
+import pytest
+from support.runs import a_run
+from support.scripted_engine import ScriptedEngine
+
+from ragguard.errors import EngineError, EngineUnreachable, InvalidInput, StoreError
+from ragguard.parts import PartJob, PartScorer, ScoringSettings, carry_out, prepare
+from ragguard.parts.duplicates import find_duplicates
+from ragguard.store.runfile import write_runs
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    scripted = ScriptedEngine(label=lambda text, label: 0.4)
+    monkeypatch.setattr("ragguard.scorers.settings.connect", lambda *args, **more: scripted)
+    return scripted
+
+
+@pytest.fixture
+def job(tmp_path):
+    return PartJob(scoring=ScoringSettings(scorers=("utility",)), out=str(tmp_path / "out"))
+
+
+@pytest.fixture
+def runs(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    write_runs([a_run(f"r{at}") for at in range(40)], path)
+    return path
+
+
+class Here:
+    """An executor in this process; stops after some parts."""
+
+    workers = 1
+
+    def __init__(self, stop_after=10**9):
+        self.stop_after, self.started = stop_after, 0
+
+    def completed(self, job, parts):
+        self.started += 1
+        scorer = PartScorer(job)
+        asyncio.run(scorer.start())
+        for part in parts[: self.stop_after]:
+            yield asyncio.run(scorer.attempt(part))
+        if len(parts) > self.stop_after:
+            raise KeyboardInterrupt
+
+
+def score(inputs, job, executor=None, **more):
+    return carry_out(prepare(inputs, job, **more), executor or Here())
+
+
+def run_ids(job):
+    folder = job.folder
+    batches = folder.read("runs", folder.finished(), ["run_id"])
+    return sorted(run_id for batch in batches for run_id in batch["run_id"].to_pylist())
+
+
+def test_a_stopped_job_goes_on_and_a_finished_one_asks_nothing_and_starts_nothing(engine, job, runs):
+    with pytest.raises(KeyboardInterrupt):
+        score([runs], job, Here(stop_after=3), size=4000)
+    assert len(job.folder.finished()) == 3
+    report = score([runs], job)  # with the parts that the folder was begun with
+    assert report.progress.before.parts == 3
+    assert report.progress.before.runs + report.totals.runs == 40
+    assert report.progress.share == 1.0
+    assert report.whole
+    assert run_ids(job) == sorted(f"r{at}" for at in range(40))
+    asked, executor = len(engine.calls), Here()
+    again = score([runs], job, executor)
+    assert (len(engine.calls), executor.started) == (asked, 0)
+    assert (again.progress.before.runs, again.totals.runs) == (40, 0)
+
+
+def test_more_files_are_added_and_changed_ones_are_refused(engine, job, runs, tmp_path):
+    score([runs], job)
+    write_runs([a_run("new")], tmp_path / "more.jsonl")
+    assert score([runs, tmp_path / "more.jsonl"], job).totals.runs == 1
+    assert len(run_ids(job)) == 41
+    write_runs([a_run("other")], runs)
+    with pytest.raises(
+        StoreError, match=r"holds scores of .*runs.jsonl as they were before they were changed"
+    ):
+        prepare([runs], job)
+
+
+def test_other_settings_are_refused_with_their_names(engine, job, runs):
+    score([runs], job)
+    other = dataclasses.replace(job, scoring=ScoringSettings(scorers=("belief",)))
+    with pytest.raises(StoreError, match=r"other settings \(scorers was \['utility'\], is \['belief'\]\)"):
+        prepare([runs], other)
+    with pytest.raises(InvalidInput, match="or another folder"):
+        prepare([runs], job, size=12345)
+    prepare([runs], dataclasses.replace(job, concurrency=2, attempts=9))  # these decide about no score
+
+
+def test_another_model_at_the_same_address_is_refused(engine, job, runs, monkeypatch):
+    with pytest.raises(KeyboardInterrupt):
+        score([runs], job, Here(stop_after=1), size=4000)
+    other = ScriptedEngine(label=lambda text, label: 0.4, model="another")
+    monkeypatch.setattr("ragguard.scorers.settings.connect", lambda *args, **more: other)
+    with pytest.raises(EngineError, match="was scored by another model"):
+        prepare([runs], job)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda out: out.write_text("x"), "is a file; name a folder"),
+        (lambda out: (out.mkdir(), (out / "mine.txt").touch()), "holds other files, such as 'mine.txt'"),
+        (lambda out: (out.mkdir(), (out / "settings.json").write_text("{}")), "no readable settings.json"),
+        (lambda out: (out.mkdir(), (out / "settings.json").write_text('{"format": "ragguard.parts/9"}')),
+         "was written in the format 'ragguard.parts/9'"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_is_something_else_is_refused(engine, job, runs, tmp_path, make, says):
+    make(tmp_path / "out")
+    with pytest.raises(StoreError, match=says):
+        prepare([runs], job)
+
+
+def test_nothing_is_written_before_everything_is_known_to_be_right(engine, job, runs, tmp_path):
+    async def nobody():
+        raise EngineUnreachable("nobody there")
+
+    engine.info = nobody
+    with pytest.raises(EngineUnreachable):
+        prepare([runs], job)
+    with pytest.raises(StoreError, match="does not exist"):
+        prepare([runs, tmp_path / "missing.jsonl"], job)
+    (tmp_path / "empty.jsonl").touch()
+    with pytest.raises(StoreError, match="there are no runs"):
+        prepare([tmp_path / "empty.jsonl"], job)
+    with pytest.raises(InvalidInput, match="a folder outside of the input"):
+        prepare([tmp_path], job)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 10**6])
+def test_run_ids_that_stand_twice_are_found(engine, job, runs, tmp_path, at_once):
+    write_runs([a_run("r5"), a_run("once"), a_run("r39")], tmp_path / "more.jsonl")
+    report = score([runs, tmp_path / "more.jsonl"], job, size=4000)
+    assert [one.run_id for one in report.duplicates] == ["r39", "r5"]
+    assert not report.whole
+    first = report.duplicates[0].places
+    assert first[0].startswith(f"{tmp_path / 'more.jsonl'}, byte ")
+    assert first[1].startswith(f"{runs}, byte ")
+    assert find_duplicates(job.folder, job.folder.finished(), 43, at_once) == report.duplicates
+
+
+def test_leftovers_of_interrupted_attempts_are_removed_at_the_end(engine, job, runs, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        score([runs], job, Here(stop_after=3), size=4000)
+    (key, *_), out = job.folder.finished(), tmp_path / "out"
+    left = [out / "scores" / f".{key}.parquet.abc", out / "attempts" / f"{key}.older.1"]
+    for path in left:
+        path.touch()
+    score([runs], job)
+    assert not any(path.exists() for path in left)

@@ -1,0 +1,108 @@
+"""Which files hold runs, and which parts they are cut into."""
+
+import gzip
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.runs import a_run
+
+from ragguard.errors import InvalidInput, StoreError
+from ragguard.parts import find_runs, plan_parts
+from ragguard.parts.plan import LARGEST_PART, SMALLEST_PART, part_bytes
+from ragguard.store.filesystems import FileInfo
+from ragguard.store.runfile import write_runs
+from ragguard.store.store import Store
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Runs in all forms, among other files."""
+    home = tmp_path / "some runs"
+    (home / "below" / "deep").mkdir(parents=True)
+    (home / "_old").mkdir()
+    write_runs([a_run("a")], home / "a.jsonl")
+    write_runs([a_run("b")], home / "below" / "b.jsonl.gz")
+    pq.write_table(pa.table({"run": ["{}"]}), home / "below" / "deep" / "c.parquet")
+    for name in ("notes.txt", "_old/x.jsonl", ".hidden.jsonl"):
+        (home / name).write_text("nothing")
+    return home
+
+
+def test_a_folder_is_searched_for_files_with_runs(folder):
+    names = [file.address.removeprefix(f"{folder}/") for file in find_runs([folder])]
+    assert names == ["a.jsonl", "below/b.jsonl.gz", "below/deep/c.parquet"]
+    assert [part.kind for part in plan_parts(find_runs([folder]))] == ["lines", "gzip", "parquet"]
+
+
+def test_an_address_finds_the_same_files_and_a_file_given_twice_is_one(folder):
+    local, address = find_runs([folder]), find_runs([folder.as_uri()])
+    assert [(one.size, one.modified_ns) for one in local] == [(one.size, one.modified_ns) for one in address]
+    assert all("some%20runs" in one.address for one in address)
+    for file in address:
+        assert find_runs([file.address]) == [file]
+    assert find_runs([folder, folder / "a.jsonl"]) == local
+
+
+def test_equal_files_have_equal_parts_and_no_byte_is_in_two():
+    file = FileInfo("/runs.jsonl", 1000, 5)
+    parts = plan_parts([file], 300)
+    assert parts == plan_parts([file], 300)
+    assert [(part.start, part.end) for part in parts] == [(0, 300), (300, 600), (600, 900), (900, 1000)]
+    assert plan_parts([FileInfo("/empty.jsonl", 0, 5)]) == []
+
+
+def test_a_key_changes_with_all_that_decides_about_a_part():
+    (part,) = plan_parts([FileInfo("/runs.jsonl", 1000, 5)])
+    others = [
+        FileInfo("/other.jsonl", 1000, 5),
+        FileInfo("/runs.jsonl", 1001, 5),
+        FileInfo("/runs.jsonl", 1000, 6),
+    ]
+    keys = {part.key("s"), part.key("t"), *(one.key("s") for one in plan_parts(others))}
+    keys |= {one.key("s") for one in plan_parts([FileInfo("/runs.jsonl", 1000, 5)], 600)}
+    assert len(keys) == 7
+
+
+def test_parts_are_sized_for_inputs_and_processes():
+    def size(total, workers):
+        return part_bytes([FileInfo("/runs.jsonl", total, 5)], workers)
+
+    assert size(10, 4) == SMALLEST_PART
+    assert size(64 * 2**20, 4) == 2**20
+    assert size(2**50, 4) == LARGEST_PART
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda path: None, "does not exist; check the path"),
+        (lambda path: path.mkdir(), "is a folder without runs; files with runs are called"),
+        (lambda path: path.write_text('\n{"format": "ragguard.run/2"}\n'), "run file of another version"),
+        (lambda path: path.write_bytes(gzip.compress(b'{"format": "ragguard.run/2"}')), "another version"),
+        (lambda path: pq.write_table(pa.table({"x": [1]}), path), "has no column 'run'"),
+        (
+            lambda path: pq.write_table(pa.table({"run": [1]}), path),
+            "has no text but int64 in its column 'run'",
+        ),
+        (lambda path: path.write_text("x"), "could not be read"),
+        (lambda path: Store(path).close(), "is a store, which one process reads"),
+    ],
+    ids=["missing", "empty", "version", "packed", "column", "numbers", "parquet", "store"],
+)
+def test_what_holds_no_runs_is_one_sentence(tmp_path, request, make, says):
+    case = request.node.callspec.id
+    suffix = {"column": ".parquet", "numbers": ".parquet", "parquet": ".parquet", "packed": ".jsonl.gz"}
+    path = tmp_path / f"x{suffix.get(case, '')}"
+    make(path)
+    with pytest.raises(StoreError, match=says):
+        find_runs([path])
+
+
+def test_the_standard_input_and_unknown_addresses_are_refused():
+    with pytest.raises(InvalidInput, match="files and folders, which several processes can read"):
+        find_runs(["-"])
+    with pytest.raises(StoreError, match="is no address that pyarrow opens"):
+        find_runs(["nonsense://bucket/runs"])
+    with pytest.raises(InvalidInput, match="a list of files and folders"):
+        find_runs("runs.jsonl")

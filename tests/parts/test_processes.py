@@ -1,0 +1,193 @@
+"""Parts on several processes of this machine, with nano: killed at random, interrupted, and bit for bit the same."""
+
+import dataclasses
+import os
+import random
+import signal
+import subprocess
+import threading
+from contextlib import suppress
+from multiprocessing import active_children
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from support.polling import eventually
+from support.program import command, environment
+
+from ragguard import world, write_runs
+from ragguard.errors import RagguardError
+from ragguard.parts import PartFolder, PartJob, Processes, ScoringSettings, carry_out, prepare
+
+UTILITY = ScoringSettings(scorers=("utility",))
+VALUES = [
+    "run_id", "step_id", "passage_id", "name", "value", "stderr", "label", "position", "stage", "sub_question",
+    "scorer", "version", "engine", "prompts", "references_hash", "expectation", "metadata", "question", "step_index",
+    "level", "reference_source", "explanation",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Runs of nano's world, in a file."""
+    path = tmp_path_factory.mktemp("runs") / "runs.jsonl"
+    made = [world.make_run(case, seed=3) for case in world.cases(60, seed=3, hops=2)]
+    write_runs((dataclasses.replace(run, id=f"r{at}") for at, run in enumerate(made)), path)
+    return path
+
+
+def our_processes():
+    """The processes that score for this one."""
+    found = []
+    for children in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):
+            pids = children.read_text().split()
+            found += [int(pid) for pid in pids if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
+    return found
+
+
+def score_ids(folder):
+    """All that identifies a score, of every score in a folder."""
+    columns = ["run_id", "step_id", "name", "stage", "position", "sub_question"]
+    batches = folder.read("scores", folder.finished(), columns)
+    return sorted(
+        map(str, (row for batch in batches for row in zip(*batch.to_pydict().values(), strict=True)))
+    )
+
+
+def ragguard(*words):
+    return command("from ragguard.cli import main; main()", *words)
+
+
+def scoring(runs, out):
+    return ragguard("score", runs, "--scorers", "utility", "--on", "processes:2", "--out", out)
+
+
+def test_one_process_gives_bit_for_bit_the_scores_of_a_store(runs, tmp_path):
+    shared = ["score", runs, "--scorers", "belief,utility,coverage", "-c", "1", "-q"]
+    for more in (["--store", tmp_path / "s.db", "--out", tmp_path / "s.parquet"],
+                 ["--on", "processes:1", "--out", tmp_path / "parts"]):  # fmt: skip
+        done = subprocess.run(ragguard(*shared, *more), capture_output=True, text=True, env=environment())
+        assert done.returncode == 0, done.stderr
+
+    def rows(table):
+        return sorted(map(str, table.select(VALUES).to_pylist()))
+
+    folder = PartFolder(tmp_path / "parts")
+    (path,) = folder.paths("scores", folder.finished())
+    assert rows(pq.read_table(path)) == rows(pq.read_table(tmp_path / "s.parquet"))
+
+
+def test_workers_that_are_killed_at_random_lose_no_score_and_give_none_twice(runs, tmp_path):
+    whole = PartJob(scoring=UTILITY, out=str(tmp_path / "whole"))
+    carry_out(prepare([runs], whole, size=4096), Processes(1))
+    job = dataclasses.replace(whole, out=str(tmp_path / "killed"), attempts=1000)
+    prepared = prepare([runs], job, size=4096)
+    assert len(prepared.left) > 10
+    done, rng, killed = threading.Event(), random.Random(7), []
+    attempts = tmp_path / "killed" / "attempts"
+
+    def begun():
+        return {path.name for path in attempts.glob("*")} if attempts.exists() else set()
+
+    def kill():
+        """Kills a process, eight times, at a random moment after one has begun a part."""
+        seen = set()
+        while len(killed) < 8 and not done.is_set():
+            if begun() - seen and not done.wait(rng.uniform(0.0, 0.1)):
+                for pid in rng.sample(children := our_processes(), min(1, len(children))):
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(pid)
+                seen |= begun()
+            done.wait(0.002)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        report = carry_out(prepared, Processes(2))
+    finally:
+        done.set()
+        killer.join()
+    assert len(killed) == 8
+    assert report.whole
+    assert report.totals.runs == 60
+    assert score_ids(job.folder) == score_ids(whole.folder)
+    assert len(set(score_ids(job.folder))) == len(score_ids(job.folder))
+    assert not list((tmp_path / "killed" / "attempts").iterdir())
+    assert active_children() == []
+
+
+def test_a_process_that_its_parts_kill_leaves_failures_behind(runs, tmp_path, monkeypatch):
+    """The scorer below ends the process that uses it, as a run that needs too much memory does."""
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    from support.deadly_scorer import Deadly
+
+    job = PartJob(scoring=ScoringSettings(scorers=(Deadly("r30"),)), out=str(tmp_path / "out"), attempts=2)
+    report = carry_out(prepare([runs], job, size=40_000), Processes(2))
+    lost = report.totals.reasons
+    assert report.totals.runs == 60
+    assert 0 < report.totals.failed_runs < 60
+    assert list(lost) == [
+        "part, PartLost: its part was begun 2 times without a result; the last time: the process ended with exit code 7"
+    ]
+
+
+def test_an_interrupt_ends_all_processes_and_the_same_command_goes_on(runs, tmp_path):
+    out = tmp_path / "out"
+    begun = subprocess.Popen(scoring(runs, out), stderr=subprocess.PIPE, text=True, env=environment(),
+                             start_new_session=True)  # fmt: skip
+    try:
+        eventually(lambda: out.exists() and any((out / "attempts").glob("*")), 60)
+        os.killpg(begun.pid, signal.SIGINT)  # as a terminal does: to the command and all its processes
+        _, said = begun.communicate(timeout=60)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(begun.pid, signal.SIGKILL)
+    assert begun.returncode == 130, said
+    assert said.strip().startswith("stopped; the parts that are complete stay in")
+    assert "Traceback" not in said
+    done = subprocess.run(scoring(runs, out), capture_output=True, text=True, env=environment())
+    assert done.returncode == 0, done.stderr
+    again = subprocess.run(scoring(runs, out), capture_output=True, text=True, env=environment())
+    assert "60 runs are in" in again.stderr
+    assert "60 of them were scored before; asked now: 0 requests, 0 tokens" in again.stderr
+    assert len(score_ids(PartFolder(out))) == len(set(score_ids(PartFolder(out))))
+
+
+def test_processes_end_with_a_parent_that_was_killed(runs, tmp_path):
+    out = tmp_path / "out"
+    begun = subprocess.Popen(
+        scoring(runs, out), stderr=subprocess.DEVNULL, env=environment(), start_new_session=True
+    )
+    try:
+        eventually(lambda: out.exists() and any((out / "attempts").glob("*")), 60)
+        os.kill(begun.pid, signal.SIGKILL)
+        begun.wait()
+        eventually(lambda: not group_lives(begun.pid), 60)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(begun.pid, signal.SIGKILL)
+    done = subprocess.run(scoring(runs, out), capture_output=True, text=True, env=environment())
+    assert done.returncode == 0, done.stderr
+    assert "60 runs are in" in done.stderr
+
+
+def group_lives(group):
+    """Whether any process of a group is there that has not ended."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_processes_that_cannot_start_end_the_job(runs, tmp_path, monkeypatch):
+    job = PartJob(scoring=UTILITY, out=str(tmp_path / "out"))
+    prepared = prepare([runs], job)
+    prepared.job = dataclasses.replace(
+        job, scoring=dataclasses.replace(UTILITY, engine="hf:no/such-model-anywhere")
+    )
+    with pytest.raises(RagguardError):
+        carry_out(prepared, Processes(1))
+    assert active_children() == []
+    assert job.folder.finished() == []

@@ -1,0 +1,206 @@
+"""One part: scored through a pipeline alone, written whole or not at all, tried again within a limit."""
+
+import dataclasses
+import pickle
+
+import pytest
+from support.runs import a_run
+from support.scripted_engine import ScriptedEngine
+
+from ragguard.errors import EngineUnreachable, InvalidInput, PartUnanswered, StoreError
+from ragguard.parts import PartJob, PartScorer, ScoringSettings, find_runs, plan_parts
+from ragguard.runtime.retry import RetrySchedule
+from ragguard.scorers.belief import Belief
+from ragguard.store.runfile import write_runs
+
+NO_WAIT = RetrySchedule(attempts=3, first=1e-9)
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    """Answers instead of nano; `fault` decides which calls fail."""
+    scripted = ScriptedEngine(label=lambda text, label: 0.4)
+    monkeypatch.setattr("ragguard.scorers.settings.connect", lambda *args, **more: scripted)
+    return scripted
+
+
+@pytest.fixture
+def job(tmp_path):
+    return PartJob(scoring=ScoringSettings(scorers=("utility",)), out=str(tmp_path / "out"), patience_s=0.0)
+
+
+@pytest.fixture
+def part(tmp_path):
+    """Forty runs with questions of their own, and two broken lines."""
+    path = tmp_path / "runs.jsonl"
+    made = [a_run(f"r{at:02}", 1, question=f"question {at:02}?") for at in range(40)]
+    for run in made:
+        run.steps[0].query = run.question
+    write_runs(made, path)
+    path.write_text("{\n" + path.read_text() + "[]\n")
+    (part,) = plan_parts(find_runs([path]))
+    return part
+
+
+async def attempt(job, part):
+    job.folder.begin({})
+    scorer = PartScorer(job, waits=NO_WAIT)
+    await scorer.start()
+    try:
+        return await scorer.attempt(part)
+    finally:
+        await scorer.aclose()
+
+
+def rows(job, table, column):
+    folder = job.folder
+    return [value for batch in folder.read(table, folder.finished()) for value in batch[column].to_pylist()]
+
+
+def left_over(tmp_path):
+    return [
+        path.name for path in (tmp_path / "out").rglob("*") if path.is_file() and path.name != "settings.json"
+    ]
+
+
+async def test_a_part_is_written_with_scores_runs_and_counts(engine, job, part, tmp_path):
+    counts = await attempt(job, part)
+    assert (counts.runs, counts.scores, counts.failures, counts.rejected) == (40, 440, 0, 2)
+    assert counts.rejected_lines[0].partition(": byte ")[2][:8] == "0, JSON:"
+    assert rows(job, "runs", "run_id") == [f"r{at:02}" for at in range(40)]
+    assert len(set(zip(rows(job, "scores", "run_id"), rows(job, "scores", "name"), rows(job, "scores", "position"),
+                       strict=True))) == 440  # fmt: skip
+    (kept,) = job.folder.counts(job.folder.finished())
+    assert kept == dataclasses.replace(counts, rejected_lines=list(counts.rejected_lines))
+    assert all(name.endswith(".parquet") for name in left_over(tmp_path))  # no notes of attempts
+
+
+async def test_a_run_that_fails_is_a_failure_and_the_others_are_scored(engine, job, part):
+    engine.fault = lambda call: ValueError("odd") if "question 07?" in str(call.texts) else None
+    counts = await attempt(job, part)
+    assert counts.failed_runs == 1
+    assert set(rows(job, "failures", "run_id")) == {"r07"}
+    assert counts.runs == 40
+
+
+async def test_runs_that_were_not_answered_are_asked_again(engine, job, part):
+    seen = set()
+
+    def once(call):
+        fresh = set(call.texts) - seen
+        seen.update(fresh)
+        return (
+            EngineUnreachable("restarting")
+            if any(f"question {at}" in str(fresh) for at in range(20, 30))
+            else None
+        )
+
+    engine.fault = once
+    counts = await attempt(job, part)
+    assert (counts.failures, counts.scores) == (0, 440)
+
+
+async def test_what_is_never_answered_beside_others_is_a_failure_with_its_cause(engine, job, part):
+    engine.fault = lambda call: EngineUnreachable("not this") if "question 07?" in str(call.texts) else None
+    counts = await attempt(job, part)
+    assert counts.failed_runs == 1
+    assert "not this" in str(counts.reasons)
+
+
+@pytest.mark.parametrize("answered", [0, 5, 38])
+async def test_a_part_whose_engine_is_gone_is_not_written(engine, job, part, tmp_path, answered):
+    """At once, after some runs, and so late that fewer runs are left than are waited for."""
+    texts = [f"question {at:02}?" for at in range(answered)]
+    job = dataclasses.replace(job, concurrency=1)
+
+    def gone(call):
+        return None if any(text in str(call.texts) for text in texts) else EngineUnreachable("gone")
+
+    engine.fault = gone
+    with pytest.raises(PartUnanswered, match="gone"):
+        await attempt(job, part)
+    assert job.folder.finished() == []
+    assert all(".parquet" not in name for name in left_over(tmp_path))
+
+
+async def test_a_part_that_was_begun_too_often_is_failures_with_their_cause(engine, job, part, tmp_path):
+    engine.fault = lambda call: EngineUnreachable("gone")
+    for _ in range(job.attempts):
+        with pytest.raises(PartUnanswered):
+            await attempt(job, part)
+    counts = await attempt(job, part)
+    assert (counts.runs, counts.failed_runs, counts.failures, counts.scores) == (40, 40, 40, 0)
+    assert set(rows(job, "failures", "error")) == {"PartLost"}
+    (message,) = set(rows(job, "failures", "message"))
+    assert message.startswith(
+        "its part was begun 3 times without a result; the last time: no run of the part was"
+    )
+    assert all(".parquet" in name for name in left_over(tmp_path))  # the notes of the attempts are gone
+
+
+async def test_attempts_of_another_call_do_not_count(engine, job, part):
+    engine.fault = lambda call: EngineUnreachable("gone")
+    for _ in range(2 * job.attempts):
+        with pytest.raises(PartUnanswered):
+            await attempt(dataclasses.replace(job, invocation=f"other{_}"), part)
+    engine.fault = lambda call: None
+    assert (await attempt(job, part)).failures == 0
+
+
+async def test_a_full_disk_is_one_sentence_and_no_part(engine, job, part, monkeypatch):
+    def full(self, place, content):
+        raise OSError(28, "No space left on device")
+
+    job.folder.begin({})
+    scorer = PartScorer(job)
+    await scorer.start()
+    monkeypatch.setattr("ragguard.store.partfolder.PartFolder._put", full)
+    with pytest.raises(
+        StoreError, match=r"could not be written .*No space left.* free the disk and run the same"
+    ):
+        await scorer.attempt(part)
+    assert job.folder.finished() == []
+
+
+async def test_an_engine_that_nobody_can_reach_is_waited_for_and_then_told(engine, job):
+    engine.fault = lambda call: EngineUnreachable("gone")
+    asked = 0
+
+    async def info():
+        nonlocal asked
+        asked += 1
+        raise EngineUnreachable("nobody there")
+
+    engine.info = info
+    with pytest.raises(EngineUnreachable, match="nobody there"):
+        await PartScorer(job).start()
+    assert asked == 1
+
+
+def test_settings_travel_with_the_content_of_prompt_files(tmp_path):
+    def digest(**changes):
+        return PartJob(scoring=ScoringSettings(**changes), out=str(tmp_path)).digest
+
+    prompts = tmp_path / "mine.toml"
+    prompts.write_text(
+        'name = "mine"\nversion = "1"\n[abstention]\nuser = "{passages} {query}"\nlabels = ["no"]\n'
+    )
+    before = digest(prompts=prompts)
+    job = PartJob(scoring=ScoringSettings(prompts=prompts), out=str(tmp_path))
+    prompts.write_text(prompts.read_text().replace("{passages} {query}", "{query} {passages}"))
+    assert pickle.loads(pickle.dumps(job)).digest == job.digest == before != digest(prompts=prompts)
+    assert len({digest(), digest(scorers=("utility",)), digest(scorers=(Belief(),)), digest(scorers=(Belief(samples=4),)),
+                digest(engine="http://localhost:1/v1")}) == 5  # fmt: skip
+
+
+def test_keys_and_passwords_are_not_in_the_record(tmp_path):
+    job = PartJob(scoring=ScoringSettings(engine="http://me:geheim123@localhost:1/v1"), out=str(tmp_path))
+    assert "geheim123" not in str(job.record)
+    assert job.record["engine"] == "http://localhost:1/v1"
+
+
+def test_what_cannot_travel_is_refused(engine, tmp_path):
+    with pytest.raises(InvalidInput, match="so that every process connects by itself"):
+        PartJob(scoring=ScoringSettings(engine=engine), out=str(tmp_path))
+    with pytest.raises(InvalidInput, match="each process would spend one of its own; a dry run tells"):
+        PartJob(scoring=ScoringSettings(budget={"tokens": 5}), out=str(tmp_path))
