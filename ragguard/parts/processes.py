@@ -33,7 +33,7 @@ _LOST_AT_START = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ProcessNews:
     """What a process says: that it can score, that a part is complete, or why it ends."""
 
     kind: Literal["ready", "complete", "unanswered", "failed"]
@@ -41,7 +41,7 @@ class Message:
     error: RagguardError | None = None
 
 
-class _Worker:
+class _PartProcess:
     """A process that scores one part at a time."""
 
     def __init__(self, job: PartJob) -> None:
@@ -60,13 +60,13 @@ class _Worker:
         with suppress(OSError):  # it has ended, which is seen when it is heard
             self.connection.send(part)
 
-    def heard(self) -> Message | None:
+    def heard(self) -> ProcessNews | None:
         """Returns what the process says; None where it has ended."""
         try:
             message = self.connection.recv()
         except (EOFError, OSError):
             return None
-        return message if isinstance(message, Message) else None
+        return message if isinstance(message, ProcessNews) else None
 
     def leave(self) -> None:
         """Asks the process to end: at once, unless it waits for a part and can close its engine."""
@@ -101,7 +101,7 @@ class Processes:
     def completed(self, job: PartJob, parts: Sequence[Part]) -> Generator[PartCounts, None, None]:
         """Yields the counts of each part once it is complete."""
         waiting = deque(parts)
-        crew: list[_Worker] = []
+        crew: list[_PartProcess] = []
         lost = 0
         """Processes in a row that ended before they could score."""
         try:
@@ -135,17 +135,17 @@ class Processes:
             for worker in crew:
                 worker.join()
 
-    def _occupy(self, job: PartJob, crew: list[_Worker], waiting: deque[Part]) -> None:
+    def _occupy(self, job: PartJob, crew: list[_PartProcess], waiting: deque[Part]) -> None:
         """Gives parts to processes that wait for one, and starts as many as the other parts need."""
         for worker in crew:
             if waiting and worker.ready and worker.part is None:
                 worker.take(waiting.popleft())
         idle = sum(worker.part is None for worker in crew)
         missing = min(self.workers - len(crew), len(waiting) - idle)
-        crew.extend(_Worker(job) for _ in range(missing))
+        crew.extend(_PartProcess(job) for _ in range(missing))
 
 
-def _with_news(workers: Sequence[_Worker]) -> list[_Worker]:
+def _with_news(workers: Sequence[_PartProcess]) -> list[_PartProcess]:
     """Waits until a process says something or ends, and returns those that did."""
     found = wait([worker.connection for worker in workers])
     return [worker for worker in workers if worker.connection in found]
@@ -165,17 +165,17 @@ async def _work(job: PartJob, connection: Connection) -> None:
     try:
         scorer = PartScorer(job)
         await scorer.start()
-        connection.send(Message("ready"))
+        connection.send(ProcessNews("ready"))
         with suppress(EOFError):
             while True:
                 part = await asyncio.to_thread(connection.recv)
-                connection.send(Message("complete", counts=await scorer.attempt(part)))
+                connection.send(ProcessNews("complete", counts=await scorer.attempt(part)))
         await scorer.aclose()
     except PartUnanswered:
-        connection.send(Message("unanswered"))
+        connection.send(ProcessNews("unanswered"))
         os._exit(1)  # what is left of its engine may never end
     except Exception as error:  # noqa: BLE001 - it ends the job, with one sentence of the parent's
-        connection.send(Message("failed", error=_portable(error)))
+        connection.send(ProcessNews("failed", error=_portable(error)))
 
 
 def _portable(error: Exception) -> RagguardError:

@@ -32,7 +32,7 @@ from ragguard.scorers.references import with_references
 from ragguard.scorers.score_writer import worth_repeating
 from ragguard.service.stream import bounded
 from ragguard.store.filesystems import pyarrow_for
-from ragguard.store.partfolder import Attempt
+from ragguard.store.partfolder import PartAttempt
 from ragguard.store.parttables import MOST_REASONS, PartCounts, PartRows
 
 GIVE_UP_AFTER = 24
@@ -160,7 +160,7 @@ class PartScorer:
                     f"runs were not answered ({cause}), and nothing else is: {error}"
                 ) from error
 
-    def _give_up(self, part: Part, attempt: Attempt, results: _Results) -> None:
+    def _give_up(self, part: Part, attempt: PartAttempt, results: _Results) -> None:
         """Makes failures of all runs of a part."""
         causes = self._folder.causes(attempt)
         why = causes[-1] if causes else "the process that scored it ended without a word"
@@ -169,7 +169,7 @@ class PartScorer:
             failure = Failure("part", LOST, message, run_id=run.id, attempts=self._job.attempts)
             results.rows.add(place, ScoredRun(run, [], [failure]))
 
-    def _write(self, counts: PartCounts, results: _Results, attempt: Attempt) -> None:
+    def _write(self, counts: PartCounts, results: _Results, attempt: PartAttempt) -> None:
         self._folder.write(counts, results.rows.tables(pyarrow_for("writing parts")))
         self._folder.forget(attempt)
 

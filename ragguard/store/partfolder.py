@@ -29,7 +29,7 @@ _SUFFIX = ".parquet"
 _PURPOSE = "a folder of scored parts"
 
 
-class Attempt(NamedTuple):
+class PartAttempt(NamedTuple):
     """One attempt at a part."""
 
     key: str
@@ -151,7 +151,7 @@ class PartFolder:
 
     # Attempts at a part
 
-    def attempt(self, key: str, invocation: str, most: int) -> Attempt:
+    def attempt(self, key: str, invocation: str, most: int) -> PartAttempt:
         """Notes an attempt at a part, before it is begun, and returns it with its number; at most `most` are counted.
 
         Args:
@@ -159,14 +159,14 @@ class PartFolder:
             invocation: One call of the command: attempts that another call made are not counted.
             most: The highest number that is told from a higher one.
         """
-        places = [self._marker(Attempt(key, invocation, number)) for number in range(1, most + 1)]
+        places = [self._marker(PartAttempt(key, invocation, number)) for number in range(1, most + 1)]
         with reading(self.place):
             found = self.place.filesystem.get_file_info([place.path for place in places])
-        attempt = Attempt(key, invocation, min(most, 1 + sum(info.is_file for info in found)))
+        attempt = PartAttempt(key, invocation, min(most, 1 + sum(info.is_file for info in found)))
         self.explain(attempt, "")
         return attempt
 
-    def explain(self, attempt: Attempt, cause: str) -> None:
+    def explain(self, attempt: PartAttempt, cause: str) -> None:
         """Notes why an attempt ended without a result."""
         place = self._marker(attempt)
         with writing(place), place.filesystem.open_output_stream(place.path) as file:
@@ -174,28 +174,28 @@ class PartFolder:
 
     def explain_last(self, key: str, invocation: str, cause: str) -> None:
         """Notes why the latest attempt at a part ended, unless the attempt has noted that itself."""
-        latest = Attempt(key, invocation, 0)
+        latest = PartAttempt(key, invocation, 0)
         while self._exists(self._marker(following := latest._replace(number=latest.number + 1))):
             latest = following
         if latest.number and not self._cause(latest):
             self.explain(latest, cause)
 
-    def causes(self, attempt: Attempt) -> list[str]:
+    def causes(self, attempt: PartAttempt) -> list[str]:
         """Returns why the attempts before this one ended, as far as somebody noted it."""
         found = [self._cause(attempt._replace(number=number)) for number in range(1, attempt.number)]
         return [cause for cause in found if cause]
 
-    def forget(self, attempt: Attempt) -> None:
+    def forget(self, attempt: PartAttempt) -> None:
         """Removes the notes of a part's attempts, once it is complete."""
         for number in range(1, attempt.number + 1):
             self._remove(self._marker(attempt._replace(number=number)))
 
-    def _cause(self, attempt: Attempt) -> str:
+    def _cause(self, attempt: PartAttempt) -> str:
         with suppress(RagguardError), opened_at(self._marker(attempt)) as file:
             return file.read().decode("utf-8", "replace")
         return ""
 
-    def _marker(self, attempt: Attempt) -> Location:
+    def _marker(self, attempt: PartAttempt) -> Location:
         return self.place.within("attempts", f"{attempt.key}.{attempt.invocation}.{attempt.number}")
 
     def _put(self, place: Location, content: Any) -> None:
