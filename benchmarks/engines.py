@@ -46,8 +46,8 @@ from ragguard.engines.connect import connect
 from ragguard.engines.http.vllm import VllmEngine
 from ragguard.engines.labels import ABSTENTION
 from ragguard.engines.nano.checkpoint import write_checkpoint
-from ragguard.engines.profile import Rendered
 from ragguard.engines.prompts import load_prompts
+from ragguard.engines.token_model import Rendered
 
 PASSAGES, CONTEXTS, SAMPLES, TOKENS = 200, 20, 10, 24
 TARGETS = {

@@ -41,11 +41,11 @@ def see(frame, event, argument):
     global deepest, calls
     if event != "call" or not of_ours(frame):
         return
-    name = frame.f_code.co_qualname
+    kind, dot, _ = frame.f_code.co_qualname.split(".<locals>")[0].rpartition(".")
     calls += 1
     files.add(frame.f_code.co_filename)
-    if "." in name.replace(".<locals>", ""):
-        kinds.add((frame.f_code.co_filename, name.split(".")[0]))
+    if dot:  # a method, or what is written in one; a comprehension in a function is of no class
+        kinds.add((frame.f_code.co_filename, kind))
     depth, above = 0, frame
     while above is not None:
         depth += of_ours(above)

@@ -14,14 +14,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from ragguard.errors import BudgetExceeded, InvalidInput
+from ragguard.records import Usage
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a million tokens cost, in whatever currency `money` is given in."""
+    """The price of a million tokens, in the currency in which `money` is given."""
 
     prompt: float
     """The price of a million prompt tokens."""
@@ -132,7 +133,7 @@ class Account:
 
     @property
     def spent(self) -> Spent:
-        """What was spent so far; `money` by the given price."""
+        """The amounts that were spent so far; `money` by the given price."""
         with self._lock:
             return Spent(self._spent.requests, int(self._spent.tokens), self._money(self._spent))
 
@@ -234,13 +235,8 @@ def count_request() -> None:
         reservation.request()
 
 
-def count_reply(reply: Any) -> None:
+def count_reply(usage: Usage) -> None:
     """Counts the tokens that a server's reply reports, if its call has a budget."""
     reservation = _reservation.get()
-    said = reply.get("usage") if reservation is not None and isinstance(reply, Mapping) else None
-    if reservation is None or not isinstance(said, Mapping):
-        return
-    counts = [said.get(name) for name in ("prompt_tokens", "completion_tokens")]
-    prompt, output = (max(0, count) if isinstance(count, int) else 0 for count in counts)
-    if prompt or output:
-        reservation.tokens(prompt, output)
+    if reservation is not None and (usage.prompt_tokens or usage.output_tokens):
+        reservation.tokens(usage.prompt_tokens, usage.output_tokens)

@@ -189,7 +189,7 @@ class LabelProbs:
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """What an engine is and can do."""
+    """The description of an engine: its model, its mode and its capabilities."""
 
     model: str
     kind: str

@@ -49,7 +49,8 @@ def connect(
     if isinstance(engine, Layer):
         return Budget(engine, account=account) if account else engine
     bare = open_engine(engine, model=model, api_key=api_key, timeout_s=timeout_s, engine_args=engine_args)
-    return Cache(Coalesce(Retry(Priority(Budget(bare, account=account)))), cache)
+    limited = Budget(bare, account=account) if account else bare
+    return Cache(Coalesce(Retry(Priority(limited))), cache)
 
 
 def open_engine(

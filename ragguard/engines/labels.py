@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,11 @@ class NextTokenAsk(NamedTuple):
     tokens: tuple[int, ...]
 
 
+Asks: TypeAlias = Sequence[NextTokenAsk]
+Logprobs: TypeAlias = list[NDArray[np.float64]]
+"""For each ask, the log-probabilities (prompts, its tokens)."""
+
+
 @dataclass(frozen=True, slots=True)
 class LabelPlan:
     """The asks for some labels, and which of their log-probabilities belong to which label."""
@@ -38,8 +43,8 @@ class LabelPlan:
     paths: tuple[tuple[tuple[int, int], ...], ...]
     """For each label, the (ask, column) pairs whose probabilities are multiplied."""
 
-    def combine(self, logprobs: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Returns probabilities (prompts, labels), given log-probabilities (prompts, tokens) for each ask."""
+    def combine(self, logprobs: Logprobs) -> NDArray[np.float64]:
+        """Returns the probabilities (prompts, labels)."""
         columns = [sum(logprobs[ask][:, column] for ask, column in path) for path in self.paths]
         return np.exp(np.stack(columns, axis=-1).astype(np.float64))
 

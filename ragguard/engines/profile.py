@@ -1,138 +1,29 @@
-"""What a language model is, found out once: its chat template, its thinking, how its labels are read.
+"""The profile of a language model that shows its tokens, found out once: its chat template, its thinking, how its
+labels are read.
 
-One procedure for every model that shows its tokens, behind a server or in this process: `find_out`. A model that
-ships with the package brings its profile along.
+One procedure for every such model, behind a server or in this process: `find_out`. A model that ships with the package
+brings its profile along.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ragguard.engines.base import EngineInfo, LabelMode, Prompt, Sample
-from ragguard.engines.labels import ABSTENTION, CONTRASTS, NextTokenAsk, colliding, plan_labels
+from ragguard.engines.base import EngineInfo, LabelMode, Prompt
+from ragguard.engines.labels import ABSTENTION, CONTRASTS, colliding, plan_labels
 from ragguard.engines.nano.tokenizer import MARKER
 from ragguard.engines.prompts import load_prompts
-from ragguard.engines.requests.base import Request
-from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
 from ragguard.engines.thinking import LETTERS, QUESTION, begun_thought, open_thought
-from ragguard.records import Usage
-
-Rendered: TypeAlias = str | list[int]
-"""A prompt as the model gets it: text, or the ids of its tokens."""
+from ragguard.engines.token_model import ProfiledModel, TokenModel, Tokens
 
 ENOUGH_MASS = 0.5
 """The least probability that a model puts on the two letters of a plain A/B question if it answers by label."""
 
 
-class Tokens(Protocol):
-    """A model's tokenizer and chat template. It may be a server's, so that each call may be a request."""
-
-    plain: bool
-    """True where there is no template: the messages themselves are the prompt."""
-    folds: bool
-    """True where the template knows no system turn: its text is put before the first user turn."""
-    ending: str
-    """The text after the template, where the answer begins."""
-
-    async def render(self, prompts: Sequence[Prompt], deadline: float | None = None) -> Sequence[Rendered]:
-        """Returns each prompt as the model gets it, `ending` included."""
-        ...
-
-    async def continuations(
-        self, texts: Sequence[str], deadline: float | None = None
-    ) -> list[tuple[int, ...]]:
-        """Returns the ids of texts as they follow a prompt: a word's tokens depend on the text before it."""
-        ...
-
-    async def count(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        """Returns the tokens of each prompt, template and ending included."""
-        ...
-
-    async def tokens(self, text: str, deadline: float | None = None) -> list[int]:
-        """Returns the ids of a text that stands alone."""
-        ...
-
-    async def text_of(self, ids: Sequence[int], deadline: float | None = None) -> str:
-        """Returns the text of ids, special tokens included."""
-        ...
-
-
-class NextTokens(NamedTuple):
-    """The log-probabilities of tokens that were asked for."""
-
-    logprobs: list[NDArray[np.float64]]
-    """For each ask, (prompts, its tokens)."""
-    usage: Usage
-    bounds: list[NDArray[np.bool_]] | None = None
-    """For each ask, True where a log-probability is only an upper bound; None where all are exact."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFacts:
-    """What a model, or its server, says of itself."""
-
-    kind: str
-    name: str
-    identity: str
-    """What tells this model's numbers from any other's: its weights, its number type."""
-    context: int | None
-    """The longest prompt plus answer, in tokens."""
-    location: str
-    capabilities: frozenset[str]
-    shown: tuple[str, ...] = ()
-    """Which log-probabilities are shown, as parts of the fingerprint; empty where a model always shows all."""
-    notes: tuple[str, ...] = ()
-
-
-class TokenModel(Protocol):
-    """A language model that shows its tokens: on a vLLM server, or in this process."""
-
-    @property
-    def tokens(self) -> Tokens:
-        """The tokenizer and the chat template."""
-        ...
-
-    async def facts(self, question: Prompt, letters: Sequence[int]) -> ModelFacts:
-        """Returns what the model says of itself; a server is tried with a question about these tokens."""
-        ...
-
-    async def next_tokens(self, request: Request[Any], asks: Sequence[NextTokenAsk]) -> NextTokens:
-        """Returns the log-probabilities of each ask's tokens, behind each prompt of the request and `ask.after`.
-
-        Raises PromptTooLong where a prompt does not fit together with the longest `after`.
-        """
-        ...
-
-    async def draw(self, request: DrawRequest) -> tuple[list[list[Sample]], Usage]:
-        """Returns the answers to each prompt. With a seed they depend on it and on the prompt alone."""
-        ...
-
-    async def first_words(self, prompt: Prompt) -> str:
-        """Returns how the most probable answer begins, special tokens included."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class ModelProfile:
-    """A model, and what was found out about it."""
-
-    model: TokenModel
-    info: EngineInfo
-    prefix: str = ""
-    """The text before a label where the answer begins: nothing, or the space that some models put there."""
-    thinks: bool = False
-    """True where the model thinks before it answers and cannot be told not to: its first tokens are no labels."""
-
-
-async def find_out(model: TokenModel) -> ModelProfile:
-    """Returns the profile of a model; it is asked some small questions."""
+async def find_out(model: TokenModel) -> ProfiledModel:
+    """Returns a model with its profile; it is asked some small questions."""
     tokens, notes = model.tokens, []
     if tokens.plain:
         notes.append("the model has no chat template: prompts are plain text; use an instruction-tuned model")
@@ -189,7 +80,7 @@ async def find_out(model: TokenModel) -> ModelProfile:
         location=facts.location,
         notes=(*facts.notes, *notes),
     )
-    return ModelProfile(model, info, prefix, thinks)
+    return ProfiledModel(model, info, prefix, thinks)
 
 
 def weak_letters(mass: float) -> str:

@@ -13,13 +13,16 @@ T = TypeVar("T")
 
 async def in_parallel(calls: Iterable[Callable[[], Coroutine[Any, Any, T]]], at_once: int) -> list[T]:
     """Returns the answers of all calls, in order; raises the first failure and leaves nothing running."""
+    todo = list(calls)
+    if len(todo) == 1:  # needs no task and no turn
+        return [await todo[0]()]
     limiter = Limiter(at_once)
 
     async def one(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
         async with limiter.admitted():
             return await call()
 
-    tasks = [asyncio.ensure_future(one(call)) for call in calls]
+    tasks = [asyncio.ensure_future(one(call)) for call in todo]
     try:
         return list(await asyncio.gather(*tasks))
     except BaseException:

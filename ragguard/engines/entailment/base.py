@@ -63,7 +63,7 @@ class Entailer(Protocol):
     async def entail(
         self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
     ) -> Entailments:
-        """One row for each pair. `deadline` and `priority` mean what they mean to an engine."""
+        """Returns one row for each pair. `deadline` and `priority` mean what they mean to an engine."""
         ...
 
     async def info(self) -> EngineInfo:
@@ -113,7 +113,7 @@ async def entail_distinct(
 
 
 def columns_of(labels: Mapping[int, str], model: str) -> NDArray[np.float64]:
-    """(classes, 3): which class of a classifier is which relation, by the names that it gives its classes.
+    """Returns (classes, 3): 1 where a class of a classifier is a relation, by the names that it gives its classes.
 
     A class that only denies entailment is counted as neutral: it does not claim a contradiction.
     """
@@ -143,7 +143,7 @@ def _unknown_labels(labels: Mapping[int, str], model: str) -> InvalidInput:
 
 
 def as_texts(pair: Pair) -> Prompt:
-    """The two texts that a classifier compares, as two messages: each answer stands behind the question.
+    """Returns the two texts that a classifier compares, as two messages: each answer stands behind the question.
 
     Bare answers mean nothing to a classifier ("No", "1922"). Only the answers may be cut.
     """

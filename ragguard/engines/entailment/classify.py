@@ -26,11 +26,11 @@ from ragguard.engines.entailment.base import (
     columns_of,
     entail_distinct,
 )
+from ragguard.engines.http.body import usage_of
 from ragguard.engines.http.client import HttpClient
-from ragguard.engines.http.completions import usage_of
 from ragguard.engines.http.served import served_model
 from ragguard.engines.layers.retry import Patience
-from ragguard.engines.lazy import Lazy
+from ragguard.engines.model_engine import Lazy
 from ragguard.engines.truncation import fit
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 from ragguard.records import Usage

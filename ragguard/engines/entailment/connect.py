@@ -66,7 +66,7 @@ class EntailmentBudget:
             return reply
 
     async def info(self) -> EngineInfo:
-        """Tells what the entailer is; the requests that it takes to find out are counted."""
+        """Returns what the entailer is; the requests that it takes to find out are counted."""
         with self._account.reserving(Cost()):
             return await self._entailer.info()
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo, Prompt
 from ragguard.engines.entailment.base import Entailments, Pair, as_texts, columns_of, entail_distinct
-from ragguard.engines.local.hf_loading import Source, context_of, load
+from ragguard.engines.local.pretrained import Source, context_of, load
 from ragguard.engines.local.worker import StillWanted, Worker
 from ragguard.engines.truncation import fit
 from ragguard.errors import EngineProtocolError, InvalidInput

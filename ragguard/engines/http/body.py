@@ -1,15 +1,17 @@
-"""Reads the body of a server's reply up to a limit, also where the body is compressed or endless."""
+"""The body of a server's reply: read up to a limit, also where it is compressed or endless, and what all APIs say in it
+alike: the choices, and what they cost."""
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import httpx
 
 from ragguard.errors import EngineProtocolError
+from ragguard.records import Usage
 
 MOST_BYTES = 32 * 2**20
 """The largest reply that is read. 512 answers of 64 tokens with their log-probabilities are some 5 MB."""
@@ -71,3 +73,20 @@ def parsed(body: bytes) -> Any:
 def as_text(body: bytes, length: int) -> str:
     """Returns the first characters of a body that is no JSON, whatever it is encoded in."""
     return body[: 4 * length].decode("utf-8", "replace")[:length]
+
+
+def choices_of(answer: Any, url: str) -> list[Mapping[str, Any]]:
+    """Returns the choices in a reply, as they are listed."""
+    found = answer.get("choices") if isinstance(answer, Mapping) else None
+    if not isinstance(found, list) or not all(isinstance(choice, Mapping) for choice in found):
+        raise EngineProtocolError(f"{url}: no list of choices in the answer")
+    return found
+
+
+def usage_of(answer: Any, prompts: int) -> Usage:
+    """Returns what one reply cost; zeros where the server does not say."""
+    said = answer.get("usage") if isinstance(answer, Mapping) else None
+    known = said if isinstance(said, Mapping) else {}
+    counts = [known.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    spent, written = (max(0, count) if isinstance(count, int) else 0 for count in counts)
+    return Usage(requests=1, prompts=prompts, prompt_tokens=spent, output_tokens=written)

@@ -1,19 +1,20 @@
 """`/v1/chat/completions`, the API that servers of all makes have: one conversation in each request.
 
-Makes the body of a request without the parameters that this server refuses (its `Dialect`), and reads and checks the
-choices in the reply. A reply that is not what it should be raises EngineProtocolError.
+Makes the body of a request without the parameters that this server refuses (its `Dialect`), reads and checks the
+choices in the reply, and reads labels off them. A reply that is not what it should be raises EngineProtocolError.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from ragguard.engines.http.body import choices_of, usage_of
 from ragguard.engines.http.client import HttpClient
-from ragguard.engines.http.completions import usage_of
-from ragguard.engines.labels import checked_logprob
+from ragguard.engines.labels import checked_logprob, upper_bound
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.thinking import begun_thought, without_reasoning
 from ragguard.errors import EngineProtocolError
@@ -106,9 +107,7 @@ async def ask(
             body["top_logprobs"] = dialect.top
     answer = await client.post("/chat/completions", body, deadline=request.deadline)
     url = f"{client.address.base}/chat/completions"
-    found = answer.get("choices") if isinstance(answer, Mapping) else None
-    if not isinstance(found, list) or not all(isinstance(choice, Mapping) for choice in found):
-        raise EngineProtocolError(f"{url}: no list of choices in the answer")
+    found = choices_of(answer, url)
     if len(found) not in (1, n):
         raise EngineProtocolError(f"{url}: {n} choices were asked for and {len(found)} came")
     return [_choice(choice, answer, url) for choice in found], usage_of(answer, 1)
@@ -169,8 +168,52 @@ def _reasoned(usage: Any) -> bool:
 
 
 def spelled(label: str, first: Sequence[Token]) -> Token | None:
-    """The token by which an answer begins with `label`: the whole label if it is listed, else its likeliest start."""
+    """Returns the token by which an answer begins with `label`: the whole label if it is listed, else its likeliest
+    start; None where there is none."""
     starts = [(token, token.text.lstrip(" ▁\n")) for token in first]
     whole = [token for token, text in starts if text == label]
     begun = [token for token, text in starts if text and label.startswith(text)]
     return max(whole or begun, key=lambda token: token.logprob, default=None)
+
+
+class LabelReading(NamedTuple):
+    """The numbers that were read of the labels of one prompt: for each label, its probability, whether that is an upper
+    bound, and its standard error."""
+
+    p: list[float]
+    bound: list[bool]
+    stderr: list[float]
+
+
+def listed(choice: Choice, labels: Sequence[str]) -> LabelReading:
+    """Reads labels off the most probable first tokens of a choice, of which there is at least one."""
+    tokens = [spelled(label, choice.first) for label in labels]
+    most = math.exp(upper_bound(token.logprob for token in choice.first))
+    return LabelReading(
+        [most if token is None else math.exp(token.logprob) for token in tokens],
+        # A first token that begins several labels says of each only how probable it is at most.
+        [token is None or tokens.count(token) > 1 for token in tokens],
+        [0.0] * len(labels),
+    )
+
+
+def estimated(answers: Sequence[str], labels: Sequence[str]) -> LabelReading:
+    """Counts labels among sampled answers, of which there is at least one."""
+    said, size = [named(answer, labels) for answer in answers], len(answers)
+    hits = [said.count(label) for label in labels]
+    smooth = [(count + 1) / (size + 2) for count in hits]
+    return LabelReading(
+        [count / size for count in hits],
+        [False] * len(labels),
+        [math.sqrt(p * (1 - p) / size) for p in smooth],
+    )
+
+
+def named(answer: str, labels: Sequence[str]) -> str | None:
+    """Returns the label that an answer gives, alone or before punctuation: "A firm" is not the label A."""
+    bare = answer.strip().lstrip("*\"'`(").strip()
+    for label in sorted(labels, key=len, reverse=True):
+        flags = re.IGNORECASE if len(label) > 1 else 0
+        if re.match(rf"{re.escape(label)}(?:$|\s*[.,:;)!*\"'`\n]|\s+[-–—]\s)", bare, flags):
+            return label
+    return None

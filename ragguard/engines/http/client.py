@@ -31,6 +31,7 @@ from ragguard.engines.http.body import (
     as_text,
     parsed,
     read_body,
+    usage_of,
 )
 from ragguard.errors import (
     Closed,
@@ -77,7 +78,7 @@ class Address:
 
 
 def parse_address(url: str) -> Address:
-    """`http(s)://host:port/v1`, optionally with `#model` or `?model=`; the `/v1` may be left out."""
+    """Takes an address apart: `http(s)://host:port/v1`, with or without `/v1`, `#model` or `?model=`."""
     allowed = "http(s)://HOST[:PORT][/v1][#MODEL]"
     bare, credentials = split_credentials("engine", url, allowed)
     parts = urlsplit(bare)
@@ -99,7 +100,7 @@ def parse_address(url: str) -> Address:
 
 
 def key_from_environment(address: Address) -> str | None:
-    """`RAGGUARD_API_KEY`, else `OPENAI_API_KEY`; the latter goes over https or to this machine only."""
+    """Returns `RAGGUARD_API_KEY`, else `OPENAI_API_KEY`; the latter goes over https or to this machine only."""
     names = ["RAGGUARD_API_KEY"]
     if address.loopback or address.base.startswith("https:"):
         names.append("OPENAI_API_KEY")
@@ -235,7 +236,7 @@ class HttpClient:
             ) from clean_cause(error)
         if isinstance(answer, dict) and answer.get("error"):
             raise EngineRejected(f"{method} {url}: the server said: {self._message(answer)}")
-        count_reply(answer)
+        count_reply(usage_of(answer, 0))
         return answer
 
     async def _exchange(

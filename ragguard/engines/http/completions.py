@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.base import Sample
+from ragguard.engines.http.body import choices_of, usage_of
 from ragguard.engines.http.client import HttpClient
 from ragguard.engines.labels import checked_logprob, upper_bound
-from ragguard.engines.profile import Rendered
 from ragguard.engines.requests.base import Request
 from ragguard.engines.requests.draws import DrawRequest
+from ragguard.engines.token_model import Rendered
 from ragguard.errors import EngineProtocolError, EngineUnreachable, PromptTooLong
 from ragguard.records import Usage
 from ragguard.runtime.parallel import in_parallel
@@ -131,29 +132,18 @@ class Completions:
         self, prompts: Sequence[Rendered], n: int, body: Mapping[str, Any], deadline: float | None
     ) -> tuple[list[Mapping[str, Any]], Usage]:
         answer = await self.client.post("/completions", {**body, "prompt": prompts}, deadline=deadline)
-        return choices_of(answer, len(prompts) * n, self._url), usage_of(answer, len(prompts))
+        return _ordered(answer, len(prompts) * n, self._url), usage_of(answer, len(prompts))
 
 
-def choices_of(answer: Any, expected: int, url: str) -> list[Mapping[str, Any]]:
+def _ordered(answer: Any, expected: int, url: str) -> list[Mapping[str, Any]]:
     """Returns the choices of a reply in the order of their indices, as many as were asked for."""
-    found = answer.get("choices") if isinstance(answer, Mapping) else None
-    if not isinstance(found, list) or not all(isinstance(choice, Mapping) for choice in found):
-        raise EngineProtocolError(f"{url}: no list of choices in the answer")
+    found = choices_of(answer, url)
     ordered = sorted(found, key=lambda choice: _index(choice, url))
     if [_index(choice, url) for choice in ordered] != list(range(expected)):
         raise EngineProtocolError(
             f"{url}: {expected} choices were asked for and {len(found)} came, or misnumbered"
         )
     return ordered
-
-
-def usage_of(answer: Any, prompts: int) -> Usage:
-    """Returns what one reply cost; zeros where the server does not say."""
-    said = answer.get("usage") if isinstance(answer, Mapping) else None
-    known = said if isinstance(said, Mapping) else {}
-    counts = [known.get(name) for name in ("prompt_tokens", "completion_tokens")]
-    spent, written = (max(0, count) if isinstance(count, int) else 0 for count in counts)
-    return Usage(requests=1, prompts=prompts, prompt_tokens=spent, output_tokens=written)
 
 
 def _index(choice: Mapping[str, Any], url: str) -> int:

@@ -1,4 +1,4 @@
-"""Which model a server serves: the one asked for, or the only one there."""
+"""The model that a server serves: the one asked for, or the only one there."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ragguard.engines.base import Message, Prompt, Role, folded
 from ragguard.engines.http.client import HttpClient
-from ragguard.engines.profile import Rendered
+from ragguard.engines.token_model import Rendered
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.runtime.parallel import in_parallel
 

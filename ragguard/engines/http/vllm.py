@@ -18,13 +18,14 @@ from ragguard.engines.http.client import HttpClient
 from ragguard.engines.http.completions import Completions
 from ragguard.engines.http.served import ServedModel, served_model
 from ragguard.engines.http.templates import Templates
-from ragguard.engines.labels import NextTokenAsk
-from ragguard.engines.model_engine import TokenEngine
-from ragguard.engines.profile import ModelFacts, NextTokens, Rendered
+from ragguard.engines.labels import Asks
+from ragguard.engines.model_engine import ModelEngine
+from ragguard.engines.profile import find_out
 from ragguard.engines.requests.base import Request
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
 from ragguard.engines.thinking import SWITCH_OFF
+from ragguard.engines.token_model import ModelFacts, NextTokens, ProfiledModel, Rendered
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
 
@@ -32,7 +33,7 @@ _TOPS = (20, 5, 1)
 _MOST_TEXTS = 1024
 
 
-class VllmEngine(TokenEngine):
+class VllmEngine(ModelEngine[ProfiledModel]):
     """The model that a vLLM server serves: exact label probabilities, and many prompts in one HTTP request.
 
     Args:
@@ -59,17 +60,23 @@ class VllmEngine(TokenEngine):
     def __repr__(self) -> str:
         return f"VllmEngine({self._client.address.base!r}, model={self._wanted!r})"
 
-    async def open(self) -> VllmModel:
-        """Looks which model the server serves, and learns its chat template."""
-        served = await served_model(self._client, self._wanted)
-        version = await _version(self._client)
-        templates = Templates(self._client, served.id, SWITCH_OFF)
-        await templates.learn()
-        return VllmModel(served, version, templates, Completions(self._client, served.id, templates.plain))
+    async def look(self) -> ProfiledModel:
+        """Finds out which model the server serves, and what it is."""
+        return await look_at_vllm(self._client, await served_model(self._client, self._wanted))
 
     async def aclose(self) -> None:
         """Closes the connections."""
         await self._client.aclose()
+
+
+async def look_at_vllm(client: HttpClient, served: ServedModel) -> ProfiledModel:
+    """Learns the chat template of a model on a vLLM server, and finds out what the model is."""
+    version = await _version(client)
+    templates = Templates(client, served.id, SWITCH_OFF)
+    await templates.learn()
+    return await find_out(
+        VllmModel(served, version, templates, Completions(client, served.id, templates.plain))
+    )
 
 
 class VllmModel:
@@ -120,7 +127,7 @@ class VllmModel:
         """Returns how the most probable answer begins, special tokens included."""
         return await self._first_words(prompt)
 
-    async def next_tokens(self, request: Request[Any], asks: Sequence[NextTokenAsk]) -> NextTokens:
+    async def next_tokens(self, request: Request[Any], asks: Asks) -> NextTokens:
         """Asks for all tokens behind all prompts, each followed by the first tokens of labels, in one call."""
         texts = [await self._text(ask.after, request.deadline) for ask in asks]
         as_text = None not in texts

@@ -16,7 +16,6 @@ from typing import Protocol, runtime_checkable
 from ragguard.engines.account import Account, Cost, Price, Spent
 from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.engines.requests.base import R, Request
-from ragguard.engines.requests.labels import LabelRequest
 from ragguard.engines.requests.verbs import Layer, put
 from ragguard.errors import (
     BudgetExceeded,
@@ -73,12 +72,12 @@ class Budget(Layer):
 
     @property
     def spent(self) -> Spent:
-        """What was spent so far; `money` by the given price."""
+        """The amounts that were spent so far; `money` by the given price."""
         return self.account.spent
 
     @property
     def left(self) -> Spent:
-        """What may still be spent, calls in flight taken off."""
+        """The amounts that may still be spent, less those reserved for calls in flight."""
         return self.account.left
 
     async def send(self, request: Request[R]) -> R:
@@ -101,7 +100,7 @@ class Budget(Layer):
         return request.gathered(replies, time.monotonic() - began)
 
     async def info(self) -> EngineInfo:
-        """Tells what the wrapped engine is; the requests that it takes to find out are counted."""
+        """Returns what the wrapped engine is; the requests that it takes to find out are counted."""
         with self.account.reserving(Cost()):
             return await self._engine.info()
 
@@ -122,7 +121,7 @@ class Budget(Layer):
         if not fitting and isinstance(self._engine, CountsTokens):
             with self.account.reserving(Cost()):
                 (tokens,) = await self._engine.count_tokens(piece, request.deadline)
-            most = self._cost(request.about(piece), info, tokens)
+            most = request.about(piece).cost(info, tokens)
         if refusal := self.account.refusal(most):
             raise BudgetExceeded(refusal)
         return piece, most
@@ -155,28 +154,14 @@ class Budget(Layer):
         tokens = _bytes(prompts) + sum(
             _TEMPLATE_TOKENS + _MESSAGE_TOKENS * len(prompt.messages) for prompt in prompts
         )
-        return self._cost(request, info, tokens)
+        return request.cost(info, tokens)
 
     def _least(self, request: Request[R], info: EngineInfo) -> Cost:
         """Returns less than the request will cost."""
         with self._lock:
             per_byte = self._counted / self._bytes / 2 if self._bytes else _FEWEST_TOKENS_PER_BYTE
-        least = self._cost(request, info, _bytes(request.prompts) * per_byte)
-        return Cost(least.requests, _bytes(request.prompts) * per_byte)
-
-    def _cost(self, request: Request[R], info: EngineInfo, prompt_tokens: float) -> Cost:
-        """Returns what the request costs at most, if its prompts have so many tokens."""
-        can, size = info.capabilities, len(request.prompts)
-        if isinstance(request, LabelRequest):
-            written, times = info.label_tokens, info.label_requests
-            if (request.mode or info.mode) == "sequence":
-                # Each label is scored token by token, each time after the whole prompt.
-                prompt_tokens *= sum(len(label.encode("utf-8", "replace")) for label in request.labels)
-        else:
-            written = request.output_tokens + request.completions * info.thinking_tokens
-            times = 1 if "n_samples" in can else request.completions
-        requests = 1 if "batch" in can else times * size
-        return Cost(requests, prompt_tokens * times, float(written * size))
+        tokens = _bytes(request.prompts) * per_byte
+        return Cost(request.cost(info, tokens).requests, tokens)
 
     def _learn(self, prompts: Sequence[Prompt], usage: Usage) -> None:
         """Takes the measure of this model's tokens from what the engine reports."""

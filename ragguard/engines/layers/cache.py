@@ -1,27 +1,36 @@
-"""Cache: asks no question twice. Memory first, then a file that processes may share.
+"""Cache: asks no question twice. Memory first, then a file that processes may share, then the engine.
 
-A kept value belongs to the model's fingerprint, one prompt and the parameters, never to a call; the requests say
-what their values and keys are. Equal requests in flight are waited for, not sent again. A request whose reply is
-meant to differ each time is never kept.
+A kept value belongs to the model's fingerprint, one prompt and the parameters, never to a call; requests say what
+their values and keys are. A request whose reply is meant to differ each time is never kept.
+
+What is in flight is not asked again. The first call that looks for a key is its leader; others follow and wait for
+the leader's answer. When a leader is cancelled, or fails in a way that may be its own, its followers ask again, and
+one of them becomes the leader. A call never follows a less urgent one. Leaders and followers may live on different
+event loops.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any, TypeAlias
 
 from ragguard.arguments import file_path, whole_number
-from ragguard.engines.base import Engine, EngineInfo, Prompt
+from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.layers.disk_cache import DiskCache
-from ragguard.engines.layers.kept import Kept
-from ragguard.engines.requests.base import KeptValue, Keyed, R, Request
+from ragguard.engines.requests.base import Keyed, R, Request, Value
 from ragguard.engines.requests.verbs import Layer, put
-from ragguard.errors import Closed
+from ragguard.errors import CircuitOpen, Closed, EngineError
 from ragguard.records import Usage
 from ragguard.runtime.deadline import until
+
+Values: TypeAlias = Mapping[bytes, Value]
 
 
 class Cache(Layer):
@@ -48,8 +57,11 @@ class Cache(Layer):
             whole_number(name, value, 1)
         super().__init__(engine)
         self._disk = None if path is None else DiskCache(file_path("cache", path), max_stored)
-        self._max_items = max_items
-        self._kept: dict[type[KeptValue], Kept[Any]] = {}
+        self._max_weight, self._weight = max_items, 0
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[bytes, tuple[int, Value]] = OrderedDict()
+        """Each value in memory with its weight, the least recently used first."""
+        self._in_flight: dict[bytes, _Leader] = {}
         self._closed = False
 
     async def send(self, request: Request[R]) -> R:
@@ -58,20 +70,36 @@ class Cache(Layer):
             raise Closed("this engine was closed; connect again")
         if not request.prompts or not request.repeatable:
             return await put(self._engine, request)
-        async with until(
-            request.deadline, "looking at the engine"
-        ):  # the first call may have to look at a server
+        # The first call may have to look at a server.
+        async with until(request.deadline, "looking at the engine"):
             info = await self._engine.info()
         keyed = request.keyed(info)
-        lookup = _Lookup(self._engine, keyed)
-        kept = self._kept.get(keyed.value)
-        if kept is None:
-            kept = self._kept.setdefault(keyed.value, Kept(keyed.value, self._max_items, self._disk))
-        found = await kept.get(keyed.keys, lookup.ask, request.deadline, request.priority)
-        return keyed.reply(found, lookup.cost(request.prompts))
+        asked: list[tuple[Request[R], R]] = []
+        found: dict[bytes, Value] = {}
+        while missing := [key for key in dict.fromkeys(keyed.keys) if key not in found]:
+            leader, followed = self._claim(missing, request.priority, found)
+            if leader is not None:
+                try:
+                    fetched = await self._fetched(leader.keys, keyed, asked)
+                except BaseException as error:
+                    self._finish(leader, {}, error)
+                    # Breaks the reference cycle between the error, this frame and the leader, which holds it.
+                    del leader
+                    raise
+                self._finish(leader, fetched, None)
+                found.update(fetched)
+            for coming in followed:
+                async with until(request.deadline, "a call that waited for an equal one"):
+                    brought = await asyncio.wrap_future(coming)
+                found.update((key, brought[key]) for key in missing if key in brought)
+        paid = {prompt for sent, _ in asked for prompt in sent.prompts}
+        known = len(request.prompts) - len(paid)
+        return keyed.reply(
+            found, sum((reply.usage for _, reply in asked), Usage(prompts=known, cached=known))
+        )
 
     async def info(self) -> EngineInfo:
-        """Tells what the wrapped engine is; with a note where the cache's file was given up."""
+        """Returns what the wrapped engine is; with a note where the cache's file was given up."""
         info = await self._engine.info()
         if self._disk is not None and self._disk.lost:
             note = f"the answer cache {self._disk.path} was given up: answers are kept in memory only"
@@ -86,36 +114,107 @@ class Cache(Layer):
                 await self._disk.close()
         await self._engine.aclose()
 
+    def _claim(
+        self, keys: Iterable[bytes], priority: int, found: dict[bytes, Value]
+    ) -> tuple[_Leader | None, Iterable[Future[Values]]]:
+        """Adds what memory has to `found`. Returns this call as the leader of the keys that nobody asks for, if there
+        are any, and the futures of the others."""
+        followed: dict[_Leader, Future[Values]] = {}
+        mine = []
+        with self._lock:
+            for key in keys:
+                if kept := self._kept.get(key):
+                    self._kept.move_to_end(key)
+                    found[key] = kept[1]
+                elif (leader := self._in_flight.get(key)) is not None and leader.priority <= priority:
+                    followed[leader] = leader.follow()
+                else:
+                    mine.append(key)
+            led = _Leader(priority, mine) if mine else None
+            if led is not None:
+                self._in_flight.update(dict.fromkeys(mine, led))
+        return led, followed.values()
 
-class _Lookup(Generic[R]):
-    """One request on its way through the cache: asks the engine for what is missing, and adds up what that cost.
+    def _finish(self, leader: _Leader, values: Values, error: BaseException | None) -> None:
+        """Ends what a leader began, with values or an error."""
+        with self._lock:
+            for key in leader.keys:
+                if self._in_flight.get(key) is leader:
+                    del self._in_flight[key]
+        leader.finish(values, error)
 
-    An object and no closures: hundreds of calls may wait at once, and each object in them is work for the garbage
-    collector, whose pauses make guards late.
-    """
+    async def _fetched(
+        self, keys: Sequence[bytes], keyed: Keyed[R], asked: list[tuple[Request[R], R]]
+    ) -> dict[bytes, Value]:
+        """Returns the values of these keys, from the file or from the engine, and keeps them. Requests that were sent
+        to the engine are added to `asked` with their replies."""
+        found = await self._read(keys, keyed)
+        self._keep(found, keyed)
+        missing = [key for key in keys if key not in found]
+        if missing:
+            requests = keyed.missing(missing)
+            if len(requests) == 1:  # needs no task of its own
+                replies = [await put(self._engine, requests[0])]
+            else:
+                replies = await asyncio.gather(*(put(self._engine, request) for request in requests))
+            fresh: dict[bytes, Value] = {}
+            for request, reply in zip(requests, replies, strict=True):
+                fresh |= keyed.values(request, reply)
+                asked.append((request, reply))
+            self._keep(fresh, keyed)
+            if self._disk is not None:
+                self._disk.write({key: json.dumps(fresh[key]).encode() for key in missing})
+            found |= fresh
+        return found
 
-    __slots__ = ("_asked", "_engine", "_keyed", "_usage")
+    async def _read(self, keys: Sequence[bytes], keyed: Keyed[Any]) -> dict[bytes, Value]:
+        """Returns what the file has of these keys."""
+        found: dict[bytes, Value] = {}
+        for key, data in (await self._disk.read(keys)).items() if self._disk is not None else ():
+            try:
+                found[key] = keyed.decoded(json.loads(data))
+            except (ValueError, TypeError):
+                # A damaged row counts as missing: it is asked again and overwritten.
+                continue
+        return found
 
-    def __init__(self, engine: Engine, keyed: Keyed[R, Any]) -> None:
-        self._engine, self._keyed = engine, keyed
-        self._usage = Usage()
-        self._asked: set[Prompt] = set()
+    def _keep(self, values: Values, keyed: Keyed[Any]) -> None:
+        """Keeps values in memory; the least recently used go where there are too many."""
+        with self._lock:
+            for key, value in values.items():
+                self._weight -= self._kept.pop(key, (0, ()))[0]
+                self._kept[key] = weight, _ = keyed.weight(value), value
+                self._weight += weight
+            while self._weight > self._max_weight and len(self._kept) > 1:
+                _, (weight, _) = self._kept.popitem(last=False)
+                self._weight -= weight
 
-    async def ask(self, missing: Sequence[bytes]) -> dict[bytes, Any]:
-        """Asks the engine and returns the values of these keys."""
-        requests = self._keyed.missing(missing)
-        if len(requests) == 1:
-            return await self._values(requests[0])
-        found = await asyncio.gather(*(self._values(request) for request in requests))
-        return {key: value for values in found for key, value in values.items()}
 
-    async def _values(self, request: Request[R]) -> dict[bytes, Any]:
-        reply = await put(self._engine, request)
-        self._usage += reply.usage
-        self._asked.update(request.prompts)
-        return self._keyed.values(request, reply)
+class _Leader:
+    """The one call that brings the values of some keys."""
 
-    def cost(self, prompts: Sequence[Prompt]) -> Usage:
-        """Returns what the questions about these prompts cost; the other prompts came from the cache."""
-        cached = len(prompts) - len(self._asked)
-        return self._usage + Usage(prompts=cached, cached=cached)
+    __slots__ = ("_values", "keys", "priority")
+
+    def __init__(self, priority: int, keys: Sequence[bytes]) -> None:
+        self.priority, self.keys = priority, keys
+        # Most leaders have no followers, and a future that threads may share is a dozen objects.
+        self._values: Future[Values] | None = None
+
+    def follow(self) -> Future[Values]:
+        """Returns a future of the values, which has none when the followers must ask again. To be called before
+        `finish`."""
+        if self._values is None:
+            self._values = Future()
+            # A follower that stops waiting must not cancel the future for the others.
+            self._values.set_running_or_notify_cancel()
+        return self._values
+
+    def finish(self, values: Values, error: BaseException | None) -> None:
+        """Hands the values to the followers, or an error that they would get, too: a server that is down, but not a
+        leader's own bad prompt."""
+        if self._values is None:
+            return
+        if isinstance(error, CircuitOpen) or (isinstance(error, EngineError) and error.retryable):
+            self._values.set_exception(error)
+        else:
+            self._values.set_result(values)

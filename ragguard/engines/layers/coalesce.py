@@ -18,7 +18,6 @@ from typing import Any, Generic
 
 from ragguard.engines.base import Engine, Prompt
 from ragguard.engines.requests.base import R, Request
-from ragguard.engines.requests.labels import LabelRequest
 from ragguard.engines.requests.verbs import Layer, put
 from ragguard.errors import CircuitOpen, Closed, EngineError, EngineTimeout, InvalidInput
 from ragguard.runtime.deadline import remaining, until
@@ -85,13 +84,13 @@ class Coalesce(Layer):
         """Sends the request in a batch with others, and returns its share of the reply."""
         if self._closed:
             raise Closed("this engine was closed; connect again")
-        any_labels = await self._takes_any_labels(request)
+        group = await self._group(request)
         size = len(request.prompts)
         remaining(request.deadline, f"a call of {size} prompts")
         tokens = sum(_tokens(prompt) + request.output_tokens for prompt in request.prompts)
         if not size or size >= self._max_prompts or tokens >= self._max_tokens:
             return await put(self._engine, request)
-        batch = self._batch_for(request, tokens, any_labels)
+        batch = self._batch_for(request, group, tokens)
         caller = _Caller[R](request, tokens, batch.loop.create_future())
         batch.callers.append(caller)
         batch.prompts += size
@@ -114,22 +113,19 @@ class Coalesce(Layer):
             batch.loop.call_soon_threadsafe(self._refuse, batch)
         await self._engine.aclose()
 
-    async def _takes_any_labels(self, request: Request[Any]) -> bool:
-        """True where more labels cost the engine nothing and change no number: one token tells all of them."""
-        if not self._mixes_labels or not isinstance(request, LabelRequest) or request.mode == "sequence":
-            return False
+    async def _group(self, request: Request[Any]) -> Hashable:
+        """Returns the key of the requests with which this one may go out."""
+        if not self._mixes_labels or not request.columns:
+            return request.group(None)
         async with until(request.deadline, "looking at the engine"):
-            info = await self._engine.info()
-        return (request.mode or info.mode) == "first_token" and "exact_labels" in info.capabilities
+            return request.group(await self._engine.info())
 
-    def _batch_for(self, request: Request[Any], tokens: int, any_labels: bool) -> _CallBatch:
-        """Returns the open batch of the request's group if this much still goes in, else a new one."""
+    def _batch_for(self, request: Request[Any], group: Hashable, tokens: int) -> _CallBatch:
+        """Returns the open batch of the group if this much still goes in, else a new one."""
         loop = asyncio.get_running_loop()
-        group = request.group(any_labels=any_labels)
-        labels = frozenset(request.labels) if isinstance(request, LabelRequest) else frozenset[str]()
         batch = self._open.get((loop, group))
         if batch is not None:
-            together = batch.labels | labels
+            together = batch.labels | request.columns
             fits = (
                 batch.prompts + len(request.prompts) <= self._max_prompts
                 and batch.tokens + tokens <= self._max_tokens
@@ -138,7 +134,7 @@ class Coalesce(Layer):
                 batch.labels = together
                 return batch
             self._close_batch(batch)
-        batch = self._open[loop, group] = _CallBatch(group, loop, labels=labels)
+        batch = self._open[loop, group] = _CallBatch(group, loop, labels=request.columns)
         batch.timer = loop.call_later(self._window, self._close_batch, batch)
         return batch
 
@@ -190,7 +186,7 @@ class Coalesce(Layer):
             if apart:
                 await self._send_apart(callers)
             return
-        groups = {request.group(any_labels=False) for request in (first, *others)}
+        groups = {request.group(None) for request in (first, *others)}
         if len(groups) > 1 and not whole.is_independent(reply):
             self._mixes_labels = False
             await self._send_apart(callers)

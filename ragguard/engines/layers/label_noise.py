@@ -60,7 +60,7 @@ class LabelNoise(Layer):
         return cast(R, replace(probs, p=tilted(probs.p, self._scales[request.labels], draws)))
 
     async def info(self) -> EngineInfo:
-        """Tells what the wrapped engine is, under a fingerprint of its own."""
+        """Returns what the wrapped engine is, under a fingerprint of its own."""
         info = await super().info()
         scales = ", ".join(f"{'/'.join(labels)} {scale:.4g}" for labels, scale in self._scales.items())
         return replace(info, fingerprint=f"{info.fingerprint}+noise({scales}, seed {self._seed})")

@@ -73,7 +73,7 @@ class Patience:
         pauses = RetrySchedule(first=pause, longest=max(pause, longest_pause), jitter=(1.0, 1.0))
         self._circuit = CircuitBreaker(trip_after, pauses)
         self.latest_failure: tuple[float, EngineError] | None = None
-        """When (on the monotonic clock) and how the latest attempt failed that was followed by another one."""
+        """The time (on the monotonic clock) and the error of the latest failed attempt that was followed by another."""
 
     async def persist(
         self, ask: Callable[[], Awaitable[_Answer]], deadline: float | None, *, proves: bool = True
@@ -155,7 +155,7 @@ class Retry(Layer):
         return await self._patience.persist(lambda: put(self._engine, request), request.deadline)
 
     async def info(self) -> EngineInfo:
-        """Tells what the wrapped engine is; what it was last while the circuit is open, so that its cached answers
+        """Returns what the wrapped engine is; what it was last while the circuit is open, so that its cached answers
         stay of use."""
         try:
             # The answer is mostly remembered: it must not close the circuit of a server that is down.
@@ -167,7 +167,7 @@ class Retry(Layer):
 
     @property
     def latest_failure(self) -> tuple[float, EngineError] | None:
-        """When (on the monotonic clock) and how the latest attempt failed that was followed by another one."""
+        """The time (on the monotonic clock) and the error of the latest failed attempt that was followed by another."""
         return self._patience.latest_failure
 
 

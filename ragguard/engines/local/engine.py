@@ -9,23 +9,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.base import Prompt, Sample
-from ragguard.engines.labels import NextTokenAsk
+from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.local.worker import StillWanted, Worker
-from ragguard.engines.model_engine import TokenEngine
-from ragguard.engines.profile import ModelFacts, NextTokens, TokenModel, Tokens
+from ragguard.engines.model_engine import ModelEngine
+from ragguard.engines.profile import find_out
 from ragguard.engines.requests.base import Request
 from ragguard.engines.requests.draws import DrawRequest
+from ragguard.engines.token_model import ModelFacts, NextTokens, ProfiledModel, Tokens
 from ragguard.errors import InvalidInput, PromptTooLong
 from ragguard.records import Usage
 
+Rows: TypeAlias = Sequence[Sequence[int]]
+"""Prompts as token ids."""
 LOCAL_CAPABILITIES = frozenset({"exact_labels", "sequence", "sample_logprobs", "batch", "n_samples", "seed"})
-"""What every model in this process can do."""
+"""The capabilities of every model in this process."""
 
 
 class LocalTokens(Tokens, Protocol):
@@ -65,16 +68,14 @@ class LocalModel(Protocol):
         """Reads the weights, the first time."""
         ...
 
-    async def logprobs(
-        self, rows: Sequence[Sequence[int]], asks: Sequence[NextTokenAsk], request: Request[Any]
-    ) -> list[NDArray[np.float64]]:
+    async def logprobs(self, rows: Rows, asks: Asks, request: Request[Any]) -> Logprobs:
         """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`.
 
         Of the request only the deadline and the priority count.
         """
         ...
 
-    async def draw(self, rows: Sequence[Sequence[int]], request: DrawRequest) -> list[list[Drawn]]:
+    async def draw(self, rows: Rows, request: DrawRequest) -> list[list[Drawn]]:
         """Returns `n` answers to each row; with a seed, by the seed and the row alone."""
         ...
 
@@ -89,16 +90,12 @@ class ComputingModel(Protocol):
     It calls `still_wanted` between two batches, which raises where nobody waits for the result any more.
     """
 
-    def logprobs(
-        self, rows: Sequence[Sequence[int]], asks: Sequence[NextTokenAsk], still_wanted: StillWanted
-    ) -> list[NDArray[np.float64]]:
-        """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`."""
+    def logprobs(self, rows: Rows, asks: Asks, still_wanted: StillWanted) -> Logprobs:
+        """Computes what `LocalModel.logprobs` returns."""
         ...
 
-    def draw(
-        self, rows: Sequence[Sequence[int]], request: DrawRequest, still_wanted: StillWanted
-    ) -> list[list[Drawn]]:
-        """Returns `n` answers to each row; with a seed, by the seed and the row alone."""
+    def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
+        """Computes what `LocalModel.draw` returns."""
         ...
 
 
@@ -119,16 +116,14 @@ class ThreadModel:
         loaded, _ = await self._worker.run(lambda still_wanted: self._loaded())
         return loaded
 
-    async def logprobs(
-        self, rows: Sequence[Sequence[int]], asks: Sequence[NextTokenAsk], request: Request[Any]
-    ) -> list[NDArray[np.float64]]:
-        """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`."""
+    async def logprobs(self, rows: Rows, asks: Asks, request: Request[Any]) -> Logprobs:
+        """Has the log-probabilities computed in the thread."""
         return await self._worker.run(
             lambda still_wanted: self._loaded()[1].logprobs(rows, asks, still_wanted), request.deadline
         )
 
-    async def draw(self, rows: Sequence[Sequence[int]], request: DrawRequest) -> list[list[Drawn]]:
-        """Returns `n` answers to each row; with a seed, by the seed and the row alone."""
+    async def draw(self, rows: Rows, request: DrawRequest) -> list[list[Drawn]]:
+        """Has the answers drawn in the thread."""
         return await self._worker.run(
             lambda still_wanted: self._loaded()[1].draw(rows, request, still_wanted), request.deadline
         )
@@ -146,32 +141,37 @@ class ThreadModel:
         self._ready = None
 
 
-class LocalEngine(TokenEngine):
+class LocalEngine(ModelEngine[ProfiledModel]):
     """An engine on a model in this process."""
 
     def __init__(self, model: LocalModel) -> None:
         super().__init__()
         self._model = model
 
-    async def open(self) -> TokenModel:
+    async def look(self) -> ProfiledModel:
+        """Loads the model, and finds out what it is."""
+        return await find_out(await self.open())
+
+    async def open(self) -> LoadedModel:
         """Loads the model."""
-        return _LoadedModel(self._model, await self._model.load())
+        return LoadedModel(self._model, await self._model.load())
 
     async def aclose(self) -> None:
         """Gives the model's memory back."""
         await self._model.aclose()
 
 
-class _LoadedModel:
+class LoadedModel:
     """A local model with its tokenizer: answers questions about prompts."""
 
     def __init__(self, model: LocalModel, loaded: Loaded) -> None:
         self.tokens = loaded.tokens
-        self._model, self._loaded = model, loaded
+        self.loaded = loaded
+        self._model = model
 
     async def facts(self, question: Prompt, letters: Sequence[int]) -> ModelFacts:
         """Returns what the model says of itself."""
-        return self._loaded.facts
+        return self.loaded.facts
 
     async def first_words(self, prompt: Prompt) -> str:
         """Returns how the most probable answer begins, special tokens included."""
@@ -179,7 +179,7 @@ class _LoadedModel:
         ((one,),) = await self._model.draw(await self._rows(request, 8), request)
         return await self.tokens.text_of(one.ids)
 
-    async def next_tokens(self, request: Request[Any], asks: Sequence[NextTokenAsk]) -> NextTokens:
+    async def next_tokens(self, request: Request[Any], asks: Asks) -> NextTokens:
         """Computes the log-probabilities of each ask's tokens."""
         rows = await self._rows(request, 1 + max(len(ask.after) for ask in asks))
         return NextTokens(await self._model.logprobs(rows, asks, request), _usage(rows, len(rows)))
@@ -194,7 +194,7 @@ class _LoadedModel:
     async def _rows(self, request: Request[Any], output: int) -> list[list[int]]:
         """Returns the ids of all prompts; PromptTooLong where one leaves less than `output` tokens free."""
         rows = await self.tokens.rows(request.prompts)
-        limit = self._loaded.context - output
+        limit = self.loaded.context - output
         for index, row in enumerate(rows):
             if not row:
                 messages = request.prompts[index].messages
@@ -225,5 +225,5 @@ def uniform(row: Sequence[int], request: DrawRequest) -> NDArray[np.float64]:
     return source.random((request.n, request.max_tokens))
 
 
-def _usage(rows: Sequence[Sequence[int]], written: int) -> Usage:
+def _usage(rows: Rows, written: int) -> Usage:
     return Usage(1, len(rows), sum(len(row) for row in rows), written)

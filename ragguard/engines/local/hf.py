@@ -1,20 +1,46 @@
 """HfEngine: a transformers model in this process, on CPU or CUDA, for machines without a server.
 
-PyTorch and transformers are imported when the model is first used, in the thread that computes.
+PyTorch and transformers are imported when the model is first used, in the thread that computes. Prompts of like length
+are padded on the left and prefilled together. For samples, a prompt is prefilled once and its KV cache repeated.
+Whatever the weights' number type, probabilities are computed in float32.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ragguard.engines.local.engine import LOCAL_CAPABILITIES, Loaded, LocalEngine, ThreadModel
-from ragguard.engines.local.hf_loading import Source, context_of, load
-from ragguard.engines.local.hf_model import CausalModel
-from ragguard.engines.local.tokens import HfTokens
-from ragguard.engines.local.worker import Worker
-from ragguard.engines.profile import ModelFacts
-from ragguard.errors import InvalidInput
+import numpy as np
+from numpy.typing import NDArray
+
+from ragguard.engines.labels import Asks, Logprobs
+from ragguard.engines.local.engine import (
+    LOCAL_CAPABILITIES,
+    Drawn,
+    Loaded,
+    LocalEngine,
+    Rows,
+    ThreadModel,
+    uniform,
+)
+from ragguard.engines.local.pretrained import HfTokens, Source, context_of, load
+from ragguard.engines.local.worker import StillWanted, Worker
+from ragguard.engines.requests.draws import DrawRequest
+from ragguard.engines.token_model import ModelFacts
+from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+T = TypeVar("T")
+
+_PADDING = 0.25
+"""Prompts of one batch differ in length by at most this share: little is computed for padding."""
+_MOST_LOGITS = 2**26
+"""The most numbers of a batch's logits that are looked at together: 256 MB in float32."""
 
 
 class HfEngine(LocalEngine):
@@ -68,3 +94,190 @@ def _ends(*said: int | list[int] | None) -> frozenset[int]:
     for one in said:
         ends.update([] if one is None else [one] if isinstance(one, int) else one)
     return frozenset(ends)
+
+
+class CausalModel:
+    """A causal language model in memory, asked in batches: token ids in, log-probabilities and samples out."""
+
+    def __init__(self, model: Any, ends: frozenset[int], pad: int, max_batch_tokens: int) -> None:
+        self._model, self._ends, self._pad = model, ends, pad
+        self._max_tokens = max_batch_tokens
+        self._vocabulary = int(model.config.get_text_config().vocab_size)
+        self._accepts = frozenset(inspect.signature(model.forward).parameters)
+
+    def logprobs(self, prompts: Rows, asks: Asks, still_wanted: StillWanted) -> Logprobs:
+        """Returns for each ask (prompts, its tokens). One pass over prompt and label answers all asks of the label."""
+        found = [np.empty((len(prompts), len(ask.tokens))) for ask in asks]
+        for path in _whole_paths(asks):
+            along = [(index, ask) for index, ask in enumerate(asks) if path[: len(ask.after)] == ask.after]
+            rows = [[*prompt, *path] for prompt in prompts]
+
+            def look(some: Sequence[int], rows: list[list[int]] = rows, keep: int = len(path) + 1) -> Tensor:
+                return self._prefill([rows[i] for i in some], keep).logits.float().log_softmax(-1)
+
+            lengths = [len(row) for row in rows]
+            for part in self._parts(lengths, lengths, len(path) + 1):
+                still_wanted()
+                for some, logprobs in _halving(part, look):
+                    for index, ask in along:
+                        found[index][some] = logprobs[:, len(ask.after), list(ask.tokens)].cpu().numpy()
+        return found
+
+    def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
+        """Returns `n` answers to each row, drawn with numbers that depend on the seed and the row."""
+        found: list[list[Drawn]] = [[] for _ in rows]
+
+        def draw_some(some: Sequence[int]) -> list[list[Drawn]]:
+            numbers = np.concatenate([uniform(rows[i], request) for i in some])
+            return self._draw([rows[i] for i in some], request, numbers, still_wanted)
+
+        lengths = [len(row) for row in rows]
+        tokens = [request.n * (length + request.max_tokens) for length in lengths]
+        for part in self._parts(lengths, tokens, request.n):
+            for some, answers in _halving(part, draw_some):
+                for index, answer in zip(some, answers, strict=True):
+                    found[index] = answer
+        return found
+
+    def _draw(
+        self,
+        rows: Rows,
+        request: DrawRequest,
+        uniforms: NDArray[np.float64],
+        still_wanted: StillWanted,
+    ) -> list[list[Drawn]]:
+        import torch
+
+        n, max_tokens = request.n, request.max_tokens
+        first = self._prefill(rows, 1)
+        cache = first.cache
+        cache.batch_repeat_interleave(n)
+        logits, mask = (tensor.repeat_interleave(n, 0) for tensor in (first.logits[:, -1], first.mask))
+        numbers = torch.from_numpy(uniforms).to(logits.device)
+        ends = torch.tensor(sorted(self._ends), device=logits.device)
+        tokens = torch.zeros(uniforms.shape, dtype=torch.long, device=logits.device)
+        logprobs = torch.zeros(uniforms.shape, dtype=torch.float32, device=logits.device)
+        length = torch.full((len(uniforms),), max_tokens, device=logits.device)
+        # The rows of the batch, as answers: those that have ended leave it now and then.
+        live = torch.arange(len(uniforms), device=logits.device)
+        with torch.inference_mode():
+            for step in range(max_tokens):
+                still_wanted()
+                distribution = logits.float().log_softmax(-1)
+                token = _pick(distribution, numbers[live, step], request.temperature)
+                tokens[live, step] = token
+                logprobs[live, step] = distribution.gather(-1, token[:, None])[:, 0]
+                ended = torch.isin(token, ends) & (length[live] == max_tokens)
+                length[live[ended]] = step + 1
+                going = length[live] == max_tokens
+                if step + 1 == max_tokens or not bool(going.any()):
+                    break
+                if int(going.sum()) * 4 <= len(live) * 3:
+                    stay = going.nonzero()[:, 0]
+                    cache.batch_select_indices(stay)
+                    live, token, mask = live[stay], token[stay], mask[stay]
+                mask = torch.cat([mask, mask.new_ones((len(mask), 1))], dim=-1)
+                logits, cache = self._forward(token[:, None], mask, mask.sum(-1, keepdim=True) - 1, 1, cache)
+                logits = logits[:, -1]
+        return _answers(tokens, logprobs, length, n, self._ends)
+
+    def _prefill(self, rows: Rows, keep: int) -> _Prefilled:
+        """Computes rows, padded on the left so that the next token of each is in the same column."""
+        import torch
+
+        width = max(len(row) for row in rows)
+        ids = np.full((len(rows), width), self._pad, dtype=np.int64)
+        mask = np.zeros_like(ids)
+        for index, row in enumerate(rows):
+            ids[index, width - len(row) :] = row
+            mask[index, width - len(row) :] = 1
+        device = self._model.device
+        there, seen = torch.from_numpy(mask).to(device), torch.from_numpy(ids).to(device)
+        with torch.inference_mode():
+            logits, cache = self._forward(seen, there, (there.cumsum(-1) - 1).clamp(min=0), keep, None)
+        return _Prefilled(logits, there, cache)
+
+    def _forward(
+        self, ids: Tensor, mask: Tensor, positions: Tensor, keep: int, cache: Any
+    ) -> tuple[Tensor, Any]:
+        """Returns the logits of the last `keep` columns, and the KV cache."""
+        more: dict[str, Any] = {"past_key_values": cache} if cache is not None else {}
+        if "position_ids" in self._accepts:
+            more["position_ids"] = positions
+        if "logits_to_keep" in self._accepts:
+            more["logits_to_keep"] = keep
+        out = self._model(input_ids=ids, attention_mask=mask, use_cache=True, **more)
+        return out.logits[:, -keep:], out.past_key_values
+
+    def _parts(self, lengths: Sequence[int], tokens: Sequence[int], positions: int) -> Iterator[list[int]]:
+        """Yields the indices of rows that are computed together: of similar length, within the memory limits."""
+        part: list[int] = []
+        spent = 0
+        for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+            uneven = part and lengths[index] < lengths[part[0]] * (1 - _PADDING)
+            wide = (len(part) + 1) * positions * self._vocabulary > _MOST_LOGITS
+            if part and (uneven or wide or spent + tokens[part[0]] > self._max_tokens):
+                yield part
+                part, spent = [], 0
+            part.append(index)
+            spent += tokens[part[0]]
+        if part:
+            yield part
+
+
+class _Prefilled(NamedTuple):
+    logits: Tensor
+    mask: Tensor
+    cache: Any
+
+
+def _pick(distribution: Tensor, uniform: Tensor, temperature: float) -> Tensor:
+    """Returns one token for each row: the one at which the cumulated probabilities pass the row's uniform number."""
+    import torch
+
+    if temperature == 0:
+        return distribution.argmax(-1)
+    heaped = (distribution.double() / temperature).softmax(-1).cumsum(-1)
+    picked = torch.searchsorted(heaped, (uniform * heaped[:, -1])[:, None], right=True)[:, 0]
+    return picked.clamp(max=distribution.shape[-1] - 1)
+
+
+def _answers(
+    tokens: Tensor, logprobs: Tensor, length: Tensor, n: int, ends: frozenset[int]
+) -> list[list[Drawn]]:
+    drawn = []
+    for ids, values, size in zip(tokens.tolist(), logprobs.double().tolist(), length.tolist(), strict=True):
+        if not np.isfinite(values[:size]).all():
+            raise EngineProtocolError(
+                "the model gave a sampled token a probability that is no number: its weights may be broken, or "
+                "too large for their number type; load it in another one"
+            )
+        drawn.append(Drawn(ids[:size], values[:size], ids[size - 1] in ends))
+    return [drawn[start : start + n] for start in range(0, len(drawn), n)]
+
+
+def _whole_paths(asks: Asks) -> list[tuple[int, ...]]:
+    """Returns the `after`s of the asks that are not the beginning of a longer one."""
+    afters = {ask.after for ask in asks}
+    return [a for a in sorted(afters) if not any(b != a and b[: len(a)] == a for b in afters)]
+
+
+def _halving(part: list[int], job: Callable[[Sequence[int]], T]) -> Iterator[tuple[list[int], T]]:
+    """Yields the result of `job` for a part, or for its halves where the device has too little memory for the whole."""
+    import torch
+
+    try:
+        done = job(part)
+    except torch.OutOfMemoryError as error:
+        if len(part) == 1:
+            raise EngineRejected(
+                "one prompt alone needs more memory than the device has: use a smaller model or number type, "
+                "shorter prompts, or fewer samples"
+            ) from error
+        done = None
+    if done is None:
+        torch.cuda.empty_cache()
+        yield from _halving(part[: len(part) // 2], job)
+        yield from _halving(part[len(part) // 2 :], job)
+    else:
+        yield part, done

@@ -17,15 +17,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ragguard.engines.labels import NextTokenAsk, checked_logprob
-from ragguard.engines.local.engine import LOCAL_CAPABILITIES, Drawn, Loaded, LocalEngine
-from ragguard.engines.local.hf_loading import weights_identity
-from ragguard.engines.local.tokens import HfTokens
-from ragguard.engines.profile import ModelFacts
+from ragguard.engines.labels import Asks, Logprobs, NextTokenAsk, checked_logprob
+from ragguard.engines.local.engine import LOCAL_CAPABILITIES, Drawn, Loaded, LocalEngine, Rows
+from ragguard.engines.local.pretrained import HfTokens, weights_identity
 from ragguard.engines.requests.base import Request
 from ragguard.engines.requests.draws import DrawRequest
+from ragguard.engines.token_model import ModelFacts
 from ragguard.errors import (
     Closed,
     EngineProtocolError,
@@ -78,13 +76,11 @@ class _InProcessModel:
     async def load(self) -> Loaded:
         return await self._on_own_loop(self._load())
 
-    async def logprobs(
-        self, rows: Sequence[Sequence[int]], asks: Sequence[NextTokenAsk], request: Request[Any]
-    ) -> list[NDArray[np.float64]]:
+    async def logprobs(self, rows: Rows, asks: Asks, request: Request[Any]) -> Logprobs:
         async with until(request.deadline, f"vLLM with {self._name}"):
             return await self._on_own_loop(self._logprobs(rows, asks, request.priority))
 
-    async def draw(self, rows: Sequence[Sequence[int]], request: DrawRequest) -> list[list[Drawn]]:
+    async def draw(self, rows: Rows, request: DrawRequest) -> list[list[Drawn]]:
         async with until(request.deadline, f"vLLM with {self._name}"):
             return await self._on_own_loop(self._draw(rows, request))
 
@@ -152,9 +148,7 @@ class _InProcessModel:
             self._loaded = Loaded(HfTokens(self._vllm.get_tokenizer()), facts, context)
         return self._loaded
 
-    async def _logprobs(
-        self, prompts: Sequence[Sequence[int]], asks: Sequence[NextTokenAsk], priority: int
-    ) -> list[NDArray[np.float64]]:
+    async def _logprobs(self, prompts: Rows, asks: Asks, priority: int) -> Logprobs:
         from vllm import SamplingParams
 
         async def one(prompt: Sequence[int], ask: NextTokenAsk) -> list[float]:
@@ -172,7 +166,7 @@ class _InProcessModel:
         size = len(prompts)
         return [np.array(rows[i * size : (i + 1) * size]) for i in range(len(asks))]
 
-    async def _draw(self, rows: Sequence[Sequence[int]], request: DrawRequest) -> list[list[Drawn]]:
+    async def _draw(self, rows: Rows, request: DrawRequest) -> list[list[Drawn]]:
         from vllm import SamplingParams
 
         async def one(row: Sequence[int]) -> list[Drawn]:

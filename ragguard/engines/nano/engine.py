@@ -9,23 +9,23 @@ from functools import cache, partial
 from importlib.resources import files
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo, Prompt
-from ragguard.engines.labels import NextTokenAsk
+from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.local.engine import (
     LOCAL_CAPABILITIES,
     Drawn,
     Loaded,
     LocalEngine,
+    Rows,
     ThreadModel,
     uniform,
 )
 from ragguard.engines.local.worker import StillWanted, Worker
 from ragguard.engines.nano.model import Model, load_model
 from ragguard.engines.nano.tokenizer import Tokenizer, load_tokenizer
-from ragguard.engines.profile import ModelFacts, ModelProfile
 from ragguard.engines.requests.draws import DrawRequest
+from ragguard.engines.token_model import ModelFacts, ProfiledModel
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.threads import DaemonThreads
 
@@ -45,11 +45,11 @@ class NanoEngine(LocalEngine):
         # One computation at a time: NumPy uses all cores already, and two would only evict each other's cache.
         super().__init__(ThreadModel(Worker("nano", _thread()), _open))
 
-    async def look(self) -> ModelProfile:
+    async def look(self) -> ProfiledModel:
         """Loads the weights. They are always the same ones, and so is what could be found out about them."""
         model = await self.open()
-        facts = await model.facts(Prompt(()), ())
-        return ModelProfile(
+        facts = model.loaded.facts
+        return ProfiledModel(
             model,
             EngineInfo(
                 model=facts.name,
@@ -147,18 +147,14 @@ class NanoModel:
     def __init__(self, network: Model, end: int) -> None:
         self._network, self._end = network, end
 
-    def logprobs(
-        self, rows: Sequence[Sequence[int]], asks: Sequence[NextTokenAsk], still_wanted: StillWanted
-    ) -> list[NDArray[np.float64]]:
+    def logprobs(self, rows: Rows, asks: Asks, still_wanted: StillWanted) -> Logprobs:
         """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`."""
         starts = sorted({ask.after for ask in asks})
         found = self._network.next_logprobs([[*row, *start] for row in rows for start in starts])
         found = found.reshape(len(rows), len(starts), -1)
         return [found[:, starts.index(ask.after)][:, list(ask.tokens)].astype(np.float64) for ask in asks]
 
-    def draw(
-        self, rows: Sequence[Sequence[int]], request: DrawRequest, still_wanted: StillWanted
-    ) -> list[list[Drawn]]:
+    def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
         """Returns `n` answers to each row; with a seed, by the seed and the row alone."""
         numbers = [uniform(row, request) for row in rows]
         drawn = self._network.sample(rows, numbers, request.temperature, self._end)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from ragguard.engines.account import Cost
 from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.records import Usage
 
 R = TypeVar("R", bound="Reply")
-V = TypeVar("V", bound="KeptValue")
+
+Value: TypeAlias = tuple[Any, ...]
+"""A part of a reply as it is kept: plain values and tuples of them, which the garbage collector does not look at and
+JSON has words for."""
 
 
 class Reply(Protocol):
@@ -19,7 +23,7 @@ class Reply(Protocol):
 
     @property
     def usage(self) -> Usage:
-        """What the answer cost."""
+        """The cost of the answer."""
         ...
 
 
@@ -42,13 +46,13 @@ class Request(ABC, Generic[R]):
 
     @property
     @abstractmethod
-    def completions(self) -> int:
-        """How many completions of one prompt the request asks for."""
-
-    @property
-    @abstractmethod
     def repeatable(self) -> bool:
         """True where the same request has the same reply, so that the reply may be kept."""
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The labels that each prompt is answered for; none where answers are sampled."""
+        return frozenset()
 
     @abstractmethod
     async def ask(self, engine: Engine) -> R:
@@ -64,11 +68,12 @@ class Request(ABC, Generic[R]):
 
     @abstractmethod
     def gathered(self, replies: Sequence[R], seconds: float) -> R:
-        """Returns one reply from the replies about the prompts one after another."""
+        """Returns one reply from the replies about consecutive parts of the prompts."""
 
     @abstractmethod
-    def group(self, *, any_labels: bool) -> Hashable:
-        """Returns what must be equal in two requests for them to go out as one. `any_labels`: labels may differ."""
+    def group(self, info: EngineInfo | None) -> Hashable:
+        """Returns a key that is equal for requests that may go out as one. Labels may differ only where the engine's
+        `info` shows that this changes no number; without it they may not."""
 
     @abstractmethod
     def joined(self, others: Sequence[Request[R]]) -> Request[R]:
@@ -83,45 +88,16 @@ class Request(ABC, Generic[R]):
         """True where the reply holds for each of several joined requests, whatever else was asked with it."""
 
     @abstractmethod
-    def keyed(self, info: EngineInfo) -> Keyed[R, Any]:
+    def cost(self, info: EngineInfo, prompt_tokens: float) -> Cost:
+        """Returns the most that the request costs if its prompts have so many tokens."""
+
+    @abstractmethod
+    def keyed(self, info: EngineInfo) -> Keyed[R]:
         """Takes the request apart into the keys under which the parts of its reply are kept."""
 
 
-class KeptValue(Protocol):
-    """The smallest part of a reply that is kept by itself."""
-
-    @property
-    def weight(self) -> int:
-        """The memory that the value takes, as the number of label probabilities that take as much."""
-        ...
-
-    @property
-    def packed(self) -> tuple[Any, ...]:
-        """The value as a tuple of plain values, which the garbage collector does not look at."""
-        ...
-
-    @classmethod
-    def unpacked(cls, packed: tuple[Any, ...]) -> Self:
-        """The value from its tuple."""
-        ...
-
-    def encode(self) -> bytes:
-        """The value as JSON."""
-        ...
-
-    @classmethod
-    def decode(cls, data: bytes) -> Self:
-        """The value from JSON."""
-        ...
-
-
-class Keyed(Protocol[R, V]):
-    """The keys of the parts of a request's reply, so that only parts that are not known are asked for."""
-
-    @property
-    def value(self) -> type[V]:
-        """The kind of value that each key has."""
-        ...
+class Keyed(Protocol[R]):
+    """A request with a key for each part of its reply, so that only parts that are not known are asked for."""
 
     @property
     def keys(self) -> Sequence[bytes]:
@@ -129,15 +105,23 @@ class Keyed(Protocol[R, V]):
         ...
 
     def missing(self, keys: Sequence[bytes]) -> list[Request[R]]:
-        """The requests that bring the values of these keys, as few as can be."""
+        """Returns the requests that bring the values of these keys, as few as can be."""
         ...
 
-    def values(self, request: Request[R], reply: R) -> dict[bytes, V]:
-        """The values in the reply to one of `missing`'s requests, by their keys."""
+    def values(self, request: Request[R], reply: R) -> dict[bytes, Value]:
+        """Returns the values in the reply to one of `missing`'s requests, by their keys."""
         ...
 
-    def reply(self, found: Mapping[bytes, V], usage: Usage) -> R:
-        """The reply to the whole request."""
+    def reply(self, found: Mapping[bytes, Value], usage: Usage) -> R:
+        """Returns the reply to the whole request."""
+        ...
+
+    def weight(self, value: Value) -> int:
+        """Returns the memory that a value takes, as the number of label probabilities that take as much."""
+        ...
+
+    def decoded(self, data: Any) -> Value:
+        """Returns a value that was kept as JSON; raises ValueError or TypeError for anything else."""
         ...
 
 
@@ -162,10 +146,10 @@ def cuts_between(truncated: Mapping[int, int], first: int, last: int) -> dict[in
     return {index - first: cut for index, cut in truncated.items() if first <= index < last}
 
 
-def latest(deadlines: Sequence[float | None]) -> float | None:
+def latest(requests: Sequence[Request[Any]]) -> float | None:
     """Returns the deadline of several requests that are sent as one: None where one of them has none."""
-    known = [deadline for deadline in deadlines if deadline is not None]
-    return max(known) if known and len(known) == len(deadlines) else None
+    known = [request.deadline for request in requests if request.deadline is not None]
+    return max(known) if len(known) == len(requests) else None
 
 
 def prompt_digest(stem: str, prompt: Prompt) -> hashlib._Hash:

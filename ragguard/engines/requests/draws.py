@@ -1,17 +1,17 @@
-"""The request for sampled answers: how it is sent, joined with others, split again, and kept for each prompt.
+"""The request for sampled answers: how it is sent, joined with others, split again, priced, and kept for each prompt.
 
 Answers that are drawn without a seed differ each time: they are never kept.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
+from ragguard.engines.account import Cost
 from ragguard.engines.base import Engine, EngineInfo, Prompt, Sample, Samples
-from ragguard.engines.requests.base import Request, cuts_between, latest, prompt_digest, usage_share
+from ragguard.engines.requests.base import Request, Value, cuts_between, latest, prompt_digest, usage_share
 from ragguard.errors import EngineProtocolError
 from ragguard.records import Usage
 
@@ -32,11 +32,6 @@ class DrawRequest(Request[Samples]):
     def output_tokens(self) -> int:
         """The most tokens that the model writes for one prompt."""
         return self.n * self.max_tokens
-
-    @property
-    def completions(self) -> int:
-        """How many completions of one prompt the request asks for."""
-        return self.n
 
     @property
     def repeatable(self) -> bool:
@@ -60,11 +55,11 @@ class DrawRequest(Request[Samples]):
         return replace(self, prompts=tuple(prompts))
 
     def empty(self) -> Samples:
-        """The reply to a request about no prompts."""
+        """Returns the reply to a request about no prompts."""
         return Samples([])
 
     def gathered(self, replies: Sequence[Samples], seconds: float) -> Samples:
-        """Returns one reply, put together from the replies about consecutive parts of the prompts."""
+        """Returns one reply from the replies about consecutive parts of the prompts."""
         truncated: dict[int, int] = {}
         answers: list[list[Sample]] = []
         for one in replies:
@@ -73,18 +68,18 @@ class DrawRequest(Request[Samples]):
         usage = sum((one.usage for one in replies), Usage())
         return Samples(answers, replace(usage, seconds=seconds), truncated)
 
-    def group(self, *, any_labels: bool) -> Hashable:
-        """Returns a key that is equal for requests that can be sent as one; they may differ in prompts and deadline."""
+    def group(self, info: EngineInfo | None) -> Hashable:
+        """Returns a key that is equal for requests that may go out as one; they may differ in prompts and deadline."""
         return replace(self, prompts=(), deadline=None)
 
     def joined(self, others: Sequence[Request[Samples]]) -> DrawRequest:
         """Returns one request about the prompts of this request and of others of its group."""
         requests: list[Request[Samples]] = [self, *others]
         prompts = tuple(prompt for request in requests for prompt in request.prompts)
-        return replace(self, prompts=prompts, deadline=latest([request.deadline for request in requests]))
+        return replace(self, prompts=prompts, deadline=latest(requests))
 
     def share(self, reply: Samples, whole: Request[Samples], first: int) -> Samples:
-        """The answers in the reply to `whole` that answer this request."""
+        """Returns the answers in the reply to `whole` that answer this request."""
         last = first + len(self.prompts)
         return Samples(
             reply.answers[first:last],
@@ -96,49 +91,23 @@ class DrawRequest(Request[Samples]):
         """True: what a prompt yields never depends on what else is asked."""
         return True
 
+    def cost(self, info: EngineInfo, prompt_tokens: float) -> Cost:
+        """Returns the most that the request costs if its prompts have so many tokens."""
+        times, size = 1 if "n_samples" in info.capabilities else self.n, len(self.prompts)
+        written = self.output_tokens + self.n * info.thinking_tokens
+        requests = 1 if "batch" in info.capabilities else times * size
+        return Cost(requests, prompt_tokens * times, float(written * size))
+
     def keyed(self, info: EngineInfo) -> DrawKeys:
-        """The keys under which the answers are kept: one for each prompt."""
+        """Returns the request with a key for the answers to each prompt."""
         return DrawKeys(self, info)
 
 
-@dataclass(frozen=True, slots=True)
-class DrawValue:
-    """The answers to one prompt, as they are kept."""
-
-    samples: tuple[Sample, ...]
-    cut: int
-
-    @property
-    def weight(self) -> int:
-        """How many label probabilities take as much memory."""
-        return 1 + sum(len(sample.logprobs) for sample in self.samples) // 8
-
-    @property
-    def packed(self) -> tuple[Any, ...]:
-        """The value as a tuple."""
-        return self.samples, self.cut
-
-    @classmethod
-    def unpacked(cls, packed: tuple[Any, ...]) -> Self:
-        """The value from its tuple."""
-        return cls(*packed)
-
-    def encode(self) -> bytes:
-        """The value as JSON."""
-        rows = [(sample.text, sample.logprobs, sample.finished) for sample in self.samples]
-        return json.dumps([rows, self.cut]).encode()
-
-    @classmethod
-    def decode(cls, data: bytes) -> Self:
-        """The value from JSON."""
-        rows, cut = json.loads(data)
-        return cls(tuple(Sample(text, tuple(logprobs), finished) for text, logprobs, finished in rows), cut)
-
-
 class DrawKeys:
-    """A request for answers taken apart into one key for each prompt."""
+    """A request for answers with a key for each prompt.
 
-    value = DrawValue
+    A value is `(((text, log-probabilities, finished), …), tokens that were cut from the prompt)`.
+    """
 
     def __init__(self, request: DrawRequest, info: EngineInfo) -> None:
         self._request = request
@@ -146,20 +115,33 @@ class DrawKeys:
         self.keys = [prompt_digest(stem, prompt).digest() for prompt in request.prompts]
 
     def missing(self, keys: Sequence[bytes]) -> list[Request[Samples]]:
-        """One request for all that is missing."""
+        """Returns one request for all that is missing."""
         prompt_of = dict(zip(self.keys, self._request.prompts, strict=True))
         return [self._request.about([prompt_of[key] for key in keys])]
 
-    def values(self, request: Request[Samples], reply: Samples) -> dict[bytes, DrawValue]:
-        """The answers to each prompt of `missing`'s request, by their keys."""
+    def values(self, request: Request[Samples], reply: Samples) -> dict[bytes, Value]:
+        """Returns the answers to each prompt of `missing`'s request, by their keys."""
         key_of = dict(zip(self._request.prompts, self.keys, strict=True))
         return {
-            key_of[prompt]: DrawValue(tuple(row), reply.truncated.get(index, 0))
+            key_of[prompt]: (
+                tuple((sample.text, tuple(sample.logprobs), sample.finished) for sample in row),
+                reply.truncated.get(index, 0),
+            )
             for index, (prompt, row) in enumerate(zip(request.prompts, reply.answers, strict=True))
         }
 
-    def reply(self, found: Mapping[bytes, DrawValue], usage: Usage) -> Samples:
-        """The reply to the whole request."""
-        rows = [found[key] for key in self.keys]
-        truncated = {index: row.cut for index, row in enumerate(rows) if row.cut}
-        return Samples([list(row.samples) for row in rows], usage, truncated)
+    def reply(self, found: Mapping[bytes, Value], usage: Usage) -> Samples:
+        """Returns the reply to the whole request."""
+        values = [found[key] for key in self.keys]
+        truncated = {index: cut for index, (_, cut) in enumerate(values) if cut}
+        return Samples([[Sample(*sample) for sample in samples] for samples, _ in values], usage, truncated)
+
+    def weight(self, value: Value) -> int:
+        """Returns how many label probabilities take as much memory."""
+        samples, _ = value
+        return 1 + sum(len(logprobs) for _, logprobs, _ in samples) // 8
+
+    def decoded(self, data: Any) -> Value:
+        """Returns a value that was kept as JSON."""
+        samples, cut = data
+        return tuple((text, tuple(logprobs), finished) for text, logprobs, finished in samples), cut

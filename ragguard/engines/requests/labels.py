@@ -1,4 +1,4 @@
-"""The request for label probabilities: how it is sent, joined with others, split again, and kept for each label.
+"""The request for label probabilities: how it is sent, joined with others, split again, priced, and kept by label.
 
 Each label's probability is kept under a key of its own, so that a guard and a scorer share it though they ask about it
 together with other labels. Only where labels may begin with the same token, so that their probabilities depend on
@@ -8,15 +8,15 @@ each other, all labels of the call are part of the key.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 
-from ragguard.engines.base import Engine, EngineInfo, HowAnswered, LabelMode, LabelProbs, Prompt
-from ragguard.engines.requests.base import Request, cuts_between, latest, prompt_digest, usage_share
+from ragguard.engines.account import Cost
+from ragguard.engines.base import Engine, EngineInfo, LabelMode, LabelProbs, Prompt
+from ragguard.engines.requests.base import Request, Value, cuts_between, latest, prompt_digest, usage_share
 from ragguard.errors import EngineProtocolError
 from ragguard.records import Usage
 
@@ -37,14 +37,14 @@ class LabelRequest(Request[LabelProbs]):
         return 1
 
     @property
-    def completions(self) -> int:
-        """How many completions of one prompt the request asks for."""
-        return 1
-
-    @property
     def repeatable(self) -> bool:
         """True: equal prompts have equal probabilities."""
         return True
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The labels that each prompt is answered for."""
+        return frozenset(self.labels)
 
     async def ask(self, engine: Engine) -> LabelProbs:
         """Puts the request to an engine by its verb, and checks the shape of the reply."""
@@ -61,11 +61,11 @@ class LabelRequest(Request[LabelProbs]):
         return replace(self, prompts=tuple(prompts))
 
     def empty(self) -> LabelProbs:
-        """The reply to a request about no prompts."""
+        """Returns the reply to a request about no prompts."""
         return LabelProbs(np.zeros((0, len(self.labels))), mode=self.mode or "first_token")
 
     def gathered(self, replies: Sequence[LabelProbs], seconds: float) -> LabelProbs:
-        """Returns one reply, put together from the replies about consecutive parts of the prompts."""
+        """Returns one reply from the replies about consecutive parts of the prompts."""
         bounds = [
             np.zeros(one.p.shape, dtype=np.bool_) if one.bound is None else one.bound for one in replies
         ]
@@ -85,20 +85,25 @@ class LabelRequest(Request[LabelProbs]):
             },
         )
 
-    def group(self, *, any_labels: bool) -> Hashable:
-        """Returns a key that is equal for requests that can be sent as one."""
-        return LabelRequest, self.mode, self.priority, None if any_labels else self.labels
+    def group(self, info: EngineInfo | None) -> Hashable:
+        """Returns a key that is equal for requests that may go out as one. Their labels may differ where one token
+        tells all labels: more of them cost such an engine nothing and change no number."""
+        told_by_one_token = (
+            info is not None
+            and (self.mode or info.mode) == "first_token"
+            and "exact_labels" in info.capabilities
+        )
+        return LabelRequest, self.mode, self.priority, None if told_by_one_token else self.labels
 
     def joined(self, others: Sequence[Request[LabelProbs]]) -> LabelRequest:
-        """All prompts with the labels of all requests: each is answered for every label, and takes its own."""
+        """Returns one request about all prompts with the labels of all requests; each request then takes its own."""
         requests = [self, *(other for other in others if isinstance(other, LabelRequest))]
         labels = dict.fromkeys(label for request in requests for label in request.labels)
         prompts = tuple(prompt for request in requests for prompt in request.prompts)
-        deadline = latest([request.deadline for request in requests])
-        return replace(self, prompts=prompts, labels=tuple(labels), deadline=deadline)
+        return replace(self, prompts=prompts, labels=tuple(labels), deadline=latest(requests))
 
     def share(self, reply: LabelProbs, whole: Request[LabelProbs], first: int) -> LabelProbs:
-        """The rows and columns of the reply to `whole` that answer this request."""
+        """Returns the rows and columns of the reply to `whole` that answer this request."""
         last = first + len(self.prompts)
         asked = whole.labels if isinstance(whole, LabelRequest) else self.labels
         columns = [asked.index(label) for label in self.labels]
@@ -121,56 +126,25 @@ class LabelRequest(Request[LabelProbs]):
         """False where labels were distinguished by all their tokens, which fewer labels may not need."""
         return reply.mode == "first_token"
 
+    def cost(self, info: EngineInfo, prompt_tokens: float) -> Cost:
+        """Returns the most that the request costs if its prompts have so many tokens."""
+        times, size = info.label_requests, len(self.prompts)
+        if (self.mode or info.mode) == "sequence":
+            # Each label is scored token by token, each time after the whole prompt.
+            prompt_tokens *= sum(len(label.encode("utf-8", "replace")) for label in self.labels)
+        requests = 1 if "batch" in info.capabilities else times * size
+        return Cost(requests, prompt_tokens * times, float(info.label_tokens * size))
+
     def keyed(self, info: EngineInfo) -> LabelKeys:
-        """The keys under which the probabilities are kept: one for each prompt and label."""
+        """Returns the request with a key for each prompt and label."""
         return LabelKeys(self, info)
 
 
-@dataclass(frozen=True, slots=True)
-class LabelValue:
-    """The probability of one label after one prompt, as it is kept."""
-
-    p: float
-    exact: bool
-    mode: HowAnswered
-    bound: bool | None
-    stderr: float | None
-    cut: int
-    weight: ClassVar[int] = 1
-
-    @classmethod
-    def of(cls, reply: LabelProbs, row: int, column: int) -> Self:
-        """One value of a reply. Where bounds are known one by one, so is what is exact."""
-        bound = None if reply.bound is None else bool(reply.bound[row, column])
-        stderr = None if reply.stderr is None else float(reply.stderr[row, column])
-        exact = not bound if bound is not None and stderr is None else reply.exact
-        p, cut = float(reply.p[row, column]), reply.truncated.get(row, 0)
-        return cls(p, exact, reply.mode, bound, stderr, cut)
-
-    @property
-    def packed(self) -> tuple[Any, ...]:
-        """The value as a tuple of plain values, which the garbage collector does not look at."""
-        return self.p, self.exact, self.mode, self.bound, self.stderr, self.cut
-
-    @classmethod
-    def unpacked(cls, packed: tuple[Any, ...]) -> Self:
-        """The value from its tuple."""
-        return cls(*packed)
-
-    def encode(self) -> bytes:
-        """The value as JSON."""
-        return json.dumps(self.packed).encode()
-
-    @classmethod
-    def decode(cls, data: bytes) -> Self:
-        """The value from JSON."""
-        return cls(*json.loads(data))
-
-
 class LabelKeys:
-    """A label request taken apart into one key for each prompt and label."""
+    """A label request with a key for each prompt and label.
 
-    value = LabelValue
+    A value is `(p, exact, mode, bound, standard error, tokens that were cut from the prompt)`, as in LabelProbs.
+    """
 
     def __init__(self, request: LabelRequest, info: EngineInfo) -> None:
         self._request = request
@@ -188,7 +162,7 @@ class LabelKeys:
             self.keys += [_with(digest, name) for name in names]
 
     def missing(self, keys: Sequence[bytes]) -> list[Request[LabelProbs]]:
-        """The requests for these keys: prompts that lack the same labels go together."""
+        """Returns the requests for these keys: prompts that lack the same labels go together."""
         request, lacking, width = self._request, frozenset(keys), len(self._request.labels)
         alike: dict[tuple[int, ...], list[Prompt]] = {}
         for row, prompt in enumerate(self._distinct):
@@ -200,39 +174,52 @@ class LabelKeys:
             for columns, prompts in alike.items()
         ]
 
-    def values(self, request: Request[LabelProbs], reply: LabelProbs) -> dict[bytes, LabelValue]:
-        """The values in the reply to one of `missing`'s requests, by their keys."""
+    def values(self, request: Request[LabelProbs], reply: LabelProbs) -> dict[bytes, Value]:
+        """Returns the values in the reply to one of `missing`'s requests, by their keys."""
         assert isinstance(request, LabelRequest)
         width = len(self._request.labels)
         columns = [self._request.labels.index(label) for label in request.labels]
         row_of = {prompt: row for row, prompt in enumerate(self._distinct)}
         return {
-            self.keys[row_of[prompt] * width + column]: LabelValue.of(reply, at, label)
+            self.keys[row_of[prompt] * width + column]: _value(reply, at, label)
             for at, prompt in enumerate(request.prompts)
             for label, column in enumerate(columns)
         }
 
-    def reply(self, found: Mapping[bytes, LabelValue], usage: Usage) -> LabelProbs:
-        """The reply to the whole request, also for prompts that were asked twice."""
-        known, width = [found[key] for key in self.keys], len(self._request.labels)
+    def reply(self, found: Mapping[bytes, Value], usage: Usage) -> LabelProbs:
+        """Returns the reply to the whole request, also for prompts that were asked twice."""
+        width = len(self._request.labels)
+        known = [found[key] for key in self.keys]
         row_of = {prompt: known[at * width : (at + 1) * width] for at, prompt in enumerate(self._distinct)}
         rows = [row_of[prompt] for prompt in self._request.prompts]
-        values = [value for row in rows for value in row]
         shape = (len(rows), width)
-        bound = stderr = None
-        if any(value.bound is not None for value in values):
-            bound = np.array([bool(value.bound) for value in values]).reshape(shape)
-        if any(value.stderr is not None for value in values):
-            stderr = np.array([value.stderr or 0.0 for value in values]).reshape(shape)
+        p, exact, mode, bound, stderr, _ = zip(*(value for row in rows for value in row), strict=True)
         return LabelProbs(
-            np.array([value.p for value in values], dtype=np.float64).reshape(shape),
-            exact=all(value.exact for value in values),
-            mode=values[0].mode,
+            np.array(p, dtype=np.float64).reshape(shape),
+            exact=all(exact),
+            mode=mode[0],
             usage=usage,
-            bound=bound,
-            stderr=stderr,
-            truncated={index: row[0].cut for index, row in enumerate(rows) if row[0].cut},
+            bound=None if set(bound) == {None} else np.array(bound, dtype=np.bool_).reshape(shape),
+            stderr=None if set(stderr) == {None} else np.array([e or 0.0 for e in stderr]).reshape(shape),
+            truncated={index: row[0][-1] for index, row in enumerate(rows) if row[0][-1]},
         )
+
+    def weight(self, value: Value) -> int:
+        """Returns how many label probabilities take as much memory: one."""
+        return 1
+
+    def decoded(self, data: Any) -> Value:
+        """Returns a value that was kept as JSON."""
+        p, exact, mode, bound, stderr, cut = data
+        return p, exact, mode, bound, stderr, cut
+
+
+def _value(reply: LabelProbs, row: int, column: int) -> Value:
+    """Returns one value of a reply. Where bounds are known one by one, so is what is exact."""
+    bound = None if reply.bound is None else bool(reply.bound[row, column])
+    stderr = None if reply.stderr is None else float(reply.stderr[row, column])
+    exact = not bound if bound is not None and stderr is None else reply.exact
+    return float(reply.p[row, column]), exact, reply.mode, bound, stderr, reply.truncated.get(row, 0)
 
 
 def _may_begin_alike(labels: Sequence[str]) -> bool:

@@ -1,6 +1,6 @@
 """The two verbs of an engine, as methods that make a request and send it.
 
-An engine from outside implements the verbs of `base.Engine`. The engines and layers of the package implement `send`
+An engine of a user's own implements the verbs of `base.Engine`. The engines and layers of the package implement `send`
 instead, and inherit the verbs from here.
 """
 
@@ -28,7 +28,7 @@ from ragguard.runtime.event_loop import running_loop
 
 
 class Verbs(ABC):
-    """`sample` and `label_probs` for whoever answers requests."""
+    """An engine that answers requests: each of the two verbs makes one and sends it."""
 
     async def sample(
         self,
@@ -57,7 +57,7 @@ class Verbs(ABC):
         deadline: float | None = None,
         priority: int = 0,
     ) -> LabelProbs:
-        """Gives the probability of each label as what follows each prompt."""
+        """Returns the probability of each label as what follows each prompt."""
         running_loop("engine.label_probs()")
         names = as_labels(labels)
         check_mode(mode)
@@ -86,7 +86,7 @@ class Layer(Verbs):
         return await put(self._engine, request)
 
     async def info(self) -> EngineInfo:
-        """Tells what the wrapped engine is."""
+        """Returns what the wrapped engine is."""
         return await self._engine.info()
 
     async def aclose(self) -> None:

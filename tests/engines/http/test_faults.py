@@ -327,6 +327,29 @@ async def test_a_restart_with_another_model_between_two_calls_is_noticed(face, o
         assert (await engine.info()).model == "another"
 
 
+@pytest.mark.parametrize("face", ["vllm", "openai"])
+async def test_a_server_is_asked_for_its_models_once(face):
+    async with (
+        MisbehavingServer(FakeModel(face=face).handle) as server,
+        aclosing(open_engine(server.url)) as engine,
+    ):
+        assert await works(engine)
+        assert (await engine.info()).kind == face
+        assert len(server.paths("/models")) == 1
+
+
+async def test_a_server_that_comes_back_as_one_of_another_make_is_asked_in_its_own_way():
+    model = FakeModel(face="vllm")
+    async with MisbehavingServer(model.handle) as server, aclosing(open_engine(server.url)) as engine:
+        assert await works(engine)
+        await server.stop()
+        assert isinstance(await failure(engine), EngineUnreachable)
+        model.face = "openai"
+        await server.start()
+        assert await works(engine)
+        assert (await engine.info()).kind == "openai"
+
+
 async def test_a_named_model_that_has_gone_is_asked_for_by_its_name():
     model = FakeModel()
     async with (

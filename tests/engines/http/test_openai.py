@@ -10,8 +10,8 @@ from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer
 
 from ragguard.engines.base import Message, Prompt, Span
-from ragguard.engines.http.chat import Token, spelled
-from ragguard.engines.http.openai import OpenAIEngine, named
+from ragguard.engines.http.chat import Token, named, spelled
+from ragguard.engines.http.openai import OpenAIEngine
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 
 LABELS = ("NO-RESPONSE", "A", "B")

@@ -11,8 +11,7 @@ import pytest
 from support.tiny_checkpoint import TEMPLATE, make_checkpoint
 
 from ragguard.engines.base import Message, Prompt, Span
-from ragguard.engines.local.hf import HfEngine
-from ragguard.engines.local.hf_model import CausalModel
+from ragguard.engines.local.hf import CausalModel, HfEngine
 from ragguard.engines.thinking import SWITCH_OFF
 from ragguard.errors import Closed, EngineRejected, EngineTimeout, InvalidInput, PromptTooLong
 

@@ -1,0 +1,209 @@
+"""ChatModel: answers requests through a server's chat completions, with the exactness that the server allows.
+
+A label among the most probable first tokens has its probability, any other one an upper bound. Where a server shows no
+tokens, or the model thinks first, probabilities are the shares of sampled answers, with their standard error.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ragguard.engines.base import EngineInfo, LabelProbs, Prompt, Sample, Samples
+from ragguard.engines.http.chat import Choice, Dialect, ask, estimated, listed
+from ragguard.engines.http.client import HttpClient
+from ragguard.engines.layers.retry import Patience
+from ragguard.engines.requests.draws import DrawRequest
+from ragguard.engines.requests.labels import LabelRequest
+from ragguard.engines.truncation import fit
+from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong
+from ragguard.records import Usage
+from ragguard.runtime.parallel import in_parallel
+
+LABEL_TOKENS = 8
+"""How many tokens an answer that is to be a label may take."""
+_CUTS = 4
+_CHARACTERS_PER_TOKEN = 3.0
+"""An estimate, lower than usual, for servers that tell the limit but not the prompt's length."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatLimits:
+    """How much a model of chat completions is asked."""
+
+    at_once: int = 16
+    """How many requests may be in flight together."""
+    answers: int = 20
+    """How many answers are sampled for each prompt where probabilities must be estimated."""
+    thinking_tokens: int = 1024
+    """How many tokens more an answer may take where a model thinks first and that cannot be switched off."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatModel:
+    """A model that a server serves by chat completions, with what was found out about both; answers requests."""
+
+    client: HttpClient
+    info: EngineInfo
+    dialect: Dialect
+    thinks: bool
+    ambiguous: frozenset[str]
+    """Labels that a common word begins like, so that their first token does not tell them."""
+    limits: ChatLimits
+    patience: Patience | None
+    """How the request for one prompt is repeated, so that the others are not paid for twice. None: it is not."""
+
+    async def draws(self, request: DrawRequest) -> Samples:
+        """Draws answers to each prompt, reasoning cut off; `priority` is not known to these servers."""
+        began = time.monotonic()
+        answers = await self._answers(request)
+        return Samples(
+            [
+                [Sample(c.text, tuple(token.logprob for token in c.tokens), c.finished) for c in one.choices]
+                for one in answers
+            ],
+            _total(answers, began),
+            _cuts(answers),
+        )
+
+    async def labels(self, request: LabelRequest) -> LabelProbs:
+        """Returns the probability of each label, its upper bound, or its share of samples; the reply says which."""
+        began = time.monotonic()
+        shown = self.dialect.top and not self.thinks
+        if request.mode == "sequence" and shown:
+            raise EngineRejected(
+                f"{self.info.location} shows only the first token's probabilities, not those of a whole label: "
+                "leave `mode` out, or serve the model with vLLM"
+            )
+        sampled = not shown or not self.ambiguous.isdisjoint(request.labels)
+        # Samples are seeded, so that the same question has the same answer wherever the server keeps seeds. Tokens are
+        # listed beside a greedy one, as some servers show the sampled token in place of the least probable of the list.
+        drawn = DrawRequest(
+            request.prompts,
+            n=self.limits.answers if sampled else 1,
+            max_tokens=LABEL_TOKENS if sampled else 1,
+            temperature=1.0 if sampled else 0.0,
+            seed=0 if sampled else None,
+            deadline=request.deadline,
+        )
+        answers = await self._answers(drawn, top=not sampled)
+        rows = [
+            estimated(self._said(one.choices), request.labels)
+            if sampled
+            else listed(self._shown(one.choices), request.labels)
+            for one in answers
+        ]
+        bound = np.array([row.bound for row in rows], dtype=np.bool_)
+        return LabelProbs(
+            np.array([row.p for row in rows], dtype=np.float64),
+            exact=not sampled and not bound.any(),
+            mode="sampled" if sampled else "first_token",
+            usage=_total(answers, began),
+            bound=bound if bound.any() else None,
+            stderr=np.array([row.stderr for row in rows], dtype=np.float64) if sampled else None,
+            truncated=_cuts(answers),
+        )
+
+    async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
+        """Returns the most tokens that each prompt can have, since these servers do not count them: its bytes."""
+        return [sum(len(m.content.encode("utf-8", "replace")) for m in prompt.messages) for prompt in prompts]
+
+    def _shown(self, choices: Sequence[Choice]) -> Choice:
+        """Returns the one choice if it lists the most probable first tokens."""
+        (choice,) = choices
+        if not choice.first:
+            raise EngineProtocolError(
+                f"{self.info.location} gave no log-probabilities, although it did at first; is it still the same "
+                "server?"
+            )
+        return choice
+
+    def _said(self, choices: Sequence[Choice]) -> list[str]:
+        """Returns the answers: one that was cut short after its label is an answer, a thought that was cut short is
+        none."""
+        answers = [choice.text for choice in choices if choice.text or choice.finished]
+        if not answers:
+            raise EngineProtocolError(
+                f"{self.info.model} had not answered after {self.limits.thinking_tokens} tokens of thought, "
+                f"{len(choices)} times: allow more `thinking_tokens`, or use a model whose thinking can be switched off"
+            )
+        return answers
+
+    async def _answers(self, request: DrawRequest, *, top: bool = False) -> list[_PromptAnswer]:
+        calls: list[Callable[[], Coroutine[Any, Any, _PromptAnswer]]]
+        calls = [partial(self._answer, request.about([prompt]), top) for prompt in request.prompts]
+        if self.patience is not None:
+            calls = [partial(self.patience.persist, call, request.deadline) for call in calls]
+        return await in_parallel(calls, self.limits.at_once)
+
+    async def _answer(self, request: DrawRequest, top: bool) -> _PromptAnswer:
+        """Returns the choices for one prompt and the tokens cut from it. Only the server knows its tokens: what it
+        says of a prompt that is too long is all there is to cut by."""
+        limit = request.max_tokens + (self.limits.thinking_tokens if self.thinks else 0)
+        # Greedy answers are all the same one.
+        distinct = 1 if request.temperature == 0 else request.n
+        asked = replace(request, n=distinct, max_tokens=limit)
+        cut = attempts = 0
+        while True:
+            try:
+                choices, usage = await self._choices(asked, top)
+                return _PromptAnswer(choices * (request.n // distinct), usage, cut)
+            except PromptTooLong as error:
+                attempts += 1
+                (prompt,) = asked.prompts
+                if not error.limit or not prompt.cuttable or attempts > _CUTS:
+                    raise
+                tokens = error.tokens or _characters(prompt) / _CHARACTERS_PER_TOKEN
+                # A tenth more each time, as tokens are not spread evenly.
+                density = tokens / max(1, _characters(prompt)) * (1 + attempts / 10)
+
+                async def count(some: Sequence[Prompt], density: float = density) -> list[int]:
+                    return [math.ceil(density * _characters(one)) for one in some]
+
+                shorter, taken = await fit([prompt], count, error.limit - limit)
+                asked = asked.about(shorter)
+                cut += taken.get(0, 0)
+
+    async def _choices(self, request: DrawRequest, top: bool) -> tuple[list[Choice], Usage]:
+        """Returns `n` choices for one prompt, from as many requests as the server needs for them."""
+        one, n = partial(ask, self.client, self.info.model, self.dialect, top=top), request.n
+        if n == 1 or self.dialect.many:
+            choices, usage = await one(request)
+            if len(choices) == n:
+                return choices, usage
+            raise EngineProtocolError(
+                f"{self.info.location}: {n} choices were asked for and {len(choices)} came"
+            )
+        # The seeds are as far apart as those that a server gives to its own choices.
+        seeds = [None if request.seed is None else request.seed + index for index in range(n)]
+        calls = [partial(one, replace(request, n=1, seed=seed)) for seed in seeds]
+        answers = await in_parallel(calls, self.limits.at_once)
+        return [choice for choices, _ in answers for choice in choices], sum(
+            (usage for _, usage in answers), Usage()
+        )
+
+
+class _PromptAnswer(NamedTuple):
+    """The choices for one prompt, what they cost, and the tokens that were cut from the prompt."""
+
+    choices: list[Choice]
+    usage: Usage
+    cut: int
+
+
+def _characters(prompt: Prompt) -> int:
+    return sum(len(message.content) for message in prompt.messages)
+
+
+def _total(answers: Sequence[_PromptAnswer], began: float) -> Usage:
+    return replace(sum((one.usage for one in answers), Usage()), seconds=time.monotonic() - began)
+
+
+def _cuts(answers: Sequence[_PromptAnswer]) -> dict[int, int]:
+    return {index: one.cut for index, one in enumerate(answers) if one.cut}

@@ -1,0 +1,207 @@
+"""A language model that shows its tokens: its protocol, and how it answers requests once its profile is known.
+
+Prompts become questions about tokens, and log-probabilities the probabilities of labels. A prompt that does not fit is
+cut where it allows that. The same for every model, behind a server or in this process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragguard.engines.base import EngineInfo, LabelMode, LabelProbs, Prompt, Sample, Samples
+from ragguard.engines.labels import Asks, LabelPlan, Logprobs, colliding, plan_labels
+from ragguard.engines.requests.base import Request
+from ragguard.engines.requests.draws import DrawRequest
+from ragguard.engines.requests.labels import LabelRequest
+from ragguard.engines.truncation import fit
+from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong
+from ragguard.records import Usage
+
+T = TypeVar("T")
+Q = TypeVar("Q", LabelRequest, DrawRequest)
+_MOST_PLANS = 256
+
+Rendered: TypeAlias = str | list[int]
+"""A prompt as the model gets it: text, or the ids of its tokens."""
+
+
+class Tokens(Protocol):
+    """A model's tokenizer and chat template. It may be a server's, so that each call may be a request."""
+
+    plain: bool
+    """True where there is no template: the messages themselves are the prompt."""
+    folds: bool
+    """True where the template knows no system turn: its text is put before the first user turn."""
+    ending: str
+    """The text after the template, where the answer begins."""
+
+    async def render(self, prompts: Sequence[Prompt], deadline: float | None = None) -> Sequence[Rendered]:
+        """Returns each prompt as the model gets it, `ending` included."""
+        ...
+
+    async def continuations(
+        self, texts: Sequence[str], deadline: float | None = None
+    ) -> list[tuple[int, ...]]:
+        """Returns the ids of texts as they follow a prompt: a word's tokens depend on the text before it."""
+        ...
+
+    async def count(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
+        """Returns the tokens of each prompt, template and ending included."""
+        ...
+
+    async def tokens(self, text: str, deadline: float | None = None) -> list[int]:
+        """Returns the ids of a text that stands alone."""
+        ...
+
+    async def text_of(self, ids: Sequence[int], deadline: float | None = None) -> str:
+        """Returns the text of ids, special tokens included."""
+        ...
+
+
+class NextTokens(NamedTuple):
+    """The log-probabilities of tokens that were asked for."""
+
+    logprobs: Logprobs
+    """For each ask, (prompts, its tokens)."""
+    usage: Usage
+    bounds: list[NDArray[np.bool_]] | None = None
+    """For each ask, True where a log-probability is only an upper bound; None where all are exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """The facts that a model, or its server, tells of itself."""
+
+    kind: str
+    name: str
+    identity: str
+    """A text that differs for models that give different numbers: their weights, their number type."""
+    context: int | None
+    """The longest prompt plus answer, in tokens."""
+    location: str
+    capabilities: frozenset[str]
+    shown: tuple[str, ...] = ()
+    """The kind of log-probabilities that are shown, as parts of the fingerprint; empty where all are always shown."""
+    notes: tuple[str, ...] = ()
+
+
+class TokenModel(Protocol):
+    """A language model that shows its tokens: on a vLLM server, or in this process."""
+
+    @property
+    def tokens(self) -> Tokens:
+        """The tokenizer and the chat template."""
+        ...
+
+    async def facts(self, question: Prompt, letters: Sequence[int]) -> ModelFacts:
+        """Returns what the model says of itself; a server is tried with a question about these tokens."""
+        ...
+
+    async def next_tokens(self, request: Request[Any], asks: Asks) -> NextTokens:
+        """Returns the log-probabilities of each ask's tokens, behind each prompt of the request and `ask.after`.
+
+        Raises PromptTooLong where a prompt does not fit together with the longest `after`.
+        """
+        ...
+
+    async def draw(self, request: DrawRequest) -> tuple[list[list[Sample]], Usage]:
+        """Returns the answers to each prompt. With a seed they depend on it and on the prompt alone."""
+        ...
+
+    async def first_words(self, prompt: Prompt) -> str:
+        """Returns how the most probable answer begins, special tokens included."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledModel:
+    """A model that shows its tokens, with what was found out about it; answers requests."""
+
+    model: TokenModel
+    info: EngineInfo
+    prefix: str = ""
+    """The text before a label where the answer begins: nothing, or the space that some models put there."""
+    thinks: bool = False
+    """True where the model thinks before it answers and cannot be told not to: its first tokens are no labels."""
+    _plans: dict[tuple[tuple[str, ...], LabelMode | None], tuple[LabelPlan, LabelMode]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    async def labels(self, request: LabelRequest) -> LabelProbs:
+        """Returns the probability of each label's first token, or of the whole label; labels that begin with the same
+        token are distinguished by all their tokens unless the request has a mode."""
+        began = time.monotonic()
+        self._refuse_thoughts()
+        plan, mode = await self._planned(request)
+        longest = 1 + max(len(ask.after) for ask in plan.asks)
+        (logprobs, usage, bounds), cut = await self._fitted(
+            request, longest, lambda fitting: self.model.next_tokens(fitting, plan.asks)
+        )
+        p = np.minimum(plan.combine(logprobs), 1.0)
+        if not np.isfinite(p).all():
+            raise EngineProtocolError(
+                f"{self.info.model} gave probabilities that are no numbers: its weights may be broken, or too "
+                f"large for their number type; load it in another one"
+            )
+        bound = None if bounds is None else plan.any_of(bounds)
+        exact = bound is None or not bound.any()
+        usage = replace(usage, prompts=len(request.prompts), seconds=time.monotonic() - began)
+        return LabelProbs(p, exact, mode, usage, bound=None if exact else bound, truncated=cut)
+
+    async def draws(self, request: DrawRequest) -> Samples:
+        """Draws answers to each prompt."""
+        began = time.monotonic()
+        self._refuse_thoughts()
+        # Greedy answers are all the same one.
+        distinct = replace(request, n=1) if request.temperature == 0 else request
+        (answers, usage), cut = await self._fitted(distinct, request.max_tokens, self.model.draw)
+        rows = [row * (request.n // distinct.n) for row in answers]
+        return Samples(rows, replace(usage, seconds=time.monotonic() - began), cut)
+
+    async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
+        """Returns the tokens of each prompt, its chat template included; may be a request for each."""
+        return await self.model.tokens.count(prompts, deadline)
+
+    async def _planned(self, request: LabelRequest) -> tuple[LabelPlan, LabelMode]:
+        key = (request.labels, request.mode)
+        if key not in self._plans:
+            texts = [self.prefix + label for label in request.labels]
+            ids = await self.model.tokens.continuations(texts, request.deadline)
+            mode = request.mode or ("sequence" if colliding(ids) else self.info.mode)
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            self._plans[key] = plan_labels(ids, mode), mode
+        return self._plans[key]
+
+    def _refuse_thoughts(self) -> None:
+        if self.thinks:
+            raise EngineRejected(
+                f"{self.info.model} at {self.info.location} thinks before it answers and cannot be told not to: serve "
+                "it with vLLM and use connect(), which samples its answers and cuts the thoughts off"
+            )
+
+    async def _fitted(
+        self, request: Q, output: int, ask: Callable[[Q], Awaitable[T]]
+    ) -> tuple[T, dict[int, int]]:
+        """Returns the answer, and the tokens that were cut from prompts so that each leaves `output` tokens free.
+
+        To count tokens may cost a request for each prompt: the model is asked first, and says where one is too long.
+        """
+        try:
+            return await ask(request), {}
+        except PromptTooLong as error:
+            context = self.info.context or error.limit
+            if context is None or context <= output:
+                raise
+            count = partial(self.model.tokens.count, deadline=request.deadline)
+            fitting, cut = await fit(request.prompts, count, context - output)
+            if not cut:
+                raise
+            return await ask(request.about(fitting)), cut
