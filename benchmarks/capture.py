@@ -1,4 +1,4 @@
-"""What watching costs a retrieval of 20 passages of 2 KB: ragguard beside OpenInference and Langfuse.
+"""Measures what watching costs a retrieval of 20 passages of 2 KB: ragguard beside OpenInference and Langfuse.
 
     python benchmarks/capture.py                  all peers; Langfuse in a cached environment of its own
     python benchmarks/capture.py --no-langfuse    without it
@@ -63,8 +63,8 @@ CPU = {"single": 300.0, "saturated": 110.0}
 """Microseconds of processor time that the whole process spends more for a retrieval, where they come one at a time and
 where they come without a pause: a third of what it was before runs shared transactions."""
 LESS, LONGEST, HOOK = 10.0, 5.0, 100.0
-"""So many times less than each peer; so many milliseconds at most is the event loop late; and so many microseconds at
-the 99th percentile is a hook's own time."""
+"""The targets: so many times less than each peer; so many milliseconds at most is the event loop late; and so many
+microseconds at the 99th percentile is a hook's own time."""
 
 
 def main() -> None:

@@ -70,7 +70,7 @@ class Load(NamedTuple):
 
 @dataclass
 class Contender:
-    """Something that watches, or nothing."""
+    """A library that watches, or nothing."""
 
     name: str
     attach: Callable[[], None] = lambda: None
@@ -78,7 +78,7 @@ class Contender:
     settle: Callable[[], object] = lambda: None
     micros: dict[str, list[float]] = field(default_factory=lambda: {"sync": [], "async": []})
     stalls: list[list[Late]] = field(default_factory=list)
-    """Of each turn, how late the event loop was."""
+    """The lateness of the event loop in each turn."""
     single: list[Load] = field(default_factory=list)
     saturated: list[Load] = field(default_factory=list)
 
@@ -399,7 +399,8 @@ async def stalls(framework: Framework) -> list[Late]:
 
 
 def lateness(turns: list[list[Late]]) -> dict[str, float]:
-    """Over all turns, and the median over the turns of each one's longest; with and without the collector's share."""
+    """Returns the event loop's lateness over all turns, and the median over the turns of each one's longest; with and
+    without the collector's share."""
     every = [late.whole for turn in turns for late in turn]
     return {
         **percentiles(every),

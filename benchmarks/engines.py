@@ -1,4 +1,4 @@
-"""What asking well is worth, on a real vLLM server: many prompts a request, many samples a prefill.
+"""Measures what asking well is worth, on a real vLLM server: many prompts a request, many samples a prefill.
 
     python benchmarks/engines.py                              starts a server here that serves nano
     python benchmarks/engines.py --url http://host:8000/v1    asks one that is there; --device names its hardware

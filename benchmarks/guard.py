@@ -1,4 +1,4 @@
-"""What the guard does for the answers, and whether it is on time.
+"""Measures what the guard does for the answers, and whether it is on time.
 
     python benchmarks/guard.py                 answers, gold kept and calibration, on nano and its world
     python benchmarks/guard.py --on-time       deadlines, against a server of fixed latency
@@ -62,7 +62,7 @@ class Outcome:
     """The results of all questions with one way to drop passages."""
 
     kept: list[list[int]]
-    """For each hop of each question, in order."""
+    """The passages that were kept for each hop of each question, in order."""
     ms: list[float] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 

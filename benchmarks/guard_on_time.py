@@ -1,4 +1,4 @@
-"""Whether the guard is on time: a server of fixed latency, many callers, budgets that must hold."""
+"""Measures whether the guard is on time: a server of fixed latency, many callers, budgets that must hold."""
 
 from __future__ import annotations
 

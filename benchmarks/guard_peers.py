@@ -1,4 +1,5 @@
-"""What else cuts passages: LangChain's LLMChainFilter, LlamaIndex's SimilarityPostprocessor; on the guard's model."""
+"""Other tools that cut passages: LangChain's LLMChainFilter, LlamaIndex's SimilarityPostprocessor; on the guard's
+model."""
 
 from __future__ import annotations
 

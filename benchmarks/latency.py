@@ -1,4 +1,5 @@
-"""What a user would notice without a model in it: the import, a RagGuard, the way of an event to the disk, a search.
+"""Measures what a user would notice without a model in it: the import, a RagGuard, the way of an event to the disk, a
+search.
 
     python benchmarks/latency.py
 

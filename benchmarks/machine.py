@@ -1,4 +1,4 @@
-"""Where a figure was measured, and where figures are kept."""
+"""The machine on which a figure was measured, and the file in which figures are kept."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ FIRST_CALL = {
 
 
 Turn = tuple[float, Any]
-"""What a round took in seconds, and the values it gave."""
+"""The seconds that a round took, and the values it gave."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What scoring asks, beside a plan that shares nothing; and how many steps a second it scores.
+"""Counts what scoring asks, beside a plan that shares nothing; and how many steps a second it scores.
 
     python benchmarks/scoring.py              counts on 200 two-hop runs, live scoring, and nano's pace
     python benchmarks/scoring.py --vllm       the pace on a real vLLM server too (started here, serving nano)

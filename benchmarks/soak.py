@@ -35,7 +35,7 @@ from ragguard.service.settings import Settings
 
 THREADS = 4
 RUNS_PER_SECOND = 25
-"""Of each thread; two steps of ten passages a run."""
+"""The runs that each thread makes in a second; two steps of ten passages a run."""
 AWAY_EVERY, AWAY_FOR = 30.0, 3.0
 
 

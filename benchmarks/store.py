@@ -190,7 +190,7 @@ def into_table(
 
 
 def full(steps: int) -> dict[str, Any]:
-    """What `durability="full"` costs a hook: it waits for the disk."""
+    """Measures what `durability="full"` costs a hook: it waits for the disk."""
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder) / "s.db", durability="full")
         intake = Intake(Settings(durability="full"), store, faults=Faults())

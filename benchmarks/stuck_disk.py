@@ -43,7 +43,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "thread": ("thread", {}),
     "thread, 8 MiB, block(60)": ("thread", {"queue_bytes": 8 * 2**20, "on_overflow": "block(60)"}),
 }
-"""Where the hooks are called, and the settings. Without a lock: what the machine itself costs."""
+"""The places where the hooks are called, and the settings. Without a lock: what the machine itself costs."""
 CALLS: dict[str, Callable[[RagGuard], object]] = {
     "flush(1)": lambda rg: rg.flush(1),
     "scores()": lambda rg: rg.scores("none"),

@@ -13,22 +13,23 @@ _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """What comparing answers must know of a language. English is `ENGLISH`; another is declared by its user."""
+    """The words and patterns of a language by which answers are compared. English is `ENGLISH`; another is declared by
+    its user."""
 
     articles: tuple[str, ...] = ()
     """Words that are dropped before answers are compared."""
     abstentions: tuple[str, ...] = ()
-    """How an answer begins that is none."""
+    """Phrases with which an abstention begins, which is no answer."""
     blanks: tuple[str, ...] = ()
     """Words that are no answer when they stand alone."""
     lead_ins: tuple[str, ...] = ()
-    """What may stand before an abstention, such as an apology."""
+    """Phrases that may stand before an abstention, such as an apology."""
     turns: tuple[str, ...] = ()
-    """What shows that an answer follows the abstention after all, such as "but" or "maybe"."""
+    """Words that show that an answer follows the abstention after all, such as "but" or "maybe"."""
     endings: tuple[str, ...] = ()
-    """How an answer of one clause ends that is none, such as "is not mentioned"."""
+    """Phrases with which an abstention of one clause ends, such as "is not mentioned"."""
     sources: tuple[str, ...] = ()
-    """What may stand behind such an ending: names of what was read, such as "passages"."""
+    """Words that may stand behind such an ending: names of what was read, such as "passages"."""
 
 
 _SOURCES = (
@@ -113,7 +114,8 @@ ENGLISH = Language(
 
 
 def normalise(text: str, language: Language = ENGLISH) -> str:
-    """The text as answers are compared: Unicode NFKC, case, punctuation, articles and white space evened out.
+    """Returns a text in the form in which answers are compared: Unicode NFKC, case, punctuation, articles and white
+    space evened out.
 
     Text that holds nothing else keeps its articles ("A" is an answer, too), then its punctuation.
     """

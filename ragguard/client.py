@@ -164,7 +164,7 @@ class RagGuard:
 
     @property
     def recorder(self) -> Recorder:
-        """What integrations tell of runs and retrievals."""
+        """The recorder, to which integrations report runs and retrievals."""
         return self._service.recorder
 
     # Capture

@@ -78,7 +78,7 @@ class EngineError(RagguardError):
 
 
 class EngineUnreachable(EngineError):
-    """Nothing answers at that address, or the connection broke."""
+    """The address does not answer, or the connection broke."""
 
     retryable = True
 
@@ -165,7 +165,7 @@ class WrongEventLoop(RagguardError, RuntimeError):
 
 
 class Closed(RagguardError):
-    """Something was used after it was closed."""
+    """An object was used after it was closed."""
 
 
 def _brief(value: object) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, TraceContext
 
 Otherwise: TypeAlias = Literal["begin", "begin with a step", "drop"]
-"""What happens where a run is to be continued and does not exist: a new run begins, a new run begins with the first
+"""The ways on where a run is to be continued and does not exist: a new run begins, a new run begins with the first
 step, or nothing is recorded (the first part of the run was not sampled)."""
 ASKED = "ragguard.asked_id"
 """Metadata key of a run that asked for an id which another run has."""
@@ -32,7 +32,7 @@ class RunIdentity:
     resumes: bool = False
     """True where the run continues the one that has the id."""
     thread: str = ""
-    """What the run waited for that is continued, such as LangGraph's thread."""
+    """The key that a continued run waited for, such as LangGraph's thread."""
     otherwise: Otherwise = "begin"
     stored: str = ""
     """The id in the store, once the writer has decided; '' before."""
@@ -52,7 +52,7 @@ class RunIdentity:
 
 
 class Delivered(NamedTuple):
-    """What the model got of a step."""
+    """The part of a step's passages that the model got."""
 
     passages: list[Passage] | None
     """The passages; None where they have not changed."""
@@ -82,7 +82,7 @@ class RunStarted:
 
     @property
     def content(self) -> object:
-        """What the event holds, built or not, so that its size can be estimated."""
+        """The content of the event, built or not, so that its size can be estimated."""
         return getattr(self._packed, "args", self._packed)
 
     @property
@@ -115,7 +115,7 @@ class StepEnded:
 
     @property
     def content(self) -> object:
-        """What the event holds, built or not, so that its size can be estimated."""
+        """The content of the event, built or not, so that its size can be estimated."""
         packed = self._packed
         return packed if isinstance(packed, RetrievalStep) else getattr(packed, "__self__", packed)
 
@@ -156,14 +156,15 @@ class StepAmended:
     ) -> None:
         self.run_id, self.step_id, self.decision = run_id, step_id, decision
         self.error = error
-        """Why the step failed after it had retrieved, so that the model got none of it; None where it did not."""
+        """The reason why the step failed after it had retrieved, so that the model got none of it; None where it did
+        not."""
         self.index = index
         """The step's position in the run, where it turned out to be another one."""
         self._packed = passages if callable(passages) else Delivered(passages, metadata or {}, read_as)
 
     @property
     def passages(self) -> list[Passage] | None:
-        """What the model got; None where nothing has changed."""
+        """The passages that the model got; None where nothing has changed."""
         return self._unpacked().passages
 
     @property
@@ -218,14 +219,14 @@ class RunEnded:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     trace: TraceContext | None = None
     waits_for: str = ""
-    """What resumes the run in this or another process, such as LangGraph's thread; '' where nothing does."""
+    """The key that resumes the run in this or another process, such as LangGraph's thread; '' where nothing does."""
 
 
 class OneStepRun(NamedTuple):
     """Reports a run that was one retrieval and has ended."""
 
     run: Run
-    """Without its step."""
+    """The run, without its step."""
     step: RetrievalStep
 
     @property

@@ -40,7 +40,7 @@ class PlainLimits:
 
 METADATA = PlainLimits()
 RECORD = PlainLimits(depth=40, breadth=10_000_000, values=10_000_000, characters=2**31)
-"""For records of the package's own, whose parts are bounded one by one."""
+"""The limits of records of the package's own, whose parts are bounded one by one."""
 
 # What reading a user's value may raise on a thread of the package's own. KeyboardInterrupt is the application's.
 _RAISED: tuple[type[BaseException], ...] = (Exception, SystemExit, GeneratorExit)

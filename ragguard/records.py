@@ -72,17 +72,17 @@ class Dropped:
 
 @dataclass(slots=True)
 class Decision:
-    """What a guard did with one list of passages, in their order."""
+    """The decision of a guard about one list of passages, in their order."""
 
     kept: list[Passage]
     dropped: list[Dropped] = field(default_factory=list)
     status: GuardStatus = "kept_all"
     elapsed_ms: float = 0.0
     reason: str = ""
-    """Why the guard decided so: the policy's name, the error, or the budget that ran out."""
+    """The reason for the decision: the policy's name, the error, or the budget that ran out."""
     engine: str = ""
     started_ns: int = 0
-    """When the guard began, on the wall clock; 0 where that was not measured."""
+    """The time at which the guard began, on the wall clock; 0 where that was not measured."""
 
 
 @dataclass(slots=True)
@@ -128,9 +128,10 @@ class RetrievalStep:
     """Steps of one turn ran in parallel."""
     query: str = ""
     passages: list[Passage] = field(default_factory=list)
-    """What the model got."""
+    """The passages that the model got."""
     candidates: list[Passage] = field(default_factory=list)
-    """What was retrieved, before a guard, a reranker or a cut; the same as `passages` where nothing came between."""
+    """The passages that were retrieved, before a guard, a reranker or a cut; the same as `passages` where nothing came
+    between."""
     started_ns: int = 0
     ended_ns: int = 0
     status: Status = "ok"
@@ -141,8 +142,8 @@ class RetrievalStep:
     trace: TraceContext | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     k: int | None = None
-    """For how many passages there was a place in the prompt, as the retriever was asked or a reranker chose. None: not
-    known; see `places`."""
+    """The number of passages for which there was a place in the prompt, as the retriever was asked or a reranker chose.
+    None: not known; see `places`."""
 
     def __post_init__(self) -> None:
         """Makes a list of one passage, or of its text, which is a sequence and would else be split into letters."""
@@ -186,7 +187,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an answer cost. Usages can be added."""
+    """The cost of an answer. Usages can be added."""
 
     requests: int = 0
     prompts: int = 0
@@ -238,7 +239,8 @@ class Score:
     """The mean over the labels, where `value` is the most probable one."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     stage: Stage = "passages"
-    """Which of a step's lists the score is about: what the model got, or what was retrieved before a guard or a cut."""
+    """The list of a step's passages that the score is about: what the model got, or what was retrieved before a guard
+    or a cut."""
 
     @property
     def key(self) -> tuple[str | int, ...]:
@@ -278,7 +280,7 @@ class ScoredRun:
     scores: Sequence[Score] = field(default_factory=list)
     failures: Sequence[Failure] = field(default_factory=list)
     started_ns: int = 0
-    """When scoring began and ended, on the wall clock; 0 where it was not measured."""
+    """The time at which scoring began and that at which it ended, on the wall clock; 0 where it was not measured."""
     ended_ns: int = 0
 
 

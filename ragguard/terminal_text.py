@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
 _DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
-"""What turns the order of letters about, so that a line reads as what it is not."""
+"""The characters that reverse the order of letters, so that a line reads as what it is not."""
 _HARMLESS = dict.fromkeys((*_CONTROLS, *_DIRECTIONS), "�") | {
     ord("\r"): " ",
     ord("\t"): " ",

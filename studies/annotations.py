@@ -26,21 +26,21 @@ class Annotated:
 
     pool: Pool
     relevance: Floats
-    """The world's own."""
+    """The world's own relevance."""
     p_relevant: Floats
-    """The judge's, who sees the references."""
+    """The relevance by the judge, who sees the references."""
     p_abstain: Floats
-    """The reader's, given the passage alone."""
+    """The abstention of the reader, given the passage alone."""
     utility: Floats
-    """With the world's relevance, as every other metric has it."""
+    """The utility with the world's relevance, as every other metric has it."""
     judged: Floats
-    """Utility with the judge's relevance: what is scored where nobody knows the truth."""
+    """Utility with the judge's relevance, which is the one that is scored where the truth is unknown."""
     by_hop: Floats
-    """Utility for the query of the hop that found the passage, at its best."""
+    """Utility for the query of the hop that found the passage, the best where several did."""
     judged_by_hop: Floats
-    """The same with the judge's relevance, references unseen: what an agent's run gets."""
+    """Utility by hop with the judge's relevance, references unseen: the number that an agent's run gets."""
     erag: Floats
-    """ROUGE-L of what the reader answers from it alone; nan where it was not asked for."""
+    """ROUGE-L of the reader's answer from the passage alone; nan where it was not asked for."""
     p_answer: Floats
     """The probability of the reference itself; nan where it was not asked for, or the engine cannot tell."""
 
@@ -100,7 +100,8 @@ async def _by_hop(
     judge: Engine | None,
     progress: Progress,
 ) -> list[tuple[Floats, Floats] | None]:
-    """Each passage's utility at its best over the hops that found it, with the world's relevance and the judge's.
+    """Returns each passage's utility at its best over the hops that found it, with the world's relevance and the
+    judge's. The only hop of a question is the question itself, so that no prompt is asked again.
 
     The only hop of a question is the question itself, so that nothing is asked again.
     """

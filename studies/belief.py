@@ -1,8 +1,8 @@
-"""SePer's experiments (Dai et al. 2025): does a change of belief tell what a passage is worth? Table 2, figure 3, and
-the properties that section 3.2 asks of a measure of utility, with the cases of tables 6 and 7.
+"""SePer's experiments (Dai et al. 2025): whether a change of belief tells the worth of a passage. Table 2, figure 3,
+and the properties that section 3.2 asks of a measure of utility, with the cases of tables 6 and 7.
 
-The world says what every passage is worth: what states the answer 1, each of two hops a half, everything else 0, and
-so does what the reader knows by heart already.
+The world gives the worth of every passage: 1 where it states the answer, a half for each of two hops, and 0 for
+anything else and for what the reader knows by heart already.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from studies.beliefs import Asked, Beliefs, Believed
 from studies.reasons import with_reasons
 
 REPEATS = 5
-"""How often the answers of figure 3 and table 4 are drawn, as in the paper."""
+"""The number of times that the answers of figure 3 and table 4 are drawn, as in the paper."""
 SIZES = (1, 5, 10, 20)
 """The numbers of answers for which table 4 is made; the paper has 10."""
-# Gains are after less before; of what grows with doubt, before less after.
+# A gain is after − before; for a measure that grows with doubt, before − after.
 METHODS = {
     "Exact match": ("exact_match", 1),
     "ROUGE-L": ("rouge_l", 1),
@@ -50,18 +50,18 @@ BEST = "ΔSePer, soft"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One context of a question and what it is worth."""
+    """A context of a question, and its worth."""
 
     question: int
     kind: str
     context: Key
     worth: float
-    """nan for a falsehood, which is worth less than nothing: nobody says how much less."""
+    """The worth; nan for a falsehood, which is worth less than nothing by an unknown amount."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """Readings that one column is about."""
+    """The readings that one column is about."""
 
     name: str
     readings: tuple[Reading, ...]
@@ -76,7 +76,8 @@ class DataSet:
 
 
 def readings_of(case: Case, question: int) -> list[Reading]:
-    """The contexts of a case: every single passage that a paper's data set has, one of each kind, and both hops."""
+    """Returns the contexts of a case: every single passage that a paper's data set has, one of each kind, and both
+    hops."""
 
     def first(kind: PassageKind, hop: int) -> str:
         return next(p.text for p in case.of_kind(kind) if p.metadata.get("hop", hop) == hop)
@@ -105,7 +106,7 @@ async def study(
     progress: Progress = silent,
     judge: Engine | None = None,
 ) -> list[Table]:
-    """The tables, over as many questions of one hop, of one hop known by heart, and of two hops."""
+    """Makes the tables, over as many questions of one hop, of one hop known by heart, and of two hops."""
     reader = connect(engine)
     judging = reader if judge is None or judge is engine else connect(judge)
     kinds = ((1, False, REPEATS), (1, True, 1), (2, False, REPEATS))
@@ -116,7 +117,7 @@ async def study(
         for number, case in enumerate(group):
             readings.append(readings_of(case, len(asked)))
             contexts = tuple(reading.context for reading in readings[-1])
-            # Drawing all again is what costs: half of the questions show how much it changes.
+            # Repeated draws cost most: half of the questions show how much a repetition changes.
             times = repeats if 2 * number < questions else 1
             asked.append(Asked(case.question, tuple(case.references), contexts, times))
     believed = await Beliefs(reader, judging, seed=seed * 1000, progress=progress).of(asked)
@@ -135,7 +136,7 @@ async def study(
 def data_sets(
     readings: Sequence[Sequence[Reading]], believed: Sequence[dict[Key, Believed]], questions: int
 ) -> tuple[list[DataSet], int]:
-    """The columns, and how many questions are left out as the reader answers them without any passage."""
+    """Returns the columns, and how many questions are left out as the reader answers them without any passage."""
     worth = [[one for one in group if not math.isnan(one.worth)] for group in readings]
     unknown = [one_hop for one_hop in range(questions) if not _succeeds(believed[one_hop])]
     one_hop = [one for at in unknown for one in worth[at]]
@@ -166,7 +167,7 @@ def gains(readings: Iterable[Reading], believed: Sequence[dict[Key, Believed]], 
 def correlations(
     sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]], left_out: int, model: str
 ) -> Table:
-    """Table 2: Pearson, over all contexts of a data set."""
+    """Makes table 2: Pearson, over all contexts of a data set."""
     rows: list[tuple[Cell, ...]] = []
     for method in METHODS:
         values = [
@@ -192,7 +193,7 @@ def correlations(
 
 
 def intervals(sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]]) -> Table:
-    """Table 2 with its errors: draws of whole questions, and the mean of the correlations within questions."""
+    """Makes table 2 with its errors: draws of whole questions, and the mean of the correlations within questions."""
     rows: list[tuple[Cell, ...]] = []
     for data_set in sets:
         best = gains(data_set.readings, believed, BEST)
@@ -222,7 +223,8 @@ def intervals(sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]]) 
 
 
 def samples(sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]]) -> Table:
-    """Figure 3: the correlation with a smaller or larger number of answers, and how much it differs between draws."""
+    """Makes figure 3: the correlation with a smaller or larger number of answers, and how much it differs between
+    draws."""
     shown = repeated(sets, believed)
     columns: list[str] = ["n"]
     found: list[list[Cell]] = []
@@ -249,7 +251,7 @@ def samples(sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]]) ->
 
 
 def repeated(sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]]) -> list[DataSet]:
-    """The plain data sets with those of their contexts whose answers were drawn several times."""
+    """Returns the plain data sets with those of their contexts whose answers were drawn several times."""
     return [
         DataSet(s.name, tuple(one for one in s.readings if len(believed[one.question][one.context].soft)))
         for s in sets
@@ -258,7 +260,7 @@ def repeated(sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]]) -
 
 
 def stability(sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]]) -> Table:
-    """Tables 4 and 5: how much SePer and its correlation differ between draws of everything, and the p-value."""
+    """Makes tables 4 and 5: how much SePer and its correlation differ between draws of everything, and the p-value."""
     rows: list[tuple[Cell, ...]] = []
     for data_set in repeated(sets, believed):
         after = np.array([believed[one.question][one.context].soft for one in data_set.readings])
@@ -296,7 +298,7 @@ def stability(sets: Sequence[DataSet], believed: Sequence[dict[Key, Believed]]) 
 
 
 def by_number(data_set: DataSet, believed: Sequence[dict[Key, Believed]], kind: str) -> Floats:
-    """(repeats, answers): the correlation of ΔSePer from the first 1, 2, … answers of each draw."""
+    """Returns (repeats, answers): the correlation of ΔSePer from the first 1, 2, … answers of each draw."""
     after = np.array([getattr(believed[one.question][one.context], kind) for one in data_set.readings])
     before = np.array([getattr(believed[one.question][CLOSED_BOOK], kind) for one in data_set.readings])
     change, worth = after - before, data_set.worth
@@ -309,7 +311,8 @@ def by_number(data_set: DataSet, believed: Sequence[dict[Key, Believed]], kind: 
 def properties(
     readings: Sequence[Sequence[Reading]], believed: Sequence[dict[Key, Believed]], questions: int
 ) -> Table:
-    """Section 3.2: nothing gained from what is irrelevant or known, more from more; and tables 6 and 7's cases."""
+    """Tests the properties of section 3.2: no gain from what is irrelevant or known, more from more; and tables 6 and
+    7's cases."""
     groups = {
         "1 hop": range(questions), "1 hop, known by heart": range(questions, 2 * questions),
         "2 hops": range(2 * questions, len(readings)),
@@ -345,11 +348,11 @@ def properties(
 
 
 def _succeeds(of_question: dict[Key, Believed]) -> bool:
-    """Whether the reader means the reference more often than not before it has read anything."""
+    """Returns whether the reader means the reference more often than not before it has read anything."""
     return of_question[CLOSED_BOOK].measures.get("seper_hard", 0.0) >= 0.5
 
 
 def _mean(values: Iterable[float]) -> float | None:
-    """The mean of what is known."""
+    """Returns the mean of the known values."""
     known = [value for value in values if not math.isnan(value)]
     return sum(known) / len(known) if known else None

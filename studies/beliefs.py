@@ -1,7 +1,7 @@
 """A reader's sampled answers to a question in several contexts, and its belief in the references.
 
-The answers become beliefs as in every run (`ragguard.scorers`), and beside them what simpler measures say of the same
-answers. Knows no label: what the contexts are worth is the study's business.
+The answers become beliefs as in every run (`ragguard.scorers`); simpler measures of the same answers stand beside them.
+The module knows no label: a study itself knows the worth of its contexts.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from ragguard.scorers.respondents import Engines
 from ragguard.validate.progress import Progress, silent
 
 ABOUT = 48
-"""Questions that are worked on together."""
+"""The number of questions that are worked on together."""
 _NO_CAP = 10**12
 _FOR_EVER = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question, what is right, and the contexts it is asked in; it is asked without one, too."""
+    """A question, its right answers, and the contexts it is asked in; it is asked without one, too."""
 
     question: str
     references: tuple[str, ...]
     contexts: tuple[Key, ...]
     repeats: int = 1
-    """How often everything is drawn."""
+    """The number of times that everything is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +52,27 @@ class Believed:
     """The answers that were drawn in one context, with all that was measured about them."""
 
     measures: dict[str, float]
-    """By name, of the first draw's first answers."""
+    """The measures of the first draw's first answers, by name."""
     soft: Floats
-    """(repeats, draws): belief from the first 1, 2, … answers."""
+    """The belief from the first 1, 2, … answers: (repeats, draws)."""
     hard: Floats
 
 
 @dataclass(frozen=True, slots=True)
 class Beliefs:
-    """Asks a reader, and a judge what its answers mean."""
+    """A reader that is asked, and a judge that compares the meanings of its answers."""
 
     engine: Engine
     judge: Engine
     samples: int = 10
-    """What a belief is made of."""
+    """The number of answers that a belief is made of."""
     draws: int = 20
-    """How many answers are drawn to see what another number of samples would give."""
+    """The number of answers that are drawn to see what another number of samples would give."""
     seed: int = 0
     progress: Progress = silent
 
     async def of(self, questions: Sequence[Asked]) -> list[dict[Key, Believed]]:
-        """Returns, for each question, what is believed without a context (`CLOSED_BOOK`) and in each context."""
+        """Returns, for each question, the belief without a context (`CLOSED_BOOK`) and in each context."""
         prompts = load_prompts((await self.engine.info()).prompts)
         judging = load_prompts((await self.judge.info()).prompts)
         entailer = EngineEntailer(self.judge, judging)
@@ -108,7 +108,7 @@ class Beliefs:
         firsts = {context: SampleAnswer(tuple(series[context][0][: self.samples])) for context in contexts}
         meanings = Meanings(asked.question, ask)
         believed = await Estimator().beliefs(firsts, asked.references, meanings)
-        # How much the weighting does is seen beside an answer, a vote; nothing is asked for it.
+        # A measure by votes, which weighs all answers alike, shows the effect of the weights; it asks no prompt.
         alike = await Estimator(weights="count").beliefs(firsts, asked.references, meanings)
         targets = list(dict.fromkeys(meanings.words(reference) for reference in asked.references))
         if asked.repeats > 1:
@@ -148,7 +148,7 @@ async def _grades(asked: Asked, texts: Sequence[str], ask: Asker, prompts: Promp
 async def _relevances(
     asked: Asked, contexts: Sequence[Key], ask: Asker, prompts: PromptSet
 ) -> dict[str, float]:
-    """How probable it is to the judge, who sees no answer, that a passage is relevant."""
+    """Returns the probability that a passage is relevant to the judge, who sees no answer."""
     texts = list(dict.fromkeys(text for context in contexts for text in context))
     questions = [relevance(prompts, asked.question, text) for text in texts]
     return {
@@ -158,13 +158,13 @@ async def _relevances(
 
 
 def _lexical(samples: Sequence[Sample], references: Sequence[str]) -> dict[str, float]:
-    """The means of what compares words."""
+    """Returns the means of the measures that compare words."""
     named = {"exact_match": exact_match, "rouge_l": rouge_l, "token_f1": token_f1}
     each = {
         name: np.array([f(sample.text, list(references)) for sample in samples]) for name, f in named.items()
     }
     found = {name: float(values.mean()) for name, values in each.items()}
-    # Belief with nobody to compare meanings: how much of an error is the comparer's is seen beside it.
+    # Belief without a comparison of meanings shows how much of an error the comparison makes.
     return found | {"seper_words": float(_weights(samples) @ each["exact_match"])}
 
 
@@ -175,7 +175,8 @@ def _weights(samples: Sequence[Sample]) -> Floats:
 
 
 def _uncertainty(samples: Sequence[Sample]) -> dict[str, float]:
-    """Perplexity a token and entropy of the answers' words; nothing where the engine shows no log-probabilities."""
+    """Returns the perplexity a token and the entropy of the answers' words; an empty mapping where the engine shows no
+    log-probabilities."""
     if not all(sample.logprobs for sample in samples):
         return {}
     return {
@@ -187,7 +188,8 @@ def _uncertainty(samples: Sequence[Sample]) -> dict[str, float]:
 def _growing(
     repeats: Sequence[Sequence[Sample]], targets: Sequence[str], meanings: Meanings
 ) -> tuple[Floats, Floats]:
-    """Soft and hard belief from the first 1, 2, … answers of each repeat; hard by equal words, each a meaning."""
+    """Returns soft and hard belief from the first 1, 2, … answers of each repeat; hard by equal words, each a
+    meaning."""
     soft, hard = [], []
     for samples in repeats:
         words = [meanings.words(sample.text) for sample in samples]

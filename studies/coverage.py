@@ -1,8 +1,8 @@
-"""CRUX's experiments (Ju et al. 2025): does what the passages cover tell what the response will cover?
+"""CRUX's experiments (Ju et al. 2025): whether the coverage of passages tells the coverage of the response.
 
 Tables 1 to 3 and figure 5: pipelines and chance contexts for questions of several sub-questions, measured by coverage,
-ranked coverage and density and by what counts relevant passages, beside the coverage of the response that the reader
-writes from them.
+ranked coverage and density and by measures that count relevant passages, beside the coverage of the response that the
+reader writes from them.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from studies.responses import (
 )
 
 SIZE = 10
-"""Passages of a context that is not as large as the oracle's."""
+"""The number of passages of a context that is not as large as the oracle's."""
 CHANCE = 6
-"""Chance contexts of each search; the paper has 16 of each of three."""
+"""The number of chance contexts of each search; the paper has 16 of each of three."""
 DRAWS = 100
 METRICS = ("Cov(Z)", "α-nDCG@k", "Recall", "MAP", "nDCG@k", "Den(Z)")
 NONE, ORACLE = "no retrieval", "oracle retrieval Z*"
@@ -52,7 +52,7 @@ async def study(
     progress: Progress = silent,
     judge: Engine | None = None,
 ) -> list[Table]:
-    """The tables, over as many reports of each data set."""
+    """Makes the tables, over as many reports of each data set."""
     reader = connect(engine)
     judging = reader if judge is None or judge is engine else connect(judge)
     sized: dict[str, Measured] = {}
@@ -87,7 +87,7 @@ async def study(
 
 
 def data_sets(questions: int, seed: int) -> dict[str, list[Report]]:
-    """Reports of six sub-questions: six of one hop, three of two, or six of the harder world."""
+    """Returns reports of six sub-questions: six of one hop, three of two, or six of the harder world."""
     single = iter(world.cases(6 * questions, seed=seed, distractors=Counts(2, 2, 0, 2)))
     double = iter(world.cases(3 * questions, seed=seed, hops=2, distractors=Counts(2, 2, 0, 4)))
     return {
@@ -107,9 +107,9 @@ def data_sets(questions: int, seed: int) -> dict[str, list[Report]]:
 
 
 def system_tau(metric: Floats, outcome: Floats) -> float:
-    """Kendall's τ-b between the means of contexts over reports; 0 for a metric that says the same of all.
+    """Returns Kendall's τ-b between the means of contexts over reports; 0 for a metric that is the same for all.
 
-    As SciPy's, twenty times as fast on a few contexts: an interval takes a hundred of them.
+    The value is SciPy's, computed twenty times as fast on a few contexts: an interval takes a hundred of them.
     """
     first, second = (np.sign(np.subtract.outer(means, means)) for means in (metric.mean(1), outcome.mean(1)))
     if not second.any():
@@ -121,7 +121,7 @@ def system_tau(metric: Floats, outcome: Floats) -> float:
 def system_interval(
     metric: Floats, outcome: Floats, draws: int = DRAWS, seed: int = 0
 ) -> tuple[float, float]:
-    """The middle 95 % of that τ over draws of reports."""
+    """Returns the middle 95 % of that τ over draws of reports."""
     random = np.random.default_rng(seed)
     n = metric.shape[1]
     drawn = [
@@ -136,7 +136,7 @@ def system_interval(
 
 
 def table_of_pipelines(sized: Mapping[str, Measured], bounds: Mapping[str, Measured], model: str) -> Table:
-    """Table 1."""
+    """Makes table 1: the means of pipelines."""
     shown = ("Cov(Z)", "α-nDCG@k", "Cov(y)", "Den(Z)", "Den(y)", "right")
     rows: list[tuple[Cell, ...]] = []
     for block in (bounds, sized):
@@ -173,7 +173,7 @@ def table_of_pipelines(sized: Mapping[str, Measured], bounds: Mapping[str, Measu
 
 
 def thresholds(sized: Mapping[str, Measured]) -> Table:
-    """Table 2."""
+    """Makes table 2: the correlations at several thresholds of answerability."""
     rows: list[tuple[Cell, ...]] = []
     for name, one in sized.items():
         for eta, suffix in ((ETA, ""), (STRICT, ", η = 5")):
@@ -190,7 +190,7 @@ def thresholds(sized: Mapping[str, Measured]) -> Table:
 
 
 def sizes(sized: Mapping[str, Measured], fixed: Mapping[str, Measured]) -> Table:
-    """Table 3."""
+    """Makes table 3: the correlations at several sizes of contexts."""
     rows: list[tuple[Cell, ...]] = [
         (f"{name}: k = {k}", *(_tau(block[name], metric) for metric in METRICS))
         for name in sized
@@ -204,7 +204,7 @@ def sizes(sized: Mapping[str, Measured], fixed: Mapping[str, Measured]) -> Table
 
 
 def matrix(drawn: Mapping[str, Measured]) -> Table:
-    """Figure 5."""
+    """Makes figure 5: the correlations between all measures."""
     shown = ("Cov(Z)", "Recall", "MAP", "nDCG@k", "α-nDCG@k", "Cov(y)", "right")
     rows: list[tuple[Cell, ...]] = [
         (f"{name}: {one}", *(system_tau(m.values[one], m.values[other]) for other in shown))
@@ -258,7 +258,7 @@ def _tau(one: Measured, metric: str) -> float:
 
 
 def _mean(one: Measured, column: str, at: int, name: str) -> float | None:
-    """A cell of table 1; what is without a context has no measures of one."""
+    """Returns a cell of table 1; a response without a context has no measures of one."""
     if name in (NONE, IDEAL) and column in METRICS:
         return None
     return float(one.values[column][at].mean())

@@ -1,4 +1,4 @@
-"""Trappolini et al., "Redefining Retrieval Evaluation in the Era of LLMs" (2025): does UDCG predict the answer?
+"""Trappolini et al., "Redefining Retrieval Evaluation in the Era of LLMs" (2025): whether UDCG predicts the answer.
 
 The paper's recipes on questions of `ragguard.world`: ideal rankings (table 2), correlations over ten contexts of five
 passages (table 3), ablations (table 4), the answer's probability as a rival (table 5), contexts of 1 to 10 passages
@@ -95,7 +95,7 @@ async def study(
     seed: int = 0,
     progress: Progress = silent,
 ) -> list[Table]:
-    """The paper's tables, over so many questions of one hop and as many of two.
+    """Makes the paper's tables, over so many questions of one hop and as many of two.
 
     The learnt metric is trained on 0.6 times as many others of one hop: 1,200 contexts beside 200 questions, as there.
     """
@@ -154,7 +154,7 @@ async def study(
 
 
 def measured(drawn: Sample) -> Values:
-    """Every metric that needs no training, of each context."""
+    """Returns every metric that needs no training, of each context."""
     relevance = drawn.of(lambda one: one.relevance)
     classical = rank_measures(relevance, drawn.ideal(lambda one: one.relevance))
     erag = drawn.of(lambda one: one.erag)
@@ -174,7 +174,7 @@ def measured(drawn: Sample) -> Values:
 
 
 def controls(drawn: Sample, hits: Floats, seed: int = 0) -> Values:
-    """What can be reached by who knows the outcome or whether there is a hit, never saying the same twice or not."""
+    """Returns the values of those who know the outcome, or whether there is a hit, with and without ties."""
     rng = np.random.default_rng(seed)
     shuffled = drawn.outcome.copy()
     for owner in range(len(drawn.pools)):
@@ -197,7 +197,7 @@ async def _training(
     seed: int,
     progress: Progress,
 ) -> tuple[dict[str, LearnedUdcg], int]:
-    """The learnt metric and its ablations, and from how many contexts."""
+    """Returns the learnt metric and its ablations, and the number of contexts it was learnt from."""
     pools = await annotate(found, engine, judge, rivals=False, progress=progress)
     drawn = await sample(pools, engine, compares, k=K, contexts=CONTEXTS, seed=seed, progress=progress)
     if not drawn.varied:
@@ -218,7 +218,8 @@ def _learnt(drawn: Sample, learnt: Mapping[str, LearnedUdcg]) -> Values:
 async def _ideal_rankings(
     sets: Sequence[DataSet], engine: Engine, compares: Engine | None, progress: Progress
 ) -> Table:
-    """Five passages chosen from each pool by one schema or another, and what the reader makes of them."""
+    """Makes the table of five passages chosen from each pool by one schema or another, and of the reader's outcomes
+    with them."""
     rows: list[tuple[Cell, ...]] = []
     notes = [
         "Shares of correct answers (C), abstentions (A) and wrong answers (W), of 100. Equal worth: in the order in "
@@ -256,7 +257,7 @@ async def _ideal_rankings(
 
 
 def _passages(sets: Sequence[DataSet]) -> Table:
-    """What reader and judge make of each kind of passage alone: where the metrics get it wrong."""
+    """Makes the table of each kind of passage alone, as reader and judge see it: where the metrics get it wrong."""
     rows: list[tuple[Cell, ...]] = []
     for one in sets:
         pools = one.sample.pools

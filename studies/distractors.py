@@ -1,4 +1,4 @@
-"""What distractors do to a reader, and how well sampling tells it (Trappolini et al. 2025).
+"""Measures what distractors do to a reader, and how well sampling tells it (Trappolini et al. 2025).
 
 Table 1, figure 1 and appendix D on questions of the harder world: one passage with the answer among weak or hard
 distractors; the same at each place of a context of ten; and p(NO-RESPONSE) as the share of sampled answers that
@@ -35,13 +35,13 @@ from studies.samples import read_contexts
 
 SOURCE = "Trappolini et al. 2025"
 WEAK, HARD = 0.2, 0.8
-"""A distractor is weak under the first distracting effect and hard over the second, as in the paper."""
+"""The distracting effects under which a distractor is weak, and over which it is hard, as in the paper."""
 BESIDE = 4
-"""How many distractors stand beside the passage with the answer."""
+"""The number of distractors beside the passage with the answer."""
 LONG = 10
 """The length of the contexts in which that passage is moved."""
 DRAWN = (1, 5, 10, 20)
-"""From how many sampled answers abstention is estimated; the paper names 10 to 20."""
+"""The numbers of sampled answers from which abstention is estimated; the paper names 10 to 20."""
 GUARD = -0.2
 """The threshold of utility under which a guard drops a passage, unless told."""
 
@@ -64,7 +64,8 @@ class Distractors:
         return np.array([passage.metadata["kind"] in kinds for passage in self.passages])
 
     def context(self, places: Sequence[int], at: int, name: str) -> Context:
-        """The passage with the answer, put before the distractor at place `at`, among the chosen distractors."""
+        """Returns the passage with the answer, put before the distractor at place `at`, among the chosen
+        distractors."""
         passages = [self.passages[place] for place in places]
         passages.insert(at, self.case.gold[0])
         return Context(
@@ -112,7 +113,7 @@ async def _pools(reader: Engine, cases: Sequence[Case], progress: Progress) -> l
 async def strengths(
     pools: Sequence[Distractors], reader: Engine, compares: Engine | None, seed: int, progress: Progress
 ) -> Table:
-    """Table 1: the same questions with weak and with hard distractors, the answer at the same place."""
+    """Makes table 1: the same questions with weak and with hard distractors, the answer at the same place."""
     pairs: list[tuple[Context, Context]] = []
     effects: list[tuple[Floats, Floats]] = []
     for pool in pools:
@@ -161,7 +162,7 @@ async def strengths(
 async def degrees(
     pools: Sequence[Distractors], reader: Engine, compares: Engine | None, seed: int, progress: Progress
 ) -> Table:
-    """Table 1 by what the distractors are."""
+    """Makes table 1 by the kinds of the distractors."""
     rows: list[tuple[Cell, ...]] = []
     for kind in DEGREES:
         contexts: list[Context] = []
@@ -207,7 +208,7 @@ async def degrees(
 async def positions(
     pools: Sequence[Distractors], reader: Engine, compares: Engine | None, seed: int, progress: Progress
 ) -> Table:
-    """Figure 1: the passage with the answer is moved through a context of irrelevant passages."""
+    """Makes figure 1: the passage with the answer is moved through a context of irrelevant passages."""
     contexts: list[Context] = []
     effects: list[Floats] = []
     for pool in pools:
@@ -246,7 +247,8 @@ async def positions(
 
 
 async def sampling(pools: Sequence[Distractors], reader: Engine, seed: int, progress: Progress) -> Table:
-    """Appendix D: p(NO-RESPONSE) as the share of sampled answers that abstain, beside the exact probability."""
+    """Makes the table of appendix D: p(NO-RESPONSE) as the share of sampled answers that abstain, beside the exact
+    probability."""
     prompts = load_prompts((await reader.info()).prompts)
     template = prompts.template("abstention")
     exact, drawn, owners, relevant = [], [], [], []
@@ -305,12 +307,12 @@ def sampling_errors(
 
 
 def _udcg(effect: Floats) -> float:
-    """UDCG of a passage with the answer, of which the reader is sure, among distractors of these effects."""
+    """Returns UDCG of a passage with the answer, of which the reader is sure, among distractors of these effects."""
     return float(udcg(np.append(-effect, 1.0)))
 
 
 def _wilcoxon(gap: Floats) -> float | None:
-    """The p of Wilcoxon's signed-rank test; None where no pair differs."""
+    """Returns the p of Wilcoxon's signed-rank test; None where no pair differs."""
     from scipy import stats
 
     return float(stats.wilcoxon(gap).pvalue) if gap.any() else None

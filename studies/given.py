@@ -1,7 +1,7 @@
-"""Utility given what was read before, on two-hop questions: does it credit both hops, and does it go with the answers?
+"""Utility given the earlier passages, on two-hop questions: whether it credits both hops, and goes with the answers.
 
-Beyond the papers. Contexts are drawn as in the study of UDCG and read as an agent would have got them: the passages of
-the first hop in one step, those of the second in the next.
+This study is in none of the papers. Contexts are drawn as in the study of UDCG and read as an agent would have got
+them: the passages of the first hop in one step, those of the second in the next.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ async def study(
     seed: int = 0,
     progress: Progress = silent,
 ) -> list[Table]:
-    """Correlations with the answers, and what each kind of passage earns, over so many questions of two hops."""
+    """Makes the tables of correlations with the answers, and of what each kind of passage earns, over so many questions
+    of two hops."""
     if questions < 1:
         raise InvalidInput("questions", questions, "1 or more")
     engine = connect(engine)
@@ -87,8 +88,8 @@ async def study(
 
 
 def _rows(pool: Pool, seed: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Contexts as the agent's two steps; a passage that both hops found belongs to the hop whose fact it states, or to
-    the first."""
+    """Returns the contexts as the agent's two steps; a passage that both hops found belongs to the hop whose fact it
+    states, or to the first."""
     rng = random.Random(f"given {seed} {pool.id} {pool.case.question}")
     second = (pool.found_by[1] - pool.found_by[0]) | pool.gold[1]
     return [
@@ -104,7 +105,7 @@ async def _score(
     values: dict[str, list[float]],
     earned: dict[tuple[int, PassageKind, str], list[float]],
 ) -> None:
-    """Adds what is said of one context to `values`, and of its passages to `earned`."""
+    """Adds the metrics of one context to `values`, and those of its passages to `earned`."""
     steps = [
         RetrievalStep(
             query=pool.case.sub_questions[hop], passages=[pool.passages[at] for at in places], index=hop, turn=hop
@@ -134,7 +135,7 @@ def _named(results: Sequence[Score | Failure], name: str) -> list[Score]:
 
 
 def _earned(earned: dict[tuple[int, PassageKind, str], list[float]]) -> Table:
-    """The mean of what each kind of passage earns in each hop."""
+    """Makes the table of the mean of what each kind of passage earns in each hop."""
     rows: list[tuple[Cell, ...]] = []
     for hop in (1, 2):
         for kind in get_args(PassageKind):

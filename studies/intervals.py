@@ -9,7 +9,7 @@ import numpy as np
 from ragguard.metrics.arrays import Floats, Integers
 
 DRAWS, OF_QUESTIONS = 2000, 1000
-"""How many draws an interval is made of: of single values, and of whole questions with several rows each."""
+"""The numbers of draws that an interval is made of: of single values, and of whole questions with several rows each."""
 
 
 def of_mean(values: Floats, seed: int) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""What a judge's strength changes: agreement with the truth, the metrics, and the guard, for each judge.
+"""Measures what a judge's strength changes: agreement with the truth, the metrics, and the guard, for each judge.
 
 Judges are the engine itself and the engine with as much noise on its log-odds as leaves it a stated AUC
 (`ragguard.validate.weak_judges`). The questions are those of the harder world, where the engine errs by itself.
@@ -38,12 +38,12 @@ from studies.samples import read_contexts
 
 OWN = "the engine itself"
 SIZE, CONTEXTS = 6, 8
-"""How many passages a context has, and how many contexts a question."""
+"""The number of passages of a context, and of contexts of a question."""
 THRESHOLDS = (-0.2, -0.5)
-"""The guard's thresholds: its own, and one that drops what is sure to be harmful alone."""
+"""The guard's thresholds: the default one, and one that drops only passages that are harmful for certain."""
 AT_EASE_MS = 600_000.0
 PARTS = 4
-"""Questions that a report of the coverage table has."""
+"""The number of questions that a report of the coverage table has."""
 Judges = Mapping[str, Engine]
 
 
@@ -55,7 +55,7 @@ async def study(
     seed: int = 0,
     progress: Progress = silent,
 ) -> list[Table]:
-    """Makes the tables over so many questions of one hop; `judge` is what the weaker judges are made of."""
+    """Makes the tables over so many questions of one hop; `judge` is the engine that the weaker judges are made of."""
     reader = connect(engine)
     strong = reader if judge is None else connect(judge)
     judges: dict[str, Engine] = {OWN: strong}
@@ -77,7 +77,7 @@ async def study(
 
 
 def contexts_of(cases: Sequence[Case], seed: int) -> list[Context]:
-    """Contexts of some of a case's passages in chance order: half with a gold passage, half without."""
+    """Returns contexts of some of a case's passages in chance order: half with a gold passage, half without."""
     found = []
     for case in cases:
         rng = random.Random(f"judges {seed} {case.question}")
@@ -87,7 +87,7 @@ def contexts_of(cases: Sequence[Case], seed: int) -> list[Context]:
             rng.shuffle(passages)
             found.append(Context(
                 id=f"{case.question} {number}", question_id=case.question, question=case.question,
-                # Without their grades: a judge shall give its own.
+                # Without their grades, as each judge gives its own.
                 passages=tuple(replace(passage, grade=None) for passage in passages), references=tuple(case.references),
                 relevance=tuple(float(passage.metadata["kind"] == "gold") for passage in passages),
             ))  # fmt: skip
@@ -95,7 +95,7 @@ def contexts_of(cases: Sequence[Case], seed: int) -> list[Context]:
 
 
 async def agreement(judges: Judges, cases: Sequence[Case], seed: int, progress: Progress) -> Table:
-    """Cohen's κ of judge and truth, and the AUC on the plain and on the harder world."""
+    """Makes the table of Cohen's κ of judge and truth, and the AUC on the plain and on the harder world."""
     rows: list[tuple[Cell, ...]] = []
     plain = world.cases(len(cases), seed + 1)
     pairs = [
@@ -141,7 +141,7 @@ async def agreement(judges: Judges, cases: Sequence[Case], seed: int, progress: 
 async def metrics(
     judges: Judges, contexts: Sequence[Context], outcome: Floats, reader: Engine, progress: Progress
 ) -> Table:
-    """Which metrics still go with the answers when the judge is weaker."""
+    """Measures which metrics still go with the answers when the judge is weaker."""
     groups = [context.question_id for context in contexts]
     truth = rank_measures([list(context.relevance or ()) for context in contexts])
     rows: list[tuple[Cell, ...]] = []
@@ -184,7 +184,7 @@ async def guards(
     judges: Judges, contexts: Sequence[Context], outcome: Floats, reader: Engine, compares: Engine | None, seed: int,
     progress: Progress,
 ) -> Table:  # fmt: skip
-    """What a guard drops with each judge, and what the reader makes of the rest."""
+    """Measures what a guard drops with each judge, and what the reader makes of the rest."""
     kinds = ("gold", "partial", *DEGREES)
     before = _answers(outcome, outcome, contexts, seed)
     rows: list[tuple[Cell, ...]] = [("no guard", None, *[None] * len(kinds), *before)]
@@ -213,7 +213,7 @@ async def guards(
 
 
 async def covered(judges: Judges, reports: int, reader: Engine, seed: int, progress: Progress) -> Table:
-    """Whether what a context covers tells what is answered, where passages state several facts."""
+    """Measures whether what a context covers tells what is answered, where passages state several facts."""
     made = [
         join_hard(world.hard_cases(PARTS, seed * 10_000 + 100 + number, gold=2), f"hard-{number}")
         for number in range(reports)
@@ -279,7 +279,7 @@ def _dropped(decisions: Sequence[Decision], contexts: Sequence[Context], kind: s
 
 
 def _answers(after: Floats, before: Floats, contexts: Sequence[Context], seed: int) -> tuple[Cell, ...]:
-    """The shares of verdicts in percent, and by how much the share of correct ones changed."""
+    """Returns the shares of verdicts in percent, and by how much the share of correct ones changed."""
     shares = [100 * float(np.mean(after == value)) for value in OUTCOMES.values()]
     if after is before:
         return (*shares, None, None, None)

@@ -1,4 +1,4 @@
-"""The pages `docs/studies/NAME.md`: what is written by hand, and between their markers the tables that were kept."""
+"""The pages `docs/studies/NAME.md`: hand-written text, and between markers the tables that were kept."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def keep(name: str, figures: Mapping[str, Any]) -> None:
 
 
 def write_page(name: str) -> Path:
-    """Puts the tables that are kept into a study's page, and returns where it is."""
+    """Puts the tables that are kept into a study's page, and returns the page's path."""
     path = PAGES / f"{name}.md"
     path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
     return path.relative_to(ROOT)

@@ -1,6 +1,6 @@
 """Retrieval pipelines over a report's base: a search of known error, alone, diversified or re-ranked.
 
-All are seeded and ask no model. `chance` draws contexts at random instead.
+All pipelines are seeded and ask no model. `chance` draws contexts at random instead.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from studies.reports import SEARCHES, Report
 
 DEPTH = 24
-"""How many of a search's finds are re-ordered."""
+"""The number of a search's finds that are re-ordered."""
 FIRST: Mapping[str, float] = {**SEARCHES, "poor": 2.0}
 SECOND = 0.5
 """The error of the second look that a re-ranker takes."""
@@ -21,11 +21,11 @@ _WEIGHT = 0.5
 _WORD = re.compile(r"\w+")
 
 Pipeline = Callable[[Report], tuple[int, ...]]
-"""From a report to passages of its base, best first."""
+"""A pipeline: from a report to passages of its base, best first."""
 
 
 def pipelines(seed: int) -> dict[str, Pipeline]:
-    """Every search, alone, spread out over what is different, and looked at again."""
+    """Returns every search, alone, diversified, and re-ranked."""
     found: dict[str, Pipeline] = {}
     for name, error in FIRST.items():
         found[name] = partial(_search, error=error, seed=seed)
@@ -35,14 +35,15 @@ def pipelines(seed: int) -> dict[str, Pipeline]:
 
 
 def chance(report: Report, search: str, number: int, k: int, seed: int) -> tuple[int, ...]:
-    """`k` passages drawn from the best that a search found, in the search's order."""
+    """Returns `k` passages drawn from the best that a search found, in the search's order."""
     rng = random.Random(f"chance {seed} {report.id} {search} {number}")
     best = report.ranked(FIRST[search], seed)[:DEPTH]
     return tuple(best[at] for at in sorted(rng.sample(range(len(best)), min(k, len(best)))))
 
 
 def diverse(ranking: Sequence[int], texts: Sequence[str], weight: float = _WEIGHT) -> tuple[int, ...]:
-    """Maximal marginal relevance: rank counts `weight`, the words shared with what is taken already the rest."""
+    """Orders by maximal marginal relevance: rank counts `weight`, the words shared with the passages taken before count
+    the rest."""
     words = {at: frozenset(_WORD.findall(texts[at].casefold())) for at in ranking}
     left = list(ranking)
     rank = {at: 1 - place / len(ranking) for place, at in enumerate(ranking)}

@@ -27,18 +27,18 @@ class Pool:
     case: Case
     passages: tuple[Passage, ...]
     found_by: tuple[frozenset[int], ...]
-    """For each hop the passages that its own query found."""
+    """The passages that the query of each hop found."""
     kinds: tuple[PassageKind, ...]
     gold: tuple[frozenset[int], ...]
-    """For each hop the passages that state its fact: a corpus says a thing more than once."""
+    """The passages that state the fact of each hop: a corpus says a thing more than once."""
 
     @property
     def relevance(self) -> tuple[float, ...]:
-        """1 for what states a fact that the question needs."""
+        """Returns 1 for each passage that states a fact that the question needs, else 0."""
         return tuple(float(kind == "gold") for kind in self.kinds)
 
     def context(self, places: Sequence[int], name: str) -> Context:
-        """Some of the passages, in that order, with the world's own relevance."""
+        """Returns the context of some of the passages, in that order, with the world's own relevance."""
         relevance = self.relevance
         return Context(
             id=f"{self.id}/{name}",
@@ -56,12 +56,12 @@ class Pool:
 
 
 def corpus_for(world: World, cases: Sequence[Case]) -> Corpus:
-    """The world's corpus with the distractors of the cases among its passages."""
+    """Returns the world's corpus with the distractors of the cases among its passages."""
     return Corpus(world, extra=[passage for case in cases for passage in case.pool()])
 
 
 def find_pools(corpus: Corpus, cases: Sequence[Case], name: str, size: int = SIZE) -> list[Pool]:
-    """A pool for each case whose facts a search for its hops finds; the others are left out.
+    """Makes a pool for each case whose facts a search for its hops finds; the others are left out.
 
     A hop's own query finds an equal share of the pool: one search for a two-hop question seldom finds both facts.
     """
@@ -70,9 +70,10 @@ def find_pools(corpus: Corpus, cases: Sequence[Case], name: str, size: int = SIZ
 
 
 def draw(pool: Pool, k: int, n: int, rng: random.Random) -> list[tuple[int, ...]]:
-    """`n` contexts of `k` passages in chance order: half answerable, where `k` has room for all hops, half not.
+    """Draws `n` contexts of `k` passages in chance order: half answerable, where `k` has room for all hops, half not.
 
-    What is not answerable lacks all that states one fact, drawn anew each time; of two hops, it may hold the other.
+    A context that is not answerable lacks all passages that state one fact, drawn anew each time; of two hops, it may
+    hold the other.
     """
     if k < 1 or k > len(pool.passages) - max(map(len, pool.gold)):
         raise InvalidInput("k", k, f"1 or more, and few enough for a pool of {len(pool.passages)}")
@@ -121,7 +122,7 @@ def _fact(passage: Passage) -> Fact:
 
 
 def _ways(fact: Fact) -> set[Fact]:
-    """A fact and its converse, which says the same."""
+    """Returns a fact and its converse, which means the same."""
     converse = INVERSE.get(fact.relation)
     return {fact} if converse is None else {fact, Fact(converse, fact.object, fact.subject)}
 

@@ -37,7 +37,7 @@ class DataSet:
     values: Values
     """Every metric of each context; None where it does not exist."""
     asked: int
-    """How many questions there were before those without gold in their pool were left out."""
+    """The number of questions before those without gold in their pool were left out."""
 
     def correlation(
         self, metric: str, kind: Kind = "spearman", where: Booleans | None = None, draws: int = 2000
@@ -60,7 +60,7 @@ def correlations(
     source: str,
     notes: Sequence[str] = (),
 ) -> Table:
-    """A row a metric, for each set its correlation and interval."""
+    """Makes a table with a row for each metric: its correlation and interval in each set."""
     rows = [
         (metric, *(cell for one in sets for cell in _cells(one.correlation(metric)))) for metric in metrics
     ]
@@ -114,7 +114,7 @@ def by_length(
     source: str,
     kind: Kind = "spearman",
 ) -> Table:
-    """A row a context length, and how much each metric's correlation varies over them."""
+    """Makes a table with a row for each context length, and how much each metric's correlation varies over them."""
     rows: list[tuple[Cell, ...]] = []
     for k, one in sets.items():
         found = [one.correlation(metric, kind, draws=2) for metric in metrics]
@@ -173,7 +173,7 @@ def other_kinds(sets: Sequence[DataSet], name: str, metrics: Sequence[str], sour
 
 
 def outcomes(sets: Sequence[DataSet], name: str) -> Table:
-    """Tabulates the outcomes of contexts by what they held."""
+    """Makes a table of the outcomes of contexts by what they held."""
     rows: list[tuple[Cell, ...]] = []
     for one in sets:
         answerable, misleading = one.sample.answerable, one.sample.misleading

@@ -1,6 +1,6 @@
 """Notes on why nano's figures differ from a paper's, found at the studies' own size.
 
-They hold for nano as reader and judge, at seed 0 and the default number of questions; another model has its own.
+The notes hold for nano as reader and judge, at seed 0 and the default number of questions; another model has its own.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ ON_NANO: Mapping[str, tuple[str, ...]] = {
 
 
 def with_reasons(tables: Sequence[Table], reader: EngineInfo, judge: EngineInfo) -> list[Table]:
-    """The tables, with what is known of why they are as they are where nano answered and judged."""
+    """Returns the tables, each with the known reasons for its figures where nano answered and judged."""
     if reader.prompts != "nano" or judge.prompts != "nano":
         return list(tables)
     return [replace(table, notes=(*table.notes, *ON_NANO.get(table.name, ()))) for table in tables]

@@ -1,8 +1,8 @@
-"""Questions that want several passages, and searches of known quality for them.
+"""Questions that need several passages, and searches of known quality for them.
 
-A report joins questions of the world into one: its parts are what the reader is asked, its base the passages that
-state what it wants, as often as wanted, among near misses and what has nothing to do with it. Falsehoods are not in
-the base: a passage is relevant or not, as in the papers that count relevant passages.
+A report joins questions of the world into one: the reader is asked its parts, and its base has the passages that state
+the facts, as often as wanted, among near misses and unrelated passages. Falsehoods are not in the base: a passage is
+relevant or not, as in the papers that count relevant passages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ APPEAL = {
 }  # fmt: skip
 """The score of a passage by a search without error, by kind; near misses score above their worth."""
 SEARCHES = {"sharp": 0.25, "fair": 0.5, "blunt": 1.0}
-"""Searches by name: the standard deviation of their error."""
+"""The standard deviation of each search's error, by the search's name."""
 _STATEMENTS = 4
 _SPLIT: Split = "heldout"
 
@@ -53,7 +53,7 @@ class Report:
 
     @property
     def relevant(self) -> tuple[bool, ...]:
-        """Which passages of the base state something that is wanted."""
+        """True for each passage of the base that states a fact that is asked for."""
         return tuple(passage.metadata["kind"] == "gold" for passage in self.base)
 
     @property
@@ -71,7 +71,7 @@ class Report:
 def join(cases: Sequence[Case], name: str, *, statements: int = 1, by_hop: bool = False) -> Report:
     """Makes a report over cases; each fact that they need is stated `statements` times in different words.
 
-    `by_hop`: its parts are the queries of the hops, else the questions themselves.
+    With `by_hop` its parts are the queries of the hops, else the questions themselves.
     """
     if not 1 <= statements <= _STATEMENTS:
         raise InvalidInput("statements", statements, f"1 to {_STATEMENTS}")
@@ -84,7 +84,7 @@ def join(cases: Sequence[Case], name: str, *, statements: int = 1, by_hop: bool 
         for fact, gold in zip(case.facts, case.gold, strict=True)
         for passage in _stated(rng, fact, gold, statements)
     ]
-    # What is a near miss of one part may be what another wants.
+    # A near miss of one part may be a passage that another part needs.
     base += [
         passage
         for case in cases

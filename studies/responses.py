@@ -1,4 +1,5 @@
-"""What readers write from contexts of a report, and what contexts and responses cover of its sub-questions.
+"""The responses that readers write from contexts of a report, and what contexts and responses cover of its
+sub-questions.
 
 A response has one sentence for each sub-question that the reader finds an answer to; a judge rates passages and
 sentences alike for every sub-question, as CRUX has it (Ju et al. 2025).
@@ -39,7 +40,7 @@ from studies.reports import Part, Report
 ETA, STRICT = 3.0, 5.0
 IDEAL = "oracle result y*"
 Plan = Mapping[str, Sequence[tuple[int, ...]]]
-"""By name, passages of the base for every report."""
+"""The passages of the base for every report, by the plan's name."""
 _NO_CAP = 10**12
 
 
@@ -50,7 +51,7 @@ class Judged:
     report: Report
     ratings: Floats
     oracle: tuple[int, ...]
-    """The fewest relevant passages that answer all that any answers: Z*."""
+    """The fewest relevant passages that answer every sub-question that any passage answers: Z*."""
     answerable: Booleans
 
     def tokens(self, places: Iterable[int]) -> int:
@@ -59,13 +60,13 @@ class Judged:
 
 @dataclass(slots=True)
 class Responses:
-    """What the reader wrote from each context of each report."""
+    """The responses that the reader wrote from each context of each report."""
 
     statements: dict[tuple[str, tuple[int, ...]], list[str]] = field(default_factory=dict)
     right: dict[tuple[str, tuple[int, ...]], float] = field(default_factory=dict)
-    """The share of its parts that are right by the world's references."""
+    """The share of each response's parts that are right by the world's references."""
     ratings: dict[str, Ratings] = field(default_factory=dict)
-    """Of the statements, by report."""
+    """The ratings of the statements, by report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Measured:
 
 
 async def rated(reports: Sequence[Report], judge: Engine, progress: Progress = silent) -> list[Judged]:
-    """Has every passage rated for every sub-question of its report."""
+    """Asks the judge to rate every passage for every sub-question of its report."""
     found = []
     asker, prompts = await _asker(judge)
     for number, report in enumerate(reports):
@@ -100,12 +101,13 @@ async def written(
     judge: Engine,
     progress: Progress = silent,
 ) -> Responses:
-    """A response from every context: a statement for each part that the reader finds an answer to, and its ratings."""
+    """Writes a response from every context: a statement for each part that the reader finds an answer to, and its
+    ratings."""
     wanted: dict[tuple[int, tuple[int, ...]], None] = {}
     for plan in plans:
         for each in plan.values():
             wanted |= dict.fromkeys(enumerate(each))
-    # Contexts that begin alike stand together: an engine that keeps prefixes reads what they share once.
+    # Contexts with the same beginning are neighbours: an engine with a prefix cache reads that beginning once.
     wanted = dict.fromkeys(sorted(wanted))
     contexts = [
         Context(
@@ -141,18 +143,19 @@ async def written(
 
 
 def stated(part: Part, answer: str) -> str:
-    """An answer as a sentence, as a report would have it: a bare name answers no question that is not with it."""
+    """Returns an answer as a sentence, as a report would have it: a bare name answers no question that is not with
+    it."""
     opening, core = fact_phrasings(RELATIONS[part.fact.relation], "heldout")[0]
     return sentence(opening, core, part.fact.subject, answer)
 
 
 def ideal(report: Report) -> list[str]:
-    """The best response that there is: y*."""
+    """Returns the best response that there is: y*."""
     return [stated(part, part.references[0]) for part in report.parts]
 
 
 def measured(plan: Plan, judged: Sequence[Judged], said: Responses) -> Measured:
-    """Everything about contexts and responses."""
+    """Returns all measures of contexts and responses."""
     rows: dict[str, list[list[float]]] = {}
     for places in plan.values():
         each = [_measure(one, chosen, said) for one, chosen in zip(judged, places, strict=True)]
@@ -183,7 +186,7 @@ def _measure(judged: Judged, places: tuple[int, ...], said: Responses) -> dict[s
     }
     response = said.statements[report.id, places]
     values |= _of_response(judged, response, said)
-    # Nothing read, or nothing said, covers nothing.
+    # An empty context or an empty response covers no sub-question.
     return {name: float(np.nan_to_num(value)) for name, value in values.items()}
 
 
@@ -199,7 +202,7 @@ def _of_response(judged: Judged, statements: Sequence[str], said: Responses) -> 
 
 
 def with_ideal(bounds: Measured, judged: Sequence[Judged], said: Responses) -> Measured:
-    """The bounds with y* among them, which is written from no context."""
+    """Returns the bounds with y* among them, which is written from no context."""
     best = [_of_response(one, ideal(one.report), said) | {"right": 1.0} for one in judged]
     values = {
         name: np.vstack([rows, [one.get(name, np.nan) for one in best]])

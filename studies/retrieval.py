@@ -1,4 +1,4 @@
-"""SePer's questions about pipelines (Dai et al. 2025): how many passages, compression, re-ranking, and what it costs.
+"""SePer's questions about pipelines (Dai et al. 2025): the number of passages, compression, re-ranking, and the cost.
 
 Section 5 with figures 5 and 6, and table 8: searches over the world's corpus with the harder cases' passages in it,
 measured by the reader's belief in the right answer with what was retrieved, less its belief without.
@@ -34,14 +34,14 @@ from studies.reasons import with_reasons
 
 SOURCE = "SePer"
 KS = (1, 5, 10)
-"""Passages in the context, as in the paper."""
+"""The numbers of passages in the context, as in the paper."""
 FIRST, LAST = 20, 5
-"""A re-ranker chooses so many of so many, as in the paper."""
+"""The number of passages that a re-ranker chooses from, and the number that it chooses, as in the paper."""
 KEPT = 0.6
 """The share of the words that a compression keeps, as in the paper."""
 METHODS = (*(f"top {k}" for k in KS), "re-ranked", "fewer sentences", "fewer words")
 BASE = f"top {LAST}"
-"""What compression and re-ranking are compared with."""
+"""The selection that compression and re-ranking are compared with."""
 _SENTENCE = re.compile(r"(?<=\.) ")
 _WORD = re.compile(r"[^\W_]+")
 
@@ -87,14 +87,14 @@ async def study(
 
 
 def found_for(corpus: Corpus, case: Case) -> list[Passage]:
-    """The best passages of a search for each hop, by turns."""
+    """Returns the best passages of a search for each hop, by turns."""
     each = [[at for at, _ in corpus.search(query, FIRST)] for query in case.sub_questions]
     turns = [at for row in zip_longest(*each) for at in row if at is not None]
     return [corpus.passages[at] for at in dict.fromkeys(turns)][:FIRST]
 
 
 async def variants(case: Case, passages: Sequence[Passage], judge: Engine) -> dict[str, Key]:
-    """The contexts that each method makes of the best passages of a search."""
+    """Returns the contexts that each method makes of the best passages of a search."""
     texts = [passage.text for passage in passages]
     made: dict[str, Key] = {f"top {k}": tuple(texts[:k]) for k in KS}
     prompts = load_prompts((await judge.info()).prompts)
@@ -129,7 +129,7 @@ def fewer_sentences(question: str, texts: Sequence[str], kept: float = KEPT) -> 
 
 
 def fewer_words(texts: Sequence[str], base: Sequence[str], kept: float = KEPT) -> Key:
-    """Drops the words that say least, those that are most frequent in the base, until a share is left."""
+    """Drops the least informative words, those that are most frequent in the base, until a share is left."""
     counts: dict[str, int] = {}
     for text in base:
         for word in set(_words(text)):
@@ -147,7 +147,7 @@ def numbers(
     gains: Mapping[str, Floats], before: Mapping[str, Floats], found: Mapping[str, Sequence[Mapping[str, Key]]],
     seed: int, model: str,
 ) -> Table:  # fmt: skip
-    """Figures 5 and 6: ΔSePer of every method."""
+    """Makes figures 5 and 6: ΔSePer of every method."""
     rows: list[tuple[Cell, ...]] = []
     for name, values in gains.items():
         for at, method in enumerate(METHODS):
@@ -209,7 +209,7 @@ async def costs(
     cases: Mapping[str, Sequence[Case]], found: Mapping[str, Sequence[Mapping[str, Key]]], reader: Engine,
     judge: Engine, progress: Progress,
 ) -> Table:  # fmt: skip
-    """Table 8: what one context costs by each scorer, in what is asked."""
+    """Makes table 8: the cost of one context by each scorer, in prompts and tokens."""
     rows: list[tuple[Cell, ...]] = []
     name, some = next(iter(cases.items()))
     contexts = [
@@ -234,7 +234,7 @@ async def costs(
 
 
 def _usage(scores: Sequence[Score]) -> tuple[float, float, float]:
-    """The prompts and tokens of a context's scores together."""
+    """Returns the prompts and tokens of a context's scores together."""
     used = [score.usage for score in scores if score.usage is not None]
     return (
         float(sum(one.prompts for one in used)), float(sum(one.prompt_tokens for one in used)),

@@ -1,4 +1,4 @@
-"""Contexts of one length drawn from annotated pools, what the reader made of them, and what the metrics say of them."""
+"""Contexts of one length drawn from annotated pools, with the reader's outcomes and the metrics' values."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Sample:
 
     pools: tuple[Annotated, ...]
     owner: Integers
-    """Which pool, and so which question, a context belongs to."""
+    """The pool, and so the question, that each context belongs to."""
     places: NDArray[np.intp]
-    """(contexts, k): where in its pool each passage stands, in the order it was read."""
+    """The position in its pool of each passage, in the order in which it was read: (contexts, k)."""
     outcome: Floats
-    """As `OUTCOMES`; nan where there is none."""
+    """The outcome of each context, as `OUTCOMES`; nan where there is none."""
 
     def of(self, values: Callable[[Annotated], Floats]) -> Floats:
-        """Returns (contexts, k): an annotation of each passage."""
+        """Returns an annotation of each passage: (contexts, k)."""
         return np.array(
             [values(self.pools[owner])[row] for owner, row in zip(self.owner, self.places, strict=True)]
         )
 
     def ideal(self, values: Callable[[Annotated], Floats]) -> Floats:
-        """(contexts, longest pool): an annotation of all passages of the context's question, best first."""
+        """Returns an annotation of all passages of the context's question, best first: (contexts, longest pool)."""
         longest = max(len(one.pool.passages) for one in self.pools)
         padded = [
             np.pad(np.sort(values(one))[::-1], (0, longest - len(one.pool.passages))) for one in self.pools
@@ -46,7 +46,7 @@ class Sample:
 
     @property
     def answerable(self) -> Booleans:
-        """Whether the context has all that is needed."""
+        """True where the context has every fact that is needed."""
         return np.array([
             self.pools[owner].pool.answerable(row.tolist())
             for owner, row in zip(self.owner, self.places, strict=True)
@@ -54,7 +54,7 @@ class Sample:
 
     @property
     def misleading(self) -> Booleans:
-        """Whether a passage of the context contradicts what is true."""
+        """True where a passage of the context contradicts what is true."""
         return np.array([
             any(self.pools[owner].pool.kinds[place] == "contradiction" for place in row)
             for owner, row in zip(self.owner, self.places, strict=True)
@@ -62,7 +62,8 @@ class Sample:
 
     @property
     def varied(self) -> int:
-        """How many questions have contexts with different outcomes: the others cannot correlate with anything."""
+        """The number of questions that have contexts with different outcomes: the others cannot correlate with
+        anything."""
         kinds = [self.outcome[self.owner == owner] for owner in range(len(self.pools))]
         return sum(len(np.unique(found[~np.isnan(found)])) > 1 for found in kinds)
 
@@ -87,7 +88,8 @@ async def sample(
     seed: int = 0,
     progress: Progress = silent,
 ) -> Sample:
-    """So many contexts a question, answered by the reader; `judge` compares answers, see `answering.grader`."""
+    """Draws so many contexts a question, and lets the reader answer each; `judge` compares answers, see
+    `answering.grader`."""
     owners, places, asked = [], [], []
     for owner, one in enumerate(pools):
         rng = random.Random(f"contexts {seed} {k} {one.pool.id} {one.pool.case.question}")

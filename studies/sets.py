@@ -1,4 +1,5 @@
-"""Which measure of a selection predicts the response: T, T_u, F, F_e, nDCG (Schwartz et al.), RA-nWG and %PROC.
+"""Compares measures of a selection as predictors of the response: T, T_u, F, F_e, nDCG (Schwartz et al.), RA-nWG and
+%PROC.
 
 A search ranks a base, the reader gets its top K, and a judge grades the response from 1 to 5 beside the one that all
 relevant passages give. `ragguard.validate.selections` compares the measures, as it does for the paper's own data.
@@ -46,7 +47,7 @@ KS: Mapping[str, Sequence[int]] = {
 }  # fmt: skip
 """The sizes of selections, by data set."""
 LEAST = 60
-"""Contexts that a segment needs to be shown at full size; the paper needs 300 of half a million."""
+"""The number of contexts that a segment needs to be shown at full size; the paper needs 300 of half a million."""
 WIDE = 3
 """The K/N_p from which on measures are compared for overtaking."""
 _NO_CAP = 10**12
@@ -54,7 +55,7 @@ _NO_CAP = 10**12
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The top K of a search, and where in the base of its report each of the passages stands."""
+    """The top K of a search, and the position in the base of its report of each passage."""
 
     selection: Selection
     places: tuple[int, ...]
@@ -67,7 +68,7 @@ def select(data: str, report: Report, search: str, k: int, seed: int = 0) -> Rea
     top, wide = ranking[:k], ranking[: 2 * k]
     hit = [float(relevant[at]) for at in top]
     total = sum(relevant)
-    # As trec_eval: nothing relevant is 0.
+    # trec_eval gives 0 where no passage is relevant.
     values = {
         "nDCG@K": ndcg(hit, len(top), ideal=(1.0,) * total), "nDCG@K of the list": ndcg(hit, len(top)),
     }  # fmt: skip
@@ -92,7 +93,7 @@ async def study(
     progress: Progress = silent,
     judge: Engine | None = None,
 ) -> list[Table]:
-    """The tables, over as many reports of each data set."""
+    """Makes the tables, over as many reports of each data set."""
     reader = connect(engine)
     judging = reader if judge is None or judge is engine else connect(judge)
     graded: list[tuple[Selection, float]] = []
@@ -119,7 +120,8 @@ async def study(
 
 
 def data_sets(questions: int, seed: int) -> dict[str, list[Report]]:
-    """Reports that want everything relevant (parts, hops), and ones for which any of it will do (statements, hard)."""
+    """Returns reports that want everything relevant (parts, hops), and ones for which any of it will do (statements,
+    hard)."""
     many, few = Counts(2, 2, 0, 3), Counts(4, 3, 0, 8)
     sizes = [2 + number % 3 for number in range(questions)]
     single = iter(world.cases(sum(sizes), seed=seed, distractors=many))
@@ -135,7 +137,7 @@ def data_sets(questions: int, seed: int) -> dict[str, list[Report]]:
             join([case], f"statements-{number}", statements=sizes[number])
             for number, case in enumerate(world.cases(questions, seed=seed + 1, distractors=few))
         ],
-        # Twice the largest K is about the base, so that the top 2K is an estimate and not the number itself.
+        # Twice the largest K is about the size of the base, so that the top 2K is an estimate, not the number itself.
         "Hard": [
             of_case(world.hard_cases(number + 1, seed, gold=2 + number % 4, each=8)[number], f"hard-{number}")
             for number in range(questions)
@@ -150,7 +152,8 @@ async def with_grades(
     judge: Engine,
     progress: Progress = silent,
 ) -> list[tuple[Selection, float]]:
-    """The selections with the grade of their response: the mean over its parts, each beside its ideal, rounded."""
+    """Returns the selections with the grade of their response: the mean over its parts, each beside its ideal,
+    rounded."""
     by_id = {report.id: report for report in reports}
     wanted: dict[tuple[str, tuple[int, ...]], None] = dict.fromkeys(
         (one.selection.question, one.places) for one in read
@@ -195,7 +198,7 @@ async def with_grades(
 
 
 def how(model: str) -> tuple[str, ...]:
-    """How the grades came about."""
+    """Describes how the grades were made."""
     searches = ", ".join(f"{name} ({error})" for name, error in SEARCHES.items())
     return (
         f"Reader and judge: {model} unless told otherwise. Parts: two to four questions in one, each with its passage; "
@@ -208,13 +211,14 @@ def how(model: str) -> tuple[str, ...]:
 
 
 def overtaking(found: Selections) -> Table:
-    """The differences again where K is three times N_p and more: where the paper sees nDCG and F_e overtake F."""
+    """Makes the table of differences where K is three times N_p and more: there the paper sees nDCG and F_e overtake
+    F."""
     table = differences(found.where(found.segment >= WIDE))
     return replace(table, name="sets-overtaking", title=f"The same differences at K/N_p of {WIDE} and more")
 
 
 def order_alone(found: Selections) -> Table:
-    """Whether the reader minds where the relevant passages stand, among contexts of equal counts."""
+    """Tests whether the reader minds where the relevant passages stand, among contexts of equal counts."""
     rows: list[tuple[Cell, ...]] = []
     for name, group in found.parts:
         alike = [f"{k} {total} {n_p}" for k, total, n_p in zip(group.k, group.total, group.n_p, strict=True)]

@@ -43,11 +43,11 @@ class TreeClock:
         self._shared: _Start | None = None
         """The clocks of the calls that are open."""
         self._parallel: dict[Hashable, _Start] | None = None
-        """Of the calls that are known to be parallel, by what they have in common."""
+        """The common start of the calls that are known to be parallel, under the key that they share."""
         self.messages = 0
         """How many messages models have written in this call; the tool calls of one message are parallel."""
         self.order: Order = ()
-        """Where the call stands among those that run in parallel, from the outermost to the innermost."""
+        """The position of the call among those that run in parallel, from the outermost to the innermost."""
 
     def inside(
         self,

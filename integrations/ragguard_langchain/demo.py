@@ -1,4 +1,4 @@
-"""What `ragguard demo` shows of LangGraph: an agent that hops, and a bare retrieval to time."""
+"""The LangGraph part of `ragguard demo`: an agent that hops, and a bare retrieval to time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stuff chain makes of documents by its document prompt: the text that the model reads.
+"""The text that a stuff chain makes of documents by its document prompt, and that the model reads.
 
 LangChain's own chains format documents in a call named `format_docs`, and so do most chains by hand. The classic
 `StuffDocumentsChain` makes no call for it: the text stands in what it gives to the chain of its model. Of any
@@ -61,10 +61,12 @@ def is_plain(text: str, documents: Sequence[Source]) -> bool:
 
 
 def as_formatted(shown: Sequence[tuple[str, Sequence[Source]]], found: Sequence[Passage]) -> Delivered:
-    """What the model got of one retrieval: those of its passages that are in the texts, with what frames them there.
-    Where none of them is there as a whole, it is the parts that are; where there are no parts either, nobody knows.
+    """Returns the passages of one retrieval that are in the texts, each with the frame that it has there: the model got
+    these. Where no passage is there as a whole, the parts that are there count; where there are no parts either, the
+    answer is None.
 
-    The candidates get these texts too: nobody reads the bare ones, so they are not to be judged."""
+    The candidates get these texts too: nobody reads the bare ones, so they are not to be judged.
+    """
     got: dict[Source, str] = {}
     for text, documents in shown:
         there = [document for document in documents if document[1].strip() and document[1] in text]

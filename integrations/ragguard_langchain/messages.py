@@ -1,4 +1,4 @@
-"""What LangChain's inputs and outputs mean: the question, the answer, the documents, a tool's query.
+"""Reads LangChain's inputs and outputs: the question, the answer, the documents, a tool's query.
 
 Pipelines pass messages, dictionaries, tuples, states and plain texts about; each function here
 takes whatever came and gives the least surprising reading of it, or nothing.
@@ -31,12 +31,12 @@ _MODEL = ("ai", "assistant", "AIMessageChunk")
 
 
 Taken: TypeAlias = list[Any]
-"""What a retriever gave: text, id and metadata of each document, one after the other; or passages where there were no
-proper documents."""
+"""The content of a retriever's answer: text, id and metadata of each document, one after the other; or passages where
+there were no proper documents."""
 
 
 class Answer(NamedTuple):
-    """What a pipeline answered: its text, or what it was where it was no text."""
+    """The answer of a pipeline: its text, or the kind of the object where it was no text."""
 
     text: str | None = None
     kind: str = ""
@@ -162,10 +162,12 @@ def _said(value: object) -> str:
 
 
 def snapshot(documents: object) -> Taken:
-    """What is needed of documents to make passages of them later, taken at once and as it is: texts by reference,
-    metadata copied. A stream is the caller's to read: of one there is only a look.
+    """Copies what is needed of documents to make passages of them later, at once: texts by reference, metadata as a
+    shallow copy. A stream is the caller's to read, so only its kind is noted.
 
-    One list without tuples in it, which Python's garbage collector would visit again and again while they wait."""
+    The result is one list without tuples in it, which Python's garbage collector would visit again and again while they
+    wait.
+    """
     if type(documents) is not list and isinstance(documents, Iterator):
         return [passage_of(documents)]
     try:
@@ -218,7 +220,7 @@ def block_texts(content: object) -> list[str]:
 
 
 def tool_query(inputs: object, text: str) -> str:
-    """What a tool was asked, as the agent wrote it."""
+    """Returns the query of a tool call, as the agent wrote it."""
     if isinstance(inputs, Mapping):
         for key in _QUESTIONS:
             if isinstance(inputs.get(key), str):

@@ -1,4 +1,4 @@
-"""Where each call of LangChain's call tree belongs: which run, inside which retrieval or tool.
+"""The open calls of LangChain's call tree, each with the run, the retrieval and the tool that it belongs to.
 
 LangChain reports calls one by one, each with its parent's id. An `OpenCall` is what
 the calls below it need to know of it. It lives until the outermost call of its tree ends or its run is
@@ -35,7 +35,7 @@ class OpenCall(Generic[N]):
     step_id = ""
     """The retrieval that this call is, or is a part of."""
     outer_step = ""
-    """Of a retrieval that is a part of another one: that one."""
+    """The retrieval around this one, for a retrieval that is a part of another one."""
     is_step = False
     """True where this call itself is that retrieval."""
     tool = ""
@@ -43,20 +43,20 @@ class OpenCall(Generic[N]):
     condenses = False
     """True in a history-aware retriever, which has a model write the question that stands by itself."""
     query = ""
-    """Of a retrieval."""
+    """The query of a retrieval."""
     around: OpenCall[N] | None = None
-    """Of a retrieval: an open one that the code seems to be inside of."""
+    """The open retrieval that the code of this retrieval seems to be inside of."""
     task: weakref.ref[Task[Any]] | None = None
-    """Of a root that says nothing when it is cancelled: the task that runs it."""
+    """The task that runs a root that reports nothing when it is cancelled."""
     gone_ns = 0
-    """When that task was first found to be over."""
+    """The time at which that task was first found to be over."""
     started_ns = 0
     began_in: Where | None = None
-    """Of a retrieval."""
+    """The thread and the task in which a retrieval began."""
     over = False
     """True for a retrieval that was recorded as a whole; never true of one in the tree."""
     members: set[UUID | None] | None = None
-    """Of a root: the open calls below it."""
+    """The open calls below a root."""
 
     def __init__(self, id: UUID, run_id: str, notes: N, clock: TreeClock | None = None) -> None:
         self.id, self.run_id, self.notes = id, run_id, notes

@@ -1,5 +1,5 @@
-"""What the application says of its pipelines: which tools retrieve, what a model reads of a document, where the
-question and the answer are."""
+"""The options by which the application describes its pipelines: which tools retrieve, what a model reads of a document,
+where the question and the answer are."""
 
 from __future__ import annotations
 

@@ -16,32 +16,32 @@ from ragguard_langchain.verdicts import EndedRetrieval, Source
 
 @dataclass(slots=True)
 class RunNotes:
-    """What a tree knows of its run."""
+    """The facts about its run that a call tree keeps."""
 
     question: str
     name: str
     metadata: Mapping[str, Any]
-    """What the call's config said."""
+    """The metadata of the call's config."""
     owner: bool = True
     """True when the end of the tree is the end of the run."""
     opened: bool = False
     trace: TraceContext | None = None
     identity: RunIdentity | None = None
-    """Of a run that was given an id, or that continues one."""
+    """The identity of a run that was given an id, or that continues one."""
     thread: str = ""
-    """Under which the run is resumed, once it was interrupted."""
+    """The thread under which the run is resumed, once it was interrupted."""
     resumed: bool = False
     """True when it goes on with a run that was interrupted."""
     interrupted: bool = False
     first_query: str = ""
     options: CallOptions = NO_OPTIONS
-    """What the handler that saw the tree's first call was told."""
+    """The options of the handler that saw the tree's first call."""
     inputs: object = None
-    """What the first call was given."""
+    """The input of the first call."""
     found: list[EndedRetrieval] = field(default_factory=list)
     """The latest retrievals, which a guard behind them may still thin out. Trees that join a run share it."""
     verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
-    """What guards inside a retrieval decided, while it is open."""
+    """The verdicts of guards inside a retrieval, while it is open."""
     holds: bool = False
     """True where it keeps the run that it has joined from ending before it."""
     standalone: str = ""
@@ -101,7 +101,7 @@ class ToolCall:
 
 @dataclass(slots=True)
 class Scope:
-    """What the calls below one inherit from it."""
+    """The part of a call's state that the calls below it inherit."""
 
     run: RunNotes
     graph_node: str = ""

@@ -1,4 +1,4 @@
-"""Whether a retrieval that was begun is still under way, told by the caller's stack.
+"""Finds out from the caller's stack whether a retrieval that was begun is still under way.
 
 LangChain says nothing when a retriever is cancelled or interrupted. Who then asks the same again is not
 inside of that retrieval, though it is open, and nothing of it may wait for its end.
@@ -23,9 +23,9 @@ _BATCHED = {
 }
 """LangChain's functions that make one of a batch's calls; each sees the settings of its batch as `kwargs`."""
 _FRAMES_OF_A_START = 8
-"""Between a handler and whoever makes the call that is starting there are fewer frames."""
+"""The most frames between a handler and whoever makes the call that is starting."""
 _MANAGER = "run_manager"
-"""By this name LangChain's retrievers keep what knows the id of their call."""
+"""The name under which LangChain's retrievers keep the object that knows the id of their call."""
 
 
 class Batch:

@@ -1,4 +1,4 @@
-"""What a tool's output says of retrieval: it holds documents, or what the model got of those found inside the tool.
+"""Finds retrieval in a tool's output: documents, or what the model got of those found inside the tool.
 
 A tool that gives documents is a retrieval by itself. One in which retrievers were called got the model what of their
 documents is in its output. A declared tool is taken apart by its splitter.

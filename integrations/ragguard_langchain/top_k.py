@@ -17,7 +17,7 @@ _USUAL_DEPTHS = (4, 5)
 """How many frames the retriever's `invoke`, and its `ainvoke`, are away from `top_k_of_caller` where no other program
 wraps a function in between. Python makes an object of each frame that is visited, so these are looked at first."""
 _MOST_FRAMES = 9
-"""The retriever is fewer frames away, also where a tracer wraps the functions in between."""
+"""The most frames between the retriever and `top_k_of_caller`, also where a tracer wraps the functions in between."""
 
 
 def top_k_of_caller() -> int | None:

@@ -39,7 +39,7 @@ class TreeRuns:
         self.found: dict[str, list[EndedRetrieval]] = {}
         """The latest retrievals of the runs that trees have joined."""
         self._interrupted: dict[str, RunNotes] = {}
-        """By thread, what calls were asked that were interrupted before they retrieved anything, and so are no run."""
+        """The notes of calls that were interrupted before they retrieved anything, and so are no run, by thread."""
         self._clocks: dict[str, TreeClock] = {}
         """The clocks of the runs that trees have joined."""
         self._answers: Counter[str] = Counter()

@@ -31,7 +31,7 @@ class VerdictReport:
     call: str = ""
     """The id of that tool's call."""
     started_ns: int = 0
-    """When that call began."""
+    """The time at which that call began."""
     metadata: Mapping[str, Any] | None = None
     """The node of the graph and the agent in whose call the tool's result was judged."""
     recorded_by: list[object] = field(default_factory=list, repr=False)
@@ -82,7 +82,7 @@ class EndedRetrieval:
     """A snapshot of its documents; None where a tool gave one string, which the recorder's splitter takes apart."""
     candidates: list[Passage] | None = None
     decision: Decision | None = None
-    """What all guards decided about it so far."""
+    """The decision of all guards about it so far."""
     shown: list[tuple[str, list[Source]]] = field(default_factory=list)
     """The texts for a model that were made of its documents, each with all documents that it was made of."""
 

@@ -1,4 +1,5 @@
-"""What the model reads of a document, for guards and capture: its page content, or what the application says."""
+"""The text that the model reads of a document, for guards and capture: its page content, or what the application
+says."""
 
 from __future__ import annotations
 

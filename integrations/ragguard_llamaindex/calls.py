@@ -44,7 +44,7 @@ class Invocation:
     """The identity of a run to which tags give an id."""
     metadata: Mapping[str, Any] | None = None
     said = False
-    """Whether tags say something of it."""
+    """True where tags say something of it."""
     answer: AnswerOf | None = None
     """Finds the answer where the caller says that it is."""
     answers = 0
@@ -84,7 +84,7 @@ class Call:
     tool = ""
     own_clock: CallClock | None = None
     clock_around: CallClock | None = None
-    """Of a call without a clock of its own: the clock of the call around it."""
+    """The clock of the call around this one, for a call without a clock of its own."""
     fork: int | None = None
     """The turn at which all engines begin that this one asks."""
     emissions: Emissions | None = None
@@ -230,7 +230,8 @@ def _begin_step(call: Call, around: Call, arguments: Mapping[str, Any]) -> None:
 
 
 def _note_question(call: Call, around: Call) -> None:
-    """What an engine made of the question: parts of it, or the question as it stands without the conversation."""
+    """Notes the query that an engine made of the question: a part of it, or the question as it stands without the
+    conversation."""
     if around.parts is not None and call.asked not in around.parts:
         around.parts.append(call.asked)
     if not around.condenses or around.standalone or not call.asked:
@@ -242,7 +243,7 @@ def _note_question(call: Call, around: Call) -> None:
 
 
 def describe_call(call: Call, instance: object) -> None:
-    """What the calls inside have to know of this one's object."""
+    """Notes those attributes of a call's object that the calls inside have to know."""
     if call.kind is Kind.TOOL and isinstance(instance, BaseTool):
         call.rewrites_query = isinstance(instance, (RetrieverTool, QueryEngineTool))
         call.tool = instance.metadata.name or ""
@@ -267,7 +268,7 @@ def asked_in(kind: Kind, arguments: Mapping[str, Any]) -> str:
 
 
 def given_in(kind: Kind, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a call was given, by name: its arguments, or the fields of the event that starts a workflow."""
+    """Returns the input of a call by name: its arguments, or the fields of the event that starts a workflow."""
     return fields_of(arguments.get("start_event")) if kind is Kind.WORKFLOW else arguments
 
 

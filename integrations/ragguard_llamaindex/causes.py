@@ -32,12 +32,12 @@ class Emissions:
 
     def __init__(self) -> None:
         self._times: dict[int, tuple[Event, int, int]] = {}
-        """By an event's identity: the event itself, the time, and its number among those of its step."""
+        """The event itself, the time, and its number among those of its step, by the event's identity."""
         self._running: dict[WorkflowStep, Any] = {}
         self._model_done: int | None = None
-        """Of an agent: when its model last had its say. The tool calls that it asked for follow that."""
+        """The time at which an agent's model last answered. The tool calls that it asked for follow that."""
         self._waiting: dict[str, int] = {}
-        """Of steps that took an event and did nothing yet, since they collect several: the latest time."""
+        """The latest time of steps that took an event and did nothing yet, since they collect several."""
         self.known = True
         """False where LlamaIndex does not tell what a step sends."""
 
@@ -95,7 +95,8 @@ def events_in(arguments: Mapping[str, Any]) -> Iterator[Event]:
 
 
 def _sends() -> Any:
-    """What the step at work has sent so far, as LlamaIndex keeps it; None in versions that do not."""
+    """Returns the events that the step at work has sent so far, as LlamaIndex keeps them; None in versions that do
+    not."""
     try:
         from workflows.runtime.types.results import StepWorkerStateContextVar
 

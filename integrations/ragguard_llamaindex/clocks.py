@@ -23,10 +23,10 @@ class CallClock:
         self.now = now
         """The turn of a retrieval that begins now."""
         self.order = order
-        """Where the call stands among those that run in parallel, from the outermost to the innermost."""
+        """The position of the call among those that run in parallel, from the outermost to the innermost."""
         self._around = around
         self._begin = now
-        """When the open calls inside have begun."""
+        """The time at which the open calls inside have begun."""
         self._open = 0
         self._children = 0
 

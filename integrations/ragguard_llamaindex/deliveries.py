@@ -65,7 +65,7 @@ class Deliveries:
         *,
         final: bool = False,
     ) -> None:
-        """Some of what was retrieved in `around` goes on; with `final`, to the model."""
+        """Takes in that some of what was retrieved in `around` goes on; with `final`, to the model."""
         given = around.given
         if not given:
             return

@@ -1,4 +1,4 @@
-"""What `ragguard demo` shows of LlamaIndex: an agent that hops, and a bare retrieval to time."""
+"""The LlamaIndex part of `ragguard demo`: an agent that hops, and a bare retrieval to time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HoppingLLM(CustomLLM, FunctionCallingLLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        """What LlamaIndex wants to know of a model."""
+        """The properties that LlamaIndex asks of a model."""
         return LLMMetadata(model_name="ragguard-demo", is_function_calling_model=True)
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:

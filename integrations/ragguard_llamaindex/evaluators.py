@@ -12,7 +12,7 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 
 _EVALUATION = "llama_index.core.evaluation."
 _FRAMES = 16
-"""Between an evaluator and the hook of the engine that it queries there are fewer frames."""
+"""The most frames between an evaluator and the hook of the engine that it queries."""
 
 
 def asked_by_evaluator(engine: object) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SpanHandler(BaseSpanHandler[BaseSpan]):
-    """What the dispatcher calls. Makes no spans of its own, so the dispatcher's bookkeeping stays empty."""
+    """The handler that the dispatcher calls. Makes no spans of its own, so the dispatcher's bookkeeping stays empty."""
 
     spans: ClassVar[Spans]
 

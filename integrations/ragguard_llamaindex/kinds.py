@@ -32,8 +32,8 @@ class Kind(Enum):
     )  # there is one of each; Enum's own hash is a call in Python on the shortest way
     RETRIEVER = auto()
     IGNORED = auto()
-    """What retrieves no passages for the answer: the choice of tools or engines, an evaluator's own engine. Nothing in
-    it is captured."""
+    """A call that retrieves no passages for the answer: the choice of tools or engines, an evaluator's own engine.
+    Nothing in it is captured."""
     ENGINE = auto()
     FANOUT = auto()
     """An engine that asks several others, none of which sees another's answer."""
@@ -44,15 +44,15 @@ class Kind(Enum):
     POSTPROCESSOR = auto()
     SYNTHESIS = auto()
     CHAT_WRITER = auto()
-    """What fills a streamed chat response, in the background."""
+    """The call that fills a streamed chat response, in the background."""
     HANDLE = auto()
     """No span: `with rg.run(...)` around LlamaIndex."""
 
 
 ROOTS = frozenset((Kind.RETRIEVER, Kind.ENGINE, Kind.FANOUT, Kind.WORKFLOW, Kind.TOOL))
-"""What may be a run when nothing is around it."""
+"""The kinds that may be a run when nothing is around them."""
 ASKING = ROOTS - {Kind.TOOL}
-"""What takes a query on its way to a retriever."""
+"""The kinds that take a query on its way to a retriever."""
 ENDING = ROOTS | {Kind.SYNTHESIS}
 """The kinds with whose outermost span a run ends."""
 ANSWERING = ENDING - {Kind.RETRIEVER}

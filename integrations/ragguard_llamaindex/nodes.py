@@ -164,7 +164,7 @@ def _seen(look: NodeSnapshot) -> Passage:
 
 
 _written: TextMemo[tuple[str, tuple[Any, ...], Mapping[str, Any] | None, str]] = TextMemo(4 * 2**20)
-"""Of the texts that came lately: the text, its templates and hidden keys, its metadata, and all of it put together."""
+"""The texts that came lately: the text, its templates and hidden keys, its metadata, and all of it put together."""
 
 
 def _with_metadata(look: NodeSnapshot) -> str:

@@ -1,4 +1,4 @@
-"""What the application says of its pipelines: in `instrument(rg, …)`, and in the tags of a call."""
+"""The options by which the application describes its pipelines: in `instrument(rg, …)`, and in the tags of a call."""
 
 from __future__ import annotations
 

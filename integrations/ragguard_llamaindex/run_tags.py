@@ -1,4 +1,4 @@
-"""What an application says of a run by LlamaIndex's instrument tags: its id, name, question, answer and references."""
+"""Reads LlamaIndex's instrument tags that describe a run: its id, name, question, answer and references."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model got of what was retrieved: after rerankers, cuts and whatever else lies between.
+"""The share of each retrieval in what the model got: after rerankers, cuts and whatever else lies between.
 
 Nodes pass through postprocessors and end in a synthesis, a tool's output or a response's sources.
 With one retrieval in sight they are its share, even where they were rewritten or cut into pieces;
@@ -23,9 +23,9 @@ class PendingRetrieval:
     found: Taken
     text_of: TextOf | None = None
     left: Taken | None = None
-    """What is left of it by now, where something between changed it."""
+    """The part of it that is left by now, where something between changed it."""
     candidates: list[Passage] | None = None
-    """What it had retrieved, where a guard inside it took something out."""
+    """The passages that it had retrieved, where a guard inside it took some out."""
     decision: Decision | None = None
 
     @property

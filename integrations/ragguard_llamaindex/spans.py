@@ -1,4 +1,4 @@
-"""From LlamaIndex's spans to runs and retrievals.
+"""Turns LlamaIndex's spans into runs and retrievals.
 
 A run is the outermost engine, chat, agent, workflow, tool or bare retriever; inside `with rg.run(...)`
 it joins that run. A retrieval with no other around it is a step, one inside another a sub-step. What is

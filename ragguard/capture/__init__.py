@@ -1,1 +1,1 @@
-"""Capture: what happened in the pipeline, as events, without the pipeline noticing."""
+"""Capture: reports what happened in a pipeline as events, without effect on the pipeline."""

@@ -75,7 +75,7 @@ class FrameworkRun:
         return step_id
 
     def answered(self, answer: object) -> None:
-        """Says what the pipeline answered, in place of what the framework returns."""
+        """Records what the pipeline answered, in place of what the framework returns."""
         self._call.begin("")
         self._call.recorder.run_answered(self._call.run_id, text_of(answer)[0] or None)
 
@@ -238,7 +238,7 @@ class _Recording:
         self._call: CurrentCall | None = None
         self._step_id = ""
         self.found: Any = []
-        """What the function gave."""
+        """The value that the function gave."""
 
     def __enter__(self) -> _Recording:
         call = self._call = current_call()
@@ -250,8 +250,8 @@ class _Recording:
 
     @contextmanager
     def enclosing(self) -> Iterator[None]:
-        """Makes what is retrieved inside a part of the step. Of a generator only while it runs: between its items the
-        context is its caller's."""
+        """Makes the retrievals inside the `with` parts of the step. A generator holds this only while it runs: between
+        its items the context is its caller's."""
         call = self._call
         if call is None:
             yield
@@ -266,7 +266,7 @@ class _Recording:
                 enclosing_step.reset(token)
 
     def given(self, items: Iterator[Any]) -> Iterator[Any]:
-        """Hands on the items one by one, and keeps them as what was found."""
+        """Yields the items one by one, and keeps them as what was found."""
         while True:
             try:
                 with self.enclosing():
@@ -287,7 +287,7 @@ class _Recording:
             self._end(self._call, error)
 
     def _reading(self, call: CurrentCall, items: Iterator[Any]) -> Iterator[Any]:
-        """Hands the items on to whoever reads the function's result, and ends the step when they have been read."""
+        """Yields the items to whoever reads the function's result, and ends the step when they have been read."""
         self.found = []
         try:
             yield from self.given(items)
@@ -307,7 +307,7 @@ class _Recording:
 
 
 def _position(function: Callable[..., Any], name: str) -> int | None:
-    """Where the parameter of that name stands; None where there is none, or it is given by name only."""
+    """Returns the position of the parameter of that name; None where there is none, or it is given by name only."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -355,7 +355,7 @@ def _is_plain_iterator(result: object) -> bool:
 
 
 def _documents(result: Any) -> Any:
-    """What a function retrieved, in what it returned."""
+    """Finds the documents in the value that a function returned."""
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str):
         documents = documents_in(result[1])
         return result if documents is None else documents

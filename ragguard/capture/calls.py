@@ -49,7 +49,7 @@ class CallsSeen:
         return "; ".join(parts)
 
     def way_out(self) -> str:
-        """What to declare, so that a retrieval among these calls, or beside them, is captured."""
+        """Returns what to declare, so that a retrieval among these calls, or beside them, is captured."""
         tools = self.tools()
         declare = (
             f"if {tools[0]!r} retrieves, declare it with tools={{{tools[0]!r}: SPLITTER}}; " if tools else ""
@@ -64,7 +64,7 @@ class CallsSeen:
 
 
 def what_to_do(calls: CallsSeen) -> str:
-    """The calls in one sentence, and what to do where one of them retrieves."""
+    """Describes the calls in one sentence, and says what to do where one of them retrieves."""
     seen = str(calls)
     summary = (
         f"calls that were seen in place of retrievals: {seen}" if seen else "no call of a framework was seen"

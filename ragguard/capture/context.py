@@ -1,4 +1,4 @@
-"""The calls of frameworks around the code at hand: each integration says here how to find its own."""
+"""The calls of frameworks around the code at hand. Each integration registers here how to find its own."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from ragguard.records import Passage
 
 @dataclass(frozen=True, slots=True)
 class CurrentCall:
-    """The call at work and the run it belongs to: where a retrieval of plain code inside of it is recorded."""
+    """The call at work and its run, in which a retrieval of plain code inside the call is recorded."""
 
     recorder: Recorder
     run_id: str
     tool: str = ""
     turn: TurnKey | Callable[[], int] | None = None
-    """The turn of a retrieval that begins, or what gives it when one does."""
+    """The turn of a retrieval that begins, or a function that gives it when one does."""
     within: str = ""
     """The retrieval that the call is, or is a part of."""
     metadata: Mapping[str, Any] | None = None
     begin: Callable[[str], None] = lambda query: None
     """Opens the run, which frameworks do with the first retrieval; takes the query."""
     found: Callable[[str, str, list[Passage]], None] = lambda step_id, query, passages: None
-    """Hears of a retrieval that has ended, so that the tool's output is not taken for another one."""
+    """Takes in a retrieval that has ended, so that the tool's output is not taken for another one."""
 
 
 FindCall: TypeAlias = Callable[[], CurrentCall | None]
 frameworks: dict[str, FindCall] = {}
-"""How each framework's integration finds the call at work, by the framework's name."""
+"""The function with which each framework's integration finds the call at work, by the framework's name."""
 
 
 def framework_run() -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ragguard.engines.base import Engine
 
 _TELLING: tuple[GuardStatus, ...] = ("error", "timeout", "pruned", "kept_all")
-"""The status of several guards together is the first of these that one of them has."""
+"""The order of precedence: the status of several guards together is the first of these that one of them has."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +26,8 @@ class Verdict:
     decision: Decision
     judged: list[Passage]
     engine: Engine
-    """What the guard judges with: the report of a RagGuard that records the verdict counts what it could not judge."""
+    """The engine that the guard judges with: the report of a RagGuard that records the verdict counts what it could not
+    judge."""
     part: bool = False
     """True where the guard saw one of the arms of a retrieval only."""
 
@@ -75,10 +76,10 @@ def merged(first: Decision | None, second: Decision) -> Decision:
 
 
 def joined(verdicts: Sequence[Verdict], found: Sequence[Passage]) -> tuple[list[Passage], Decision]:
-    """What was retrieved, and what the guards inside did to it, of a retrieval that gave `found`.
+    """Returns the candidates of a retrieval that gave `found`, and what the guards inside it decided.
 
-    Candidates are what its own first guard was given; behind them what guards of its arms had
-    dropped before, unless it came back by another arm.
+    Candidates are the passages that its own first guard was given; behind them those that guards of its arms had
+    dropped before, unless they came back by another arm.
     """
     whole = next((verdict for verdict in verdicts if not verdict.part), None)
     candidates = list(found if whole is None else whole.judged)

@@ -1,4 +1,5 @@
-"""Why a guard dropped a passage that its score calls useful, or the reverse: the two were asked different things."""
+"""Explains where a guard dropped a passage that its score calls useful, or the reverse: the two were asked different
+things."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ _ROUNDING = 0.005
 
 
 def difference(drop: Dropped, utility: float, *, saw_references: bool) -> str:
-    """Why the guard's utility of a dropped passage is not the scorer's `utility`; empty where the two agree."""
+    """Explains why the guard's utility of a dropped passage is not the scorer's `utility`; empty where the two
+    agree."""
     if drop.utility is None or abs(utility - drop.utility) < NOTICEABLE:
         return ""
     if saw_references:
@@ -26,7 +28,8 @@ def difference(drop: Dropped, utility: float, *, saw_references: bool) -> str:
 
 
 def disagreements(decision: Decision, scores: Iterable[Score]) -> dict[int, str]:
-    """Position → why guard and scorer differ, of the dropped passages of one step; `scores` are those of the step."""
+    """Explains, by position, where guard and scorer differ about the dropped passages of one step; `scores` are those
+    of the step."""
     utilities = {
         score.position: score for score in scores if score.name == "utility" and score.position is not None
     }
@@ -41,7 +44,7 @@ def disagreements(decision: Decision, scores: Iterable[Score]) -> dict[int, str]
 
 
 def _as_yes_or_no(drop: Dropped, utility: float) -> bool:
-    """Whether the guard's own numbers give the scorer's utility once relevance is rounded to yes or no."""
+    """True where the guard's own numbers give the scorer's utility once relevance is rounded to yes or no."""
     if drop.p_abstain is None or drop.p_relevant is None:
         return False
     rounded = (1.0 if drop.p_relevant >= 0.5 else -1.0) * (1 - drop.p_abstain)

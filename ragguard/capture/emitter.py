@@ -1,4 +1,5 @@
-"""Closes what has ended and hands its events to the intake, a run's end after all others of the run.
+"""Closes runs and retrievals that have ended and hands their events to the intake, a run's end after all others of the
+run.
 
 Events leave outside the lock, so that an intake which waits for a disk holds up its own caller
 only; a run's end is held back until the steps that are on their way have gone through.
@@ -38,7 +39,7 @@ class Emitter:
         self._counts, self._faults, self._followers = counts, faults, followers
 
     def finish(self, one: Retrieval, status: Status, found: Any = (), unpack: Unpack | None = None) -> None:
-        """Closes a retrieval: a step is handed on, with the parts that turn out to be steps of their own."""
+        """Closes a retrieval and hands on its step, with the parts that turn out to be steps of their own."""
         run = one.run
         with self._lock:
             if self._steps.pop(one.id, None) is None:
@@ -60,7 +61,7 @@ class Emitter:
             self.emit(run, event)
 
     def close(self, run: OpenRun, status: Status, final: RunEnded | None = None) -> None:
-        """Closes a run, once; `final` is its end event; None: one is made of what was noted."""
+        """Closes a run, once, with the end event `final`; None: the event is made of what was noted."""
         with self._lock:
             if self._runs.pop(run.id) is None:
                 return
@@ -88,7 +89,7 @@ class Emitter:
         self._emitted(run)
 
     def amend(self, event: StepAmended) -> None:
-        """Hands on what the model really got of a step that has ended in an open run."""
+        """Hands on what the model got of a step that has ended in an open run."""
         with self._lock:
             run = self._runs.get(event.run_id)
             if run is None or event.step_id not in run.ended:

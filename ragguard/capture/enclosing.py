@@ -1,4 +1,4 @@
-"""What the code at hand is inside of: a pause of capture, a retrieval, a generator.
+"""The surroundings of the code at hand: a pause of capture, a retrieval, a generator.
 
 Everything here is a context variable, so it goes where Python copies the context: into asyncio tasks,
 `asyncio.to_thread` and LangChain's `ContextThreadPoolExecutor`, and not into a plain thread or thread pool.
@@ -19,10 +19,10 @@ _KEEP_OPEN = frozenset(("contextlib", "_pytest", "pytest_asyncio", "anyio"))
 
 
 class GeneratorFrame:
-    """The generator in which a context variable was set, if it was one.
+    """The generator in which a context variable was set.
 
-    A generator shares the context of whoever iterates it, so what it set is also seen by its caller while it is
-    suspended.
+    A generator shares the context of whoever iterates it, so a variable that it set is also seen by its caller while it
+    is suspended.
     """
 
     __slots__ = ("_frame", "_task")
@@ -53,7 +53,7 @@ class GeneratorFrame:
 
 
 def current_task() -> weakref.ref[asyncio.Task[Any]] | None:
-    """The asyncio task at work, weakly; None outside a loop."""
+    """Returns a weak reference to the asyncio task at work; None outside a loop."""
     if asyncio.events._get_running_loop() is None:
         return None
     task = asyncio.current_task()
@@ -61,7 +61,7 @@ def current_task() -> weakref.ref[asyncio.Task[Any]] | None:
 
 
 class paused:  # noqa: N801 - reads as a word in a with statement
-    """Captures nothing inside: `with ragguard.paused():`, in sync and async code, in plain code and in frameworks.
+    """Pauses capture inside `with ragguard.paused():`, in sync and async code, in plain code and in frameworks.
 
     A run that is open stays open; what it retrieves meanwhile is not recorded.
     """

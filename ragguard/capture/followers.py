@@ -1,4 +1,4 @@
-"""What the recorder asks of integrations that keep state of open calls. Imports no framework."""
+"""The protocol of integrations that keep state of open calls, as the recorder uses it. Imports no framework."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Protocol
 
 
 class Follower(Protocol):
-    """What an integration remembers of open calls; it goes when the recorder lets go of their runs."""
+    """The state of open calls that an integration keeps; it goes when the recorder lets go of their runs."""
 
     def run_closed(self, run_id: str) -> None:
-        """Removes what is remembered of that run."""
+        """Removes the state that is kept of that run."""
         ...
 
     def sweep(self, ttl: float) -> None:
-        """Ends what nobody will end, and forgets what is older than so many seconds."""
+        """Ends calls that nothing else will end, and forgets what is older than so many seconds."""
         ...
 
     def forget(self) -> None:

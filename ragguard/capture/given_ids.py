@@ -9,7 +9,7 @@ from ragguard.records import new_id
 from ragguard.runtime.notices import NOTICES
 
 IDS_KEPT = 10_000
-"""How many given ids a process remembers; of older ones the store knows."""
+"""The number of given ids that a process remembers; the store knows older ones."""
 
 
 class GivenIds:
@@ -24,7 +24,7 @@ class GivenIds:
         self._ids.pop(run_id, None)
 
     def claim(self, run_id: str, resumes: bool, *, in_use: bool) -> RunIdentity:
-        """Returns what a run that asks for that id is to be: one that was given before, or that is `in_use`, goes to
+        """Returns the identity of a run that asks for an id: an id that was given before, or that is `in_use`, goes to
         no other run than one that `resumes`, and a warning names both ids."""
         taken = in_use or run_id in self._ids
         self._ids[run_id] = None

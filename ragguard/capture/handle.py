@@ -1,4 +1,4 @@
-"""What `rg.run(...)` gives: one run in the user's own hands, for sync and async code alike.
+"""The handle that `rg.run(...)` gives: one run in the user's own hands, for sync and async code alike.
 
 A framework that works inside it joins it: the steps it reports belong to this run, and the
 references and name given here hold.
@@ -157,7 +157,7 @@ class RunHandle:
         return self
 
     def _join(self) -> bool:
-        """Goes on with a run that is open in this process: who began it ends it."""
+        """Continues a run that is open in this process: whoever began it ends it."""
         collected = self.recorder.join(self.key, self._collected) if self._resume else None
         if collected is None:
             return False
@@ -209,7 +209,8 @@ class RunHandle:
             await self._acknowledging.written()
 
     def _on_asyncio(self) -> bool:
-        """True where the caller can wait for an acknowledgement. On trio's loop nothing does, and nothing raises."""
+        """True where the caller can wait for an acknowledgement. No code on trio's loop can, and no error is raised
+        there."""
         try:
             running_loop("async with rg.run(...)")
         except WrongEventLoop:
@@ -219,7 +220,7 @@ class RunHandle:
     async def aretrieved(self, query: str, passages: object, **more: Any) -> str:
         """Records one retrieval as `retrieved` does, and with `durability="full"` returns once it is on the disk.
 
-        It waits without holding the event loop; a hook that is called on one cannot.
+        The call waits without holding the event loop; a hook that is called on a loop cannot wait.
         """
         step_id = self.retrieved(query, passages, **more)
         await self._acknowledged()
@@ -327,7 +328,7 @@ class RunHandle:
         return step_id
 
     def answered(self, answer: object) -> None:
-        """Says what the pipeline answered; the last call holds.
+        """Records what the pipeline answered; the last call holds.
 
         Args:
             answer: The answer: a text, a framework's message or response; a mapping, a number or another object is kept
@@ -339,7 +340,7 @@ class RunHandle:
             self.metadata["answer_content"] = kind
 
     def record(self) -> Run:
-        """The run as it stands: question, steps, answer, status."""
+        """Returns the run as it stands: question, steps, answer, status."""
         return Run(
             self.id, text_of(self.question)[0], self._said("references"), text_of(self.answer)[0] or None,
             steps=self.steps, status=self._status, metadata=metadata_of(self.metadata),
@@ -361,7 +362,7 @@ class RunHandle:
 
 
 def _open(handle: RunHandle | None) -> RunHandle | None:
-    """The handle, or the first around it that is still open: closed ones would be kept alive by the chain."""
+    """Returns the handle, or the first around it that is still open: closed ones would be kept alive by the chain."""
     while handle is not None and handle.closed:
         handle = handle.outer
     if handle is not None:
@@ -370,7 +371,7 @@ def _open(handle: RunHandle | None) -> RunHandle | None:
 
 
 def amended(step: RetrievalStep, event: StepAmended) -> RetrievalStep:
-    """The step with what the model really got of it."""
+    """Returns the step with what the model got of it."""
     return replace(
         step,
         candidates=event.candidates(step.candidates),
@@ -385,12 +386,12 @@ def amended(step: RetrievalStep, event: StepAmended) -> RetrievalStep:
 
 
 def references_of(value: object) -> list[str] | None:
-    """References as a list: one text is a list of one, None and an empty list are no references."""
+    """Returns references as a list: one text is a list of one, None and an empty list are no references."""
     return texts_of("references", value) or None
 
 
 def texts_of(name: str, value: object) -> list[str] | None:
-    """Texts as a list; None where none are given."""
+    """Returns texts as a list; None where none are given."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -401,7 +402,7 @@ def texts_of(name: str, value: object) -> list[str] | None:
 
 
 def _turn(value: object) -> int | None:
-    """A turn as an integer; None for anything else, so that the step gets the next one."""
+    """Returns a turn as an integer; None for anything else, so that the step gets the next one."""
     try:
         return index(value) if isinstance(value, SupportsIndex) else None
     except Exception:  # noqa: BLE001 - a number of the user's may raise anything
@@ -413,12 +414,12 @@ def _is_cancellation(error: BaseException) -> bool:
 
 
 def current_run(recorder: Recorder) -> RunHandle | None:
-    """The innermost open `with rg.run(...)` of that recorder around the caller."""
+    """Returns the innermost open `with rg.run(...)` of that recorder around the caller."""
     return innermost(recorder)
 
 
 def innermost(recorder: Recorder | None = None) -> RunHandle | None:
-    """The innermost open `with rg.run(...)` around the caller, of one recorder or of any."""
+    """Returns the innermost open `with rg.run(...)` around the caller, of one recorder or of any."""
     handle = current_handle.get()
     while handle is not None and (
         handle.closed or handle.suspended or (recorder is not None and handle.recorder is not recorder)

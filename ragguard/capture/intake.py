@@ -1,4 +1,4 @@
-"""What takes the events of capture: the two sides of an intake that capture sees."""
+"""The protocols of the intake that takes the events of capture: the two sides of it that capture sees."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ragguard.events import Event
 class EventIntake(Protocol):
     """Takes events. Never raises; returns in microseconds unless the caller asked to wait for the disk.
 
-    A run that is one retrieval comes as one word: the busiest hooks have no time to make three events of it.
+    A run that is one retrieval comes as one record: the busiest hooks have no time to make three events of it.
     """
 
     def __call__(self, event: Event | WholeRun) -> None: ...
 
 
 class Acknowledging(Protocol):
-    """Says when what was captured is safe, to code that can wait for it."""
+    """Tells code that can wait when what was captured is safe."""
 
     async def written(self) -> None:
         """Waits until what was captured so far is where the settings want it to be. Never raises."""

@@ -1,4 +1,5 @@
-"""Tells a tool's output that says that there is nothing ("No results found.", an error) from one in other words."""
+"""Distinguishes a tool's output that says that there is nothing ("No results found.", an error) from one in other
+words."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import re
 from collections.abc import Set
 
 _SHORT = 200
-"""Characters from which on an output in other words may be a summary."""
+"""The length, in characters, from which an output in other words may be a summary."""
 _NOTHING = re.compile(
     r"\W*(?:sorry\W+)?(?:\w*(?:error|exception)\s*[:(\n]|an error\b|traceback\b|none(?: found)?\W*$|failed to\b|"
     r"nothing\W+(?:was\W+|has been\W+)?(?:found|retrieved|available)\b|"
@@ -15,7 +16,7 @@ _NOTHING = re.compile(
     r"data|answer|node)s?\b)",
     re.IGNORECASE,
 )
-"""How an output begins that says in plain words that there is nothing: no results, an error."""
+"""The beginning of an output that says in plain words that there is nothing: no results, an error."""
 
 
 def says_nothing(output: str, said: Set[str], known: Set[str]) -> bool:

@@ -35,12 +35,12 @@ Unpack: TypeAlias = Callable[[Any], Iterable[str | Passage]]
 Order: TypeAlias = tuple[tuple[int, str], ...]
 """Ranks from the outermost parallel call to the innermost one: numbers first, names among equal numbers."""
 About: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
-"""Metadata, or what gives it when it is first read."""
+"""Metadata, or a function that gives them when they are first read."""
 
 TOUCH_SECONDS = 1.0
-"""A run that was touched less long ago keeps its position among the open ones."""
+"""The seconds after a touch within which a run keeps its position among the open ones."""
 ENDED_KEPT = 1024
-"""How many ended steps of an open run are remembered, so that they can be amended."""
+"""The number of ended steps of an open run that are remembered, so that they can be amended."""
 
 
 @dataclass(slots=True, eq=False)
@@ -63,24 +63,24 @@ class Retrieval:
     turn: int = 0
     key: int | TurnKey | None = None
     order: Order = ()
-    """Where it stands among the retrievals of its turn."""
+    """The position among the retrievals of its turn."""
     ended_ns: int = 0
     status: Status = "open"
     error: str = ""
     found: Any = ()
-    """What it gave, as `unpack` takes it; passages where there is no `unpack`."""
+    """The result, as `unpack` takes it; passages where there is no `unpack`."""
     unpack: Unpack | None = None
     candidates: list[Passage] | None = None
     decision: Decision | None = None
     k: object = None
-    """For how many passages there is a place, as the application says; checked when the step is read."""
+    """The number of passages for which there is a place, as the application says; checked when the step is read."""
     top_k: int | None = None
-    """How many passages the retriever was asked for, where the framework tells."""
+    """The number of passages that the retriever was asked for, where the framework tells."""
     parts: list[Retrieval] | None = None
     """Parts that have ended, in the order of their ends."""
 
     def as_step(self) -> RetrievalStep:
-        """The record of a retrieval that has ended; what was retrieved is what the model got, until amended."""
+        """Returns the record of a retrieval that has ended; what was retrieved is what the model got, until amended."""
         passages, metadata = unpacked(self.found, self.unpack, self.metadata or {}, self.tool or self.name)
         parts = sorted(self.parts or (), key=lambda part: part.started_ns)
         k: int | None = None
@@ -113,8 +113,8 @@ class Retrieval:
         return top_k if top_k is not None and top_k >= max(before, 1) else None
 
     def _candidates(self, passages: list[Passage], parts: Sequence[Retrieval]) -> list[Passage]:
-        """Returns what was retrieved. Where the step gave less than its parts did (a reranker, a cut), it is what the
-        parts gave."""
+        """Returns what was retrieved. Where the step gave less than its parts did (a reranker, a cut), the parts'
+        passages are that."""
         if self.candidates is not None:
             return self.candidates
         found = {
@@ -146,11 +146,11 @@ class WholeRun:
     ended_ns: int = 0
     """0 while the retrieval is open."""
     found: Any = ()
-    """What the retriever gave, as `unpack` takes it; passages where there is no `unpack`."""
+    """The retriever's result, as `unpack` takes it; passages where there is no `unpack`."""
     unpack: Unpack | None = None
     trace: TraceContext | None = None
     top_k: int | None = None
-    """How many passages the retriever was asked for."""
+    """The number of passages that the retriever was asked for."""
 
     def as_event(self) -> OneStepRun:
         """Returns the event of this run; called on the writer's thread, since it unpacks the passages."""
@@ -172,7 +172,7 @@ class WholeRun:
 
 @dataclass(slots=True, eq=False)
 class OpenRun:
-    """A run that has begun. What a framework says of it before its end is kept for the end."""
+    """A run that has begun. The words of a framework about it are kept for its end."""
 
     id: str
     sampled: bool
@@ -188,14 +188,14 @@ class OpenRun:
     steps: dict[str, Retrieval] = field(default_factory=dict)
     """Open retrievals and parts of retrievals, in the order of their starts."""
     ended: dict[str, tuple[int, Order, int]] = field(default_factory=dict)
-    """Of the latest steps that have ended: turn, order and index."""
+    """Turn, order and index of the latest steps that have ended."""
     emitting: int = 0
     """Events on their way to the intake; the run's end waits for them."""
     final: RunEnded | None = None
     sub_questions: list[str] | None = None
-    """What a framework took the question apart into."""
+    """The parts into which a framework took the question apart."""
     holds: int = 0
-    """How much is still going on in the run: streams that are read, handlers that are awaited."""
+    """The number of streams that are read and handlers that are awaited in the run."""
     withheld: Callable[[], None] | None = None
     """Ends the run, which was to end while it was held."""
     identity: RunIdentity | None = None
@@ -224,7 +224,7 @@ class OpenRun:
         metadata: Mapping[str, Any] | None,
         sub_questions: list[str] | None,
     ) -> None:
-        """Keeps what a framework says of the run before its end."""
+        """Keeps the words of a framework about the run until its end."""
         self.question = self.question or question
         if not self.answered:
             self.answer = self.answer if answer is None else answer
@@ -244,7 +244,7 @@ class OpenRun:
         return any(one.turn == turn and one.outer is None for one in self.steps.values())
 
     def misplaced(self) -> list[tuple[str, int]]:
-        """The steps whose index is not their position by turn and by call order, each with the right index.
+        """Returns the steps whose index is not their position by turn and by call order, each with the right index.
 
         Parallel steps are numbered as they start, which is a race.
         """
@@ -293,18 +293,18 @@ class OpenRuns:
         return run_id in self._runs
 
     def get(self, run_id: str) -> OpenRun | None:
-        """The open run of that id."""
+        """Returns the open run of that id."""
         return self._runs.get(run_id)
 
     def put(self, run: OpenRun) -> None:
-        """Takes a run in, or moves it to where the most recently touched ones are."""
+        """Adds a run, or moves it to where the most recently touched ones are."""
         self._runs.pop(run.id, None)
         self._runs[run.id] = run
 
     def put_step(
         self, one: Retrieval, turn: int | TurnKey | None, within: str, perhaps_within: str, *, now: float
     ) -> None:
-        """Takes in a retrieval that begins: numbered as a step, or as a part of the one that it is within."""
+        """Adds a retrieval that begins: numbered as a step, or as a part of the one that it is within."""
         run = one.run
         with self.lock:
             if one.id in self.steps or run.id not in self._runs:  # the run may have ended since
@@ -345,7 +345,7 @@ def begun(
     started_ns: int,
     trace: TraceContext | None,
 ) -> Run:
-    """The record of a run that has begun."""
+    """Returns the record of a run that has begun."""
     return Run(
         run_id, question, references, None, steps=[], status="open", metadata=metadata or {},
         sub_questions=sub_questions, pool=pool, name=name, started_ns=started_ns, ended_ns=0, trace=trace,
@@ -355,7 +355,7 @@ def begun(
 def unpacked(
     found: Any, unpack: Unpack | None, metadata: Mapping[str, Any], name: str = ""
 ) -> tuple[list[Passage], Mapping[str, Any]]:
-    """The passages in what a hook took, and the step's metadata, which says so where that failed."""
+    """Returns the passages in what a hook took, and the step's metadata, which name the error where that failed."""
     if unpack is None:
         return list(found), metadata
     try:

@@ -69,7 +69,7 @@ class Recorder:
         self._ttl, self._max_open = ttl, max_open
         self.counts = CaptureCounts()
         self.followers: dict[str, Follower] = {}
-        """What integrations remember of open calls, by the integration's name."""
+        """The state of open calls that integrations keep, by the integration's name."""
         self.guard_engines: weakref.WeakSet[object] = weakref.WeakSet()
         """The engines of the guards whose verdicts were recorded."""
         self.faults = Faults()
@@ -95,17 +95,17 @@ class Recorder:
 
     @property
     def open_runs(self) -> int:
-        """How many sampled runs have begun and not ended."""
+        """The number of sampled runs that have begun and not ended."""
         with self._lock:
             return sum(run.sampled for run in self._runs)
 
     @property
     def open_steps(self) -> int:
-        """How many retrievals have begun and not ended."""
+        """The number of retrievals that have begun and not ended."""
         return len(self._steps)
 
     def samples(self, run_id: str) -> bool:
-        """Whether a run of that id is recorded: always the same for the same id."""
+        """True where a run of that id is recorded: always the same for the same id."""
         return self.samples_all or zlib.crc32(run_id.encode("utf-8", "replace")) < self._sample_below
 
     def knows(self, run_id: str) -> bool:
@@ -113,15 +113,15 @@ class Recorder:
         return run_id in self._runs
 
     def stored_id(self, run_id: str) -> str:
-        """The id in the store of an open run, as far as it is known."""
+        """Returns the id in the store of an open run, as far as it is known."""
         run = self._runs.get(run_id)
         return run_id if run is None or run.identity is None else run.identity.id
 
     def claim(self, run_id: str, *, resumes: bool = False) -> RunIdentity:
         """Takes an id that a user gives to a run.
 
-        Where this process has used it already, the run gets one of its own, with a warning; of other processes and
-        earlier ones the store's writer knows. A run that `resumes` continues the one that has the id.
+        Where this process has used it already, the run gets one of its own, with a warning; the store's writer knows
+        the ids of other processes and earlier ones. A run that `resumes` continues the one that has the id.
         """
         if is_paused() or not self.samples(run_id):
             return RunIdentity(run_id, resumes)
@@ -170,7 +170,7 @@ class Recorder:
         collect: list[StepEnded | StepAmended] | None = None,
         identity: RunIdentity | None = None,
     ) -> bool:
-        """Opens a run; says whether it is sampled. Lists are taken as they are; `collect` receives what happens to
+        """Opens a run; returns whether it is sampled. Lists are taken as they are; `collect` receives what happens to
         the run's steps; `identity` is for an id that another run may have."""
         overdue: list[OpenRun] = []
         try:
@@ -251,7 +251,7 @@ class Recorder:
 
     @never_raises
     def run_released(self, run_id: str) -> None:
-        """Lets go of a run that was held; the last one ends it, if it was to end meanwhile."""
+        """Releases a run that was held; the last release ends it, if it was to end meanwhile."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is None:
@@ -401,7 +401,7 @@ class Recorder:
         passages: list[Passage] | Delivery | None = None,
         decision: Decision | None = None,
     ) -> None:
-        """Says what the model really got of a step that has ended; the run must still be open.
+        """Corrects what the model got of a step that has ended; the run must still be open.
 
         A function in place of the passages computes them when somebody reads the event.
         """
@@ -409,8 +409,8 @@ class Recorder:
 
     @never_raises
     def step_failed_late(self, step_id: str, run_id: str, error: BaseException | str) -> None:
-        """Says that a step which had ended well came to nothing: the tool that retrieved failed, and the model got
-        none of the passages. What was retrieved stays as the step's candidates; the run must still be open."""
+        """Marks a step that had ended well as failed: the tool that retrieved failed, and the model got none of the
+        passages. What was retrieved stays as the step's candidates; the run must still be open."""
         self._emitter.amend(StepAmended(run_id, step_id, [], error=_text_of(error)))
 
     @never_raises
@@ -422,13 +422,13 @@ class Recorder:
         self.calls.without_steps(run_id, captured=self.counts.steps)
 
     def next_turn(self, run_id: str) -> int:
-        """The turn of a step that starts now, after all others of the run; 0 for an unknown run."""
+        """Returns the turn of a step that starts now, after all others of the run; 0 for an unknown run."""
         run = self._runs.get(run_id)
         return 0 if run is None else run.turns.following
 
     @never_raises
     def sweep(self) -> None:
-        """Ends what nobody will end. To be called now and then."""
+        """Ends runs that nothing else will end; called now and then."""
         with self._lock:
             overdue = self._runs.overdue(self._clock())
         for run in overdue:

@@ -63,7 +63,7 @@ def _documents_in(value: object) -> list[Any] | None:
 
 
 def _all_documents(items: list[Any] | tuple[Any, ...]) -> list[Any] | None:
-    """The documents that a list consists of; None where it holds anything else."""
+    """Returns the documents that a list consists of; None where it holds anything else."""
     found: list[Any] = []
     for item in items:
         if is_document(item) or is_scored_document(item):
@@ -91,14 +91,14 @@ def is_scored_document(item: object) -> bool:
 
 
 def scored(item: object) -> ScoredItem | None:
-    """A pair whose second half is a number, read as an item and its score; None for anything else."""
+    """Reads a pair whose second half is a number as an item and its score; None for anything else."""
     if not isinstance(item, tuple) or len(item) != 2 or _is_number(item[0]) or not _is_number(item[1]):
         return None
     return ScoredItem(*item)
 
 
 def node_in(item: object) -> Any | None:
-    """The LlamaIndex node that an item is, or holds beside a score; None for anything else."""
+    """Returns the LlamaIndex node that an item is, or holds beside a score; None for anything else."""
     node = getattr(item, "node", None)
     node = item if node is None else node
     if callable(getattr(node, "get_content", None)) and hasattr(node, "metadata") and hasattr(node, "id_"):
@@ -107,7 +107,8 @@ def node_in(item: object) -> Any | None:
 
 
 def node_content(node: Any) -> tuple[str, str]:
-    """A node's text as a model reads it, metadata template included; and what the node holds in place of text."""
+    """Returns a node's text as a model reads it, metadata template included; and what the node holds in place of
+    text."""
     kinds = [kind for kind in _MEDIA if _holds(node, kind)]
     if kinds and not node.get_content():
         return "", ", ".join(kinds)
@@ -116,7 +117,7 @@ def node_content(node: Any) -> tuple[str, str]:
 
 
 def held_by(value: object) -> list[Any] | tuple[Any, ...] | None:
-    """The list of nodes that a response of LlamaIndex carries; None for anything else."""
+    """Returns the list of nodes that a response of LlamaIndex carries; None for anything else."""
     for name in ("source_nodes", "nodes"):
         held = getattr(value, name, None)
         if isinstance(held, (list, tuple)):

@@ -25,7 +25,7 @@ _TEXTS = ("text", "page_content", "content")
 
 _GRADES = range(1, 6)
 MOST_PASSAGES = 10_000
-"""Passages of one retrieval; an endless iterable would hold the caller for ever."""
+"""The most passages of one retrieval; an endless iterable would hold the caller for ever."""
 
 
 class OwnPassages(list[Passage]):
@@ -37,8 +37,8 @@ class OwnPassages(list[Passage]):
 def passages_of(value: object) -> list[Passage]:
     """Returns the passages in a value.
 
-    That is None, one text, passage, document or node, a (document, score) pair, several of these, or a mapping or a
-    response that holds several (`{"documents": [...]}`).
+    The value is None, one text, passage, document or node, a (document, score) pair, several of these, or a mapping or
+    a response that holds several (`{"documents": [...]}`).
     """
     if value is None:
         return []
@@ -73,7 +73,7 @@ def _passages_in(items: Iterable[object]) -> list[Passage]:
 
 
 def _held(value: object) -> object:
-    """The several items that a value holds; None where it is one item itself."""
+    """Returns the several items that a value holds; None where it is one item itself."""
     if isinstance(value, Mapping):
         if any(name in value for name in _TEXTS):
             return None
@@ -86,7 +86,8 @@ def _held(value: object) -> object:
 
 
 def _rows(columns: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """The items of a vector database's reply in columns (Chroma's `ids`, `documents`, …); None for anything else."""
+    """Returns the items of a vector database's reply in columns (Chroma's `ids`, `documents`, …); None for anything
+    else."""
     ids = columns.get("ids")
     if not isinstance(ids, list) or not isinstance(columns.get("documents"), list):
         return None
@@ -115,7 +116,7 @@ def passage_of(item: object) -> Passage:
 
 
 def _readable_parts(item: object, error: BaseException) -> Passage:
-    """The passage made of those fields of an item that can be read; its metadata name the others."""
+    """Returns the passage made of those fields of an item that can be read; its metadata name the others."""
     lost: list[str] = []
 
     def take(*names: str) -> Any:

@@ -1,4 +1,4 @@
-"""Takes the one string that a tool gave apart into passages; runs on the scorer's side, never in a hook.
+"""Splits the one string that a tool gave into passages; runs on the scorer's side, never in a hook.
 
     RagGuardCallback(rg, tools={"search": paragraphs, "wiki": separated_by("---")})
 
@@ -38,7 +38,7 @@ _IDS = ("id", "doc_id", "document_id", "url", "link", "source")
 
 
 def whole(text: str) -> list[str]:
-    """The whole text as one passage."""
+    """Returns the whole text as one passage."""
     return [text] if text.strip() else []
 
 
@@ -53,7 +53,7 @@ def lines(text: str) -> list[str]:
 
 
 def numbered(text: str) -> list[str]:
-    """A list whose lines begin with `1.`, `1)`, `(1)` or `[1]`; what stands before the first item is none."""
+    """Splits a list whose lines begin with `1.`, `1)`, `(1)` or `[1]`; text before the first item is no passage."""
     parts = _NUMBER.split(text)
     return [part for part in map(str.strip, parts[1:] or parts) if part]
 
@@ -91,20 +91,20 @@ def tagged(name: str) -> Splitter:
 
 
 def json_items(text: str) -> list[Passage]:
-    """JSON: a list of texts or objects, or an object that holds one under a usual name, such as `results`."""
+    """Splits JSON: a list of texts or objects, or an object that holds one under a usual name, such as `results`."""
     value: Any = json.loads(text)
     items = json_passages(value)
     return [_from_json(value)] if items is None else items
 
 
 def json_passages(value: Any) -> list[Passage] | None:
-    """The passages in the list that a JSON value is or holds; None where there is no list."""
+    """Returns the passages in the list that a JSON value is or holds; None where there is no list."""
     items = json_list(value)
     return None if items is None else [_from_json(item) for item in items]
 
 
 def json_list(value: Any) -> list[Any] | None:
-    """The list that a JSON value is, or holds under a usual name; None where there is none."""
+    """Returns the list that a JSON value is, or holds under a usual name; None where there is none."""
     if isinstance(value, Mapping):
         value = next((value[key] for key in _LISTS if isinstance(value.get(key), list)), None)
     return value if isinstance(value, list) else None

@@ -1,6 +1,7 @@
-"""What a tool gave, in the forms that tools use (text, JSON, MCP's content blocks), and what of a retrieval is in it.
+"""The result of a tool in the forms that tools use (text, JSON, MCP's content blocks), and the part of it that is a
+retrieval.
 
-Taken in the hook without reading it; taken apart by whoever reads the step.
+The hook takes the result without reading it; whoever reads the step takes it apart.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ class ToolResult:
     """The output of one call of a declared tool."""
 
     blocks: Sequence[str]
-    """Its texts: one, or with MCP one a content block, which FastMCP makes of each item of a list."""
+    """The texts of the result: one, or with MCP one a content block, which FastMCP makes of each item of a list."""
     structure: Any = None
     """The same as a structure, where the tool gave one."""
     error: bool = False
 
     @classmethod
     def of(cls, output: object, text: str) -> ToolResult:
-        """Takes an output; `text` is what LlamaIndex makes of it."""
+        """Wraps an output; `text` is what LlamaIndex makes of it."""
         content = getattr(output, "content", None)
         if isinstance(content, (list, tuple)) and hasattr(output, "isError"):  # MCP's CallToolResult
             blocks = [block.text for block in content if isinstance(getattr(block, "text", None), str)]
@@ -41,13 +42,13 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """All of it as one text."""
+        """The whole result as one text."""
         if self.blocks or self.structure is None:
             return "\n".join(self.blocks)
         return json.dumps(self.structure, ensure_ascii=False, default=str)
 
     def split(self, splitter: Splitter) -> Iterable[str | Passage]:
-        """The passages: what the splitter makes of each text; the items of the structure where it cannot."""
+        """Returns the passages: what the splitter makes of each text; the items of the structure where it cannot."""
         try:
             return [passage for block in self.blocks or [self.text] for passage in splitter(block)]
         except Exception:
@@ -58,7 +59,7 @@ class ToolResult:
 
 
 class OutputShare:
-    """A tool's text, and what was retrieved inside the tool: compared once, by whoever asks first."""
+    """The text of a tool, and what was retrieved inside the tool: compared once, by whoever asks first."""
 
     def __init__(
         self,
@@ -106,7 +107,7 @@ class OutputShare:
 
 
 def _copied(value: Any) -> Any:
-    """A copy two levels deep: the list of items, and each item."""
+    """Returns a copy two levels deep: the list of items, and each item."""
     if isinstance(value, Mapping):
         return {key: _copied_items(inner) for key, inner in value.items()}
     return _copied_items(value)

@@ -1,4 +1,4 @@
-"""Where the caller stands in an OpenTelemetry trace: ids only, and only where OpenTelemetry is in use."""
+"""The caller's position in an OpenTelemetry trace: ids only, and only where OpenTelemetry is in use."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
 _RETRIEVALS = ("retrieval", "vector_db_retrieve")
-"""`gen_ai.operation.name` of a retrieval: as the conventions have it, and as OpenLLMetry does."""
+"""The values of `gen_ai.operation.name` for a retrieval: as the conventions have it, and as OpenLLMetry does."""
 
 
 def trace_context() -> TraceContext | None:
-    """The ids of the current span; None without one. Never imports OpenTelemetry: who traces has done so."""
+    """Returns the ids of the current span; None without one. Never imports OpenTelemetry: an application that traces
+    has done so."""
     trace = sys.modules.get("opentelemetry.trace")
     # An empty context holds no span; that is told sooner than which span is the current one.
     if trace is None or not sys.modules["opentelemetry.context"].get_current():
@@ -34,7 +35,7 @@ def tracing_suppressed() -> bool:
 
 
 def context_of(span: Span) -> TraceContext | None:
-    """The ids of a span; None for one that is nowhere. Says whether it is the span of a retrieval."""
+    """Returns the ids of a span, and whether it is the span of a retrieval; None for a span without ids."""
     context = span.get_span_context()
     if not context.trace_id or not context.span_id:
         return None

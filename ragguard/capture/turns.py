@@ -1,4 +1,4 @@
-"""Which retrievals of a run were made in parallel: those share a turn."""
+"""Finds which retrievals of a run were made in parallel: those share a turn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 TurnKey: TypeAlias = tuple[Hashable, Hashable]
 """(group, branch): branches of one group run in parallel, steps of one branch follow each other."""
 GROUPS_KEPT = 256
-"""How many groups of a run are remembered; only the latest can still grow."""
+"""The number of groups of a run that are remembered; only the latest can still grow."""
 
 
 class Turns:
@@ -25,17 +25,17 @@ class Turns:
         self.following = 0
         """The turn of a step that starts after all others."""
         self._latest: dict[TurnKey, int] = {}
-        """Of each branch, how many turns of its own it has begun, less one."""
+        """The number of turns that each branch has begun, less one."""
         self._shared: dict[tuple[Hashable, int], int] = {}
         """(group, nth turn of a branch) → turn."""
 
     def given(self, turn: int) -> int:
-        """Takes a number that the user gave."""
+        """Notes a turn that the user gave."""
         self.following = max(self.following, turn + 1)
         return turn
 
     def next(self, key: TurnKey | None, overlapping: Sequence[tuple[TurnKey | None, int]]) -> int:
-        """The turn of a step that starts now, while the `overlapping` ones are open."""
+        """Returns the turn of a step that starts now, while the `overlapping` ones are open."""
         if key is None:
             return overlapping[-1][1] if overlapping else self.new()
         for other, turn in overlapping:
@@ -53,6 +53,6 @@ class Turns:
         return turn
 
     def new(self) -> int:
-        """The turn of a step that starts when no other is open."""
+        """Returns the turn of a step that starts when no other is open."""
         self.following += 1
         return self.following - 1

@@ -29,11 +29,11 @@ class Example:
     """A query, what was retrieved for it, and which of it is gold."""
 
     query: str
-    """What was asked of the retriever."""
+    """The query that the retriever was asked."""
     passages: Sequence[Passage]
-    """What it gave, in its order."""
+    """The passages that the retriever gave, in its order."""
     gold: Sequence[bool]
-    """For each passage, whether it helps to answer."""
+    """True for each passage that helps to answer."""
 
     def __post_init__(self) -> None:
         if len(self.gold) != len(self.passages):

@@ -62,7 +62,8 @@ class GuardOutcome(NamedTuple):
     status: GuardStatus
     reason: str
     cause: str = ""
-    """Where passages could not be judged: one of few words, such as `unreachable`, under which it is counted."""
+    """The reason why passages could not be judged: one of few words, such as `unreachable`, under which it is
+    counted."""
     dropped: Sequence[Dropped] = ()
 
 

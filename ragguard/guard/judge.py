@@ -50,7 +50,7 @@ class EngineTime:
 
     def __init__(self) -> None:
         self.asked: float | None = None
-        """When an engine was first asked, on the monotonic clock; None while the call is in the queue."""
+        """The time at which an engine was first asked, on the monotonic clock; None while the call is in the queue."""
         self._ended = 0.0
         self._since: float | None = None
 

@@ -31,7 +31,7 @@ class Judged:
     p_abstain: float | None = None
     p_relevant: float | None = None
     problem: str = ""
-    """Why the passage has no utility; empty where it has one."""
+    """The reason why the passage has no utility; empty where it has one."""
 
 
 @runtime_checkable
@@ -125,7 +125,7 @@ class Deduplicate:
     """Drops near-copies of an earlier passage, which cost tokens and add nothing."""
 
     similarity: float = 0.9
-    """From which share of common word triples (Jaccard) a passage counts as a copy, over 0; 1 drops exact copies
+    """The share of common word triples (Jaccard) from which a passage counts as a copy, over 0; 1 drops exact copies
     only."""
     needs_utility = False
 

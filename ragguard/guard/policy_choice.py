@@ -1,4 +1,4 @@
-"""Has a guard's policies choose the passages to drop, within what is left of the budget."""
+"""Lets a guard's policies choose the passages to drop, within what is left of the budget."""
 
 from __future__ import annotations
 

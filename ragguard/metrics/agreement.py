@@ -41,7 +41,7 @@ class Correlation(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """By how much the first of two is higher, with the 95 % interval and p of a paired bootstrap."""
+    """The amount by which the first of two is higher, with the 95 % interval and p of a paired bootstrap."""
 
     value: float
     p: float

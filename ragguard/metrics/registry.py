@@ -25,16 +25,16 @@ class Metric:
     name: str
     title: str
     description: str
-    """What the number says, in one line."""
+    """The meaning of the number, in one line."""
     range: tuple[float, float]
     direction: Direction
-    """Which direction is better."""
+    """The better direction."""
     unit: str = ""
     needs: str
-    """What must be known to compute the number."""
+    """The data that must be known to compute the number."""
     source: str
     levels: tuple[Level, ...] = ()
-    """What a score of this name can be about; empty where no scorer gives such a score."""
+    """The things that a score of this name can be about; empty where no scorer gives such a score."""
     function: Callable[..., Any] | None = None
     """The function of `ragguard.metrics` that computes the number; None where a probe gives it."""
 

@@ -35,7 +35,7 @@ class Change:
     before: float
     after: float
     difference: float
-    """After − before, the mean over questions."""
+    """The difference after − before, as the mean over questions."""
     low: float
     high: float
     """The 95 % interval of the difference, from a paired bootstrap over questions."""

@@ -154,7 +154,7 @@ def _differences(step: RetrievalStep, scores: Sequence[Score]) -> list[str]:
 
 
 def _contested(scores: Sequence[Score]) -> list[str]:
-    """Which passages contradict each other, by hop and position."""
+    """Returns which passages contradict each other, by hop and position."""
     found = best(scores, "contested")
     return [f"contested: {harmless(found.explanation)}"] if found and found.value > 0 else []
 

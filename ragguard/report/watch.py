@@ -38,7 +38,7 @@ def watch_line(scored: ScoredRun) -> str:
 
 
 def is_scored(scored: ScoredRun) -> bool:
-    """Whether the run has ended and something was said of its end."""
+    """True where the run has ended and something was said of its end."""
     said = scored.failures or any(not score.provisional for score in scored.scores)
     return scored.run.status != "open" and bool(said)
 
@@ -82,7 +82,7 @@ def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
 
 
 def _outcome(scored: ScoredRun) -> Text:
-    """What became of the run: its verdict, its status, or that it waits for its scores."""
+    """Returns what became of the run: its verdict, its status, or that it waits for its scores."""
     run = scored.run
     correct = best(scored.scores, "answer_correct")
     if correct is not None and correct.label:

@@ -18,7 +18,7 @@ class Attempt:
 
     def __init__(self) -> None:
         self.began = monotonic()
-        """When the engine was asked, on the monotonic clock."""
+        """The time at which the engine was asked, on the monotonic clock."""
 
 
 class CircuitBreaker:
@@ -39,7 +39,7 @@ class CircuitBreaker:
         self._until = 0.0
         self._probe: Attempt | None = None
         self._counted: WeakKeyDictionary[object, float] = WeakKeyDictionary()
-        """When a failure with this cause was last counted."""
+        """The time at which a failure with this cause was last counted."""
         self._renew()
         at_fork(in_child=self._renew)
 

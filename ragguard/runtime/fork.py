@@ -24,7 +24,7 @@ Hook: TypeAlias = Callable[[], object]
 def at_fork(
     *, before: Hook | None = None, in_parent: Hook | None = None, in_child: Hook | None = None
 ) -> None:
-    """Has the hooks called around each fork of this process.
+    """Registers hooks that are called around each fork of this process.
 
     In the child and in the parent the hooks run in the order of registration, before the fork in the reverse order.
     A hook that raises is logged, and the others run. A method is registered as long as its object lives.

@@ -45,7 +45,7 @@ class DaemonThreads(ThreadPoolExecutor):
         self._closed = False
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Has a function called in one of the threads."""
+        """Queues a function that one of the threads calls."""
         done: Future[T] = Future()
         with self._lock:
             if self._closed:

@@ -60,25 +60,25 @@ class Belief:
     samples: int = 10
     """How many answers are drawn in each context. More give a smaller standard error and cost more."""
     equivalence: Equivalence = "threshold"
-    """When two answers mean the same: entailment both ways of at least `tau` (`threshold`), or entailment the
-    most probable relation both ways (`strict`)."""
+    """The rule by which two answers mean the same: entailment both ways of at least `tau` (`threshold`), or entailment
+    the most probable relation both ways (`strict`)."""
     match: Match = "loose"
-    """When a meaning is the reference's: no contradiction and not both neutral (`loose`), or as `equivalence`
-    says (`bi`)."""
+    """The rule by which a meaning is the reference's: no contradiction and not both neutral (`loose`), or as
+    `equivalence` says (`bi`)."""
     tau: float = 0.5
     """The least entailment, from 0 to 1, that counts with `equivalence="threshold"`."""
     weights: Weights = "mean"
-    """What an answer weighs: by the mean log-probability of its tokens (`mean`), by their sum (`sum`), or all
-    alike (`count`)."""
+    """The weight of an answer: by the mean log-probability of its tokens (`mean`), by their sum (`sum`), or all alike
+    (`count`)."""
     kernel: Kernel = "max"
     """How far an answer means a reference: the larger entailment of both directions (`max`), or from answer to
     reference alone (`forward`)."""
     over_references: OverReferences = "best"
-    """With several references: the belief in the best one (`best`), or the mean over all (`mean`)."""
+    """The way to join several references: the belief in the best one (`best`), or the mean over all (`mean`)."""
 
     selection: bool = True
-    """Whether answers are drawn also with all that a step retrieved where the model got something else: what a guard,
-    a reranker or a compressor did to the belief (`delta_seper_selection`). One context more for each such step."""
+    """True to draw answers also with all that a step retrieved where the model got something else: what a guard, a
+    reranker or a compressor did to the belief (`delta_seper_selection`). One context more for each such step."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)
@@ -180,7 +180,7 @@ class _BeliefReport:
     target: Target
     beliefs: Mapping[Key, BeliefIn | RagguardError]
     selection: bool
-    """Whether `delta_seper_selection` is given."""
+    """True where `delta_seper_selection` is given."""
     counted: set[Key] = field(default_factory=set)
     """The contexts whose usage is in a score already."""
 

@@ -35,7 +35,7 @@ class Grades:
     alpha: float = 1.0
     """How much the rarity of a grade in the pool weighs in RA-nWG."""
     t_alpha: float = 0.5
-    """What an irrelevant passage costs in T, from 0 to 1."""
+    """The cost of an irrelevant passage in T, from 0 to 1."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)

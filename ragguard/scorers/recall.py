@@ -45,7 +45,7 @@ class Recall:
     models: ClassVar[tuple[str, ...]] = ("judge",)
 
     alpha: float = 0.5
-    """What K weighs in F beside the number of relevant passages, from 0 to 1."""
+    """The weight of K in F beside the number of relevant passages, from 0 to 1."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)

@@ -1,4 +1,4 @@
-"""What scores runs, as plain data: models, scorers, prompts, caps and a budget, from which a pipeline is built.
+"""The settings of scoring as plain data: models, scorers, prompts, caps and a budget, from which a pipeline is built.
 
 The settings can be pickled wherever models are given as addresses, so that another process builds the same pipeline.
 """

@@ -49,10 +49,10 @@ class Utility:
     """True: relevance counts as a probability, with gain and harm side by side. False: yes or no at 0.5, as in
     the paper."""
     gamma: float = 1 / 3
-    """What harm weighs beside gain in UDCG, from 0 to 1."""
+    """The weight of harm beside gain in UDCG, from 0 to 1."""
 
     given: bool = False
-    """Whether abstention is also asked for the run's question, with what the model got in earlier turns before each
+    """True to ask for abstention also with the run's question, with what the model got in earlier turns before each
     passage (`utility_given`). One prompt more for each passage, and one for each turn."""
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:

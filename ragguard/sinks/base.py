@@ -43,5 +43,5 @@ class SpanSink(Sink, Protocol):
     """A sink that writes spans and metrics: a RagGuard that is given one makes none of its own beside it."""
 
     def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
-        """Has the sink report how many runs wait, and what was lost, by reason."""
+        """Makes the sink report how many runs wait, and what was lost, by reason."""
         ...

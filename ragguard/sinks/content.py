@@ -1,4 +1,5 @@
-"""Whether texts leave the process by telemetry: off unless asked for, by argument or by the standard variables."""
+"""Decides whether texts leave the process by telemetry: off unless asked for, by argument or by the standard
+variables."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ MODES = ("NO_CONTENT", "SPAN_ONLY", "EVENT_ONLY", "SPAN_AND_EVENT")
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Which texts may leave the process by telemetry: on spans or events, inputs or outputs."""
+    """The choice of texts that may leave the process by telemetry: on spans or events, inputs or outputs."""
 
     spans: bool = False
     events: bool = False

@@ -119,7 +119,7 @@ class OtelSink:
         return self._write.content.spans
 
     def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
-        """Has the sink report how many runs wait, and what was lost, by reason."""
+        """Makes the sink report how many runs wait, and what was lost, by reason."""
         self._watched.append((queue_depth, dropped))
         self._backlog.add((queue_depth, dropped))
 

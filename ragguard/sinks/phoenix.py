@@ -87,7 +87,7 @@ class PhoenixSink:
         )
 
     def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
-        """Has the spans' sink report how many runs wait, and what was lost, by reason."""
+        """Makes the spans' sink report how many runs wait, and what was lost, by reason."""
         self._spans.watch(queue_depth, dropped)
 
     async def submit(self, scored: ScoredRun) -> None:

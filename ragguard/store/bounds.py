@@ -16,7 +16,7 @@ MEMORY_BYTES = 256 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How many runs may wait to be scored in memory, and which of them are dropped when there are more."""
+    """The bound on how many runs wait to be scored in memory, and which of them are dropped when there are more."""
 
     size: int = 1024
     drop: Literal["oldest", "newest"] = "oldest"

@@ -1,4 +1,4 @@
-"""The files of a store: what may be opened, whether a file is still the same, and what becomes of a damaged one.
+"""The files of a store: checks whether one may be opened, whether it is still the same, and moves a damaged one aside.
 
 SQLite keeps three: the database, its log (`-wal`) and the index of the log (`-shm`). A process must not open and close
 the database beside SQLite, since that drops SQLite's locks.
@@ -17,13 +17,13 @@ from ragguard.errors import SchemaMismatch, StoreError
 from ragguard.store import schema
 
 Identity: TypeAlias = tuple[int, int]
-"""The device and the number of a file on it: it stays when the file is renamed, and a new file has another."""
+"""The device and the number of a file on it: both stay when the file is renamed, and a new file has others."""
 
 _LOG_SUFFIXES = ("-wal", "-shm")
 
 
 def identity_of(path: Path) -> Identity | None:
-    """The file at `path`; None where none is."""
+    """Returns the identity of the file at `path`; None where none is."""
     try:
         found = os.stat(path)
     except OSError:
@@ -34,13 +34,13 @@ def identity_of(path: Path) -> Identity | None:
 def create(path: Path) -> None:
     """Makes an empty file that only its owner reads, where there is none; SQLite gives its log the same mode.
 
-    What an earlier file of this name has left of its log goes: SQLite would take it for the new one's.
+    The log that an earlier file of this name has left is deleted: SQLite would take it for the new file's.
     """
     stale = {name: identity_of(name) for name in _logs_of(path)}
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except OSError:
-        return  # there already, or SQLite says what is wrong
+        return  # the file exists, or SQLite raises when it opens it
     for name, identity in stale.items():
         if identity is not None and identity_of(name) == identity:
             name.unlink(missing_ok=True)
@@ -61,7 +61,7 @@ def move_aside(path: Path, identity: Identity | None) -> Path | None:
 def check(path: Path, name: str, *, read_only: bool) -> Exception | None:
     """Raises what cannot be right with the file; returns the damage of a store that may be moved aside.
 
-    A file that cannot be read now is met when it is written.
+    A file that cannot be read now raises when it is written.
     """
     if not path.parent.is_dir():
         raise StoreError(f"there is no folder {path.parent} for {name}; make it, or name another file")
@@ -100,7 +100,7 @@ def check(path: Path, name: str, *, read_only: bool) -> Exception | None:
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
-    """A connection that writes nothing, also where not even the log's index can be written."""
+    """Returns a connection that writes nothing, also where not even the log's index can be written."""
     location = path.absolute().as_uri()
     db = sqlite3.connect(
         f"{location}?mode=ro",
@@ -117,12 +117,12 @@ def open_to_read(path: Path) -> sqlite3.Connection:
             f"{location}?immutable=1", uri=True, isolation_level=None, check_same_thread=False
         )
     except (sqlite3.DatabaseError, UnicodeDecodeError):
-        return db  # not SQLite: whoever reads next says so
+        return db  # no SQLite file: the next read raises
     return db
 
 
 def is_store(path: str | Path) -> bool:
-    """Whether that file is an SQLite database; False where there is no such file."""
+    """True where that file is an SQLite database; False where there is no such file."""
     if not Path(path).is_file():
         return False  # a pipe would lose what is read here
     try:
@@ -133,7 +133,7 @@ def is_store(path: str | Path) -> bool:
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether SQLite found bytes in the file that cannot be right; its own message about them may be unreadable."""
+    """True where SQLite found bytes in the file that cannot be right; its own message about them may be unreadable."""
     return isinstance(error, UnicodeDecodeError) or getattr(error, "sqlite_errorcode", -1) & 0xFF in (
         sqlite3.SQLITE_CORRUPT,
         sqlite3.SQLITE_NOTADB,
@@ -141,7 +141,7 @@ def is_damage(error: Exception) -> bool:
 
 
 def has_our_mark(path: Path) -> bool:
-    """Whether the first page is a store's, whatever is wrong in it. SQLite has no connection that could say so."""
+    """True where the first page is a store's, whatever is wrong in it. SQLite has no connection that could say so."""
     try:
         with open(path, "rb") as file:
             page = file.read(2**16)

@@ -27,14 +27,14 @@ class Due(NamedTuple):
 
 
 class Left(NamedTuple):
-    """How many runs a process has still to score or deliver."""
+    """The number of runs that a process has still to score or deliver."""
 
     pending: int
     open: int
     next_ns: int | None
-    """When the first of the pending runs is due."""
+    """The time at which the first of the pending runs is due."""
     retrying: int = 0
-    """How many of the pending runs failed before and are tried again."""
+    """The number of pending runs that failed before and are tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class ScoringOutcome:
     scores: Sequence[Score] = ()
     failures: Sequence[Failure] = ()
     retry_ns: int | None = None
-    """When to score the run again; None where nothing is left to score."""
+    """The time at which to score the run again; None where nothing is left to score."""
     emit: bool = False
-    """Whether the result is to be delivered to the sinks."""
+    """True where the result is to be delivered to the sinks."""
     attempts: int = 1
     references: Sequence[str] | None = None
     """References that were found while scoring; kept with the run."""
@@ -59,8 +59,8 @@ class ScoringOutcome:
 
     @property
     def says_something(self) -> bool:
-        """Whether sinks hear of it where no score is new: of failures; and once of a run of which there is nothing to
-        say, such as one whose retrieval failed."""
+        """True where sinks are told although no score is new: of failures; and once of a run of which there is nothing
+        to say, such as one whose retrieval failed."""
         return bool(self.failures) or (not self.scores and self.attempts == 1)
 
 

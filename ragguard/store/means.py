@@ -16,7 +16,8 @@ from ragguard.store.unreadable import WRONG_SCORES, check_scores
 
 
 class Series(NamedTuple):
-    """What makes two numbers comparable: gold is never mixed with support, nor before the guard with after."""
+    """The properties that two numbers share where they are comparable: gold is never mixed with support, nor before the
+    guard with after."""
 
     name: str
     level: Level
@@ -43,7 +44,7 @@ class RunMeans:
     failures: int = 0
     means: dict[Series, float] = field(default_factory=dict)
     origins: dict[Series, str] = field(default_factory=dict)
-    """Series → what it was scored with: engine, prompts, scorer with its settings."""
+    """The engine, the prompts and the scorer with its settings, by series."""
 
 
 def means_of(scored: ScoredRun) -> RunMeans:

@@ -1,4 +1,4 @@
-"""Runs for reports: what was said of each is gathered in SQL, since ten thousand runs have a million scores.
+"""Runs for reports: the scores of each run are gathered in SQL, since ten thousand runs have a million scores.
 
 Numbers leave SQLite as JSON of whole numbers in units of 1 / SCALE, in the order in which they were
 stored; only those about a run as a whole become objects here. Knows what a row's body holds, and
@@ -51,7 +51,7 @@ class ScoreSummary:
     worst: float | None = None
     """The least utility of a passage."""
     misleading: int = 0
-    """How many passages have a utility under the bound that was asked for."""
+    """The number of passages with a utility under the bound that was asked for."""
     usage: Usage = field(default_factory=Usage)
     engines: list[str] = field(default_factory=list)
     sub_questions: list[str] = field(default_factory=list)
@@ -85,7 +85,7 @@ class StepLine:
     row: sqlite3.Row
     texts: list[str]
     kept: list[bool]
-    """For each of the texts, whether the model got it."""
+    """True for each of the texts that the model got."""
     reasons: dict[int, str]
     """Rank → why the guard dropped it."""
     decision: Data | None
@@ -93,7 +93,7 @@ class StepLine:
     places: int
     """K: for how many passages there was a place; 0 where the step's K cannot be right."""
     notice: str
-    """What a reader of its numbers has to know, where it is unknown what the model read."""
+    """The notice that a reader of its numbers needs where it is unknown what the model read."""
 
     @property
     def drops(self) -> dict[int, Dropped]:

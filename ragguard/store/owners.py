@@ -1,4 +1,4 @@
-"""Which process a run belongs to, and whether that process lives.
+"""The processes that runs belong to, by leases, and whether these processes live.
 
 A process holds a lease while it works on a store. When it is gone, the next one to look takes over
 what it left, so nothing is scored twice at a time and nothing is left behind.
@@ -18,12 +18,12 @@ from ragguard.runtime.clock import now_ns
 
 LEASE_SECONDS = 30.0
 _LONGEST_RETRY = 900.0
-"""How many seconds a run that a dead process left may wait for its next attempt."""
+"""The most seconds that a run which a dead process left may wait for its next attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """This process, so that another on the same machine can tell whether it lives."""
+    """The identity of a process, so that another on the same machine can tell whether it lives."""
 
     owner: str
     machine: str
@@ -32,7 +32,7 @@ class Process:
 
 
 def this_process(owner: str) -> Process:
-    """Returns what identifies this process."""
+    """Returns the identity of this process."""
     return Process(owner, _machine(), os.getpid(), _born(os.getpid()) or "")
 
 
@@ -68,7 +68,7 @@ def adopt(connection: sqlite3.Connection, owner: str) -> int:
     adopted = 0
     for one in dead:
         _abandon(connection, "owner = ?", (one,), now)
-        # By the clock of the dead process, a run may be due long after it can have been meant to.
+        # Where the dead process's clock was ahead, a run may be due far too late.
         adopted += connection.execute(
             "UPDATE runs SET owner = ?, queued_ns = min(queued_ns, ?), "
             "due_ns = min(due_ns, ? + iif(attempts, ?, 0)) WHERE owner = ?",
@@ -98,7 +98,7 @@ def _abandon(connection: sqlite3.Connection, condition: str, values: tuple[str |
 
 
 def _is_dead(lease: sqlite3.Row) -> bool:
-    # On the same machine it shows at once, whatever the clock does; elsewhere when the lease has run out.
+    # On the same machine the process table tells at once, whatever the clock; elsewhere only the lease's end does.
     if lease["place"] == _machine() and (born := _born(lease["pid"])) != "":
         return bool(born != lease["born"])
     return bool(lease["expires_ns"] < time.time_ns())
@@ -106,7 +106,8 @@ def _is_dead(lease: sqlite3.Row) -> bool:
 
 @cache
 def _machine() -> str:
-    """Returns the machine, its boot and the process namespace: a process id is unique within these."""
+    """Returns the names of the machine, of its boot and of the process namespace: a process id is unique within
+    these."""
     parts = [socket.gethostname()]
     for path, read in (
         ("/proc/sys/kernel/random/boot_id", Path.read_text),
@@ -120,8 +121,8 @@ def _machine() -> str:
 
 
 def _born(pid: int) -> str | None:
-    """Returns when a process was started, in the system's own unit: '' where that cannot be read, None where there is
-    no such process."""
+    """Returns the start of a process, in the system's own unit: '' where that cannot be read, None where there is no
+    such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:

@@ -163,7 +163,8 @@ def texts_of(connection: sqlite3.Connection, bodies: Sequence[Data]) -> dict[str
 def chunks(
     connection: sqlite3.Connection | sqlite3.Cursor, statement: str, values: Sequence[Any], *before: object
 ) -> Iterator[sqlite3.Row]:
-    """The rows of a statement over many values, behind the parameters `before`; SQLite takes only so many at once."""
+    """Yields the rows of a statement over many values, behind the parameters `before`; SQLite takes only so many at
+    once."""
     for start in range(0, len(values), _MOST_PARAMETERS):
         chunk = values[start : start + _MOST_PARAMETERS]
         yield from connection.execute(

@@ -249,7 +249,7 @@ def usage_text(usage: Usage) -> str:
 
 
 Origin: TypeAlias = tuple[Any, ...]
-"""What many scores share: reference_source, engine, prompts, scorer, version, references_hash."""
+"""The values that many scores share: reference_source, engine, prompts, scorer, version, references_hash."""
 
 
 def score_of(row: Sequence[Any], run_id: str, origin: Origin) -> Score:

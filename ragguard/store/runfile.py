@@ -25,14 +25,14 @@ from ragguard.store.columns import dump
 from ragguard.store.runformat import Wrong, data_of_run, run_of_data
 
 LONGEST_LINE = 64 * 2**20
-"""Bytes of one line."""
+"""The most bytes of one line."""
 MOST_VALUES = 4_000_000
-"""Brackets and commas of one line: sixty megabytes of `[],` become 1.5 GB of lists."""
+"""The most brackets and commas of one line: sixty megabytes of `[],` become 1.5 GB of lists."""
 _PIECE = 2**20
 
 
 class Line(NamedTuple):
-    """One line of a run file: a run, or why there is none."""
+    """A line of a run file: its run, or the problem in its place."""
 
     number: int
     """Its number in the file, from 1; for a line of a part of the input, where it begins: see `parts.read_part`."""
@@ -115,7 +115,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def raw_lines(file: IO[bytes], longest: int) -> Iterator[tuple[bytes, int]]:
-    """Lines with their lengths, read in pieces; of a line over `longest` bytes only the length is kept."""
+    """Yields lines with their lengths, read in pieces; of a line over `longest` bytes only the length is kept."""
     while piece := file.readline(_PIECE):
         pieces, size = [piece], len(piece)
         while not piece.endswith(b"\n") and (piece := file.readline(_PIECE)):
@@ -128,7 +128,7 @@ def raw_lines(file: IO[bytes], longest: int) -> Iterator[tuple[bytes, int]]:
 
 
 def check_run_file(path: str | Path) -> None:
-    """Raises where there is nothing to read, before any work is done."""
+    """Raises where the file cannot be read, before any work is done."""
     if str(path) == "-":
         return
     try:
@@ -141,13 +141,14 @@ def check_run_file(path: str | Path) -> None:
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
-    """A run file to read, and a function that says how many bytes of it are read. `-` is the standard input."""
+    """Opens a run file to read; yields it with a function that returns how many bytes of it are read. `-` is the
+    standard input."""
     if str(path) == "-":
         yield sys.stdin.buffer, lambda: 0
         return
     try:
         with open(path, "rb") as file:
-            position = file.tell if file.seekable() else lambda: 0  # a pipe says nothing
+            position = file.tell if file.seekable() else lambda: 0  # a pipe has no position
             if str(path).endswith(".gz"):
                 with gzip.open(file, "rb") as unpacked:
                     yield cast(IO[bytes], unpacked), position
@@ -178,7 +179,7 @@ def write_runs(runs: Iterable[Run], path: str | Path) -> int:
 
 @contextmanager
 def text_file(path: str | Path) -> Iterator[IO[str]]:
-    """A file of JSON lines to write, packed where its name ends in `.gz`."""
+    """Opens a file of JSON lines to write, packed where its name ends in `.gz`."""
     opened = gzip.open if str(path).endswith(".gz") else open
     try:
         with opened(path, "wt", encoding="ascii") as file:

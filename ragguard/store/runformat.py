@@ -1,4 +1,4 @@
-"""The run format: what a line of a run file may hold, as data from JSON and as records.
+"""The run format: the content of a run file's line, as data from JSON and as records.
 
 Every field is checked here, and a wrong one is named with its path in the line. Knows no file: `runfile.py` reads
 and writes files, and `docs/run-format.md` tells users of the format.
@@ -33,16 +33,16 @@ from ragguard.store.columns import Data, storable
 
 FORMAT = "ragguard.run/1"
 LONGEST_TEXT = 1_000_000
-"""Characters of one text; no model reads more."""
+"""The most characters of one text; no model reads more."""
 
 T = TypeVar("T")
 Check: TypeAlias = Callable[[Any, str], Any]
-"""A value and where it stands → the value as the records have it; raises `Wrong`."""
+"""A check of one field: a value and where it stands → the value as the records have it; raises `Wrong`."""
 _LARGEST = 2**63 - 1
 
 
 class Wrong(Exception):
-    """Says that a field of a line has a value that is not allowed."""
+    """A field of a line has a value that is not allowed."""
 
     def __init__(self, where: str, value: object, allowed: str) -> None:
         self.where, self.value, self.allowed = where, value, allowed
@@ -52,7 +52,7 @@ class Wrong(Exception):
 
 
 def run_of_data(data: Any) -> Run:
-    """The run of a line."""
+    """Returns the run of a line's data."""
     if isinstance(data, dict) and "format" in data and data["format"] != FORMAT:
         raise Wrong("format", data["format"], f"{FORMAT!r}, or none; a newer ragguard may know it")
     fields = _fields(data, "", _RUN, ("question", "steps"))
@@ -82,7 +82,7 @@ def _step(value: Any, where: str) -> RetrievalStep:
     fields.setdefault("id", "")
     if "candidates" not in fields:
         fields["candidates"] = list(fields["passages"])
-    # A step that says nothing of its turn came after the one before.
+    # A step without a turn follows the step before it.
     fields.setdefault("turn", _number_in(where))
     if "k" in fields:
         try:
@@ -254,7 +254,7 @@ _RUN: Mapping[str, Check] = {
 
 
 def data_of_run(run: Run) -> Data:
-    """What stands in a run's line; what is as it would be anyway is left out."""
+    """Returns the data of a run's line, without the fields that have their default values."""
     data: Data = {"format": FORMAT, "id": run.id, "question": run.question}
     data |= _given(run, "references", "answer", "sub_questions", "name", "metadata")
     if run.pool is not None:
@@ -311,7 +311,7 @@ def _span_data(record: Run | RetrievalStep | SubStep) -> Data:
 
 
 def _given(record: object, *names: str) -> Data:
-    """The fields that are not as they would be anyway."""
+    """Returns the fields that have other than their default values."""
     given: Data = {}
     for name in names:
         value, declared = getattr(record, name), record.__dataclass_fields__[name]  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The tables of a store, their version, and how an older file becomes a newer one.
+"""The tables of a store, their version, and the migrations of older files.
 
 A file is migrated step by step, each step in one transaction: a kill in the middle leaves the
 version that was there. A file from a newer ragguard is left alone.
@@ -139,9 +139,10 @@ MIGRATIONS: Mapping[int, Sequence[str]] = {
 PAGE_BYTES = 16_384
 """The page size of a new file: large, since most of what is written are texts of one to four kilobytes."""
 _STATEMENTS = 512
-"""Compiled statements that a connection keeps: one that writes texts has a form for each number of rows."""
+"""The number of compiled statements that a connection keeps: one that writes texts has a form for each number of
+rows."""
 PATIENCE = 10.0
-"""How many seconds a connection waits for another process that holds the file."""
+"""The most seconds that a connection waits for another process that holds the file."""
 
 
 def connect(path: str, *, full: bool = False, patience: float | None = None) -> sqlite3.Connection:

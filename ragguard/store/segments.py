@@ -21,15 +21,15 @@ from ragguard.store.columns import dump, storable
 from ragguard.store.rows import StepRow
 
 KEPT = 10_000
-"""How many runs that were renamed or continued are remembered: for longer than their events are under way."""
+"""The number of runs that were renamed or continued and are remembered: for longer than their events are under way."""
 PART = "part"
-"""Key in a run's body: how many times it was continued."""
+"""Key in a run's body of the number of times it was continued."""
 RESUMES = "ragguard.resumes"
 """Metadata key, in memory that stands in for the file, of a run that may continue one in the file."""
 UNANNOUNCED = "unannounced"
 """Key in the body of a run that a step has opened, while the run's start is not known."""
 _WAITING = "waiting:"
-"""Prefix of keys in `meta`: what an interrupted run waits for → the run's id."""
+"""Prefix of keys in `meta`: the key that an interrupted run waits for → the run's id."""
 
 
 @dataclass(slots=True)
@@ -38,9 +38,9 @@ class Segment:
 
     run_id: str
     index: int = 0
-    """How many steps the run had before."""
+    """The number of steps that the run had before."""
     turn: int = 0
-    """How many turns the run had before."""
+    """The number of turns that the run had before."""
     part: int = 0
     unwritten: RunStarted | None = None
     """The start of a run that is written with its first step, if there is any."""
@@ -122,12 +122,12 @@ class Segments:
 
 
 def wait(db: sqlite3.Connection, thread: str, run_id: str) -> None:
-    """Notes what an interrupted run waits for, so that any process finds it."""
+    """Notes the key that an interrupted run waits for, so that any process finds the run."""
     db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (_key(thread), storable(run_id)))
 
 
 def forget_waiting(db: sqlite3.Connection, run_id: str) -> None:
-    """Forgets what a run waited for that is deleted."""
+    """Forgets the key that a deleted run waited for."""
     db.execute("DELETE FROM meta WHERE key >= ? AND key < ? AND value = ?", (_WAITING, "waiting;", run_id))
 
 

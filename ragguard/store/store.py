@@ -42,9 +42,9 @@ Durability = Literal["fast", "full"]
 _log = logger("ragguard")
 
 _PATIENCE = 0.5
-"""How many seconds a disk that failed may take to open, when it is tried again."""
+"""The most seconds that a disk that failed may take to open, when it is tried again."""
 _LAST_PATIENCE = 1.0
-"""How many seconds a store that is closed waits for a disk that failed, before what is in memory is lost."""
+"""The most seconds that a store which is closed waits for a disk that failed, before what is in memory is lost."""
 
 
 class Store:
@@ -59,7 +59,7 @@ class Store:
         read_only: bool = False,
         scored: bool = True,
     ) -> None:
-        """With `scored=False` captured runs are kept, and nobody has to score them."""
+        """Opens the store. With `scored=False` captured runs are kept, and nobody has to score them."""
         if durability not in ("fast", "full"):
             raise InvalidInput("durability", durability, "'fast' or 'full'")
         self._bound, self._scored = bound or Bound(), scored
@@ -393,7 +393,8 @@ class Store:
         return found
 
     def latest(self, count: int) -> list[ScoredRun]:
-        """The last runs that were captured with everything that was said of them, without texts; the latest last."""
+        """Returns the last runs that were captured with all their scores and failures, without texts; the latest
+        last."""
 
         def find(db: sqlite3.Connection) -> list[ScoredRun]:
             seqs = reading.last_seqs(db, count)

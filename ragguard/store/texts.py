@@ -18,7 +18,7 @@ class NeededTexts:
         """`texts` are texts that rows may need, under their digests; others can be added there."""
         self._texts = texts
         self._uses: Counter[bytes] = Counter()
-        """Digest → by how many more rows the text is needed than before."""
+        """The change in how many rows need the text, by digest."""
 
     def add(self, digests: Iterable[bytes]) -> None:
         """Notes that a row needs these texts, once each."""

@@ -21,7 +21,7 @@ from ragguard.store.time_slice import TimeSlice
 from ragguard.store.writing import Writing, event_row
 
 CHUNK = 10
-"""Runs that are read at once. An event loop waits for Python's lock while a chunk's records are built."""
+"""The number of runs that are read at once. An event loop waits for Python's lock while a chunk's records are built."""
 
 
 def copy_unfinished(disk: sqlite3.Connection, memory: sqlite3.Connection, owner: str) -> set[str]:
@@ -68,7 +68,7 @@ def copy_back(
         writing = Writing(disk, owner)
         for seq, there in late.items():
             if _began_in_memory(memory, seq):
-                # The file has another run of this id, or the one that it continues: found out as for any start.
+                # The file may have another run of this id, or the one that it continues, as at any start.
                 _write_late(writing, _without(RESUMES, runs[seq]), _identity(runs[seq]))
                 continue
             _write_late(writing, runs[seq])
@@ -153,7 +153,7 @@ def _copy_whole(
 
 
 def _began_in_memory(memory: sqlite3.Connection, seq: int) -> bool:
-    """True for a run whose start memory has heard of, and not only of what came after it."""
+    """True for a run whose start was captured in memory, and not only later events of it."""
     body = memory.execute("SELECT body FROM runs WHERE seq = ?", (seq,)).fetchone()[0]
     return UNANNOUNCED not in json.loads(body)
 
@@ -171,7 +171,7 @@ def _without(key: str, run: Run) -> Run:
 
 
 def _write_late(writing: Writing, run: Run, identity: RunIdentity | None = None) -> None:
-    """Adds what memory knows of a run to the file's row, as the events that capture reported."""
+    """Adds the events that memory has of a run to the file's row, as capture reported them."""
     writing.event(RunStarted(replace(run, answer=None, steps=[], status="open"), identity))
     for step in run.steps:
         writing.event(event_row(StepEnded(step), writing.texts))

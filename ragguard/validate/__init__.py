@@ -1,1 +1,2 @@
-"""Does a metric predict the answer? The papers' experiments, on a world with known truth or on one's own data."""
+"""Measures whether a metric predicts the answer: the papers' experiments, on a world with known truth or on one's own
+data."""

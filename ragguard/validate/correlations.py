@@ -31,7 +31,7 @@ class Measured:
     outcome: Floats
     questions: tuple[str, ...]
     values: dict[str, Floats]
-    """By metric; nan where a metric has no value."""
+    """The values of each metric, by its name; nan where a metric has no value."""
     left_out: int = 0
     """Contexts without an outcome."""
 

@@ -1,4 +1,4 @@
-"""Whether a judge's labels agree with those of people: of single items, and as coverage (Ju et al. 2025).
+"""Measures whether a judge's labels agree with those of people: of single items, and as coverage (Ju et al. 2025).
 
 CRUX's two tasks on anybody's labels: items one by one with precision, recall and κ, and each context's coverage, the
 share of its items that a rater holds for answered, with Spearman's ρ and an interval over contexts.

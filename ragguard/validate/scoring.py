@@ -35,7 +35,7 @@ class Scored:
 
     context: Context
     values: Mapping[str, float]
-    """By name: scores of the step and the run, and rank measures where relevance is known."""
+    """The numbers by name: scores of the step and the run, and rank measures where relevance is known."""
     scores: tuple[Score, ...] = ()
     """All scores, including those of passages."""
     failures: tuple[Failure, ...] = field(default=())

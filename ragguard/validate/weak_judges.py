@@ -27,7 +27,7 @@ from ragguard.world import Case
 STRENGTHS = (0.99, 0.95, 0.9, 0.8)
 """The AUCs of the judges for which studies show their figures."""
 CASES, CASES_SEED = 250, 7_001
-"""What noise is calibrated on: so many cases with a seed of their own, which no study uses."""
+"""The number and the seed of the cases on which noise is calibrated; no study uses that seed."""
 QUESTIONS: Mapping[str, Callable[[PromptSet, str, str], LabelQuestion]] = {
     "relevance": lambda prompts, query, text: relevance(prompts, query, text),
     "answerability": answerability,

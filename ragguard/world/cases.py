@@ -28,7 +28,7 @@ PassageKind = Literal[
     "gold", "same_relation", "same_subject", "contradiction", "unrelated",
     "partial", "same_type", "near_name", "outdated",
 ]  # fmt: skip
-"""What a passage is to a case; the last four are in harder cases alone (`world.hard_cases`)."""
+"""The role of a passage in a case; the last four are in harder cases alone (`world.hard_cases`)."""
 HARM: dict[PassageKind, float] = {
     "gold": 0.0,
     "same_relation": 0.5,
@@ -64,7 +64,7 @@ class Case:
     """The query of each hop, the second with the bridge's name in it."""
     hops: int
     known: bool = False
-    """Whether nano knows the answer by heart."""
+    """True where nano knows the answer by heart."""
     bridge: str = ""
     """The entity between two hops."""
     facts: tuple[Fact, ...] = field(default=(), repr=False)

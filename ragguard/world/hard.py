@@ -38,7 +38,7 @@ _PAST = {
     "mayor": "in {y} the mayor of {s} was {o}",
     "firm_in": "in {y} {o} was based in {s}",
 }
-"""By relation, the sentence about the past; relations that never change have none."""
+"""The sentence about the past for each relation; relations that never change have none."""
 
 
 def make_hard_cases(

@@ -1,4 +1,4 @@
-"""Something done in a forked child, whose failure is the test's."""
+"""Runs a function in a forked child, whose failure is the test's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What code costs, in counts that are the same on every machine."""
+"""Counts what code costs, in numbers that are the same on every machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every engine must keep, whatever is behind it. A suite gives a `subject` and inherits the tests.
+"""The promises that every engine must keep, whatever is behind it. A suite gives a `subject` and inherits the tests.
 
 class TestMyEngine(EngineContract):
     @pytest.fixture

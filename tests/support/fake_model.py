@@ -43,7 +43,8 @@ class FakeModel:
     shown: int | None = None
     """Fewer than asked for are shown, without a word."""
     thinks: Literal["no", "switched", "prefilled", "always"] = "no"
-    """Until it is told not to by an argument, by an empty thought before its answer, or by nothing."""
+    """The kind of thinking: until it is told not to by an argument, by an empty thought before its answer, or by
+    nothing."""
     template_opens_thought: bool = False
     template: Literal["whole", "no system", "trims", "escapes", "none"] = "whole"
     collides: bool = False

@@ -281,7 +281,7 @@ class Values:
         return Failure("s", "E", "m")
 
     def strange(self) -> Any:
-        """Something that has a mind of its own."""
+        """Returns a value that raises or misbehaves when it is used."""
         return self.random.choice(
             (
                 Unfriendly, a_cycle, a_circle, Lazy, Growing, Document, lambda: Text("a"), lambda: object(),

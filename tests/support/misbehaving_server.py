@@ -38,9 +38,9 @@ class Reply:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     wait_s: float = 0.0
-    """Before the first byte."""
+    """The wait before the first byte."""
     drip_s: float = 0.0
-    """Between the pieces of the body, of which there are eight."""
+    """The wait between the pieces of the body, of which there are eight."""
     reset_after: int | None = None
     """Breaks the connection off after so many bytes of the body; −1: before the first byte."""
 

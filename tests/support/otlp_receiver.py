@@ -57,7 +57,7 @@ class Span:
 
 @dataclass
 class Received:
-    """Everything that came, in the order it came."""
+    """All requests that came, in the order in which they came."""
 
     url: str = ""
     spans: list[Span] = field(default_factory=list)

@@ -17,7 +17,7 @@ from ragguard.scorers.plan import Plan
 @dataclass
 class ScriptedPipeline:
     fault: Callable[[Run], Exception | None] = lambda run: None
-    """What the engine did wrong; a retryable one makes a failure that is tried again."""
+    """The fault of the engine for a run; a retryable one makes a failure that is tried again."""
     value: float = 0.5
     seen: list[Run] = field(default_factory=list)
     gate: threading.Event | None = None

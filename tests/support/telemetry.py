@@ -1,4 +1,4 @@
-"""What telemetry must say of a scored run, told from its records in the words of the conventions themselves.
+"""The telemetry that a scored run must give, told from its records in the words of the conventions themselves.
 
 Nothing here is taken from `ragguard.sinks`: a name that is wrong there is found here.
 """

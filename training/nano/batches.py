@@ -14,7 +14,7 @@ from ragguard.world.words import FIRST_NAMES
 from training.nano.lessons import Level, Row, make_row
 
 FIRST_WORD, LATER_WORD, END_WORD, REPEATED_NAME = 1.0, 0.5, 0.2, 0.4
-"""What a predicted token weighs in the loss.
+"""The weight of a predicted token in the loss.
 
 A name begun before is completed by copying: worth learning wherever it stands.
 """

@@ -14,7 +14,7 @@ class Figure:
     name: str
     value: float
     target: float | None
-    """At least this; None where there is no target."""
+    """The least value that is wanted; None where there is no target."""
 
     @property
     def verdict(self) -> str:
@@ -25,7 +25,7 @@ class Figure:
 
 @dataclass(slots=True)
 class Report:
-    """Everything that one evaluation measured."""
+    """All figures that one evaluation measured."""
 
     cases: int
     reading_cases: int

@@ -207,7 +207,7 @@ async def judging(ask: _Asker, n: int, report: Report) -> None:
 
 
 async def comparing(ask: _Asker, n: int, report: Report) -> None:
-    """Whether two answers mean the same, graded answers, sub-questions, and shortening."""
+    """Measures whether two answers mean the same, graded answers, sub-questions, and shortening."""
     cases = world.cases(n, seed=18, distractors=Counts(1, 0, 1, 0))
     rng = random.Random(18)
     pairs: list[Asked] = []

@@ -32,7 +32,7 @@ class _Query:
     wanted: str
     """The relation whose object is asked for."""
     like: bool = False
-    """Whether it names another subject that shares a word with the passage's."""
+    """True where it names another subject that shares a word with the passage's."""
 
 
 def references(rng: random.Random, kind: str, answer: str) -> str:

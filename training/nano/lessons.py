@@ -1,4 +1,4 @@
-"""What nano is taught: rows of documents with many questions about them, drawn afresh from the training
+"""The lessons that nano is taught: rows of documents with many questions about them, drawn afresh from the training
 half of the world's language.
 
 A row is one prompt prefix (documents, or none) and many questions, each with its answer; the trainer
@@ -57,7 +57,7 @@ def make_row(seed: int, index: int, level: Level, turns: int = 14) -> Row:
 
 
 def _grid(rng: random.Random, level: Level, turns: int) -> Row:
-    """Some relations of some subjects of one kind; a few cells are left out, and asked all the same."""
+    """Returns some relations of some subjects of one kind; a few cells are left out, and asked all the same."""
     kind: Kind = rng.choice(["person", "person", "firm", "firm", "town"])
     relations = rng.sample([r for r in RELATIONS.values() if r.subject == kind], rng.randint(1, 3))
     across = max(2, min(rng.randint(2, 6), level.documents // len(relations)))

@@ -24,7 +24,7 @@ class Labelled:
     item: str
     judge: float
     labels: Mapping[str, float]
-    """By rater."""
+    """The labels, by rater."""
     system: str = ""
 
 

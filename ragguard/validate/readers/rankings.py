@@ -48,7 +48,7 @@ class Folder:
     qrels: Grades
     questions: Mapping[str, Question] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
-    """By document, its text, where there is a corpus."""
+    """The text of each document, where there is a corpus."""
 
     def contexts(self, k: int) -> Iterator[Context]:
         """Yields the top `k` of every ranking as a context."""

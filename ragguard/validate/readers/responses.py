@@ -28,26 +28,26 @@ _ROUNDED = 0.01
 _UNREAD = Passage("")
 
 Key: TypeAlias = tuple[str, str, int, int]
-"""What names a ranked sample: id, E, Nc, Np."""
+"""The name of a ranked sample: id, E, Nc, Np."""
 Ranked: TypeAlias = Mapping[Key, tuple[tuple[int, ...], frozenset[int]]]
-"""By their names, the rankings of all candidates, and the K at which each was graded."""
+"""The rankings of all candidates, and the K at which each was graded, by the samples' names."""
 Texts: TypeAlias = Mapping[str, tuple[str, tuple[Passage, ...], tuple[Passage, ...]]]
-"""By id, the query, the positives and the negatives."""
+"""The query, the positives and the negatives of each id."""
 
 
 def is_graded(path: Path) -> bool:
-    """Whether a file holds graded samples."""
+    """True where a file holds graded samples."""
     return {"inK", "grade"} <= first(path).keys()
 
 
 def is_ranked(path: Path) -> bool:
-    """Whether a file holds ranked samples."""
+    """True where a file holds ranked samples."""
     found = first(path)
     return {"rank", "K", "Nc", "Np"} <= found.keys() and "inK" not in found
 
 
 def is_texts(path: Path) -> bool:
-    """Whether a file holds query-texts samples."""
+    """True where a file holds query-texts samples."""
     return {"q", "p", "n"} <= first(path).keys()
 
 
