@@ -22,49 +22,9 @@ def exact_match(answer: str, references: str | Sequence[str], language: Language
     return _best(answer, references, language, lambda ours, theirs: float(ours == theirs))
 
 
-declare(
-    Metric(
-        name="exact_match",
-        title="Exact match",
-        description="Whether the answer equals a reference but for case, articles and punctuation.",
-        range=(0, 1),
-        direction="higher",
-        needs="the answer, references",
-        source=SQUAD,
-        function=exact_match,
-    )
-)
-declare(
-    Metric(
-        name="answer_correct",
-        title="Correct answer",
-        description="1 correct, 0.5 correct but unsupported, 0 wrong or abstained; the label says which.",
-        range=(0, 1),
-        direction="higher",
-        needs="the answer, references, entailment",
-        source="Trappolini et al. 2025",
-        levels=("run",),
-    )
-)
-
-
 def token_f1(answer: str, references: str | Sequence[str], language: Language = ENGLISH) -> float:
     """Returns the F1 of the words that answer and reference share, for the best reference; nan without references."""
     return _best(answer, references, language, lambda ours, theirs: _f1(_shared(ours, theirs), ours, theirs))
-
-
-declare(
-    Metric(
-        name="token_f1",
-        title="Token F1",
-        description="F1 of the words that the answer shares with the nearest reference.",
-        range=(0, 1),
-        direction="higher",
-        needs="the answer, references",
-        source=SQUAD,
-        function=token_f1,
-    )
-)
 
 
 def rouge_l(answer: str, references: str | Sequence[str], language: Language = ENGLISH) -> float:
@@ -74,28 +34,31 @@ def rouge_l(answer: str, references: str | Sequence[str], language: Language = E
 
 declare(
     Metric(
-        name="rouge_l",
-        title="ROUGE-L",
-        description="F1 of the longest common subsequence of words with the nearest reference.",
-        range=(0, 1),
-        direction="higher",
-        needs="the answer, references",
-        source="Lin 2004",
-        function=rouge_l,
-    )
-)
-declare(
+        name="exact_match", title="Exact match", range=(0, 1), direction="higher",
+        description="Whether the answer equals a reference but for case, articles and punctuation.",
+        needs="the answer, references", source=SQUAD, function=exact_match,
+    ),
     Metric(
-        name="response_grade",
-        title="Response grade",
+        name="answer_correct", title="Correct answer", range=(0, 1), direction="higher",
+        description="1 correct, 0.5 correct but unsupported, 0 wrong or abstained; the label says which.",
+        needs="the answer, references, entailment", source="Trappolini et al. 2025", levels=("run",),
+    ),
+    Metric(
+        name="token_f1", title="Token F1", range=(0, 1), direction="higher",
+        description="F1 of the words that the answer shares with the nearest reference.",
+        needs="the answer, references", source=SQUAD, function=token_f1,
+    ),
+    Metric(
+        name="rouge_l", title="ROUGE-L", range=(0, 1), direction="higher",
+        description="F1 of the longest common subsequence of words with the nearest reference.",
+        needs="the answer, references", source="Lin 2004", function=rouge_l,
+    ),
+    Metric(
+        name="response_grade", title="Response grade", range=(1, 5), direction="higher",
         description="How much of an ideal answer the answer says: 2 about half, 5 all; additions are free.",
-        range=(1, 5),
-        direction="higher",
-        needs="a judge, the answer, an ideal answer",
-        source="Schwartz et al.",
-        levels=("run",),
-    )
-)
+        needs="a judge, the answer, an ideal answer", source="Schwartz et al.", levels=("run",),
+    ),
+)  # fmt: skip
 
 
 def is_abstention(answer: str, language: Language = ENGLISH) -> bool:

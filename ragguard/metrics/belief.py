@@ -105,22 +105,6 @@ def seper_hard(
     return _bounded((weight * equivalence).sum(axis=-1), weight, mask)
 
 
-declare(
-    Metric(
-        name="seper_hard",
-        title="Belief, by clusters",
-        description="The same belief, counting only meanings that match the reference.",
-        range=(0, 1),
-        direction="higher",
-        unit="probability",
-        needs="sampled answers, entailment, references (or the run's own answer)",
-        source=f"{SOURCE}, eq. 6 and 8",
-        levels=("step",),
-        function=seper_hard,
-    )
-)
-
-
 def seper_soft(
     weights: ArrayLike,
     entailment: ArrayLike,
@@ -140,22 +124,6 @@ def seper_soft(
     return _bounded(_over_references(mass, answers, _references(references_mask, means)), weight, mask)
 
 
-declare(
-    Metric(
-        name="seper",
-        title="Belief in the reference",
-        description="How much of the model's belief lies on the reference answer, in this context.",
-        range=(0, 1),
-        direction="higher",
-        unit="probability",
-        needs="sampled answers, entailment, references (or the run's own answer)",
-        source=f"{SOURCE}, eq. 9",
-        levels=("step",),
-        function=seper_soft,
-    )
-)
-
-
 def semantic_entropy(weights: ArrayLike, clusters: ArrayLike, mask: ArrayLike | None = None) -> Value:
     """Returns the entropy −Σ_c p_c ln p_c of the meanings c of the sampled answers, in nats; 0 when all mean the
     same."""
@@ -170,22 +138,6 @@ def semantic_entropy(weights: ArrayLike, clusters: ArrayLike, mask: ArrayLike | 
     entropy = 0 - (mass * np.log(np.where(mass > 0, mass, 1))).sum(axis=-1)
     there = np.asarray(arrays.lengths(weight, mask)) > 0
     return arrays.plain(np.where(there, np.maximum(entropy, 0), np.nan))
-
-
-declare(
-    Metric(
-        name="semantic_entropy",
-        title="Semantic entropy",
-        description="How many meanings the model wavers between; no reference needed.",
-        range=(0, float("inf")),
-        direction="lower",
-        unit="nats",
-        needs="sampled answers, entailment",
-        source=f"{SOURCE}, eq. 5",
-        levels=("step",),
-        function=semantic_entropy,
-    )
-)
 
 
 def attribution(beliefs: ArrayLike, mask: ArrayLike | None = None) -> Floats:
@@ -203,88 +155,62 @@ def attribution(beliefs: ArrayLike, mask: ArrayLike | None = None) -> Floats:
 
 declare(
     Metric(
-        name="delta_seper",
-        title="ΔSePer of the step",
+        name="seper_hard", title="Belief, by clusters", range=(0, 1), unit="probability", direction="higher",
+        description="The same belief, counting only meanings that match the reference.",
+        needs="sampled answers, entailment, references (or the run's own answer)", source=f"{SOURCE}, eq. 6 and 8",
+        levels=("step",), function=seper_hard,
+    ),
+    Metric(
+        name="seper", title="Belief in the reference", range=(0, 1), unit="probability", direction="higher",
+        description="How much of the model's belief lies on the reference answer, in this context.",
+        needs="sampled answers, entailment, references (or the run's own answer)", source=f"{SOURCE}, eq. 9",
+        levels=("step",), function=seper_soft,
+    ),
+    Metric(
+        name="semantic_entropy", title="Semantic entropy", range=(0, float("inf")), unit="nats", direction="lower",
+        description="How many meanings the model wavers between; no reference needed.",
+        needs="sampled answers, entailment", source=f"{SOURCE}, eq. 5", levels=("step",), function=semantic_entropy,
+    ),
+    Metric(
+        name="delta_seper", title="ΔSePer of the step", range=(-1, 1), unit="probability", direction="higher",
         description="How much this step moved the belief, after the steps before it; a run's steps sum to its total.",
-        range=(-1, 1),
-        direction="higher",
-        unit="probability",
-        needs="the beliefs before and after the step",
-        source=f"{SOURCE}, eq. 11",
-        levels=("step",),
+        needs="the beliefs before and after the step", source=f"{SOURCE}, eq. 11", levels=("step",),
         function=attribution,
-    )
-)
-declare(
+    ),
     Metric(
-        name="delta_seper_alone",
-        title="ΔSePer alone",
+        name="delta_seper_alone", title="ΔSePer alone", range=(-1, 1), unit="probability", direction="higher",
         description="How much the step's passages move the belief with no other step in the context.",
-        range=(-1, 1),
-        direction="higher",
-        unit="probability",
-        needs="the beliefs without retrieval and with this step alone",
-        source=f"{SOURCE}, eq. 11",
-        levels=("step",),
+        needs="the beliefs without retrieval and with this step alone", source=f"{SOURCE}, eq. 11", levels=("step",),
         function=attribution,
-    )
-)
-declare(
+    ),
     Metric(
-        name="delta_seper_selection",
-        title="ΔSePer of the selection",
+        name="delta_seper_selection", title="ΔSePer of the selection", range=(-1, 1), unit="probability",
+        direction="higher",
         description="SePer after the step less SePer had the model got all candidates: the selection's price.",
-        range=(-1, 1),
-        direction="higher",
-        unit="probability",
         needs="a step of which the model got something else than its candidates, and the beliefs with either",
-        source="ragguard, by the SePer of Dai et al. 2025",
-        levels=("step",),
-        function=attribution,
-    )
-)
-declare(
+        source="ragguard, by the SePer of Dai et al. 2025", levels=("step",), function=attribution,
+    ),
     Metric(
-        name="delta_seper_total",
-        title="ΔSePer of the run",
+        name="delta_seper_total", title="ΔSePer of the run", range=(-1, 1), unit="probability", direction="higher",
         description="How much all retrieval of the run moved the belief.",
-        range=(-1, 1),
-        direction="higher",
-        unit="probability",
-        needs="the beliefs without retrieval and with all of it",
-        source=f"{SOURCE}, eq. 11",
-        levels=("run",),
+        needs="the beliefs without retrieval and with all of it", source=f"{SOURCE}, eq. 11", levels=("run",),
         function=attribution,
-    )
-)
-declare(
+    ),
     Metric(
-        name="seper_closed_book",
-        title="Belief without retrieval",
-        description="How much the model believed the reference before it read anything.",
-        range=(0, 1),
+        name="seper_closed_book", title="Belief without retrieval", range=(0, 1), unit="probability",
         direction="neither",
-        unit="probability",
-        needs="sampled answers, entailment, references (or the run's own answer)",
-        source=f"{SOURCE}, eq. 9",
-        levels=("run",),
-        function=seper_soft,
-    )
-)
-declare(
+        description="How much the model believed the reference before it read anything.",
+        needs="sampled answers, entailment, references (or the run's own answer)", source=f"{SOURCE}, eq. 9",
+        levels=("run",), function=seper_soft,
+    ),
     Metric(
-        name="delta_semantic_entropy",
-        title="Gain in sureness",
-        description="Semantic entropy before less after: positive where the step made the model surer, right or wrong.",
-        range=(float("-inf"), float("inf")),
+        name="delta_semantic_entropy", title="Gain in sureness", range=(float("-inf"), float("inf")), unit="nats",
         direction="higher",
-        unit="nats",
-        needs="sampled answers before and after the step, entailment",
-        source=SOURCE,
-        levels=("step",),
+        description="Semantic entropy before less after: positive where the step made the model surer, right or wrong.",
+        needs="sampled answers before and after the step, entailment", source=SOURCE, levels=("step",),
         function=semantic_entropy,
-    )
-)
+    ),
+)  # fmt: skip
 
 
 def seper_stderr(

@@ -44,34 +44,6 @@ def utility_parts(relevant: ArrayLike, p_abstain: ArrayLike) -> Parts:
     return Parts(arrays.plain(r * (1 - p)), arrays.plain((r - 1) * (1 - p)))
 
 
-declare(
-    Metric(
-        name="p_relevant",
-        title="Relevance",
-        description="How probably the judge finds the answer to the step's query in the passage.",
-        range=(0, 1),
-        direction="higher",
-        unit="probability",
-        needs="a judge",
-        source=SOURCE,
-        levels=("passage",),
-    )
-)
-declare(
-    Metric(
-        name="utility",
-        title="Utility",
-        description="How much the passage helps (positive) or misleads (negative) the model that reads it.",
-        range=(-1, 1),
-        direction="higher",
-        needs="p_relevant, p_abstain",
-        source=f"{SOURCE}, eq. 2",
-        levels=("passage",),
-        function=utility,
-    )
-)
-
-
 def utility_given(relevant: ArrayLike, p_before: ArrayLike, p_after: ArrayLike) -> Value:
     """Returns R * max(0, p_before - p_after): how much less the model abstains with the passage than before it,
     counted as a gain where the passage is relevant (R = 2r - 1) and as harm where it is not. `utility` where p_before
@@ -83,53 +55,9 @@ def utility_given(relevant: ArrayLike, p_before: ArrayLike, p_after: ArrayLike) 
     return arrays.plain((2 * r - 1) * np.maximum(before - after, 0))
 
 
-declare(
-    Metric(
-        name="utility_given",
-        title="Utility given what was read",
-        description="How much the passage helps or misleads, for the run's question, after what earlier turns brought.",
-        range=(-1, 1),
-        direction="higher",
-        needs="p_relevant, and p_abstain of what was read before, without and with the passage",
-        source="ragguard, by the utility of Trappolini et al. 2025",
-        levels=("passage",),
-        function=utility_given,
-    )
-)
-
-
 def distracting_effect(p_abstain: ArrayLike) -> Value:
     """Returns 1 − p, the probability that the model answers from the passage (eq. 1)."""
     return arrays.plain(1 - arrays.read("p_abstain", p_abstain, low=0, high=1, axes=0))
-
-
-declare(
-    Metric(
-        name="p_abstain",
-        title="Abstention",
-        description="How probably the model would rather not answer, given this passage alone.",
-        range=(0, 1),
-        direction="neither",
-        unit="probability",
-        needs="an engine",
-        source=SOURCE,
-        levels=("passage",),
-    )
-)
-declare(
-    Metric(
-        name="distracting_effect",
-        title="Distracting effect",
-        description="How probably the model answers from a passage that does not hold the answer.",
-        range=(0, 1),
-        direction="lower",
-        unit="probability",
-        needs="p_abstain of a passage that is not relevant",
-        source=f"{SOURCE}, eq. 1",
-        levels=("passage",),
-        function=distracting_effect,
-    )
-)
 
 
 def udcg(u: ArrayLike, gamma: float = 1 / 3, mask: ArrayLike | None = None, k: int | None = None) -> Value:
@@ -157,47 +85,6 @@ def udcg_of_parts(
     harms = arrays.read("harm", harm, low=-1, high=0, mask=mask)
     arrays.same(gain=gains, harm=harms)
     return _udcg(gains, harms, gamma, mask, k)
-
-
-declare(
-    Metric(
-        name="udcg",
-        title="UDCG",
-        description="What the step's passages should do for the answer: gain less a third of the harm, over K places.",
-        range=UDCG_RANGE,
-        direction="higher",
-        needs="the utilities of the step's passages",
-        source=f"{SOURCE}, eq. 4",
-        levels=("step",),
-        function=udcg,
-    )
-)
-declare(
-    Metric(
-        name="delta_udcg_selection",
-        title="UDCG of the selection",
-        description="UDCG of what the model got less UDCG of all candidates: the selection's price.",
-        range=(UDCG_RANGE[0] - UDCG_RANGE[1], UDCG_RANGE[1] - UDCG_RANGE[0]),
-        direction="higher",
-        needs="the utilities of a step of which the model got something else than its candidates",
-        source="ragguard, by the UDCG of Trappolini et al. 2025",
-        levels=("step",),
-        function=udcg,
-    )
-)
-declare(
-    Metric(
-        name="udcg_context",
-        title="UDCG of the context",
-        description="UDCG over all passages of the run that the model got.",
-        range=UDCG_RANGE,
-        direction="higher",
-        needs="the utilities of the run's passages",
-        source=f"{SOURCE}, eq. 4",
-        levels=("run",),
-        function=udcg,
-    )
-)
 
 
 class LearnedUdcg:
@@ -300,16 +187,55 @@ class LearnedUdcg:
 
 declare(
     Metric(
-        name="learned_udcg",
-        title="UDCG with learned weights",
+        name="p_relevant", title="Relevance", range=(0, 1), unit="probability", direction="higher",
+        description="How probably the judge finds the answer to the step's query in the passage.",
+        needs="a judge", source=SOURCE, levels=("passage",),
+    ),
+    Metric(
+        name="utility", title="Utility", range=(-1, 1), direction="higher",
+        description="How much the passage helps (positive) or misleads (negative) the model that reads it.",
+        needs="p_relevant, p_abstain", source=f"{SOURCE}, eq. 2", levels=("passage",), function=utility,
+    ),
+    Metric(
+        name="utility_given", title="Utility given what was read", range=(-1, 1), direction="higher",
+        description="How much the passage helps or misleads, for the run's question, after what earlier turns brought.",
+        needs="p_relevant, and p_abstain of what was read before, without and with the passage",
+        source="ragguard, by the utility of Trappolini et al. 2025", levels=("passage",), function=utility_given,
+    ),
+    Metric(
+        name="p_abstain", title="Abstention", range=(0, 1), unit="probability", direction="neither",
+        description="How probably the model would rather not answer, given this passage alone.",
+        needs="an engine", source=SOURCE, levels=("passage",),
+    ),
+    Metric(
+        name="distracting_effect", title="Distracting effect", range=(0, 1), unit="probability", direction="lower",
+        description="How probably the model answers from a passage that does not hold the answer.",
+        needs="p_abstain of a passage that is not relevant", source=f"{SOURCE}, eq. 1", levels=("passage",),
+        function=distracting_effect,
+    ),
+    Metric(
+        name="udcg", title="UDCG", range=UDCG_RANGE, direction="higher",
+        description="What the step's passages should do for the answer: gain less a third of the harm, over K places.",
+        needs="the utilities of the step's passages", source=f"{SOURCE}, eq. 4", levels=("step",), function=udcg,
+    ),
+    Metric(
+        name="delta_udcg_selection", title="UDCG of the selection",
+        range=(UDCG_RANGE[0] - UDCG_RANGE[1], UDCG_RANGE[1] - UDCG_RANGE[0]), direction="higher",
+        description="UDCG of what the model got less UDCG of all candidates: the selection's price.",
+        needs="the utilities of a step of which the model got something else than its candidates",
+        source="ragguard, by the UDCG of Trappolini et al. 2025", levels=("step",), function=udcg,
+    ),
+    Metric(
+        name="udcg_context", title="UDCG of the context", range=UDCG_RANGE, direction="higher",
+        description="UDCG over all passages of the run that the model got.",
+        needs="the utilities of the run's passages", source=f"{SOURCE}, eq. 4", levels=("run",), function=udcg,
+    ),
+    Metric(
+        name="learned_udcg", title="UDCG with learned weights", range=(0, 1), direction="higher",
         description="UDCG whose weights by position were learned from answers; for contexts of one length.",
-        range=(0, 1),
-        direction="higher",
-        needs="utilities of k passages, a fit on graded answers",
-        source=f"{SOURCE}, eq. 3",
-        function=LearnedUdcg,
-    )
-)
+        needs="utilities of k passages, a fit on graded answers", source=f"{SOURCE}, eq. 3", function=LearnedUdcg,
+    ),
+)  # fmt: skip
 
 
 def _udcg(gains: Floats, harms: Floats, gamma: float, mask: ArrayLike | None, k: int | None) -> Value:

@@ -24,59 +24,15 @@ def precision(rel: ArrayLike, k: int | None = None, mask: ArrayLike | None = Non
     return arrays.ratio(_first(relevant, k).sum(axis=-1), size)
 
 
-declare(
-    Metric(
-        name="precision",
-        title="Precision",
-        description="The share of the first k that is relevant.",
-        range=(0, 1),
-        direction="higher",
-        unit="share",
-        needs="relevance in ranked order",
-        source=SOURCE,
-        function=precision,
-    )
-)
-
-
 def recall(rel: ArrayLike, total: ArrayLike, k: int | None = None, mask: ArrayLike | None = None) -> Value:
     """Returns the share of all relevant items that is among the first k."""
     relevant = _relevant(rel, mask)
     return arrays.ratio(_first(relevant, k).sum(axis=-1), _total(total, relevant))
 
 
-declare(
-    Metric(
-        name="recall",
-        title="Recall",
-        description="The share of all relevant items that is among the first k.",
-        range=(0, 1),
-        direction="higher",
-        unit="share",
-        needs="relevance in ranked order, the number of relevant items",
-        source=SOURCE,
-        function=recall,
-    )
-)
-
-
 def hits(rel: ArrayLike, k: int | None = None, mask: ArrayLike | None = None) -> Value:
     """Returns 1 if any of the first k is relevant, else 0."""
     return arrays.plain(_first(_relevant(rel, mask), k).any(axis=-1).astype(np.float64))
-
-
-declare(
-    Metric(
-        name="hits",
-        title="Hit",
-        description="Whether any of the first k is relevant.",
-        range=(0, 1),
-        direction="higher",
-        needs="relevance in ranked order",
-        source=SOURCE,
-        function=hits,
-    )
-)
 
 
 def reciprocal_rank(rel: ArrayLike, k: int | None = None, mask: ArrayLike | None = None) -> Value:
@@ -85,20 +41,6 @@ def reciprocal_rank(rel: ArrayLike, k: int | None = None, mask: ArrayLike | None
     if not relevant.shape[-1]:
         return arrays.plain(np.zeros(relevant.shape[:-1]))
     return arrays.plain(np.where(relevant.any(axis=-1), 1 / (relevant.argmax(axis=-1) + 1), 0.0))
-
-
-declare(
-    Metric(
-        name="reciprocal_rank",
-        title="Reciprocal rank",
-        description="1 over the rank of the first relevant item; its mean is MRR.",
-        range=(0, 1),
-        direction="higher",
-        needs="relevance in ranked order",
-        source=SOURCE,
-        function=reciprocal_rank,
-    )
-)
 
 
 def average_precision(
@@ -111,20 +53,6 @@ def average_precision(
     first = _first(relevant, k)
     at_rank = np.cumsum(first, axis=-1) / np.arange(1, first.shape[-1] + 1)
     return arrays.ratio((at_rank * first).sum(axis=-1), known)
-
-
-declare(
-    Metric(
-        name="average_precision",
-        title="Average precision",
-        description="The mean precision at the relevant items; its mean over queries is MAP.",
-        range=(0, 1),
-        direction="higher",
-        needs="relevance in ranked order",
-        source=SOURCE,
-        function=average_precision,
-    )
-)
 
 
 def ndcg(
@@ -158,16 +86,36 @@ def ndcg(
 
 declare(
     Metric(
-        name="ndcg",
-        title="nDCG",
+        name="precision", title="Precision", range=(0, 1), unit="share", direction="higher",
+        description="The share of the first k that is relevant.",
+        needs="relevance in ranked order", source=SOURCE, function=precision,
+    ),
+    Metric(
+        name="recall", title="Recall", range=(0, 1), unit="share", direction="higher",
+        description="The share of all relevant items that is among the first k.",
+        needs="relevance in ranked order, the number of relevant items", source=SOURCE, function=recall,
+    ),
+    Metric(
+        name="hits", title="Hit", range=(0, 1), direction="higher",
+        description="Whether any of the first k is relevant.",
+        needs="relevance in ranked order", source=SOURCE, function=hits,
+    ),
+    Metric(
+        name="reciprocal_rank", title="Reciprocal rank", range=(0, 1), direction="higher",
+        description="1 over the rank of the first relevant item; its mean is MRR.",
+        needs="relevance in ranked order", source=SOURCE, function=reciprocal_rank,
+    ),
+    Metric(
+        name="average_precision", title="Average precision", range=(0, 1), direction="higher",
+        description="The mean precision at the relevant items; its mean over queries is MAP.",
+        needs="relevance in ranked order", source=SOURCE, function=average_precision,
+    ),
+    Metric(
+        name="ndcg", title="nDCG", range=(0, 1), direction="higher",
         description="Gain discounted by rank, beside that of the best order.",
-        range=(0, 1),
-        direction="higher",
-        needs="gains in ranked order",
-        source=SOURCE,
-        function=ndcg,
-    )
-)
+        needs="gains in ranked order", source=SOURCE, function=ndcg,
+    ),
+)  # fmt: skip
 
 
 def _largest(values: Floats, k: int | None) -> Floats:

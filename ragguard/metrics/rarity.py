@@ -37,20 +37,6 @@ def grade_weights(
     return _weights(_counts("pool_grades", pool_grades, mask, "mask"), alpha, cap4, cap3)
 
 
-declare(
-    Metric(
-        name="grade",
-        title="Grade",
-        description="How useful the passage is for the step's query, from 1 (junk) to 5 (decisive).",
-        range=(1, 5),
-        direction="higher",
-        needs="a judge, or given grades",
-        source=SOURCE,
-        levels=("passage",),
-    )
-)
-
-
 def ra_nwg(
     pool: ArrayLike,
     chosen: ArrayLike,
@@ -70,36 +56,6 @@ def ra_nwg(
     _same_queries(pool=known, chosen=taken)
     weights = _weights(known, alpha, cap4, cap3)
     return arrays.ratio(_worth(taken, weights), _best(known, weights, k))
-
-
-declare(
-    Metric(
-        name="ra_nwg",
-        title="RA-nWG",
-        description="The worth of the passages the model got beside the best k there were, rare ones weighing more.",
-        range=(0, 1),
-        direction="higher",
-        unit="share",
-        needs="grades of the pool and of what was chosen",
-        source=SOURCE,
-        levels=("step",),
-        function=ra_nwg,
-    )
-)
-declare(
-    Metric(
-        name="selection_efficiency",
-        title="Selection efficiency",
-        description="RA-nWG with the step's own candidates as the pool: how well the choice among them was made.",
-        range=(0, 1),
-        direction="higher",
-        unit="share",
-        needs="grades of the candidates and of what was chosen",
-        source=SOURCE,
-        levels=("step",),
-        function=ra_nwg,
-    )
-)
 
 
 def proc(
@@ -122,22 +78,6 @@ def proc(
     return arrays.ratio(_best(found, weights, k), _best(known, weights, k))
 
 
-declare(
-    Metric(
-        name="proc",
-        title="PROC",
-        description="The worth of the best k retrieved beside the best k there were: the ceiling retrieval sets.",
-        range=(0, 1),
-        direction="higher",
-        unit="share",
-        needs="grades of the pool and of the candidates",
-        source=SOURCE,
-        levels=("step",),
-        function=proc,
-    )
-)
-
-
 def pct_proc(
     pool: ArrayLike,
     candidates: ArrayLike,
@@ -158,22 +98,6 @@ def pct_proc(
     return arrays.ratio(reached, ceiling)
 
 
-declare(
-    Metric(
-        name="pct_proc",
-        title="%PROC",
-        description="RA-nWG over PROC: how much of the ceiling the choice among the candidates realised.",
-        range=(0, 1),
-        direction="higher",
-        unit="share",
-        needs="grades of the pool, the candidates and what was chosen",
-        source=SOURCE,
-        levels=("step",),
-        function=pct_proc,
-    )
-)
-
-
 def n_recall(
     pool: ArrayLike,
     chosen: ArrayLike,
@@ -190,44 +114,12 @@ def n_recall(
     return arrays.ratio(taken[..., floor:].sum(axis=-1), np.minimum(k, known[..., floor:].sum(axis=-1)))
 
 
-declare(
-    Metric(
-        name="n_recall",
-        title="N-Recall",
-        description="The share of the good passages (grade 4 or 5) that was chosen, of as many as fit into k places.",
-        range=(0, 1),
-        direction="higher",
-        unit="share",
-        needs="grades of the pool and of what was chosen",
-        source=SOURCE,
-        levels=("step",),
-        function=n_recall,
-    )
-)
-
-
 def precision_at_grade(
     chosen: ArrayLike, k: int, at_least: int = 4, chosen_mask: ArrayLike | None = None
 ) -> Value:
     """Returns the share of the k places that a good passage fills; an empty place counts as not good."""
     floor = arrays.count("at_least", at_least, 1, 5)
     return arrays.ratio(_chosen(chosen, k, chosen_mask)[..., floor:].sum(axis=-1), k)
-
-
-declare(
-    Metric(
-        name="precision_at_grade",
-        title="Precision at grade",
-        description="The share of the k places that a good passage (grade 4 or 5) fills.",
-        range=(0, 1),
-        direction="higher",
-        unit="share",
-        needs="grades of what was chosen",
-        source=SOURCE,
-        levels=("step",),
-        function=precision_at_grade,
-    )
-)
 
 
 def harm(chosen: ArrayLike, k: int, at_most: int = 2, chosen_mask: ArrayLike | None = None) -> Value:
@@ -238,18 +130,47 @@ def harm(chosen: ArrayLike, k: int, at_most: int = 2, chosen_mask: ArrayLike | N
 
 declare(
     Metric(
-        name="harm",
-        title="Harm",
+        name="grade", title="Grade", range=(1, 5), direction="higher",
+        description="How useful the passage is for the step's query, from 1 (junk) to 5 (decisive).",
+        needs="a judge, or given grades", source=SOURCE, levels=("passage",),
+    ),
+    Metric(
+        name="ra_nwg", title="RA-nWG", range=(0, 1), unit="share", direction="higher",
+        description="The worth of the passages the model got beside the best k there were, rare ones weighing more.",
+        needs="grades of the pool and of what was chosen", source=SOURCE, levels=("step",), function=ra_nwg,
+    ),
+    Metric(
+        name="selection_efficiency", title="Selection efficiency", range=(0, 1), unit="share", direction="higher",
+        description="RA-nWG with the step's own candidates as the pool: how well the choice among them was made.",
+        needs="grades of the candidates and of what was chosen", source=SOURCE, levels=("step",), function=ra_nwg,
+    ),
+    Metric(
+        name="proc", title="PROC", range=(0, 1), unit="share", direction="higher",
+        description="The worth of the best k retrieved beside the best k there were: the ceiling retrieval sets.",
+        needs="grades of the pool and of the candidates", source=SOURCE, levels=("step",), function=proc,
+    ),
+    Metric(
+        name="pct_proc", title="%PROC", range=(0, 1), unit="share", direction="higher",
+        description="RA-nWG over PROC: how much of the ceiling the choice among the candidates realised.",
+        needs="grades of the pool, the candidates and what was chosen", source=SOURCE, levels=("step",),
+        function=pct_proc,
+    ),
+    Metric(
+        name="n_recall", title="N-Recall", range=(0, 1), unit="share", direction="higher",
+        description="The share of the good passages (grade 4 or 5) that was chosen, of as many as fit into k places.",
+        needs="grades of the pool and of what was chosen", source=SOURCE, levels=("step",), function=n_recall,
+    ),
+    Metric(
+        name="precision_at_grade", title="Precision at grade", range=(0, 1), unit="share", direction="higher",
+        description="The share of the k places that a good passage (grade 4 or 5) fills.",
+        needs="grades of what was chosen", source=SOURCE, levels=("step",), function=precision_at_grade,
+    ),
+    Metric(
+        name="harm", title="Harm", range=(0, 1), unit="share", direction="lower",
         description="The share of the k places that junk (grade 1 or 2) fills.",
-        range=(0, 1),
-        direction="lower",
-        unit="share",
-        needs="grades of what was chosen",
-        source=SOURCE,
-        levels=("step",),
-        function=harm,
-    )
-)
+        needs="grades of what was chosen", source=SOURCE, levels=("step",), function=harm,
+    ),
+)  # fmt: skip
 
 
 def _counts(argument: str, grades: ArrayLike, mask: ArrayLike | None, mask_name: str) -> Integers:

@@ -110,18 +110,13 @@ def _estimated(name: str, title: str, description: str, function: Callable[..., 
 
 declare(
     Metric(
-        name="relevant_total",
-        title="Relevant passages, estimated",
-        description="How many relevant passages there are for the step's query, judged by how far retrievals agree.",
-        range=(0, float("inf")),
+        name="relevant_total", title="Relevant passages, estimated", range=(0, float("inf")), unit="passages",
         direction="neither",
-        unit="passages",
+        description="How many relevant passages there are for the step's query, judged by how far retrievals agree.",
         needs="two or more retrievals of one query that do not depend on each other, and which passages are relevant",
-        source=SOURCE,
-        levels=("step",),
-        function=recapture,
-    )
-)
+        source=SOURCE, levels=("step",), function=recapture,
+    ),
+)  # fmt: skip
 _estimated(
     "recall_estimated",
     "Recall, estimated",

@@ -1,7 +1,7 @@
 """The declarations of metrics: name, range, direction, unit, what is needed, and the paper.
 
-A family declares its metrics next to their functions. The table of docs/metrics.md, `ragguard metrics`, captions of
-reports and OpenTelemetry descriptions are all made from these declarations.
+Each family has one table of declarations behind its functions. The page docs/metrics.md, `ragguard metrics`, captions
+of reports and OpenTelemetry descriptions are all made from these declarations.
 """
 
 from __future__ import annotations
@@ -78,11 +78,12 @@ METRICS: Mapping[str, Metric] = MappingProxyType(_declared)
 """All declarations by name, in the order of the families."""
 
 
-def declare(metric: Metric) -> None:
-    """Adds a declaration; a name can be declared once."""
-    if metric.name in _declared:
-        raise ValueError(f"the metric {metric.name!r} is declared twice")
-    _declared[metric.name] = metric
+def declare(*metrics: Metric) -> None:
+    """Adds declarations; a name can be declared once."""
+    for metric in metrics:
+        if metric.name in _declared:
+            raise ValueError(f"the metric {metric.name!r} is declared twice")
+        _declared[metric.name] = metric
 
 
 def find(name: str) -> Metric:

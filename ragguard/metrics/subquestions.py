@@ -6,7 +6,6 @@ The source is Ju et al., "Controlled Retrieval-augmented Context Evaluation for 
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,14 +14,10 @@ from numpy.typing import ArrayLike
 from ragguard.errors import InvalidInput
 from ragguard.metrics import arrays
 from ragguard.metrics.arrays import Booleans, Floats, Integers, Value
+from ragguard.metrics.greedy import gain, greedy_gain, times_before
 from ragguard.metrics.registry import Metric, declare
 
 SOURCE = "Ju et al. 2025 (CRUX)"
-BITS = 8
-"""How many sub-questions the greedy search looks up together."""
-TABLE = 1 << BITS
-CACHED = 1 << 18
-"""How many numbers the greedy search works on at a time: two megabytes, which fit into a processor's cache."""
 
 
 class Subset(NamedTuple):
@@ -41,20 +36,6 @@ def answerable_questions(
     return np.asarray(_answers("oracle_ratings", oracle_ratings, eta, mask).any(axis=-2))
 
 
-declare(
-    Metric(
-        name="answerability",
-        title="Answerability",
-        description="How well the passage answers one sub-question, from 0 (not at all) to 5.",
-        range=(0, 5),
-        direction="higher",
-        needs="a judge, sub-questions",
-        source=f"{SOURCE}, eq. 2",
-        levels=("passage",),
-    )
-)
-
-
 def coverage(
     ratings: ArrayLike,
     eta: float = 3,
@@ -69,50 +50,6 @@ def coverage(
         arrays.lengths(answers.swapaxes(-1, -2), None) if mask is None else arrays.lengths(answers, mask)
     )
     return arrays.ratio(covered, np.where(np.asarray(passages) > 0, np.count_nonzero(asked, axis=-1), 0))
-
-
-declare(
-    Metric(
-        name="coverage",
-        title="Coverage",
-        description="The share of the sub-questions that the passages up to this step answer.",
-        range=(0, 1),
-        direction="higher",
-        unit="share",
-        needs="answerability ratings",
-        source=f"{SOURCE}, eq. 3",
-        levels=("step",),
-        function=coverage,
-    )
-)
-declare(
-    Metric(
-        name="coverage_total",
-        title="Coverage of the run",
-        description="The share of the sub-questions that all passages of the run together answer.",
-        range=(0, 1),
-        direction="higher",
-        unit="share",
-        needs="answerability ratings",
-        source=f"{SOURCE}, eq. 3",
-        levels=("run",),
-        function=coverage,
-    )
-)
-declare(
-    Metric(
-        name="answer_coverage",
-        title="Coverage of the answer",
-        description="The share of the sub-questions that the final answer itself answers.",
-        range=(0, 1),
-        direction="higher",
-        unit="share",
-        needs="answerability ratings of the answer",
-        source=f"{SOURCE}, eq. 3",
-        levels=("run",),
-        function=coverage,
-    )
-)
 
 
 def contested(
@@ -135,22 +72,6 @@ def contested(
     return float(arrays.ratio(np.count_nonzero(disputed), np.count_nonzero(asked) if passages else 0))
 
 
-declare(
-    Metric(
-        name="contested",
-        title="Contested coverage",
-        description="The share of the sub-questions to which what was read gives answers that contradict each other.",
-        range=(0, 1),
-        direction="lower",
-        unit="share",
-        needs="answerability ratings, and the answers that the passages give compared with each other",
-        source="ragguard, by the coverage of Ju et al. 2025",
-        levels=("step", "run"),
-        function=contested,
-    )
-)
-
-
 def marginal_coverage(
     ratings: ArrayLike,
     eta: float = 3,
@@ -160,62 +81,16 @@ def marginal_coverage(
     """Returns what each passage adds to the coverage of those before it; the sum is the coverage."""
     answers = _answers("ratings", ratings, eta, mask)
     asked = _asked(answers, answerable)
-    new = np.count_nonzero(answers & (_times_before(answers) == 0) & asked[..., None, :], axis=-1)
+    new = np.count_nonzero(answers & (times_before(answers) == 0) & asked[..., None, :], axis=-1)
     return _per_passage(new, np.count_nonzero(asked, axis=-1)[..., None], mask)
-
-
-declare(
-    Metric(
-        name="delta_coverage",
-        title="Added coverage",
-        description="What the step adds to the coverage of the steps before it.",
-        range=(0, 1),
-        direction="higher",
-        unit="share",
-        needs="answerability ratings",
-        source=SOURCE,
-        levels=("step",),
-        function=marginal_coverage,
-    )
-)
-declare(
-    Metric(
-        name="delta_coverage_selection",
-        title="Coverage of the selection",
-        description="Coverage after the step less coverage had the model got all candidates: the selection's price.",
-        range=(-1, 1),
-        direction="higher",
-        unit="share",
-        needs="answerability ratings of a step of which the model got something else than its candidates",
-        source="ragguard, by the coverage of Ju et al. 2025",
-        levels=("step",),
-        function=coverage,
-    )
-)
 
 
 def redundancy(ratings: ArrayLike, eta: float = 3, mask: ArrayLike | None = None) -> Floats:
     """Returns, of what each passage answers, the share that those before it answer too; nan where it answers
     nothing."""
     answers = _answers("ratings", ratings, eta, mask)
-    again = np.count_nonzero(answers & (_times_before(answers) > 0), axis=-1)
+    again = np.count_nonzero(answers & (times_before(answers) > 0), axis=-1)
     return _per_passage(again, np.count_nonzero(answers, axis=-1), mask)
-
-
-declare(
-    Metric(
-        name="redundancy",
-        title="Redundancy",
-        description="Of the sub-questions the passage answers, the share that earlier passages answer too.",
-        range=(0, 1),
-        direction="lower",
-        unit="share",
-        needs="answerability ratings",
-        source=SOURCE,
-        levels=("passage",),
-        function=redundancy,
-    )
-)
 
 
 def alpha_ndcg(
@@ -253,36 +128,8 @@ def alpha_ndcg(
                 "earlier.shape", known.shape, f"{answers.shape} but for the number of passages"
             )
         before = np.count_nonzero(known, axis=-2)[..., None, :]
-    reached = _gain(answers[..., :depth, :], keep, before)
-    return arrays.ratio(reached, _greedy_gain(pool, keep, depth))
-
-
-declare(
-    Metric(
-        name="alpha_ndcg",
-        title="Ranked coverage (α-nDCG)",
-        description="How early the step answers what nothing before did; answered again counts half. May pass 1.",
-        range=(0, 1),
-        direction="higher",
-        needs="answerability ratings in ranked order",
-        source=f"{SOURCE}, eq. 4–5",
-        levels=("step",),
-        function=alpha_ndcg,
-    )
-)
-declare(
-    Metric(
-        name="alpha_ndcg_total",
-        title="Ranked coverage of the run (α-nDCG)",
-        description="How early the run's passages answer new sub-questions; answered again counts half. May pass 1.",
-        range=(0, 1),
-        direction="higher",
-        needs="answerability ratings in ranked order",
-        source=f"{SOURCE}, eq. 4–5",
-        levels=("run",),
-        function=alpha_ndcg,
-    )
-)
+    reached = gain(answers[..., :depth, :], keep, before)
+    return arrays.ratio(reached, greedy_gain(pool, keep, depth))
 
 
 def density(
@@ -314,30 +161,73 @@ def density(
 
 declare(
     Metric(
-        name="density",
-        title="Density",
-        description="Coverage a token of the context beside that of an oracle context.",
-        range=(0, float("inf")),
-        direction="higher",
-        needs="coverage and tokens, of the context and of an oracle",
-        source=f"{SOURCE}, eq. 6",
-        levels=("run",),
-        function=density,
-    )
-)
-declare(
+        name="answerability", title="Answerability", range=(0, 5), direction="higher",
+        description="How well the passage answers one sub-question, from 0 (not at all) to 5.",
+        needs="a judge, sub-questions", source=f"{SOURCE}, eq. 2", levels=("passage",),
+    ),
     Metric(
-        name="answer_density",
-        title="Density of the answer",
-        description="Coverage a token of the answer beside that of an oracle context, the passages that are required.",
-        range=(0, float("inf")),
+        name="coverage", title="Coverage", range=(0, 1), unit="share", direction="higher",
+        description="The share of the sub-questions that the passages up to this step answer.",
+        needs="answerability ratings", source=f"{SOURCE}, eq. 3", levels=("step",), function=coverage,
+    ),
+    Metric(
+        name="coverage_total", title="Coverage of the run", range=(0, 1), unit="share", direction="higher",
+        description="The share of the sub-questions that all passages of the run together answer.",
+        needs="answerability ratings", source=f"{SOURCE}, eq. 3", levels=("run",), function=coverage,
+    ),
+    Metric(
+        name="answer_coverage", title="Coverage of the answer", range=(0, 1), unit="share", direction="higher",
+        description="The share of the sub-questions that the final answer itself answers.",
+        needs="answerability ratings of the answer", source=f"{SOURCE}, eq. 3", levels=("run",), function=coverage,
+    ),
+    Metric(
+        name="contested", title="Contested coverage", range=(0, 1), unit="share", direction="lower",
+        description="The share of the sub-questions to which what was read gives answers that contradict each other.",
+        needs="answerability ratings, and the answers that the passages give compared with each other",
+        source="ragguard, by the coverage of Ju et al. 2025", levels=("step", "run"), function=contested,
+    ),
+    Metric(
+        name="delta_coverage", title="Added coverage", range=(0, 1), unit="share", direction="higher",
+        description="What the step adds to the coverage of the steps before it.",
+        needs="answerability ratings", source=SOURCE, levels=("step",), function=marginal_coverage,
+    ),
+    Metric(
+        name="delta_coverage_selection", title="Coverage of the selection", range=(-1, 1), unit="share",
         direction="higher",
-        needs="coverage and tokens, of the answer and of an oracle context",
-        source=f"{SOURCE}, eq. 6",
-        levels=("run",),
+        description="Coverage after the step less coverage had the model got all candidates: the selection's price.",
+        needs="answerability ratings of a step of which the model got something else than its candidates",
+        source="ragguard, by the coverage of Ju et al. 2025", levels=("step",), function=coverage,
+    ),
+    Metric(
+        name="redundancy", title="Redundancy", range=(0, 1), unit="share", direction="lower",
+        description="Of the sub-questions the passage answers, the share that earlier passages answer too.",
+        needs="answerability ratings", source=SOURCE, levels=("passage",), function=redundancy,
+    ),
+    Metric(
+        name="alpha_ndcg", title="Ranked coverage (α-nDCG)", range=(0, 1), direction="higher",
+        description="How early the step answers what nothing before did; answered again counts half. May pass 1.",
+        needs="answerability ratings in ranked order", source=f"{SOURCE}, eq. 4–5", levels=("step",),
+        function=alpha_ndcg,
+    ),
+    Metric(
+        name="alpha_ndcg_total", title="Ranked coverage of the run (α-nDCG)", range=(0, 1), direction="higher",
+        description="How early the run's passages answer new sub-questions; answered again counts half. May pass 1.",
+        needs="answerability ratings in ranked order", source=f"{SOURCE}, eq. 4–5", levels=("run",),
+        function=alpha_ndcg,
+    ),
+    Metric(
+        name="density", title="Density", range=(0, float("inf")), direction="higher",
+        description="Coverage a token of the context beside that of an oracle context.",
+        needs="coverage and tokens, of the context and of an oracle", source=f"{SOURCE}, eq. 6", levels=("run",),
         function=density,
-    )
-)
+    ),
+    Metric(
+        name="answer_density", title="Density of the answer", range=(0, float("inf")), direction="higher",
+        description="Coverage a token of the answer beside that of an oracle context, the passages that are required.",
+        needs="coverage and tokens, of the answer and of an oracle context", source=f"{SOURCE}, eq. 6", levels=("run",),
+        function=density,
+    ),
+)  # fmt: skip
 
 
 def required_subset(ratings: ArrayLike, eta: float = 3) -> Subset:
@@ -348,7 +238,7 @@ def required_subset(ratings: ArrayLike, eta: float = 3) -> Subset:
         raise InvalidInput("ratings.shape", answers.shape, "one table (passages, sub-questions)")
     answered = np.count_nonzero(answers, axis=-1)
     order = np.argsort(-answered, kind="stable")
-    adds = (answers[order] & (_times_before(answers[order]) == 0)).any(axis=-1)
+    adds = (answers[order] & (times_before(answers[order]) == 0)).any(axis=-1)
     useless = answered[order] == 0
     return Subset(order[adds], order[~adds & ~useless], order[useless])
 
@@ -373,124 +263,6 @@ def _asked(answers: Booleans, answerable: ArrayLike | None) -> Booleans:
     return np.broadcast_to(asked, shape)
 
 
-def _times_before(answers: Booleans) -> Integers:
-    """Returns how often each sub-question was answered by the passages before each passage."""
-    return np.cumsum(answers, axis=-2, dtype=np.intp) - answers
-
-
 def _per_passage(part: Integers, whole: Integers, mask: ArrayLike | None) -> Floats:
     value = np.asarray(arrays.ratio(part, whole))
     return value if mask is None else np.where(np.asarray(mask), value, np.nan)
-
-
-def _kept(keep: float, n: int) -> Floats:
-    """Returns keep to the power 0, 1, … n, by repeated multiplication as the TREC evaluator computes it."""
-    return np.multiply.accumulate(np.concatenate([[1.0], np.full(n, keep)]))
-
-
-def _gain(answers: Booleans, keep: float, before: Integers | None) -> Value:
-    """Returns the discounted gain of passages in order; `before` is how often each sub-question was answered before."""
-    depth = answers.shape[-2]
-    times, most = _times_before(answers), depth
-    if before is not None:
-        times, most = times + before, depth + int(before.max(initial=0))
-    novelty = np.where(answers, _kept(keep, most)[times], 0.0).sum(axis=-1)
-    return arrays.plain(novelty @ arrays.discounts(depth))
-
-
-def _greedy_gain(pool: Booleans, keep: float, depth: int | None) -> Value:
-    """Returns the discounted gain of the order that takes, at each rank, the passage that adds most; of equal ones the
-    first."""
-    *queries, passages, questions = pool.shape
-    n = int(np.prod(queries))
-    flat = pool.reshape(n, passages, questions)
-    best = np.zeros(n)
-    if not pool.size:
-        return arrays.plain(best.reshape(queries))
-    discounts = arrays.discounts(passages if depth is None else min(depth, passages))
-    if n == 1:
-        return arrays.plain(np.full(queries, _greedy_one(flat[0], keep, discounts)))
-    width = TABLE + passages * (2 + max(0, questions - BITS))
-    for rows in arrays.blocks(n, width, CACHED):
-        best[rows] = _greedy_block(flat[rows], keep, discounts)
-    return arrays.plain(best.reshape(queries))
-
-
-def _greedy_one(answers: Booleans, keep: float, discounts: Floats) -> float:
-    """Returns the greedy gain of one query.
-
-    What a passage adds only falls. So a heap of what each passage added when it was last computed gives the best one
-    after few computations. Passages that answer the same set are one entry of the heap, the first of them in front.
-    """
-    of_passage: dict[int, list[int]] = {}
-    passages_with, questions_of = answers.nonzero()
-    for at, question in zip(passages_with.tolist(), questions_of.tolist(), strict=True):
-        of_passage.setdefault(at, []).append(question)
-    waiting: dict[tuple[int, ...], list[int]] = {}
-    for at in reversed(of_passage):
-        waiting.setdefault(tuple(of_passage[at]), []).append(at)
-    worth = [1.0] * answers.shape[1]
-    heap = [
-        (-float(len(questions)), passages.pop(), questions, passages)
-        for questions, passages in waiting.items()
-    ]
-    heapify(heap)
-    total = 0.0
-    for discount in discounts.tolist():
-        while heap:
-            seen, at, questions, passages = heap[0]
-            adds = 0.0
-            for question in questions:
-                adds += worth[question]
-            if adds == -seen:
-                break
-            heapreplace(heap, (-adds, at, questions, passages))
-        else:
-            break
-        if not adds:
-            break
-        total += discount * adds
-        for question in questions:
-            worth[question] *= keep
-        if passages:
-            heapreplace(heap, (seen, passages.pop(), questions, passages))
-        else:
-            heappop(heap)
-    return total
-
-
-def _greedy_block(answers: Booleans, keep: float, discounts: Floats) -> Floats:
-    """Returns the greedy gains of several queries.
-
-    What a passage adds is a sum over the sub-questions that it answers. Many passages answer the same set. So the sums
-    of all sets of the first eight sub-questions are computed once at each rank and looked up; the others are added.
-    Sums run in the order of the sub-questions, as those of the TREC evaluator do, so that equal gains are equal to the
-    last bit.
-    """
-    n, _, questions = answers.shape
-    row = np.arange(n)
-    worth = np.ones((questions, n))
-    sums = np.zeros((1 << min(BITS, questions), n))
-    # A set is a smaller one and one sub-question more, so each half of the table comes from the one before.
-    halves = [(sums[: 1 << q], worth[q], sums[1 << q : 2 << q]) for q in range(min(BITS, questions))]
-    sets = np.packbits(answers[..., :BITS], axis=-1, bitorder="little")[..., 0]
-    flat = sets * np.intp(n) + row[:, None]
-    others = answers[..., BITS:].transpose(2, 0, 1).astype(np.float64, order="C")
-    best = np.zeros(n)
-    for discount in discounts:
-        for smaller, value, larger in halves:
-            np.add(smaller, value, out=larger)
-        gain = sums.ravel().take(flat)
-        for other, value in zip(others, worth[BITS:], strict=True):
-            gain += other * value[:, None]
-        pick = gain.argmax(axis=1)
-        added = gain[row, pick]
-        if not added.any():
-            break
-        best += discount * added
-        worth *= np.where(answers[row, pick].T, keep, 1.0)
-        # A passage taken answers nothing more: the empty set's place, and no others.
-        flat[row, pick] = row
-        if len(others):
-            others[:, row, pick] = 0
-    return best

@@ -43,22 +43,6 @@ def t(n_p: ArrayLike, k: ArrayLike, alpha: float = 0.5, delivered: ArrayLike | N
     return arrays.plain((1 - weight) * relevant - weight * np.asarray(arrays.ratio(filled - relevant, size)))
 
 
-declare(
-    Metric(
-        name="t",
-        title="T",
-        description="Relevant passages found, less the share of others, traded off by α; needs no total.",
-        range=(-1, float("inf")),
-        direction="higher",
-        unit="passages",
-        needs="how many of the k are relevant",
-        source=f"{SOURCE}, eq. 3",
-        levels=("step",),
-        function=t,
-    )
-)
-
-
 def t_u(n_p: ArrayLike, k: ArrayLike, alpha: float = 0.5) -> Value:
     """Returns T_u = (1 − α) n_p − α n_n for n_p relevant and n_n other passages among k (eq. 4)."""
     relevant, size = _selection(n_p, k)
@@ -67,42 +51,12 @@ def t_u(n_p: ArrayLike, k: ArrayLike, alpha: float = 0.5) -> Value:
     return arrays.plain(np.where(size > 0, value, np.nan))
 
 
-declare(
-    Metric(
-        name="t_u",
-        title="T, unnormalised",
-        description="Relevant passages found, less the number of others, traded off by α.",
-        range=(float("-inf"), float("inf")),
-        direction="higher",
-        unit="passages",
-        needs="how many of the k are relevant",
-        source=f"{SOURCE}, eq. 4",
-        function=t_u,
-    )
-)
-
-
 def f(n_p: ArrayLike, k: ArrayLike, total: ArrayLike, alpha: float = 0.5) -> Value:
     """Returns F = n_p / (α K + (1 − α) N_p), the weighted harmonic mean of precision and recall (eq. 2); nan where
     nothing is relevant."""
     relevant, size = _selection(n_p, k)
     known = _at_least("total", total, relevant)
     return _f(relevant, size, np.where(known > 0, known, np.nan), alpha)
-
-
-declare(
-    Metric(
-        name="f",
-        title="F",
-        description="The weighted harmonic mean of precision and recall.",
-        range=(0, 1),
-        direction="higher",
-        unit="share",
-        needs="how many of the k are relevant, how many are in the whole base",
-        source=f"{SOURCE}, eq. 2",
-        function=f,
-    )
-)
 
 
 def f_e(n_p: ArrayLike, k: ArrayLike, n_p_2k: ArrayLike, alpha: float = 0.5) -> Value:
@@ -116,17 +70,26 @@ def f_e(n_p: ArrayLike, k: ArrayLike, n_p_2k: ArrayLike, alpha: float = 0.5) -> 
 
 declare(
     Metric(
-        name="f_e",
-        title="F, estimated",
+        name="t", title="T", range=(-1, float("inf")), unit="passages", direction="higher",
+        description="Relevant passages found, less the share of others, traded off by α; needs no total.",
+        needs="how many of the k are relevant", source=f"{SOURCE}, eq. 3", levels=("step",), function=t,
+    ),
+    Metric(
+        name="t_u", title="T, unnormalised", range=(float("-inf"), float("inf")), unit="passages", direction="higher",
+        description="Relevant passages found, less the number of others, traded off by α.",
+        needs="how many of the k are relevant", source=f"{SOURCE}, eq. 4", function=t_u,
+    ),
+    Metric(
+        name="f", title="F", range=(0, 1), unit="share", direction="higher",
+        description="The weighted harmonic mean of precision and recall.",
+        needs="how many of the k are relevant, how many are in the whole base", source=f"{SOURCE}, eq. 2", function=f,
+    ),
+    Metric(
+        name="f_e", title="F, estimated", range=(0, 1), unit="share", direction="higher",
         description="F with the relevant ones of the top 2k standing in for all relevant ones.",
-        range=(0, 1),
-        direction="higher",
-        unit="share",
-        needs="how many of the k and of the 2k are relevant",
-        source=SOURCE,
-        function=f_e,
-    )
-)
+        needs="how many of the k and of the 2k are relevant", source=SOURCE, function=f_e,
+    ),
+)  # fmt: skip
 
 
 def best_alpha(measure: Callable[[float], ArrayLike], outcomes: ArrayLike) -> BestAlpha:
