@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from ragguard.errors import Closed, StoreError
 from ragguard.runtime.fork import at_fork
@@ -34,31 +34,33 @@ _FAULTS_OF_THE_DISK = frozenset((
 ))  # fmt: skip
 
 
+class DatabaseOwner(Protocol):
+    """The part of a store that its database calls. A copy that raises is rolled back; `to_disk` is tried again."""
+
+    def opened(self, db: sqlite3.Connection, /) -> None:
+        """Runs in the first transaction of a connection."""
+
+    def to_memory(self, disk: sqlite3.Connection | None, memory: sqlite3.Connection, /) -> None:
+        """Copies what is under way from the file; `disk` is None where the file could not be opened."""
+
+    def to_disk(self, memory: sqlite3.Connection, disk: sqlite3.Connection, /) -> Sequence[str]:
+        """Copies back what memory holds; returns why runs could not be copied, one text a run."""
+
+    def count(self, name: str, by: int = 1, /) -> None:
+        """Adds to a counter."""
+
+    def forked(self) -> None:
+        """Starts afresh, in a child process."""
+
+
 class Database:
     """A file, or memory where `path` is None; opened when it is first needed."""
 
     def __init__(
-        self,
-        path: Path | None,
-        *,
-        full: bool = False,
-        read_only: bool = False,
-        opened: Callable[[sqlite3.Connection], None],
-        to_memory: Callable[[sqlite3.Connection | None, sqlite3.Connection], None],
-        to_disk: Callable[[sqlite3.Connection, sqlite3.Connection], Sequence[str]],
-        count: Callable[[str, int], None],
-        forked: Callable[[], None],
+        self, path: Path | None, owner: DatabaseOwner, *, full: bool = False, read_only: bool = False
     ) -> None:
-        """`opened` runs in the first transaction of a connection; `forked` runs in a child process.
-
-        `to_memory` copies from the file what is under way, `to_disk` copies back what memory holds; both get source
-        and target (no source where the file could not be opened). A copy that fails is rolled back; `to_disk` is
-        tried again, and returns why runs could not be copied. `count` adds to a counter.
-        """
         self.path, self.degraded = path, False
-        self._full, self._read_only = full, read_only
-        self._opened, self._forked = opened, forked
-        self._to_memory, self._to_disk, self._count = to_memory, to_disk, count
+        self._owner, self._full, self._read_only = owner, full, read_only
         self._db: sqlite3.Connection | None = None
         self.lock = threading.RLock()
         self._held = False
@@ -188,7 +190,7 @@ class Database:
         try:
             schema.prepare(db, self.name)
             db.row_factory = sqlite3.Row
-            self._transact(db, self._opened, "BEGIN IMMEDIATE")
+            self._transact(db, self._owner.opened, "BEGIN IMMEDIATE")
         except BaseException:
             db.close()
             raise
@@ -235,7 +237,7 @@ class Database:
         except OSError as unmoved:
             _log.error("%s is damaged (%s) and cannot be moved: %s", self.name, error, unmoved)
             return
-        self._count("files_lost", 1)
+        self._owner.count("files_lost", 1)
         _log.error(
             "%s is damaged (%s): it was moved to %s, and a new file is begun with what is under way; "
             "`sqlite3 THE_MOVED_FILE .recover` saves what else can be read",
@@ -259,8 +261,8 @@ class Database:
             with suppress(sqlite3.Error):
                 left_behind = self._db.execute("SELECT count(*) FROM runs WHERE owner IS NULL").fetchone()[0]
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # all of it to the file that was moved
-        self._count("files_lost", 1)
-        self._count("runs_lost", left_behind)
+        self._owner.count("files_lost", 1)
+        self._owner.count("runs_lost", left_behind)
         _log.error(
             "the file of %s was moved, deleted or replaced while it was in use: what is under way goes on in a new "
             "one; %d runs that were done are only in the old one, if that still exists",
@@ -279,10 +281,10 @@ class Database:
 
     def _go_to_memory(self, *, close: bool = True) -> None:
         disk, self._db, self.degraded = self._db, None, True
-        self._count("degraded", 1)
+        self._owner.count("degraded", 1)
         memory = self._connected()
         try:
-            self._transact(memory, lambda db: self._to_memory(disk, db), "BEGIN IMMEDIATE")
+            self._transact(memory, lambda db: self._owner.to_memory(disk, db), "BEGIN IMMEDIATE")
         except Exception as unread:  # noqa: BLE001 - whatever cannot be read stays in the file
             _log.error("runs that were under way stay in %s until it works again: %s", self.name, unread)
         finally:
@@ -305,7 +307,7 @@ class Database:
                 return self._copy_back(patience, may_move=False)
             return False
         try:
-            failed = self._transact(disk, lambda db: self._to_disk(memory, db), "BEGIN IMMEDIATE")
+            failed = self._transact(disk, lambda db: self._owner.to_disk(memory, db), "BEGIN IMMEDIATE")
         except BaseException as error:
             disk.close()
             if isinstance(error, sqlite3.Error):
@@ -313,9 +315,9 @@ class Database:
             raise
         self._db, self.degraded = disk, False
         memory.close()
-        self._count("recovered", 1)
+        self._owner.count("recovered", 1)
         if failed:
-            self._count("runs_lost", len(failed))
+            self._owner.count("runs_lost", len(failed))
             _log.error(
                 "%d runs could not be copied from memory to %s and are lost; the first: %s",
                 len(failed), self.name, failed[0],
@@ -338,7 +340,7 @@ class Database:
         if self._db is not None:
             keep_for_ever(self._db)
         self._db, self.lock, self.degraded = None, threading.RLock(), False
-        self._forked()
+        self._owner.forked()
 
 
 def keep_for_ever(connection: sqlite3.Connection) -> None:

@@ -14,9 +14,9 @@ class Failover:
     """The time in memory from a failure of the file until everything is in the file again."""
 
     def __init__(self) -> None:
-        self.begin()
+        self._begin()
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         """Starts with nothing in memory."""
         self._copied: set[str] = set()
         self._replaced: set[str] = set()
@@ -24,9 +24,11 @@ class Failover:
         self.events = 0
         """The number of events that only memory holds."""
 
-    def to_memory(self, disk: sqlite3.Connection, memory: sqlite3.Connection, owner: str) -> None:
-        """Copies from the file the runs on which this process has work left."""
-        self._copied = copy_unfinished(disk, memory, owner)
+    def to_memory(self, disk: sqlite3.Connection | None, memory: sqlite3.Connection, owner: str) -> None:
+        """Starts in memory with the runs of the file on which this process has work left; with none without a file."""
+        self._begin()
+        if disk is not None:
+            self._copied = copy_unfinished(disk, memory, owner)
 
     def to_disk(self, memory: sqlite3.Connection, disk: sqlite3.Connection, owner: str) -> list[str]:
         """Copies all runs back to the file; returns why runs could not be copied, one text a run."""

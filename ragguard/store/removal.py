@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ragguard.errors import StoreError
+from ragguard.runtime.fork import at_fork
 from ragguard.store import reading
 from ragguard.store.database import Database
 from ragguard.store.passage_table import digests_in
@@ -22,9 +23,10 @@ class Removals:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self.forget()
+        self._forget()
+        at_fork(in_child=self._forget)
 
-    def forget(self) -> None:
+    def _forget(self) -> None:
         """Forgets which texts are to be wiped: at first, and in a child process."""
         self._unwiped: set[str] = set()
         """Runs that were deleted, whose texts may still be in the log; "" stands for those that grew old."""

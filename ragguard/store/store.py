@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 from ragguard.arguments import file_path
 from ragguard.errors import Closed, InvalidInput, StoreError
 from ragguard.events import Event
-from ragguard.records import Failure, Run, Score, ScoredRun, new_id
+from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import describe
 from ragguard.secrets import logger
@@ -24,14 +24,13 @@ from ragguard.store import bounds, ledger, owners, reading
 from ragguard.store.bounds import Bound
 from ragguard.store.claims import Claim, Submission, claims_at
 from ragguard.store.columns import storable
-from ragguard.store.counting import Counting, counters_of
+from ragguard.store.counting import counters_of
 from ragguard.store.database import Database
-from ragguard.store.failover import Failover
 from ragguard.store.ledger import Due, Left, ScoringOutcome
 from ragguard.store.means import RunMeans, means_at
 from ragguard.store.overview import Overview, overviews_at
+from ragguard.store.process_state import ProcessState
 from ragguard.store.removal import Removals
-from ragguard.store.segments import Segments
 from ragguard.store.time_slice import TimeSlice
 from ragguard.store.unreadable import FAULTS, LeftOut, read_each
 from ragguard.store.writing import EventRow, Writing, event_row, make_due
@@ -63,35 +62,18 @@ class Store:
         if durability not in ("fast", "full"):
             raise InvalidInput("durability", durability, "'fast' or 'full'")
         self._bound, self._scored = bound or Bound(), scored
-        self.counts: Counter[str] = Counter()
-        """The counters of this process; `counters()` has the sums over all processes."""
-        self._begin()
-        self._db = Database(
-            None if path is None else file_path("store", path),
-            full=durability == "full",
-            read_only=read_only,
-            opened=lambda db: owners.renew(db, self._process),
-            to_memory=self._to_memory,
-            to_disk=self._to_disk,
-            count=self.count,
-            forked=self._forked,
-        )
+        self._own = ProcessState()
+        file = None if path is None else file_path("store", path)
+        self._db = Database(file, self._own, full=durability == "full", read_only=read_only)
         self._removals = Removals(self._db)
         self._read_only = read_only
         self.left_out = LeftOut()
         """The runs that readers left out, since a row of theirs cannot be read."""
 
-    def _begin(self) -> None:
-        """Starts what belongs to one process; a child process starts afresh."""
-        self._process = owners.this_process(new_id())
-        self._claimed: set[str] = set()
-        self._counting = Counting(self.counts)
-        self._failover = Failover()
-        self._segments = Segments()
-
-    def _forked(self) -> None:
-        self._begin()
-        self._removals.forget()
+    @property
+    def counts(self) -> Counter[str]:
+        """The counters of this process; `counters()` has the sums over all processes."""
+        return self._own.counts
 
     @property
     def path(self) -> Path | None:
@@ -150,16 +132,16 @@ class Store:
 
     def _record(self, rows: Sequence[EventRow], texts: dict[bytes, str]) -> dict[str, bool]:
         def write(db: sqlite3.Connection) -> Writing:
-            self._segments.in_memory = self.degraded
-            writing = Writing(db, self._process.owner, self._segments, texts=texts, scored=self._scored)
+            self._own.segments.in_memory = self.degraded
+            writing = Writing(db, self._own.owner, self._own.segments, texts=texts, scored=self._scored)
             writing.write(rows)
             if writing.made_due and not self._scored:
-                ledger.keep_all_unscored(db, self._process.owner)
+                ledger.keep_all_unscored(db, self._own.owner)
             return writing
 
         writing = self._change(write)
         if self.degraded:
-            self._failover.recorded(len(rows), writing.unplaced)
+            self._own.failover.recorded(len(rows), writing.unplaced)
         if self.in_memory:
             self._keep_bounds()
         return writing.changed
@@ -168,25 +150,25 @@ class Store:
         """Runs `work` in a transaction that also writes the counters."""
 
         def change(db: sqlite3.Connection) -> tuple[T, dict[str, int]]:
-            return work(db), self._counting.write(db)
+            return work(db), self._own.counting.write(db)
 
         with self._db.lock:  # what is written is not written again by another thread
             result, counts = self._db.change(change)
-            self._counting.written(counts)
+            self._own.counting.written(counts)
         return result
 
     def submit(self, run: Run, identity: str) -> Submission:
         """Puts a whole run in, in place of what is there under its id, and claims it for scoring."""
 
         def put(db: sqlite3.Connection) -> Submission:
-            Writing(db, self._process.owner).put(run)
+            Writing(db, self._own.owner).put(run)
             head = db.execute(
                 "SELECT seq, revision, attempts FROM runs WHERE id = ?", (storable(run.id),)
             ).fetchone()
             settled = ledger.is_settled(db, head["seq"], identity)
             if not settled:
-                make_due(db, head["seq"], self._process.owner, now_ns())
-                self._claimed.add(run.id)
+                make_due(db, head["seq"], self._own.owner, now_ns())
+                self._own.claimed.add(run.id)
             return Submission(
                 Due(head["seq"], run.id, head["revision"], head["attempts"], score=True), settled
             )
@@ -195,13 +177,13 @@ class Store:
 
     def put(self, run: Run) -> bool:
         """Puts a whole run in to be kept, not to be scored; False where it was there already."""
-        return self._put_whole(run, lambda db: Writing(db, self._process.owner).put(run))
+        return self._put_whole(run, lambda db: Writing(db, self._own.owner).put(run))
 
     def _put_whole(self, run: Run, put: Callable[[sqlite3.Connection], T]) -> T:
         result = self._change(put)
         if self.degraded:
-            self._failover.put(storable(run.id))
-            self._failover.events += 1
+            self._own.failover.put(storable(run.id))
+            self._own.failover.events += 1
         return result
 
     # Work
@@ -210,10 +192,10 @@ class Store:
         """Returns the next runs to be scored or delivered, at most `limit`, and claims them."""
 
         def take(db: sqlite3.Connection) -> list[Claim]:
-            found = ledger.due(db, self._process.owner, limit + len(self._claimed))
-            free = [due for due in found if due.run_id not in self._claimed][:limit]
+            found = ledger.due(db, self._own.owner, limit + len(self._own.claimed))
+            free = [due for due in found if due.run_id not in self._own.claimed][:limit]
             claims = read_each(db, [due.seq for due in free], partial(claims_at, free), left_out)
-            self._claimed.update(claim.run.id for claim in claims.values())
+            self._own.claimed.update(claim.run.id for claim in claims.values())
             return list(claims.values())
 
         left_out = LeftOut()
@@ -231,7 +213,7 @@ class Store:
 
     def release(self, run_id: str) -> None:
         """Gives a claimed run back as it is."""
-        self._claimed.discard(run_id)
+        self._own.claimed.discard(run_id)
 
     def settle(self, outcome: ScoringOutcome) -> list[Score]:
         """Stores the result of scoring a run; returns the new scores."""
@@ -259,11 +241,11 @@ class Store:
 
     def left(self, queued_until_ns: int | None = None) -> Left:
         """Returns what this process has still to do, of the runs that were queued until that time."""
-        return self._db.read(lambda db: ledger.left(db, self._process.owner, queued_until_ns))
+        return self._db.read(lambda db: ledger.left(db, self._own.owner, queued_until_ns))
 
     def count(self, name: str, by: int = 1) -> None:
         """Adds to a counter; the sum reaches the disk with the next write."""
-        self._counting.add(name, by)
+        self._own.count(name, by)
 
     def housekeep(self, *, run_ttl: float | None = None, retention: float | None = None) -> None:
         """Renews the lease, takes over what dead processes left, ends what nobody will end, removes what is old.
@@ -274,13 +256,13 @@ class Store:
         self.recover()
 
         def keep(db: sqlite3.Connection) -> None:
-            owners.renew(db, self._process)
+            owners.renew(db, self._own.process)
             if self._scored:
-                owners.adopt(db, self._process.owner)
+                owners.adopt(db, self._own.owner)
             if run_ttl is not None:
-                owners.abandon_overdue(db, self._process.owner, now - int(run_ttl * 1e9))
+                owners.abandon_overdue(db, self._own.owner, now - int(run_ttl * 1e9))
             if not self._scored:
-                ledger.keep_all_unscored(db, self._process.owner)
+                ledger.keep_all_unscored(db, self._own.owner)
 
         self._change(keep)
         if retention is not None:
@@ -291,14 +273,6 @@ class Store:
         """Goes back to the disk where memory stands in for one that works again."""
         self._db.recover(_PATIENCE)
 
-    def _to_memory(self, disk: sqlite3.Connection | None, memory: sqlite3.Connection) -> None:
-        self._failover.begin()
-        if disk is not None:
-            self._failover.to_memory(disk, memory, self._process.owner)
-
-    def _to_disk(self, memory: sqlite3.Connection, disk: sqlite3.Connection) -> list[str]:
-        return self._failover.to_disk(memory, disk, self._process.owner)
-
     def _keep_bounds(self) -> None:
         """Removes what memory has no room for, and counts it.
 
@@ -306,13 +280,13 @@ class Store:
         stands in for a file, runs go only beyond what memory may hold.
         """
         if not self.degraded:
-            owner, claimed, bound = self._process.owner, self._claimed, self._bound
+            owner, claimed, bound = self._own.owner, self._own.claimed, self._bound
             if dropped := self._db.change(lambda db: bounds.drop_waiting(db, owner, bound, claimed)):
                 self.count("runs_dropped", dropped)
                 bounds.warn_of_dropped(self, self.counts["runs_dropped"], bound)
             if self._db.read(bounds.is_full):
                 self._db.change(bounds.evict_settled)
-        elif lost := self._db.change(lambda db: self._failover.make_room(db, self._claimed)):
+        elif lost := self._db.change(lambda db: self._own.failover.make_room(db, self._own.claimed)):
             if not self.counts["runs_lost"]:
                 _log.error("memory is full while %s cannot be written: the oldest runs are lost", self.path)
             self.count("runs_lost", lost)
@@ -443,13 +417,13 @@ class Store:
         if not self._read_only and not self._db.closed:
             self._db.recover(_LAST_PATIENCE)
             try:
-                self._change(lambda db: owners.resign(db, self._process.owner))
+                self._change(lambda db: owners.resign(db, self._own.owner))
             except StoreError as error:
                 _log.warning("%s", error)
             if self.degraded:
-                self.count("events_lost", self._failover.events)
+                self.count("events_lost", self._own.failover.events)
                 _log.error(
                     "%d events captured since %s failed are lost: it could not be written until the end",
-                    self._failover.events, self.path,
+                    self._own.failover.events, self.path,
                 )  # fmt: skip
         self._db.close()
