@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from ragguard import world as world
     from ragguard.capture import splitters as splitters
     from ragguard.capture.anywhere import current_run as current_run
-    from ragguard.capture.anywhere import retrieval as retrieval
     from ragguard.capture.anywhere import retrieved as retrieved
+    from ragguard.capture.decorator import retrieval as retrieval
     from ragguard.capture.enclosing import paused as paused
     from ragguard.client import RagGuard as RagGuard
     from ragguard.engines.account import Account as Account
@@ -66,7 +66,7 @@ _HOMES = {
     "read_lines": "ragguard.store.runfile",
     "read_runs": "ragguard.store.runfile",
     "read_scored": "ragguard.store.scorefile",
-    "retrieval": "ragguard.capture.anywhere",
+    "retrieval": "ragguard.capture.decorator",
     "retrieved": "ragguard.capture.anywhere",
     "write_runs": "ragguard.store.runfile",
     "write_scores": "ragguard.store.scorefile",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from ragguard.errors import InvalidInput
@@ -34,3 +35,19 @@ def file_path(argument: str, value: object) -> Path:
     if path is None:
         raise InvalidInput(argument, value, "the path of a file")
     return path
+
+
+def references_of(value: object) -> list[str] | None:
+    """Returns references as a list: one text is a list of one, None and an empty list are no references."""
+    return texts_of("references", value) or None
+
+
+def texts_of(name: str, value: object) -> list[str] | None:
+    """Returns texts as a list; None where none are given."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Sequence) and all(isinstance(one, str) for one in value):
+        return list(value)
+    raise InvalidInput(name, value, "a text, or a list of texts")

@@ -11,7 +11,7 @@ id, or which run is continued, and writes the answer into the identity.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, TraceContext
@@ -176,6 +176,20 @@ class StepAmended:
     def read_as(self) -> Sequence[tuple[Passage, Passage]]:
         """Candidates as they were retrieved, each with the same one as the model reads it."""
         return self._unpacked().read_as
+
+    def applied_to(self, step: RetrievalStep) -> RetrievalStep:
+        """Returns the step with what the model got of it."""
+        return replace(
+            step,
+            candidates=self.candidates(step.candidates),
+            passages=step.passages if self.passages is None else self.passages,
+            decision=step.decision if self.decision is None else self.decision,
+            metadata={**step.metadata, **self.metadata} if self.metadata else step.metadata,
+            k=self.k(step.k, len(step.passages), 0 if step.decision is None else len(step.decision.dropped)),
+            index=step.index if self.index is None else self.index,
+            status=step.status if self.error is None else "error",
+            error=step.error if self.error is None else self.error,
+        )
 
     def candidates(self, retrieved: list[Passage]) -> list[Passage]:
         """Returns the candidates of the step, those that the model got with their texts as it reads them."""

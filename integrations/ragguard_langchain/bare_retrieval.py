@@ -88,7 +88,7 @@ class BareRetrievals(dict[UUID | None, BareRetrieval]):
         recorder = self._recorder
         if (
             is_paused()
-            or not (recorder.samples_all or recorder.samples(str(id)))
+            or not (recorder.sampling.takes_all or recorder.sampling.takes(str(id)))
             or (current_handle.get() is not None and current_run(recorder) is not None)
             or (metadata and not _JOINS.isdisjoint(metadata))
         ):

@@ -83,7 +83,7 @@ class CallTree:
         if not run_id:
             run.identity = self.runs.identity(run, id, resumes=resumes or bool(metadata.get(RESUME)))
             run_id = str(id) if run.identity is None else run.identity.asked
-            sampled = self.recorder.samples(run_id) or (
+            sampled = self.recorder.sampling.takes(run_id) or (
                 run.identity is not None and run.identity.otherwise == "drop"
             )
             run.trace = trace_context()

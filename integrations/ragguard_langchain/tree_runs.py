@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from ragguard.arguments import references_of
 from ragguard.capture.enclosing import is_paused
-from ragguard.capture.handle import current_run, references_of
+from ragguard.capture.handle import current_run
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
 from ragguard.events import Otherwise, RunIdentity
@@ -55,7 +56,7 @@ class TreeRuns:
         resumes = resumes or bool(run.metadata.get(RESUME))
         if named and self.recorder.knows(str(named)) and (resumes or self.recorder.is_handles(str(named))):
             run.owner, run.opened, run.found = False, True, self.found.setdefault(str(named), [])
-            return str(named), self.recorder.samples(str(named))
+            return str(named), self.recorder.sampling.takes(str(named))
         if thread := run.metadata.get(THREAD):
             run.thread = f"langgraph:{thread}"
         return "", True
@@ -71,7 +72,7 @@ class TreeRuns:
             identity = self.recorder.claim(str(named), resumes=resumes)
             identity.thread = thread
         elif thread:
-            otherwise: Otherwise = "begin with a step" if self.recorder.samples_all else "drop"
+            otherwise: Otherwise = "begin with a step" if self.recorder.sampling.takes_all else "drop"
             identity = RunIdentity(str(id), thread=thread, otherwise=otherwise)
         else:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ragguard.capture.handle import references_of
+from ragguard.arguments import references_of
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import text_of
 from ragguard.errors import InvalidInput

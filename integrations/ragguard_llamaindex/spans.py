@@ -351,7 +351,7 @@ class Spans:
     def _retrieved(self, call: Call, result: object) -> None:
         whole = call.whole
         if whole is not None and (call.given_run is None or call.given_run.whole is whole):
-            wanted = self.recorder.samples_all or self.recorder.samples(str(whole.id))
+            wanted = self.recorder.sampling.takes_all or self.recorder.sampling.takes(str(whole.id))
             whole.trace = span_of(call.id, retrieval=True) or whole.trace
             self.recorder.run_made(whole, taken(result, self.runs.options.text_of) if wanted else ())
             call.given_run = None

@@ -11,21 +11,21 @@ import time
 from asyncio import CancelledError
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import replace
-from operator import index
 from types import FrameType, TracebackType
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal
 
-from ragguard.capture.context import framework_run
+from ragguard.arguments import references_of, texts_of
+from ragguard.capture.context import CurrentCall, framework_run
 from ragguard.capture.enclosing import GeneratorFrame
 from ragguard.capture.intake import Acknowledging
+from ragguard.capture.plain_steps import record_failure, record_step
 from ragguard.capture.recorder import Recorder
-from ragguard.capture.snapshot import answer_of, id_in, metadata_of, passages_of, text_in, text_of
+from ragguard.capture.snapshot import answer_of, metadata_of, passages_of, text_in, text_of
 from ragguard.errors import Closed, InvalidInput, WrongEventLoop
 from ragguard.events import RunIdentity, StepAmended, StepEnded
 from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, new_id
 from ragguard.runtime.event_loop import running_loop
-from ragguard.runtime.faults import Faults, describe, never_raises
+from ragguard.runtime.faults import Faults, describe
 
 current_handle: ContextVar[RunHandle | None] = ContextVar("ragguard_run", default=None)
 """The latest `with rg.run(...)` around the code at hand; it may be closed or suspended."""
@@ -111,7 +111,7 @@ class RunHandle:
             if isinstance(event, StepEnded):
                 steps[event.step.id] = event.step
             elif event.step_id in steps:
-                steps[event.step_id] = amended(steps[event.step_id], event)
+                steps[event.step_id] = event.applied_to(steps[event.step_id])
         return list(steps.values())
 
     @property
@@ -162,7 +162,7 @@ class RunHandle:
         if collected is None:
             return False
         self._joined, self._collected = True, collected
-        self.sampled = self.recorder.samples(self.key)
+        self.sampled = self.recorder.sampling.takes(self.key)
         return True
 
     def __exit__(
@@ -255,54 +255,11 @@ class RunHandle:
             metadata: Anything that JSON can hold, kept with the step.
             id: An id of your own. Empty: a new one.
         """
-        step_id = id_in(id)
-        self._record(
-            step_id,
-            query,
-            passages,
-            candidates,
-            k=k,
-            tool=tool,
-            turn=turn,
-            started_ns=started_ns,
-            decision=decision,
-            metadata=metadata,
-        )
-        return step_id
-
-    @never_raises
-    def _record(
-        self,
-        step_id: str,
-        query: str,
-        passages: object,
-        candidates: object,
-        *,
-        k: object,
-        tool: str,
-        turn: object,
-        started_ns: int,
-        decision: Decision | None,
-        metadata: Mapping[str, Any] | None,
-    ) -> None:
-        recorder = self.recorder
-        recorder.step_started(
-            step_id,
-            self.key,
-            text_of(query)[0],
-            tool=text_in(tool),
-            turn=_turn(turn),
-            started_ns=started_ns if type(started_ns) is int else 0,
-        )
-        if recorder.wants(step_id):
-            recorder.step_ended(
-                step_id,
-                passages_of(passages),
-                candidates=None if candidates is None else passages_of(candidates),
-                decision=decision,
-                metadata=metadata_of(metadata),
-                k=k,
-            )
+        call = CurrentCall(self.recorder, self.key)
+        return record_step(
+            call, query, passages, candidates=candidates, k=k, tool=tool, turn=turn, started_ns=started_ns,
+            decision=decision, metadata=metadata, id=id,
+        )  # fmt: skip
 
     def failed(
         self,
@@ -322,10 +279,9 @@ class RunHandle:
             tool: The name of the tool or retriever.
             turn: A number that parallel retrievals share. None: a turn of its own.
         """
-        step_id = new_id()
-        self.recorder.step_started(step_id, self.key, text_of(query)[0], tool=text_in(tool), turn=_turn(turn))
-        self.recorder.step_failed(step_id, error, status)
-        return step_id
+        return record_failure(
+            CurrentCall(self.recorder, self.key), query, error, status=status, tool=tool, turn=turn
+        )
 
     def answered(self, answer: object) -> None:
         """Records what the pipeline answered; the last call holds.
@@ -368,45 +324,6 @@ def _open(handle: RunHandle | None) -> RunHandle | None:
     if handle is not None:
         handle.outer = _open(handle.outer)
     return handle
-
-
-def amended(step: RetrievalStep, event: StepAmended) -> RetrievalStep:
-    """Returns the step with what the model got of it."""
-    return replace(
-        step,
-        candidates=event.candidates(step.candidates),
-        passages=step.passages if event.passages is None else event.passages,
-        decision=step.decision if event.decision is None else event.decision,
-        metadata={**step.metadata, **event.metadata} if event.metadata else step.metadata,
-        k=event.k(step.k, len(step.passages), 0 if step.decision is None else len(step.decision.dropped)),
-        index=step.index if event.index is None else event.index,
-        status=step.status if event.error is None else "error",
-        error=step.error if event.error is None else event.error,
-    )
-
-
-def references_of(value: object) -> list[str] | None:
-    """Returns references as a list: one text is a list of one, None and an empty list are no references."""
-    return texts_of("references", value) or None
-
-
-def texts_of(name: str, value: object) -> list[str] | None:
-    """Returns texts as a list; None where none are given."""
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, Sequence) and all(isinstance(one, str) for one in value):
-        return list(value)
-    raise InvalidInput(name, value, "a text, or a list of texts")
-
-
-def _turn(value: object) -> int | None:
-    """Returns a turn as an integer; None for anything else, so that the step gets the next one."""
-    try:
-        return index(value) if isinstance(value, SupportsIndex) else None
-    except Exception:  # noqa: BLE001 - a number of the user's may raise anything
-        return None
 
 
 def _is_cancellation(error: BaseException) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import time
 import weakref
-import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -24,19 +23,12 @@ from ragguard.capture.followers import Follower
 from ragguard.capture.given_ids import GivenIds
 from ragguard.capture.intake import EventIntake
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
+from ragguard.capture.sampling import Sampling
 from ragguard.capture.snapshot import text_in
 from ragguard.capture.trace import trace_context
 from ragguard.capture.turns import TurnKey
 from ragguard.errors import InvalidInput
-from ragguard.events import (
-    ASKED,
-    Delivery,
-    RunEnded,
-    RunIdentity,
-    RunStarted,
-    StepAmended,
-    StepEnded,
-)
+from ragguard.events import ASKED, Delivery, RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
 from ragguard.records import Decision, Passage, Status, TraceContext
 from ragguard.runtime.faults import FAULTS, Faults, describe, never_raises
 from ragguard.runtime.fork import at_fork
@@ -44,6 +36,8 @@ from ragguard.secrets import without_secrets
 
 Here: TypeAlias = Literal["here"]
 """Stands for the span that is current where the recorder is called."""
+Collected: TypeAlias = list[StepEnded | StepAmended]
+"""The events of the steps of a run that `rg.run(...)` holds."""
 
 
 class Recorder:
@@ -58,14 +52,11 @@ class Recorder:
         max_open: int = 4096,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        number_between("sample_rate", sample_rate, 0.0, 1.0, "a share between 0 and 1")
+        self.sampling = Sampling(sample_rate)
         if number_between("ttl", ttl, 0.0, math.inf, "a number of seconds over 0") == 0:
             raise InvalidInput("ttl", ttl, "a number of seconds over 0")
         whole_number("max_open", max_open, 1)
         self._intake, self._clock = intake, clock
-        self.samples_all = sample_rate == 1.0
-        """True where every run is recorded, whatever its id."""
-        self._sample_below = sample_rate * 2**32
         self._ttl, self._max_open = ttl, max_open
         self.counts = CaptureCounts()
         self.followers: dict[str, Follower] = {}
@@ -83,13 +74,8 @@ class Recorder:
         self._given = GivenIds()
         self.calls = CallLog()
         self._emitter = Emitter(
-            self._intake,
-            self._runs,
-            self.calls,
-            counts=self.counts,
-            faults=self.faults,
-            followers=self.followers,
-        )
+            self._intake, self._runs, self.calls, counts=self.counts, faults=self.faults, followers=self.followers
+        )  # fmt: skip
         for follower in self.followers.values():
             follower.forget()
 
@@ -103,10 +89,6 @@ class Recorder:
     def open_steps(self) -> int:
         """The number of retrievals that have begun and not ended."""
         return len(self._steps)
-
-    def samples(self, run_id: str) -> bool:
-        """True where a run of that id is recorded: always the same for the same id."""
-        return self.samples_all or zlib.crc32(run_id.encode("utf-8", "replace")) < self._sample_below
 
     def knows(self, run_id: str) -> bool:
         """True while the run is open, sampled or not."""
@@ -123,7 +105,7 @@ class Recorder:
         Where this process has used it already, the run gets one of its own, with a warning; the store's writer knows
         the ids of other processes and earlier ones. A run that `resumes` continues the one that has the id.
         """
-        if is_paused() or not self.samples(run_id):
+        if is_paused() or not self.sampling.takes(run_id):
             return RunIdentity(run_id, resumes)
         with self._lock:
             return self._given.claim(run_id, resumes, in_use=run_id in self._runs)
@@ -133,9 +115,7 @@ class Recorder:
         with self._lock:
             self._given.discard(run_id)
 
-    def join(
-        self, run_id: str, collect: list[StepEnded | StepAmended]
-    ) -> list[StepEnded | StepAmended] | None:
+    def join(self, run_id: str, collect: Collected) -> Collected | None:
         """Returns the list to which an open run adds what happens to its steps, from its start; None where no such
         run is open."""
         with self._lock:
@@ -156,20 +136,11 @@ class Recorder:
         return step_id in self._steps
 
     def run_started(
-        self,
-        run_id: str,
-        question: str = "",
-        *,
-        name: str = "",
-        references: list[str] | None = None,
-        sub_questions: list[str] | None = None,
-        pool: list[Passage] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        started_ns: int = 0,
-        trace: TraceContext | Here | None = "here",
-        collect: list[StepEnded | StepAmended] | None = None,
-        identity: RunIdentity | None = None,
-    ) -> bool:
+        self, run_id: str, question: str = "", *, name: str = "", references: list[str] | None = None,
+        sub_questions: list[str] | None = None, pool: list[Passage] | None = None,
+        metadata: Mapping[str, Any] | None = None, started_ns: int = 0, trace: TraceContext | Here | None = "here",
+        collect: Collected | None = None, identity: RunIdentity | None = None,
+    ) -> bool:  # fmt: skip
         """Opens a run; returns whether it is sampled. Lists are taken as they are; `collect` receives what happens to
         the run's steps; `identity` is for an id that another run may have."""
         overdue: list[OpenRun] = []
@@ -177,7 +148,7 @@ class Recorder:
             if is_paused():
                 return False
             now = self._clock()
-            sampled = self.samples(run_id) or (identity is not None and identity.otherwise == "drop")
+            sampled = self.sampling.takes(run_id) or (identity is not None and identity.otherwise == "drop")
             run = OpenRun(run_id, sampled, now, question, collected=collect, identity=identity)
             with self._lock:
                 known = self._runs.get(run_id)
@@ -212,7 +183,7 @@ class Recorder:
             run.started_ns, run.found = run.started_ns or ended_ns, found
             if is_paused():
                 return
-            sampled = self.samples_all or self.samples(str(run.id))
+            sampled = self.sampling.takes_all or self.sampling.takes(str(run.id))
             with self._lock:
                 if not sampled:
                     self.counts.unsampled += 1
@@ -270,19 +241,10 @@ class Recorder:
                 run.answer, run.answered = answer, answer is not None
 
     def run_ended(
-        self,
-        run_id: str,
-        answer: str | None = None,
-        status: Status = "ok",
-        *,
-        question: str = "",
-        references: list[str] | None = None,
-        sub_questions: list[str] | None = None,
-        pool: list[Passage] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        trace: TraceContext | None = None,
-        waits_for: str = "",
-    ) -> None:
+        self, run_id: str, answer: str | None = None, status: Status = "ok", *, question: str = "",
+        references: list[str] | None = None, sub_questions: list[str] | None = None, pool: list[Passage] | None = None,
+        metadata: Mapping[str, Any] | None = None, trace: TraceContext | None = None, waits_for: str = "",
+    ) -> None:  # fmt: skip
         """Closes a run; `trace` is for a span that was not known at its start. Retrievals that it leaves open
         were cancelled, unless the run was interrupted; `waits_for` then names what resumes it, in any process."""
         try:
@@ -361,10 +323,10 @@ class Recorder:
     ) -> None:
         """Closes a retrieval with what it gave; `trace` is for a span that was not known at its start.
 
-        That is a list of passages, taken as it is since the caller made the snapshot; or with
-        `unpack` whatever that takes, a tool's one string or the parts of documents: it is called
-        when somebody reads the step. `k` is how many places the application says there are; what cannot be right
-        is noted in the step's metadata.
+        `passages` is a list of passages, taken as it is since the caller made the snapshot. With `unpack` it is the
+        argument of that function, such as a tool's one string or the parts of documents; the function is called when
+        the step is first read. `k` is how many places the application says there are; a `k` that cannot be right is
+        noted in the step's metadata.
         """
         try:
             one = self._steps.get(step_id)

@@ -97,7 +97,7 @@ def _interruptible(lines: Iterator[T]) -> Iterator[T]:
 
 def read_references(path: Path) -> dict[str, list[str]]:
     """Returns the right answers by question or run id, from a file of JSON lines."""
-    from ragguard.capture.handle import references_of
+    from ragguard.arguments import references_of
     from ragguard.errors import InvalidInput, StoreError
 
     try:

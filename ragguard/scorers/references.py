@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from ragguard.capture.handle import references_of
+from ragguard.arguments import references_of
 from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Run
 from ragguard.runtime.faults import describe

@@ -300,8 +300,8 @@ def test_unsampled_runs_cost_no_event(captured):
 
 def test_sampling_keeps_its_share_and_its_mind(captured):
     recorder = Recorder(captured, sample_rate=0.25)
-    sampled = [recorder.samples(f"run-{n}") for n in range(4000)]
-    assert sampled == [recorder.samples(f"run-{n}") for n in range(4000)]
+    sampled = [recorder.sampling.takes(f"run-{n}") for n in range(4000)]
+    assert sampled == [recorder.sampling.takes(f"run-{n}") for n in range(4000)]
     assert 0.22 < sum(sampled) / 4000 < 0.28
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ragguard.capture.handle import amended
 from ragguard.capture.open_runs import WholeRun
 from ragguard.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Run
@@ -32,7 +31,7 @@ class Captured:
             elif isinstance(event, StepAmended):
                 steps = runs[event.run_id].steps
                 place = next(at for at, step in enumerate(steps) if step.id == event.step_id)
-                steps[place] = amended(steps[place], event)
+                steps[place] = event.applied_to(steps[place])
             elif isinstance(event, RunEnded):
                 run = runs[event.run_id]
                 run.status, run.answer = event.status, event.answer

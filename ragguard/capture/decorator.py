@@ -1,0 +1,262 @@
+"""The decorator for functions that retrieve: each call is recorded in whatever run the code is inside of.
+
+    @ragguard.retrieval
+    def search(query: str) -> list[Document]:
+        return vector_store.similarity_search(query)
+
+`anywhere` finds the run. Imports no framework.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from asyncio import CancelledError
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+from ragguard.capture.anywhere import current_call, warn_outside
+from ragguard.capture.context import CurrentCall
+from ragguard.capture.enclosing import EnclosingStep, enclosing_step
+from ragguard.capture.plain_steps import end_step, start_step
+from ragguard.capture.shapes import documents_in
+from ragguard.capture.snapshot import text_of, top_k_in
+from ragguard.records import CONTENT_KIND, Passage
+from ragguard.runtime.notices import NOTICES
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_TOP_K = ("k", "top_k")
+"""The names by which functions that retrieve take the number of passages."""
+
+
+@overload
+def retrieval(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def retrieval(
+    *, query: str = "query", tool: str = "", k: str | int | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def retrieval(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    query: str = "query",
+    tool: str = "",
+    k: str | int | None = None,
+) -> Any:
+    """Records each call of a function as a retrieval: what it was asked, what it returned, or its error.
+
+    The function may be sync or async, a generator of documents included; what it returns is passed on unchanged,
+    but for a plain iterator (`map`, `iter`, a generator), which is recorded while it is read. Retrievals inside of it
+    are parts of the step. See `retrieved` for what it may return; (text, documents), as a LangChain tool returns
+    content and artifact, is read as the documents.
+
+    Args:
+        function: The function, where the decorator is used without arguments.
+        query: The name of the argument that holds the query. Where there is none, the first text is taken.
+        tool: The name of the retriever. Empty: the function's.
+        k: For how many passages there is a place in the prompt: the number, or the name of the argument that holds it.
+            None: the argument `k` or `top_k`, where there is one and the function gives no more than that.
+    """
+    if function is None:
+        return functools.partial(_decorated, query=query, tool=tool, k=k)
+    return _decorated(function, query=query, tool=tool, k=k)
+
+
+def _decorated(
+    function: Callable[..., Any], *, query: str, tool: str, k: str | int | None
+) -> Callable[..., Any]:
+    position = _position(function, query)
+    signature = _signature(function)
+
+    def recording(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Recording:
+        asked = _query_in(args, kwargs, query, position)
+        given: object = None
+        top_k: object = None
+        if isinstance(k, str):
+            given = _argument(signature, args, kwargs, (k,))
+        elif k is None:
+            top_k = _argument(signature, args, kwargs, _TOP_K)
+        else:
+            given = k
+        name = getattr(function, "__name__", "")
+        return _Recording(asked, tool, name=name, k=given, top_k=top_k_in(top_k))
+
+    if inspect.isasyncgenfunction(function):
+
+        async def wrapper(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            with recording(args, kwargs) as step:
+                items = function(*args, **kwargs)
+                while True:
+                    try:
+                        with step.enclosing():
+                            item = await anext(items)
+                    except StopAsyncIteration:
+                        break
+                    step.found.append(item)
+                    yield item
+
+    elif inspect.isgeneratorfunction(function):
+
+        def wrapper(*args: Any, **kwargs: Any) -> Iterator[Any]:  # type: ignore[misc]
+            with recording(args, kwargs) as step:
+                yield from step.given(function(*args, **kwargs))
+
+    elif inspect.iscoroutinefunction(function):
+
+        async def wrapper(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
+            with recording(args, kwargs) as step, step.enclosing():
+                step.found = await function(*args, **kwargs)
+            return step.found
+
+    else:
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
+            with recording(args, kwargs) as step, step.enclosing():
+                step.found = function(*args, **kwargs)
+            return step.found
+
+    return functools.wraps(function)(cast("Callable[..., Any]", wrapper))
+
+
+class _Recording:
+    """One call of a decorated function: a step that begins with it and ends with what it gave."""
+
+    def __init__(self, query: str, tool: str, *, name: str, k: object, top_k: int | None) -> None:
+        self._query, self._tool, self._name, self._k, self._top_k = query, tool, name, k, top_k
+        self._call: CurrentCall | None = None
+        self._step_id = ""
+        self.found: Any = []
+        """The value that the function gave."""
+
+    def __enter__(self) -> _Recording:
+        call = self._call = current_call()
+        if call is None:
+            warn_outside()
+            return self
+        self._step_id = start_step(call, self._query, self._tool, name=self._name, top_k=self._top_k)
+        return self
+
+    @contextmanager
+    def enclosing(self) -> Iterator[None]:
+        """Makes the retrievals inside the `with` parts of the step. A generator holds this only while it runs: between
+        its items the context is its caller's."""
+        call = self._call
+        if call is None:
+            yield
+            return
+        token = enclosing_step.set(EnclosingStep(call.recorder, call.run_id, self._step_id))
+        try:
+            yield
+        finally:
+            with suppress(
+                ValueError
+            ):  # closed by another task, an async generator ends in that one's context
+                enclosing_step.reset(token)
+
+    def given(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Yields the items one by one, and keeps them as what was found."""
+        while True:
+            try:
+                with self.enclosing():
+                    item = next(items)
+            except StopIteration:
+                return
+            self.found.append(item)
+            yield item
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._call is None:
+            return
+        if error is None and _is_plain_iterator(self.found):
+            self.found = self._reading(self._call, self.found)
+        else:
+            self._end(self._call, error)
+
+    def _reading(self, call: CurrentCall, items: Iterator[Any]) -> Iterator[Any]:
+        """Yields the items to whoever reads the function's result, and ends the step when they have been read."""
+        self.found = []
+        try:
+            yield from self.given(items)
+        except BaseException as error:
+            self._end(call, error)
+            raise
+        self._end(call, None)
+
+    def _end(self, call: CurrentCall, error: BaseException | None) -> None:
+        if isinstance(error, GeneratorExit):
+            error = None  # whoever iterated it had enough: what was given until then is what was retrieved
+        if error is None:
+            end_step(call, self._step_id, self._query, _documents(self.found), k=self._k)
+        else:
+            cancelled = isinstance(error, CancelledError | KeyboardInterrupt)
+            call.recorder.step_failed(self._step_id, error, "cancelled" if cancelled else "error")
+
+
+def _position(function: Callable[..., Any], name: str) -> int | None:
+    """Returns the position of the parameter of that name; None where there is none, or it is given by name only."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return None
+    at = list(parameters).index(name) if name in parameters else None
+    return None if at is None or parameters[name].kind is inspect.Parameter.KEYWORD_ONLY else at
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """Returns the signature of a function; None where Python knows none."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+
+
+def _argument(
+    signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str]
+) -> object:
+    """Returns the first of some arguments of a call that the function has, its default where it is not given; None
+    where the function has none of them."""
+    if signature is not None and any(name in signature.parameters for name in names):
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:  # the call itself says so
+            return None
+        bound.apply_defaults()
+        return next((bound.arguments[name] for name in names if name in bound.arguments), None)
+    return next((kwargs[name] for name in names if name in kwargs), None)
+
+
+def _query_in(args: tuple[Any, ...], kwargs: dict[str, Any], name: str, position: int | None) -> str:
+    asked = kwargs.get(name)
+    if asked is None and position is not None and position < len(args):
+        asked = args[position]
+    if asked is None:
+        asked = next((value for value in (*args, *kwargs.values()) if isinstance(value, str)), "")
+    return asked if isinstance(asked, str) else str(getattr(asked, "query_str", None) or text_of(asked)[0])
+
+
+def _is_plain_iterator(result: object) -> bool:
+    """True for a generator, `iter(...)`, `map`, `zip` and the like: an iterator without methods that a caller could
+    miss in a generator that reads it."""
+    return isinstance(result, Iterator) and type(result).__module__ in ("builtins", "itertools")
+
+
+def _documents(result: Any) -> Any:
+    """Finds the documents in the value that a function returned."""
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str):
+        documents = documents_in(result[1])
+        return result if documents is None else documents
+    if isinstance(result, Iterator | AsyncIterator):
+        kind = type(result).__name__
+        NOTICES.once(
+            "retrieval returned an iterator",
+            f"a function under @ragguard.retrieval returned a {kind}, which is the caller's to read, so its documents "
+            "are not recorded. Return a list, or make the function itself a generator",
+        )
+        return [Passage("", metadata={CONTENT_KIND: kind})]
+    return result

@@ -1,0 +1,79 @@
+"""Retrievals that plain code reports, recorded as steps where a call stands. Errors become faults of the recorder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import index
+from typing import Any, SupportsIndex
+
+from ragguard.capture.context import CurrentCall
+from ragguard.capture.snapshot import id_in, metadata_of, passages_of, text_in, text_of
+from ragguard.records import Decision, Status
+from ragguard.runtime.faults import FAULTS
+
+
+def record_step(
+    call: CurrentCall, query: str, passages: object, *, candidates: object, k: object, tool: str, turn: int | None,
+    started_ns: int, decision: Decision | None, metadata: Mapping[str, Any] | None, id: str,
+) -> str:  # fmt: skip
+    """Records a retrieval that has ended, and returns the step's id."""
+    step_id = start_step(call, query, tool, turn, started_ns=started_ns, id=id)
+    end_step(call, step_id, query, passages, candidates=candidates, decision=decision, metadata=metadata, k=k)
+    return step_id
+
+
+def record_failure(
+    call: CurrentCall, query: str, error: BaseException | str, *, status: Status, tool: str, turn: int | None
+) -> str:
+    """Records a retrieval that gave nothing, and returns the step's id."""
+    step_id = start_step(call, query, tool, turn)
+    call.recorder.step_failed(step_id, error, status)
+    return step_id
+
+
+def start_step(
+    call: CurrentCall, query: str, tool: str, turn: int | None = None, *, started_ns: int = 0, id: str = "",
+    name: str = "", top_k: int | None = None,
+) -> str:  # fmt: skip
+    """Opens a step where the call stands, and returns its id."""
+    step_id = id_in(id)
+    try:
+        asked = text_of(query)[0]
+        call.begin(asked)
+        number = _turn(turn)
+        place = (call.turn() if callable(call.turn) else call.turn) if number is None else number
+        call.recorder.step_started(
+            step_id, call.run_id, asked, perhaps_within=call.within, tool=text_in(tool) or call.tool, name=name,
+            turn=place, metadata=call.metadata, started_ns=started_ns if type(started_ns) is int else 0, top_k=top_k,
+        )  # fmt: skip
+    except FAULTS as error:
+        call.recorder.faults.note("retrieved", error)
+    return step_id
+
+
+def end_step(
+    call: CurrentCall, step_id: str, query: str, documents: object, *, candidates: object = None,
+    decision: Decision | None = None, metadata: Mapping[str, Any] | None = None, k: object = None,
+) -> None:  # fmt: skip
+    """Closes the step with what was retrieved."""
+    recorder = call.recorder
+    try:
+        if not recorder.wants(step_id):
+            return
+        passages = passages_of(documents)
+        recorder.step_ended(
+            step_id, passages, candidates=None if candidates is None else passages_of(candidates),
+            decision=decision, metadata=metadata_of(metadata), k=k,
+        )  # fmt: skip
+        call.found(step_id, query, passages)
+    except FAULTS as error:
+        recorder.faults.note("retrieved", error)
+        recorder.step_failed(step_id, error)
+
+
+def _turn(value: object) -> int | None:
+    """Returns a turn as an integer; None for anything else, so that the step gets the next one."""
+    try:
+        return index(value) if isinstance(value, SupportsIndex) else None
+    except Exception:  # noqa: BLE001 - a number of the user's may raise anything
+        return None
