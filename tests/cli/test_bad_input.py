@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from support.compared import scored, side, stored
 from support.stored import closed_after
 from typer.testing import CliRunner
 
@@ -10,7 +11,6 @@ from ragguard.cli.app import app
 from ragguard.records import Run, Score, ScoredRun
 from ragguard.store import schema
 from ragguard.store.runfile import write_runs
-from tests.cli.test_compare import scored, side, stored
 
 
 def with_coverage(number):

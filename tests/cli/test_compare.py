@@ -1,37 +1,15 @@
 """`ragguard compare` and `ragguard report` on real stores: what they print, and their exit codes."""
 
 import json
-import random
 from dataclasses import replace
 
 import pytest
+from support.compared import scored, side, stored
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
-from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, ScoredRun
-from ragguard.store.ledger import ScoringOutcome
+from ragguard.records import Failure, Run, ScoredRun
 from ragguard.store.scorefile import write_scores
-from ragguard.store.store import Store
-
-
-def scored(number, udcg):
-    step = RetrievalStep(id=f"s{number}", run_id=f"r{number}", query="q", passages=[Passage("text")])
-    run = Run(f"r{number}", f"Who is number {number}?", None, "nobody", [step], ended_ns=1)
-    return ScoredRun(run, [Score("udcg", udcg, "step", run.id, step.id, scorer="utility")])
-
-
-def stored(path, runs):
-    store = Store(path)
-    for item in runs:
-        due = store.submit(item.run, "settings").due
-        store.settle(ScoringOutcome(due.run_id, "settings", due.revision, item.scores))
-    store.close()
-    return str(path)
-
-
-def side(gain, seed=0):
-    noise = random.Random(seed)
-    return [scored(number, 0.5 + gain + noise.uniform(-0.02, 0.02)) for number in range(40)]
 
 
 @pytest.fixture

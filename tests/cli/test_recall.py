@@ -1,12 +1,11 @@
 """`ragguard report --recall`: how many relevant passages there are, from queries that were asked more than once."""
 
 import pytest
+from support.compared import logged, stored
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
 from ragguard.metrics import chapman
-from tests.cli.test_compare import stored
-from tests.report.test_recall import logged
 
 
 @pytest.fixture

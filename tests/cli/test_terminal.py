@@ -8,6 +8,7 @@ from dataclasses import replace
 from importlib import import_module
 
 import pytest
+from support.compared import NAMES, scored_in_full, stored
 from typer.testing import CliRunner
 
 from ragguard.cli.app import COMMANDS, app
@@ -15,25 +16,11 @@ from ragguard.cli.validate import _show
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.store.scorefile import write_scores
 from ragguard.validate.tables import Table
-from tests.cli.test_compare import stored
-
-NAMES = ("delta_coverage", "delta_semantic_entropy", "udcg")
-
-
-def scored(number):
-    step = RetrievalStep(
-        id=f"s{number}", run_id=f"r{number}", query="q", passages=[Passage("Näheres: 東京 ☃")]
-    )
-    run = Run(f"r{number}", f"Who founded the firm number {number}?", None, "nobody", [step], ended_ns=1)
-    said = [Score(name, 0.25, "step", run.id, step.id, stderr=0.1) for name in NAMES]
-    said += [Score("delta_seper_total", 0.5, "run", run.id, reference_source="answer")]
-    said += [Score("utility", 0.9, "passage", run.id, step.id, position=1)]
-    return ScoredRun(run, said)
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    return stored(tmp_path_factory.mktemp("terminal") / "a.db", map(scored, range(7)))
+    return stored(tmp_path_factory.mktemp("terminal") / "a.db", map(scored_in_full, range(7)))
 
 
 def shown(monkeypatch, width, *words):

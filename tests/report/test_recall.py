@@ -3,26 +3,11 @@
 import math
 
 import pytest
+from support.compared import logged
 
 from ragguard.metrics import chapman
-from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
+from ragguard.records import Score, ScoredRun
 from ragguard.report.recall import estimate_recall
-
-
-def logged(run_id, *retrievals, query="who?", grades=None, name="grade", got=None):
-    """A run that asked the query once for each list of letters; passages that are capitals are relevant."""
-    steps, scores = [], []
-    for index, letters in enumerate(retrievals):
-        passages = [Passage(letter) for letter in (letters if got is None else got)]
-        step = RetrievalStep(
-            id=f"{run_id}-{index}", index=index, query=query, candidates=[Passage(one) for one in letters],
-            passages=passages,
-        )  # fmt: skip
-        steps.append(step)
-        for position, letter in enumerate(letters, 1):
-            value = (5 if letter.isupper() else 2) if name == "grade" else (0.9 if letter.isupper() else 0.1)
-            scores.append(Score(name, value, "passage", run_id, step_id=step.id, position=position))
-    return ScoredRun(Run(id=run_id, question="who?", steps=steps), scores)
 
 
 @pytest.mark.parametrize("name", ["grade", "p_relevant"])

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from support.beliefs import beliefs, only, soft, values
 from support.reader import (
     FALSE,
     FIRM,
@@ -23,34 +24,7 @@ from ragguard.errors import EngineUnreachable
 from ragguard.metrics import sample_weights
 from ragguard.records import Score
 from ragguard.scorers.belief import Belief
-from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.view import Caps
-
-
-def counting():
-    """Belief with weights that are counts, so that shares of ten can be told by hand."""
-    return Belief(weights="count")
-
-
-async def beliefs(the_run, *, scorer=None, engine=None, entailer=None, **more):
-    pipeline = ScoringPipeline(
-        engine or reader(), entailer=entailer or TableEntailer(), scorers=[scorer or counting()], **more
-    )
-    return await pipeline.results(the_run)
-
-
-def values(results, name):
-    return [round(score.value, 6) for score in results if isinstance(score, Score) and score.name == name]
-
-
-def only(results, name):
-    (score,) = [score for score in results if isinstance(score, Score) and score.name == name]
-    return score
-
-
-def soft(right):
-    """The belief in the reference with `right` of ten answers right: an alias counts 1, another 0.03."""
-    return round((right + 0.03 * (10 - right)) / 10, 6)
 
 
 async def test_two_hops_are_both_credited():

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from support.beliefs import beliefs, only, soft, values
 from support.reader import (
     FALSE,
     FIRM,
@@ -19,7 +20,6 @@ from support.reader import (
 
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.pipeline import ScoringPipeline
-from tests.scorers.test_belief import beliefs, only, soft, values
 
 
 async def test_a_guard_that_drops_the_lie_has_a_gain_with_an_error():
