@@ -113,7 +113,7 @@ def spans_to_nowhere() -> TracerProvider:
 def ragguard(
     folder: str, instrument: Callable[[RagGuard], None], uninstrument: Callable[[], None]
 ) -> Contender:
-    """ragguard with its store on a real disk; nothing is scored, since that is another's time."""
+    """Attaches ragguard with its store on a real disk; nothing is scored, since scoring is measured elsewhere."""
     rg = RagGuard(engine="nano", scorers=(), store=Path(folder) / "runs.db", queue_size=100_000)
     return Contender("ragguard", lambda: instrument(rg), uninstrument, lambda: rg.flush(timeout=60))
 
@@ -132,7 +132,7 @@ def hooks(folder: str, retrieval: Callable[[RagGuard], Callable[[], tuple[float,
 
 
 def openinference(instrumentor: Any) -> Contender:
-    """OpenInference's instrumentation of the framework."""
+    """Attaches OpenInference's instrumentation of the framework."""
     provider = spans_to_nowhere()
     return Contender(
         "openinference",
@@ -143,7 +143,7 @@ def openinference(instrumentor: Any) -> Contender:
 
 
 def llama_index(folder: str) -> tuple[Framework, list[Contender], dict[str, Any]]:
-    """LlamaIndex, those who watch it, and our hooks alone."""
+    """Returns LlamaIndex, the libraries that watch it, and our hooks alone."""
     from inspect import signature
 
     from llama_index.core.base.base_retriever import BaseRetriever
@@ -212,7 +212,7 @@ def llama_index(folder: str) -> tuple[Framework, list[Contender], dict[str, Any]
 
 
 def langchain(folder: str) -> tuple[Framework, list[Contender], dict[str, Any]]:
-    """LangChain, those who watch it, and our hooks alone."""
+    """Returns LangChain, the libraries that watch it, and our hooks alone."""
     from langchain_core.callbacks import BaseCallbackHandler
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
@@ -363,7 +363,7 @@ def loads(of: list[Load], bare: list[Load]) -> dict[str, float]:
 
 
 async def stalls(framework: Framework) -> list[Late]:
-    """How late the event loop is, while many retrievals are under way at any time."""
+    """Measures how late the event loop is, while many retrievals are under way at any time."""
     end = time.perf_counter() + STALL_SECONDS
     late: list[Late] = []
     collected: list[tuple[float, float]] = []

@@ -133,7 +133,7 @@ def _messages(prompt: Prompt) -> list[dict[str, str]]:
 
 
 def fresh_passages() -> Iterator[tuple[str, str]]:
-    """(question, passage), never the same twice."""
+    """Returns pairs (question, passage), never the same twice."""
     for seed in range(10**6):
         for case in world.cases(50, seed=1000 + seed):
             for passage in (*case.gold, *case.distractors):
@@ -289,7 +289,7 @@ def server(*arguments: str) -> Iterator[str]:
 
 
 def measure_here(count: int) -> dict[str, Any]:
-    """nano on a server of our own, and beside it what asking alone costs."""
+    """Measures nano on a server of our own, and beside it what asking alone costs."""
     with server() as url:
         figures = asyncio.run(measure(url, count))
     with server("--load-format", "dummy", "--hf-overrides", json.dumps({"num_hidden_layers": 1})) as url:

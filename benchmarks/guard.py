@@ -104,7 +104,7 @@ async def read(engine: Engine, cases: Sequence[Case], hops: Sequence[list[Hop]],
 
 
 def verdicts(cases: Sequence[Case], said: Sequence[str]) -> NDArray[np.str_]:
-    """Correct, abstained or wrong, for each question."""
+    """Returns correct, abstained or wrong, for each question."""
     return np.array([
         "abstained" if text.startswith(NO)
         else "correct" if any(exact_match(text, reference) for reference in case.references)
@@ -128,7 +128,7 @@ def summary(hops: Sequence[Hop], outcome: Outcome, found: NDArray[np.str_]) -> d
 
 
 def against(base: NDArray[np.str_], other: NDArray[np.str_]) -> dict[str, Any]:
-    """Paired bootstrap over questions: the ratio of wrong answers, the difference of correct ones."""
+    """Returns a paired bootstrap over questions: the ratio of wrong answers, the difference of correct ones."""
     rng = np.random.default_rng(7)
     drawn = rng.integers(0, len(base), (DRAWS, len(base)))
     wrong, right = (base == "wrong", other == "wrong"), (base == "correct", other == "correct")

@@ -95,7 +95,8 @@ def on_time() -> dict[str, Any]:
 
 
 async def _on_time(quick: bool = False) -> dict[str, Any]:
-    """How late decisions are, for each latency, budget and number of passages; then the same without a guard."""
+    """Measures how late decisions are, for each latency, budget and number of passages; then the same without a
+    guard."""
     figures: dict[str, Any] = {}
     late: list[float] = []
     floor: dict[str, list[float]] = {"bare_client": [], "timers": []}
@@ -140,7 +141,7 @@ async def _on_time(quick: bool = False) -> dict[str, Any]:
 
 
 async def _load(url: str, budget: float, count: int) -> dict[str, Any]:
-    """Many callers at once, each with passages of its own: how far over the budget each decision came."""
+    """Measures how far over the budget each decision came with many callers at once, each with passages of its own."""
     engine = connect(url)
     guard = DistractorGuard(
         engine, budget_ms=budget, policies=[UtilityThreshold(-0.2)], min_keep=0, pause_after=10**9

@@ -59,7 +59,7 @@ class Similarity:
         self._filter = SimilarityPostprocessor(similarity_cutoff=cutoff)
 
     def scores(self, query: str, passages: Sequence[Passage]) -> list[float]:
-        """How like the query each passage is."""
+        """Returns how like the query each passage is."""
         asked = self._vector(query)
         return [float(asked @ self._vector(passage.text)) for passage in passages]
 

@@ -137,7 +137,7 @@ printed()
 
 
 def folders(root: Path) -> dict[str, list[int]]:
-    """Part → its files and lines of Python; the package by its folders, too."""
+    """Returns the files and lines of Python of each part; the package by its folders, too."""
     found = {name: root / name for name in FOLDERS if (root / name).is_dir()}
     found |= {
         f"ragguard/{path.name}": path
@@ -157,7 +157,7 @@ def python(where: Path) -> list[Path]:
 
 
 def lines(path: Path) -> int:
-    """How many lines a file has."""
+    """Returns how many lines a file has."""
     return path.read_text(encoding="utf-8").count("\n")
 
 
@@ -185,7 +185,7 @@ def in_checkout(root: Path, code: str) -> Any:
 
 
 def public_names(root: Path) -> dict[str, int]:
-    """Front door → how many names it exports."""
+    """Returns how many names each front door exports."""
     code = (
         "import importlib, json\n"
         f"found = {{name: len(importlib.import_module(name).__all__) for name in {FRONT_DOORS!r}}}\n"

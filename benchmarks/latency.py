@@ -83,7 +83,7 @@ def page(folder: Path) -> float:
 
 
 def measure(folder: Path) -> dict[str, list[float]]:
-    """Name → seconds of each round."""
+    """Returns the seconds of each round, by name."""
     search, cases = world.retriever(5), world.cases(100, seed=9)
     search("warm up")
     hooks, to_disk = captures(folder)

@@ -94,7 +94,7 @@ class Data:
 
     @classmethod
     def make(cls, n: int, seed: int = 0) -> Data:
-        """Random judgements; every query has a relevant passage and every sub-question an answer."""
+        """Makes random judgements; every query has a relevant passage and every sub-question an answer."""
         random = np.random.default_rng(seed)
         gains = random.choice(4, (n, PASSAGES), p=[0.8, 0.1, 0.06, 0.04]).astype(float)
         gains[:, 7] = np.maximum(gains[:, 7], 1)
@@ -129,7 +129,7 @@ class Data:
 
 
 def ours(data: Data) -> Iterator[Contender]:
-    """ragguard, batched and one query a call."""
+    """Times ragguard, batched and one query a call."""
     calls: dict[str, tuple[Callable[[Any], Any], np.ndarray]] = {
         "nDCG@10": (lambda x: metrics.ndcg(x, 10), data.gains),
         "UDCG": (metrics.udcg, data.utilities),
@@ -145,7 +145,7 @@ def ours(data: Data) -> Iterator[Contender]:
 
 
 def peers(data: Data) -> Iterator[Contender]:
-    """pytrec_eval and ir_measures, with judgements read in beforehand."""
+    """Times pytrec_eval and ir_measures, with judgements read in beforehand."""
     ranking = data.ranking()
     some = [{query: ranked} for query, ranked in sample(list(ranking.items()))]
     qrels = data.qrels()
@@ -199,7 +199,7 @@ def by_ir_measures(pair: tuple[Any, dict[str, dict[str, float]]]) -> dict[str, f
 
 @contextmanager
 def ranx(data: Data) -> Iterator[list[Contender]]:
-    """ranx in its own process and environment; it times itself, so that talking to it costs nothing."""
+    """Times ranx in its own process and environment; it times itself, so that talking to it costs nothing."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "gains.npy"
         np.save(path, data.gains)

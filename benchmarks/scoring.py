@@ -53,7 +53,8 @@ KINDS: tuple[dict[str, Any], ...] = (
 
 
 def make_runs(n: int) -> list[Run]:
-    """Two-hop runs: straight, with a useless step, with parallel hops, misled, and with a hop that found nothing."""
+    """Makes two-hop runs: straight, with a useless step, with parallel hops, misled, and with a hop that found
+    nothing."""
     cases = world.cases(n, seed=1, hops=2)
     return [world.make_run(case, seed=i, **KINDS[i % len(KINDS)]) for i, case in enumerate(cases)]
 

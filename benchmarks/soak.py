@@ -40,7 +40,7 @@ AWAY_EVERY, AWAY_FOR = 30.0, 3.0
 
 
 def resident_mib() -> float:
-    """Memory in use now."""
+    """Returns the memory in use now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 

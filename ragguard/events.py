@@ -108,7 +108,7 @@ class StepEnded:
         *,
         turn_open: bool = False,
     ) -> None:
-        """`run_id` is the id of the step's run, for callers that must not build the step to know the id."""
+        """Takes the step, or a function that makes it; with `run_id` nobody must build the step to know its run."""
         self._packed, self.run_id = step, run_id
         self.turn_open = turn_open
         """True while other steps of its turn are still open."""

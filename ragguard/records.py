@@ -151,7 +151,7 @@ class RetrievalStep:
 
     @property
     def places(self) -> int:
-        """K, the number of places in the prompt: `k` where it is known, else how many passages there were before a
+        """The number of places in the prompt, K: `k` where it is known, else how many passages there were before a
         guard dropped some. A reranker or a cut that chose some sets K to their number; where nothing is left, K is the
         number of candidates."""
         decision = self.decision

@@ -38,7 +38,8 @@ class _Attachment:
         return self.handler
 
     def __call__(self) -> BaseCallbackHandler:
-        """LangChain asks twice for the value, and makes a handler of its own if it is gone by then."""
+        """Returns the attached handler. LangChain asks twice for the value, and makes a handler of its own if it is
+        gone by then."""
         return BaseCallbackHandler()
 
     def __instancecheck__(self, handler: object) -> bool:

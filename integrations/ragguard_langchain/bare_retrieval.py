@@ -46,7 +46,7 @@ class BareRetrieval:
 
     @property
     def id(self) -> UUID:
-        """LangChain's id of the call."""
+        """The id that LangChain gave to the call."""
         assert isinstance(self.whole.id, UUID)
         return self.whole.id
 

@@ -393,7 +393,8 @@ def _is_resume(inputs: object) -> bool:
 
 
 def _status_of(error: BaseException) -> Status:
-    """How a call ended that gave no result. LangGraph's classes are recognised by name: it need not be installed."""
+    """Returns how a call ended that gave no result. LangGraph's classes are recognised by name: it need not be
+    installed."""
     if isinstance(error, (CancelledError, GeneratorExit, KeyboardInterrupt)):
         return "cancelled"
     if any(kind.__name__ == "GraphInterrupt" for kind in type(error).__mro__):

@@ -35,13 +35,14 @@ class SpanHandler(BaseSpanHandler[BaseSpan]):
         object.__setattr__(self, "span_drop", spans.dropped)
 
     def capture_propagation_context(self) -> dict[str, Any]:
-        """Called where a workflow is started, before it has a task of its own; nothing has to be handed on."""
+        """Returns an empty context. LlamaIndex calls this where a workflow is started, before it has a task of its
+        own."""
         self.spans.starting()
         return {}
 
     @classmethod
     def class_name(cls) -> str:
-        """LlamaIndex's name for this handler."""
+        """Returns the name of this handler for LlamaIndex."""
         return "RagGuardSpanHandler"
 
     def new_span(self, *args: Any, **kwargs: Any) -> None:

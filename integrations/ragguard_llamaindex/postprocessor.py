@@ -48,7 +48,7 @@ class DistractorPostprocessor(BaseNodePostprocessor):
 
     @classmethod
     def class_name(cls) -> str:
-        """LlamaIndex's name for this postprocessor."""
+        """Returns the name of this postprocessor for LlamaIndex."""
         return "DistractorPostprocessor"
 
     def _postprocess_nodes(

@@ -76,7 +76,7 @@ class Spans:
         return self.recorder.faults
 
     def __len__(self) -> int:
-        """How much is open."""
+        """Returns the number of open calls."""
         return len(self._open)
 
     def here(self) -> Call | None:

@@ -62,7 +62,8 @@ class StreamedAnswer:
         return self._on_end is None
 
     def token(self, token: object) -> None:
-        """Structured output streams growing objects in place of pieces of text; the last one is the answer."""
+        """Takes in the next piece of the answer. Structured output streams growing objects in place of pieces of text;
+        the last one is the answer."""
         if isinstance(token, str):
             self._texts.append(token)
         else:
@@ -118,7 +119,7 @@ async def _alisten(
 
 
 def status_of(error: BaseException | None) -> Status:
-    """How something ended that ended with that error."""
+    """Returns the status of a call that ended with that error."""
     if error is None:
         return "ok"
     return "cancelled" if isinstance(error, (CancelledError, GeneratorExit, KeyboardInterrupt)) else "error"

@@ -20,7 +20,7 @@ _MANY, _ROUNDS, _SAMPLES = 64, 5, 10
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What an engine is, and how exactly and how fast it answers."""
+    """The identity of an engine, and how exactly and how fast it answers."""
 
     model: str
     kind: str

@@ -103,7 +103,7 @@ def _looks(database: Path, most: int) -> Iterator[list[ScoredRun] | None]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file stands under the path, None for none."""
+    """Returns which file stands under the path, None for none."""
     try:
         found = path.stat()
     except OSError:

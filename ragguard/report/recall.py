@@ -61,7 +61,7 @@ def estimate_recall(runs: Iterable[ScoredRun]) -> list[QueryRecall]:
 
 
 def _judged(scores: Iterable[Score]) -> dict[tuple[str, int], bool]:
-    """Step and position → whether the passage there is relevant: by its grade, else by p_relevant."""
+    """Returns whether the passage at each step and position is relevant: by its grade, else by p_relevant."""
     verdicts: dict[tuple[str, int], bool] = {}
     for name, least in (("p_relevant", 0.5), ("grade", RELEVANT_GRADE)):
         for score in scores:

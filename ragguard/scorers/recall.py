@@ -120,7 +120,7 @@ class Recall:
 
 
 def _given(repeated: Sequence[Sequence[StepView]]) -> dict[str, int]:
-    """Text → the grade that came with the passage."""
+    """Returns the grade that came with each passage, by its text."""
     passages = (passage for steps in repeated for step in steps for passage in step.all)
     return {passage.text: passage.grade for passage in passages if passage.grade is not None}
 

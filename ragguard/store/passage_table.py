@@ -86,8 +86,8 @@ class PassageTable:
     __slots__ = ("_first", "_items", "_new", "_positions", "_texts", "digests")
 
     def __init__(self, texts: dict[bytes, str], items: Iterable[list[Any]] = ()) -> None:
-        """`texts`, under their digests, is where the texts of new items are added. `items` are those that the row has
-        already; their texts are in the store."""
+        """Takes the texts under their digests, to which the texts of new items are added. `items` are those that the
+        row has already; their texts are in the store."""
         self._texts = texts
         self._items: list[Any] = [dump(item) for item in items]
         self._positions: dict[str, int] = {}

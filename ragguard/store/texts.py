@@ -15,7 +15,7 @@ class NeededTexts:
     """The texts that the rows of one transaction need, and no longer need."""
 
     def __init__(self, texts: dict[bytes, str]) -> None:
-        """`texts` are texts that rows may need, under their digests; others can be added there."""
+        """Takes texts that rows may need, under their digests; others can be added there."""
         self._texts = texts
         self._uses: Counter[bytes] = Counter()
         """The change in how many rows need the text, by digest."""

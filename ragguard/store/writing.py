@@ -50,8 +50,8 @@ class Writing:
         texts: dict[bytes, str] | None = None,
         scored: bool = True,
     ) -> None:
-        """`segments` are those of the process, where events are written as they are captured. `texts` are those of
-        the events' passages, under their digests. With `scored=False` nobody is to score the runs."""
+        """Takes the `segments` of the process, where events are written as they are captured, and the `texts` of the
+        events' passages, under their digests. With `scored=False` nobody is to score the runs."""
         self._db, self._scored = connection, scored
         self._segments = Segments() if segments is None else segments
         self._owner = owner

@@ -122,7 +122,7 @@ def _coverage(items: Sequence[Labelled], at: float, seed: int) -> Table:
 
 
 def _systems(items: Sequence[Labelled], at: float, seed: int) -> Table:
-    """Figure 4's panels: the same by the system that the contexts come from."""
+    """Tabulates the panels of figure 4: the same by the system that the contexts come from."""
     rows: list[tuple[Cell, ...]] = []
     for system in dict.fromkeys(one.system for one in items):
         some = [one for one in items if one.system == system]

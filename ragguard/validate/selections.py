@@ -103,7 +103,7 @@ class Selections:
 
     @property
     def segment(self) -> Floats:
-        """K/N_p of each selection, rounded to its first digit."""
+        """The ratio K/N_p of each selection, rounded to its first digit."""
         return np.array([float(f"{ratio:.1g}") for ratio in self.k / self.total])
 
     def where(self, rows: Booleans | Integers) -> Selections:

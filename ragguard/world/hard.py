@@ -149,7 +149,7 @@ class _Hardener:
         return self._passage(fits[0], kind, hop, 2, about=about) if fits else None
 
     def _about_subject(self, fact: Fact, case: Case) -> Fact | None:
-        """Another fact about the subject, which answers no hop."""
+        """Returns another fact about the subject, which answers no hop."""
         subject_kind = RELATIONS[fact.relation].subject
         found = [
             Fact(relation.name, fact.subject, object_)

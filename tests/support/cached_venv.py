@@ -62,7 +62,7 @@ class CachedVenv:
         return self.python
 
     def pip(self, *arguments: str) -> None:
-        """`pip install` in it."""
+        """Runs `pip install` in it."""
         self._run(
             str(self.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments
         )

@@ -77,7 +77,7 @@ def say(text: str, index: int) -> str:
 
 
 def weigh(text: str, label: str) -> float:
-    """How probable the judge's next word is a label."""
+    """Returns how probable the judge's next word is a label."""
     passage = (documents(text) or [""])[0]
     key = (asked(text), passage)
     if label == "NO-RESPONSE":

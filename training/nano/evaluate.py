@@ -43,7 +43,7 @@ class _Asker:
     engine: NanoEngine
 
     async def probability(self, task: Task, asked: Sequence[Asked]) -> NDArray[np.float64]:
-        """(asked, labels of the task)."""
+        """Returns the probability of each label of the task: (asked, labels)."""
         prompts = load_prompts("nano")
         rendered = [prompts.render(task, passages, **slots) for passages, slots in asked]
         labels = prompts.labels(task)
@@ -85,7 +85,7 @@ def _right(case: Case, said: str) -> bool:
 
 
 async def reading(ask: _Asker, n: int, report: Report) -> None:
-    """Exact match with one to twelve passages, all of them near misses and unrelated ones but for the gold."""
+    """Measures exact match with one to twelve passages, all of them near misses and unrelated ones but for the gold."""
     for hops, target in ((1, 0.90), (2, 0.70)):
         cases = world.cases(n, seed=11, hops=hops, distractors=_READ)
         shares: list[float] = []
@@ -162,7 +162,7 @@ async def memory(ask: _Asker, n: int, report: Report) -> None:
 
 
 async def judging(ask: _Asker, n: int, report: Report) -> None:
-    """Relevance, answerability and grades of one passage for a hop's query."""
+    """Measures relevance, answerability and grades of one passage for a hop's query."""
     cases = world.cases(n, seed=16, distractors=Counts(1, 1, 1, 1))
     kinds: tuple[PassageKind, ...] = ("gold", "same_relation", "same_subject", "unrelated")
     lies: tuple[PassageKind, ...] = (*kinds, "contradiction")

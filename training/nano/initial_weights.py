@@ -66,7 +66,7 @@ def set_initial_weights(network: Network) -> None:
 
 
 def _code(width: int, size: int) -> torch.Tensor:
-    """(width, size): orthonormal columns, blind to the four coordinates."""
+    """Returns orthonormal columns, blind to the four coordinates: (width, size)."""
     code = torch.zeros(width, size)
     code[4:] = torch.linalg.qr(torch.randn(width - 4, size))[0]
     return code

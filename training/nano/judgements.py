@@ -36,7 +36,7 @@ class _Query:
 
 
 def references(rng: random.Random, kind: str, answer: str) -> str:
-    """Reference answers as a scorer would list them."""
+    """Returns reference answers as a scorer would list them."""
     names = aliases(kind, answer)  # type: ignore[arg-type]
     if len(names) > 1 and rng.random() < 0.5:
         names = names[:1]

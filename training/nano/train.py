@@ -53,7 +53,7 @@ class Batches(Dataset[Batch]):  # type: ignore[misc]
 
 
 def rate_at(step: int, args: argparse.Namespace) -> float:
-    """Warm-up, constant, then linear to (almost) nothing."""
+    """Returns the learning rate at a step: warm-up, constant, then linear to (almost) nothing."""
     left = float((args.steps - step) / max(1, args.decay))
     return min(1.0, (step + 1) / 100, max(0.02, left))
 

@@ -15,7 +15,8 @@ from training.nano import SHIPPED
 
 
 def build_vocabulary() -> list[str]:
-    """Special tokens, labels and signs, then all words of frames and prompts, then names and values."""
+    """Builds the vocabulary: special tokens, labels and signs, then all words of frames and prompts, then names and
+    values."""
     found: dict[str, None] = dict.fromkeys((*SPECIAL, NEWLINE, MARKER, "NO-RESPONSE"))
     found |= dict.fromkeys([chr(c) for c in range(ord("A"), ord("Z") + 1)])
     found |= dict.fromkeys("0123456789.,?!;:-'\"()")

@@ -163,7 +163,7 @@ def _context(sample: Fields, texts: Texts, ranked: Ranked | None) -> Context:
 
 
 def _wide(sample: Fields, key: Key, places: tuple[int, ...], ranked: Ranked) -> int:
-    """How many of the top 2K are positives; of all candidates, where there are fewer than 2K."""
+    """Returns how many of the top 2K are positives; of all candidates, where there are fewer than 2K."""
     if key not in ranked:
         raise sample.wrong("id", key, "id, E, Nc and Np of one of the ranked samples")
     rank, sizes = ranked[key]
