@@ -167,8 +167,6 @@ class RagGuard:
         """The recorder, to which integrations report runs and retrievals."""
         return self._service.recorder
 
-    # Capture
-
     def run(
         self,
         question: str = "",
@@ -205,8 +203,6 @@ class RagGuard:
             self.recorder, question, references=references, id=id, resume=resume, name=name,
             sub_questions=sub_questions, pool=pool, metadata=metadata, acknowledging=self._service.intake,
         )  # fmt: skip
-
-    # Scores
 
     @overload
     async def score(self, run: Run | RunHandle, *, dry_run: Literal[False] = False) -> Scores: ...
@@ -249,8 +245,6 @@ class RagGuard:
             raise InvalidInput("runs", runs, "runs that can be iterated")
         return self._service.on_demand.evaluate_each(runs, concurrency)
 
-    # Reading
-
     def runs(self) -> Runs:
         """Returns the captured runs, the oldest first, as a sequence that reads page by page."""
         self._service.settle()
@@ -281,8 +275,6 @@ class RagGuard:
     def store(self) -> Store:
         """The store that keeps runs and scores."""
         return self._service.store
-
-    # Closing
 
     def flush(self, timeout: float = 10.0) -> Report:
         """Waits until all that was captured is scored, stored and delivered, or has failed for good.

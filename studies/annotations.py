@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -43,6 +43,13 @@ class Annotated:
     """ROUGE-L of the reader's answer from the passage alone; nan where it was not asked for."""
     p_answer: Floats
     """The probability of the reference itself; nan where it was not asked for, or the engine cannot tell."""
+
+
+def unknown(pool: Pool) -> Annotated:
+    """Returns a pool whose annotations are all nan, for studies that ask for none."""
+    nothing = np.full(len(pool.passages), np.nan)
+    names = [field.name for field in fields(Annotated) if field.name != "pool"]
+    return Annotated(pool=pool, **dict.fromkeys(names, nothing))
 
 
 async def annotate(

@@ -25,6 +25,7 @@ from ragguard.validate.answering import grader
 from ragguard.validate.progress import Progress, silent
 from ragguard.validate.tables import Cell, Table
 from ragguard.world import PassageKind, cases, default_world
+from studies.annotations import unknown
 from studies.pools import Pool, corpus_for, draw, find_pools
 from studies.predictions import DataSet, correlations, differences
 from studies.samples import Sample, read_contexts
@@ -67,7 +68,7 @@ async def study(
         await _score(pipeline, pools[owner], hops, values, earned)
     progress("scoring contexts", len(contexts), len(contexts))
     drawn = Sample(
-        tuple(pools),  # type: ignore[arg-type]
+        tuple(map(unknown, pools)),
         np.array([owner for owner, _ in contexts], dtype=np.intp),
         np.array([[*one, *two] for _, (one, two) in contexts], dtype=np.intp).reshape(-1, K),
         outcome,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 from ragguard.capture.declarations import unknown_key
@@ -64,7 +65,7 @@ def warn_of_unknown(metadata: Mapping[str, Any]) -> None:
     """Warns once of each metadata key that is addressed to ragguard and that nothing reads."""
     for key in metadata:
         if key.startswith(_OWN) and key not in KEYS:
-            NOTICES.once(f"metadata {key}", lambda key=key: unknown_key(key, KEYS))  # type: ignore[misc]
+            NOTICES.once(f"metadata {key}", partial(unknown_key, key, KEYS))
 
 
 def _tools(given: object) -> dict[str, Splitter]:

@@ -79,8 +79,6 @@ class Deliveries:
             if final:
                 given.remove(one)
 
-    # Tools
-
     def tool_began(self, call: Call) -> None:
         """A tool begins; a declared one is a retrieval, with whatever retrievals are inside."""
         options = self._runs.options

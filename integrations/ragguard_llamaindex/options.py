@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 from ragguard.capture.declarations import unknown_key
@@ -90,7 +91,7 @@ def warn_of_unknown(tags: Mapping[str, Any]) -> None:
     """Warns once of each tag that is addressed to ragguard and that nothing reads."""
     for key in tags:
         if isinstance(key, str) and key.startswith("ragguard_") and key not in KEYS:
-            NOTICES.once(f"tag {key}", lambda key=key: unknown_key(key, KEYS))  # type: ignore[misc]
+            NOTICES.once(f"tag {key}", partial(unknown_key, key, KEYS))
 
 
 def _found(fields: Mapping[str, Any], key: str, argument: str) -> object:

@@ -173,8 +173,6 @@ class Spans:
                 self.runs.begin(call.run)
             self.runs.finish(call.run, None, "interrupted", None)
 
-    # Calls
-
     def _enter(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
         if kind in ROOTS and tracing_suppressed():
             return
@@ -333,8 +331,6 @@ class Spans:
         if call is not None:
             call.run.waits = True
 
-    # Retrievals
-
     def _retrieving(self, call: Call, name: str) -> None:
         run = call.run
         run.waits = False
@@ -385,8 +381,6 @@ class Spans:
                 hand_verdicts_on(call.parent, call.verdicts, parts=True)
         if call.parent is None and not call.run.over:
             self.runs.end(call, None)
-
-    # Guards
 
     def written_query(self, asked: str) -> str:
         """The query of the postprocessor at work, as its author wrote it."""

@@ -15,7 +15,7 @@ from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar, cast, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 from ragguard.capture.anywhere import current_call, warn_outside
 from ragguard.capture.context import CurrentCall
@@ -85,41 +85,40 @@ def _decorated(
         name = getattr(function, "__name__", "")
         return _Recording(asked, tool, name=name, k=given, top_k=top_k_in(top_k))
 
+    async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        with recording(args, kwargs) as step:
+            items = function(*args, **kwargs)
+            while True:
+                try:
+                    with step.enclosing():
+                        item = await anext(items)
+                except StopAsyncIteration:
+                    break
+                step.found.append(item)
+                yield item
+
+    def generator(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        with recording(args, kwargs) as step:
+            yield from step.given(function(*args, **kwargs))
+
+    async def coroutine(*args: Any, **kwargs: Any) -> Any:
+        with recording(args, kwargs) as step, step.enclosing():
+            step.found = await function(*args, **kwargs)
+        return step.found
+
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        with recording(args, kwargs) as step, step.enclosing():
+            step.found = function(*args, **kwargs)
+        return step.found
+
+    wrapper: Callable[..., Any] = plain
     if inspect.isasyncgenfunction(function):
-
-        async def wrapper(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-            with recording(args, kwargs) as step:
-                items = function(*args, **kwargs)
-                while True:
-                    try:
-                        with step.enclosing():
-                            item = await anext(items)
-                    except StopAsyncIteration:
-                        break
-                    step.found.append(item)
-                    yield item
-
+        wrapper = stream
     elif inspect.isgeneratorfunction(function):
-
-        def wrapper(*args: Any, **kwargs: Any) -> Iterator[Any]:  # type: ignore[misc]
-            with recording(args, kwargs) as step:
-                yield from step.given(function(*args, **kwargs))
-
+        wrapper = generator
     elif inspect.iscoroutinefunction(function):
-
-        async def wrapper(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
-            with recording(args, kwargs) as step, step.enclosing():
-                step.found = await function(*args, **kwargs)
-            return step.found
-
-    else:
-
-        def wrapper(*args: Any, **kwargs: Any) -> Any:  # type: ignore[misc]
-            with recording(args, kwargs) as step, step.enclosing():
-                step.found = function(*args, **kwargs)
-            return step.found
-
-    return functools.wraps(function)(cast("Callable[..., Any]", wrapper))
+        wrapper = coroutine
+    return functools.wraps(function)(wrapper)
 
 
 class _Recording:

@@ -135,8 +135,6 @@ class Database:
         if (connection := getattr(self, "_db", None)) is not None:
             connection.close()
 
-    # Inside
-
     def _run(self, work: Callable[[sqlite3.Connection], T], begin: str) -> T:
         with self.lock:
             self._notice_another_file()
@@ -210,8 +208,6 @@ class Database:
     def _is_ours(self) -> bool:
         """Returns whether the file that SQLite cannot open is a store; a file of another program is left alone."""
         return self.path is not None and files.has_our_mark(self.path)
-
-    # Another file than before
 
     def _degrade(self, error: Exception) -> None:
         """Goes on in memory with what is under way."""
@@ -323,8 +319,6 @@ class Database:
                 len(failed), self.name, failed[0],
             )  # fmt: skip
         return True
-
-    # Forks
 
     def _before_fork(self) -> None:
         self._held = self.lock.acquire(timeout=_FORK_WAIT)

@@ -64,9 +64,6 @@ class ScoringOutcome:
         return bool(self.failures) or (not self.scores and self.attempts == 1)
 
 
-# What is due
-
-
 def due(connection: sqlite3.Connection, owner: str, limit: int) -> list[Due]:
     """Returns the first runs that a process has to score or deliver."""
     rows = connection.execute(
@@ -102,9 +99,6 @@ def is_settled(connection: sqlite3.Connection, seq: int, identity: str) -> bool:
         (seq, identity),
     ).fetchone()
     return row is not None
-
-
-# What came of it
 
 
 def settle(connection: sqlite3.Connection, outcome: ScoringOutcome) -> list[Score]:

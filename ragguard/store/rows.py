@@ -36,9 +36,6 @@ Texts: TypeAlias = Mapping[str, str]
 """Digest, in hexadecimal digits → text."""
 
 
-# Runs and steps
-
-
 def run_data(run: Run, table: PassageTable) -> Data:
     """Returns the values of a run that have no column of their own."""
     body: Data = {}
@@ -225,9 +222,6 @@ def trace_body(trace: TraceContext) -> list[Any]:
 
 def _trace_of(data: list[Any] | None) -> TraceContext | None:
     return None if data is None else TraceContext(*data)
-
-
-# Scores and failures
 
 
 def key_of(score: Score) -> bytes:

@@ -48,9 +48,6 @@ class Wrong(Exception):
         self.where, self.value, self.allowed = where, value, allowed
 
 
-# From data
-
-
 def run_of_data(data: Any) -> Run:
     """Returns the run of a line's data."""
     if isinstance(data, dict) and "format" in data and data["format"] != FORMAT:
@@ -250,9 +247,6 @@ _RUN: Mapping[str, Check] = {
 }  # fmt: skip
 
 
-# To data
-
-
 def data_of_run(run: Run) -> Data:
     """Returns the data of a run's line, without the fields that have their default values."""
     data: Data = {"format": FORMAT, "id": run.id, "question": run.question}
@@ -310,11 +304,11 @@ def _span_data(record: Run | RetrievalStep | SubStep) -> Data:
     return data
 
 
-def _given(record: object, *names: str) -> Data:
+def _given(record: Run | RetrievalStep | SubStep | Decision | Dropped | Passage, *names: str) -> Data:
     """Returns the fields that have other than their default values."""
     given: Data = {}
     for name in names:
-        value, declared = getattr(record, name), record.__dataclass_fields__[name]  # type: ignore[attr-defined]
+        value, declared = getattr(record, name), record.__dataclass_fields__[name]
         factory = declared.default_factory
         default = declared.default if factory is MISSING else factory()
         if name == "metadata":

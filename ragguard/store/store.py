@@ -90,8 +90,6 @@ class Store:
         """True while memory stands in for a disk that failed."""
         return self._db.degraded
 
-    # Capture
-
     def record(self, events: Iterable[Event]) -> dict[str, bool]:
         """Writes captured events in one transaction; durable when it returns. Each event is read once, and let go.
 
@@ -185,8 +183,6 @@ class Store:
             self._own.failover.put(storable(run.id))
             self._own.failover.events += 1
         return result
-
-    # Work
 
     def claim(self, limit: int) -> list[Claim]:
         """Returns the next runs to be scored or delivered, at most `limit`, and claims them."""
@@ -291,8 +287,6 @@ class Store:
                 _log.error("memory is full while %s cannot be written: the oldest runs are lost", self.path)
             self.count("runs_lost", lost)
 
-    # Removal
-
     def delete(self, run_id: str) -> bool:
         """Removes a run, its steps, scores and texts for good; False where it is not there.
 
@@ -303,8 +297,6 @@ class Store:
     def prune(self, ended_before_ns: int) -> int:
         """Removes all runs that ended before that time, scored or not; returns how many."""
         return self._removals.prune(ended_before_ns)
-
-    # Reading
 
     def run_count(self) -> int:
         """Returns how many runs the store has."""
@@ -409,8 +401,6 @@ class Store:
             yield found[1]
             after = found[0][-1]
         self.left_out.warn(self._db.name)
-
-    # Life
 
     def close(self) -> None:
         """Leaves what is not done to the next process and lets the file go. Safe to call twice."""

@@ -148,8 +148,6 @@ class Writing:
         self._insert_new()
         self._needed.write(self._db)
 
-    # Events
-
     def _new_run(self, new: NewRun) -> None:
         run = new.run
         if self._segments.get(run.id) is None and run.id not in self._new and self._seq(run.id) is None:
@@ -265,8 +263,6 @@ class Writing:
             self.changed.setdefault(run_id, False)
         else:
             self._changed(seq)
-
-    # Rows
 
     def _body(self, table: str, seq: int) -> Data:
         row = self._db.execute(f"SELECT body FROM {table} WHERE seq = ?", (seq,)).fetchone()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ragguard.world.facts import Fact, aliases, known_chains, known_facts
-from ragguard.world.grammar import CHAINS, RELATIONS
+from ragguard.world.grammar import CHAINS, RELATIONS, Kind
 from training.nano.speech import ask, asks_plainly, new_name, steps, tell
 
 Turn = tuple[str, dict[str, str], str]
@@ -35,9 +35,9 @@ class _Query:
     """True where it names another subject that shares a word with the passage's."""
 
 
-def references(rng: random.Random, kind: str, answer: str) -> str:
+def references(rng: random.Random, kind: Kind, answer: str) -> str:
     """Returns reference answers as a scorer would list them."""
-    names = aliases(kind, answer)  # type: ignore[arg-type]
+    names = aliases(kind, answer)
     if len(names) > 1 and rng.random() < 0.5:
         names = names[:1]
     return rng.choice(_SEPARATORS).join(names)
@@ -204,12 +204,12 @@ def _closed(rng: random.Random, question: str, answer: str) -> Turn:
     return "answer_closed", {"question": question}, answer
 
 
-def _other(rng: random.Random, kind: str, answer: str) -> str:
-    return new_name(rng, kind, like=answer if rng.random() < 0.5 else "")  # type: ignore[arg-type]
+def _other(rng: random.Random, kind: Kind, answer: str) -> str:
+    return new_name(rng, kind, like=answer if rng.random() < 0.5 else "")
 
 
-def _entailment(rng: random.Random, question: str, kind: str, answer: str, fact: Fact) -> Turn:
-    names = aliases(kind, answer)  # type: ignore[arg-type]
+def _entailment(rng: random.Random, question: str, kind: Kind, answer: str, fact: Fact) -> Turn:
+    names = aliases(kind, answer)
     draw = rng.random()
     if draw < 0.45:
         one, two, label = rng.choice(names), rng.choice(names), "A"
@@ -221,7 +221,7 @@ def _entailment(rng: random.Random, question: str, kind: str, answer: str, fact:
             other = _other(rng, kind, answer)
         shared = other.split(" ")[-1] == answer.split(" ")[-1]
         one = rng.choice(names[:2] if shared else names)
-        two = rng.choice(aliases(kind, other)[: 2 if shared else 3])  # type: ignore[arg-type]
+        two = rng.choice(aliases(kind, other)[: 2 if shared else 3])
         label = "C"
         if one == two:
             label = "A"
@@ -236,8 +236,8 @@ def _entailment(rng: random.Random, question: str, kind: str, answer: str, fact:
     return "entailment", {"question": question, "first": one, "second": two}, label
 
 
-def _response_grade(rng: random.Random, question: str, kind: str, answer: str) -> Turn:
-    names = aliases(kind, answer)  # type: ignore[arg-type]
+def _response_grade(rng: random.Random, question: str, kind: Kind, answer: str) -> Turn:
+    names = aliases(kind, answer)
     draw = rng.random()
     if draw < 0.25:
         said, grade = answer, "5"
