@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.handle import current_handle, current_run
 from ragguard.capture.recorder import Recorder
@@ -23,7 +24,7 @@ from ragguard_langchain.bare_retrieval import BareRetrievals
 from ragguard_langchain.graphs import node_clock, rank_of_call
 from ragguard_langchain.messages import NOTHING, Answer
 from ragguard_langchain.open_calls import OpenCall, OpenCalls
-from ragguard_langchain.options import KEYS, NO_OPTIONS, RESUME, RUN_ID, CallOptions, warn_of_unknown
+from ragguard_langchain.options import KEYS, NO_OPTIONS, RESUME, RUN_ID, CallOptions
 from ragguard_langchain.scopes import RunNotes, Scope
 from ragguard_langchain.stack import Where, batch_around, given_up
 from ragguard_langchain.tree_runs import TreeRuns
@@ -76,7 +77,7 @@ class CallTree:
         `call_id` is the tool call's; `where` is given for a call that says nothing when it is cancelled. A run that it
         joins ends after it, where it `holds` that: one that always reports its end, a stream too."""
         run = RunNotes(question, name, metadata, options=options, inputs=inputs)
-        warn_of_unknown(metadata)
+        warn_of_unknown(metadata, "metadata", KEYS)
         if is_paused():
             run.opened = True  # for good: what it does after the pause is not recorded either
         run_id, sampled = self.runs.joined(run, resumes)

@@ -3,18 +3,15 @@ where the question and the answer are."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeAlias
 
-from ragguard.capture.declarations import unknown_key
+from ragguard.capture.declarations import checked_tools, warn_of_missing
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
-from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.messages import Taken, unpacked
 from ragguard_langchain.views import TextOf, checked_text_of, viewed
 
@@ -24,7 +21,6 @@ KEYS = (REFERENCES, NAME, RUN_ID, RESUME)
 """Metadata keys by which a call's config says what its run is."""
 Locate: TypeAlias = Callable[[Any], object]
 """Finds the question in what a pipeline is given, or the answer in what it gives."""
-_OWN = "ragguard_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,10 @@ def options_of(
 ) -> CallOptions:
     """The options, checked; a key becomes the function that looks there."""
     return CallOptions(
-        _tools(tools), checked_text_of(text_of), _locate("question", question), _locate("answer", answer)
+        checked_tools(tools),
+        checked_text_of(text_of),
+        _locate("question", question),
+        _locate("answer", answer),
     )
 
 
@@ -59,31 +58,6 @@ def recorder_of(rg: object) -> Recorder:
     if not isinstance(recorder, Recorder):
         raise InvalidInput("rg", rg, 'a RagGuard, such as RagGuard(engine="nano")')
     return recorder
-
-
-def warn_of_unknown(metadata: Mapping[str, Any]) -> None:
-    """Warns once of each metadata key that is addressed to ragguard and that nothing reads."""
-    for key in metadata:
-        if key.startswith(_OWN) and key not in KEYS:
-            NOTICES.once(f"metadata {key}", partial(unknown_key, key, KEYS))
-
-
-def _tools(given: object) -> dict[str, Splitter]:
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping):
-        raise InvalidInput(
-            "tools", given, "a mapping from a tool's name to a splitter, such as {'search': paragraphs}"
-        )
-    for name, splitter in given.items():
-        if not callable(splitter):
-            raise InvalidInput(
-                f"tools[{name!r}]",
-                splitter,
-                "a function from a text to passages, such as ragguard.splitters.paragraphs or "
-                "separated_by('---')",
-            )
-    return dict(given)
 
 
 def _locate(argument: str, given: str | Locate | None) -> Locate | None:
@@ -105,11 +79,5 @@ def _held(value: object, key: str, argument: str) -> object:
             if isinstance(item, Mapping) and key in item:
                 return item[key]
     if value is not None:
-        names = sorted(map(str, value)) if isinstance(value, Mapping) else [type(value).__name__]
-        close = difflib.get_close_matches(key, names, 1)
-        NOTICES.once(
-            f"{argument} {key}",
-            f"{argument}={key!r} is not in what the pipeline was given or gives, so the usual places are read"
-            f"{f'; did you mean {close[0]!r}?' if close else ''}. There: {', '.join(names) or 'nothing'}",
-        )
+        warn_of_missing(argument, key, value if isinstance(value, Mapping) else [type(value).__name__])
     return None

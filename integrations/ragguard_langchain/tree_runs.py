@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from ragguard.arguments import references_of
+from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.handle import current_run
 from ragguard.capture.recorder import Recorder
@@ -19,7 +20,7 @@ from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.clock import TreeClock
 from ragguard_langchain.messages import NOTHING, Answer
 from ragguard_langchain.open_calls import OpenCall
-from ragguard_langchain.options import NAME, REFERENCES, RESUME, RUN_ID, warn_of_unknown
+from ragguard_langchain.options import KEYS, NAME, REFERENCES, RESUME, RUN_ID
 from ragguard_langchain.scopes import RunNotes, Scope
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.stack import Where, batch_around
@@ -201,7 +202,7 @@ class TreeRuns:
 
 def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the metadata that the record of a run takes over from the metadata of its call."""
-    warn_of_unknown(metadata)
+    warn_of_unknown(metadata, "metadata", KEYS)
     kept = {key: value for key, value in metadata.items() if not key.startswith(_NOT_KEPT)}
     kept["framework"] = "langchain"
     return kept

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeAlias
 
-from ragguard.capture.declarations import unknown_key
+from ragguard.capture.declarations import checked_tools, warn_of_missing
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
-from ragguard.runtime.notices import NOTICES
 from ragguard_llamaindex.nodes import TextOf, checked_text_of
 
 REFERENCES, NAME, RUN_ID = "ragguard_references", "ragguard_name", "ragguard_run_id"
@@ -45,13 +42,8 @@ def options_of(
     answer: str | AnswerOf | None,
 ) -> CaptureOptions:
     """The options, checked; a key becomes the function that looks there."""
-    if tools is not None and not isinstance(tools, Mapping):
-        raise InvalidInput("tools", tools, "a mapping from tools' names to splitters")
-    for name, splitter in (tools or {}).items():
-        if not callable(splitter):
-            raise InvalidInput(f"tools[{name!r}]", splitter, "a function from a text to passages")
     return CaptureOptions(
-        checked_text_of(text_of), dict(tools or {}), question_from("question", question),
+        checked_text_of(text_of), checked_tools(tools), question_from("question", question),
         answer_from("answer", answer),
     )  # fmt: skip
 
@@ -87,29 +79,12 @@ def fields_of(value: object) -> Mapping[str, Any]:
     return fields
 
 
-def warn_of_unknown(tags: Mapping[str, Any]) -> None:
-    """Warns once of each tag that is addressed to ragguard and that nothing reads."""
-    for key in tags:
-        if isinstance(key, str) and key.startswith("ragguard_") and key not in KEYS:
-            NOTICES.once(f"tag {key}", partial(unknown_key, key, KEYS))
-
-
 def _found(fields: Mapping[str, Any], key: str, argument: str) -> object:
     value: object = fields
     for part in key.split("."):
         inner = value if isinstance(value, Mapping) else fields_of(value)
         if part not in inner:
-            _missing(argument, key, fields)
+            warn_of_missing(argument, key, fields)
             return None
         value = inner[part]
     return value
-
-
-def _missing(argument: str, key: str, fields: Mapping[str, Any]) -> None:
-    names = sorted(map(str, fields))
-    close = difflib.get_close_matches(key, names, 1)
-    NOTICES.once(
-        f"{argument} {key}",
-        f"{argument}={key!r} is not in what the pipeline was given or gives, so the usual places are read"
-        f"{f'; did you mean {close[0]!r}?' if close else ''} There: {', '.join(names) or 'nothing with a name'}",
-    )

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from ragguard.arguments import references_of
+from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import text_of
 from ragguard.errors import InvalidInput
 from ragguard_llamaindex.calls import Call, Invocation, given_in
 from ragguard_llamaindex.options import (
     ANSWER,
+    KEYS,
     NAME,
     QUESTION,
     REFERENCES,
@@ -19,8 +21,7 @@ from ragguard_llamaindex.options import (
     RUN_ID,
     answer_from,
     question_from,
-    warn_of_unknown,
-)
+)  # fmt: skip
 from ragguard_llamaindex.runs import RunWriter, tags_of
 
 
@@ -30,7 +31,7 @@ def read_tags(run: Invocation, tags: Mapping[str, Any], recorder: Recorder) -> N
     run.name = str(tags.get(NAME) or run.name)
     _name(run, tags, recorder)
     run.metadata = tags_of(tags)
-    warn_of_unknown(tags)
+    warn_of_unknown(tags, "tag", KEYS)
     try:
         run.references = references_of(tags.get(REFERENCES))
         run.answer = answer_from(ANSWER, tags.get(ANSWER))

@@ -1,15 +1,54 @@
-"""Warnings about what a user declared and capture does not find, in the same words for every framework."""
+"""Checks and warnings about what a user declares, in the same words for every framework."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ragguard.capture.splitters import Splitter
+from ragguard.errors import InvalidInput
+from ragguard.runtime.notices import NOTICES
 
 _PREFIX = "ragguard_"
 
 
+def checked_tools(given: object) -> dict[str, Splitter]:
+    """Returns the tools that are declared as retrievals, each with its splitter; refuses anything else."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidInput(
+            "tools", given, "a mapping from a tool's name to a splitter, such as {'search': paragraphs}"
+        )
+    for name, splitter in given.items():
+        if not callable(splitter):
+            allowed = "a function from a text to passages, such as ragguard.splitters.paragraphs or separated_by('---')"
+            raise InvalidInput(f"tools[{name!r}]", splitter, allowed)
+    return dict(given)
+
+
+def warn_of_unknown(given: Mapping[Any, object], what: str, known: Iterable[str]) -> None:
+    """Warns once of each key that is addressed to ragguard and that nothing reads; `what` names such a key."""
+    for key in given:
+        if isinstance(key, str) and key.startswith(_PREFIX) and key not in known:
+            NOTICES.once(f"{what} {key}", partial(unknown_key, key, known))
+
+
+def warn_of_missing(argument: str, key: str, there: Iterable[object]) -> None:
+    """Warns once that the key which an argument names is not among those that are there."""
+    names = sorted(map(str, there))
+    close = difflib.get_close_matches(key, names, 1)
+    NOTICES.once(
+        f"{argument} {key}",
+        f"{argument}={key!r} is not in what the pipeline was given or gives, so the usual places are read"
+        f"{f'; did you mean {close[0]!r}?' if close else '.'} There: {', '.join(names) or 'nothing with a name'}",
+    )
+
+
 def unknown_key(key: str, known: Iterable[str]) -> str:
-    """The warning about a `ragguard_...` key of metadata, or a tag, that nothing reads."""
+    """Returns the warning about a `ragguard_...` key of metadata, or a tag, that nothing reads."""
     names = sorted(known)
     endings = {name.removeprefix(_PREFIX): name for name in names}  # all are alike by their beginning
     close = difflib.get_close_matches(key.removeprefix(_PREFIX), list(endings), 1)
@@ -18,7 +57,7 @@ def unknown_key(key: str, known: Iterable[str]) -> str:
 
 
 def never_called(declared: Sequence[str], called: Iterable[str]) -> str:
-    """The warning about declared tools of which no call was seen; `called` are the names of the tools that were."""
+    """Returns the warning about declared tools that were not called; `called` are the names of the tools that were."""
     names = ", ".join(map(repr, declared))
     seen = ", ".join(map(repr, sorted(set(called)))) or "none"
     return (
