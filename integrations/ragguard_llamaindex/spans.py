@@ -134,6 +134,7 @@ class Spans:
     @never_raises
     def dropped(
         self,
+        /,
         id_: str,
         bound_args: BoundArguments,
         instance: object = None,

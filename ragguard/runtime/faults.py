@@ -83,7 +83,7 @@ def never_raises(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate
     """
 
     @functools.wraps(method)
-    def guarded(self: S, *args: P.args, **kwargs: P.kwargs) -> R | None:
+    def guarded(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R | None:
         try:
             return method(self, *args, **kwargs)
         except FAULTS as error:
