@@ -17,6 +17,7 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 
+from ragguard.capture.declarations import recorder_of
 from ragguard.capture.enclosing import current_task, is_paused
 from ragguard.capture.snapshot import text_of
 from ragguard.capture.splitters import Splitter
@@ -35,7 +36,7 @@ from ragguard_langchain.messages import (
     tool_query,
 )
 from ragguard_langchain.open_calls import OpenCall
-from ragguard_langchain.options import Locate, options_of, recorder_of
+from ragguard_langchain.options import Locate, options_of
 from ragguard_langchain.scopes import Scope, ToolCall
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.stack import here

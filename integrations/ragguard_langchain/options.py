@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ragguard.capture.declarations import checked_tools, warn_of_missing
-from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
@@ -50,14 +49,6 @@ def options_of(
         _locate("question", question),
         _locate("answer", answer),
     )
-
-
-def recorder_of(rg: object) -> Recorder:
-    """The recorder of a RagGuard; anything else is refused."""
-    recorder = getattr(rg, "recorder", None)
-    if not isinstance(recorder, Recorder):
-        raise InvalidInput("rg", rg, 'a RagGuard, such as RagGuard(engine="nano")')
-    return recorder
 
 
 def _locate(argument: str, given: str | Locate | None) -> Locate | None:

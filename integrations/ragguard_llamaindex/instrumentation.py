@@ -10,9 +10,8 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.span import BaseSpan
 from llama_index_instrumentation.span_handlers import BaseSpanHandler
 
-from ragguard.capture.recorder import Recorder
+from ragguard.capture.declarations import recorder_of
 from ragguard.capture.splitters import Splitter
-from ragguard.errors import InvalidInput
 from ragguard_llamaindex.nodes import TextOf
 from ragguard_llamaindex.options import AnswerOf, QuestionOf, options_of
 from ragguard_llamaindex.spans import Spans
@@ -83,9 +82,7 @@ def instrument(
         text_of: A function from a node to the text that the model reads of it. None: LlamaIndex's own view, the
             metadata included (`MetadataMode.LLM`).
     """
-    recorder = getattr(rg, "recorder", None)
-    if not isinstance(recorder, Recorder):
-        raise InvalidInput("rg", rg, "a RagGuard, such as RagGuard(engine='nano')")
+    recorder = recorder_of(rg)
     options = options_of(text_of, tools, question, answer)
     with _lock:
         found = attached()

@@ -7,11 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
 from ragguard.runtime.notices import NOTICES
 
 _PREFIX = "ragguard_"
+
+
+def recorder_of(rg: object) -> Recorder:
+    """Returns the recorder of a RagGuard; refuses anything else."""
+    recorder = getattr(rg, "recorder", None)
+    if not isinstance(recorder, Recorder):
+        raise InvalidInput("rg", rg, 'a RagGuard, such as RagGuard(engine="nano")')
+    return recorder
 
 
 def checked_tools(given: object) -> dict[str, Splitter]:
