@@ -37,11 +37,11 @@ from ragguard.runtime.retry import RetrySchedule
 
 CALIBRATED_AT_ONCE = 16
 GRACE_S = 0.05
-"""An engine's deadline lies so much behind the budget: what is late is cancelled before it raises for itself."""
+"""Seconds between the budget and an engine's deadline: a late call is cancelled before it raises by itself."""
 THREAD_GRACE_S = 0.015
-"""Synchronous code waits so much longer than the budget for the background thread to say that it is over."""
+"""Seconds beyond the budget that synchronous code waits for the background thread to report the end."""
 THREAD = "guard_thread"
-"""The cause of a decision for which the background thread was not to be had."""
+"""The cause of a decision for which no background thread was available."""
 BACKGROUND = BackgroundLoop("ragguard-guard")
 """The loop on which calls from synchronous code are judged, also those from inside a running loop."""
 
@@ -376,6 +376,6 @@ def _passages(given: Sequence[Passage | str]) -> list[Passage]:
 
 
 def _retrieve(task: asyncio.Task[list[Judged]]) -> None:
-    """Looks at the error of a call that nobody waits for any more, so that asyncio does not report it."""
+    """Reads the error of a call that nobody waits for any more, so that asyncio does not report it."""
     if not task.cancelled():
         task.exception()

@@ -1,8 +1,8 @@
 """Estimates of how many relevant passages there are, by capture and recapture.
 
 Two retrievals of one query that do not depend on each other find n1 and n2 relevant passages, m of them both. The more
-they agree, the fewer there are that neither found. What two retrievers find hard alike neither finds: then the
-estimate is too low.
+they agree, the fewer there are that neither found. Passages that are hard for both retrievers are found by neither;
+then the estimate is too low.
 """
 
 from __future__ import annotations

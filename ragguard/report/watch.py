@@ -58,7 +58,7 @@ def _cells(scored: ScoredRun) -> tuple[Text, Text, Text, Text, Text]:
 
 
 def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
-    """One hop: its numbers, else how many passages it brought."""
+    """Returns the line of one hop: its numbers, else how many passages it brought."""
     cell = Text(f"{number} ", "dim")
     if step.status != "ok":
         return cell.append(step.status, "yellow")

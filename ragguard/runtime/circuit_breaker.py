@@ -1,4 +1,4 @@
-"""The circuit breaker: what keeps failing is left alone for a while, then tried by one call at a time."""
+"""The circuit breaker: leaves an engine that keeps failing alone for a while, then lets one call at a time try it."""
 
 from __future__ import annotations
 

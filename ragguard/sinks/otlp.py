@@ -90,7 +90,8 @@ class Exporting:
         here = self.is_here
 
         class MetricsOfThisProcess(OTLPMetricExporter):
-            """A forked child inherits what was measured so far, and must not send it a second time."""
+            """Metrics of one process. A forked child inherits what was measured so far, and must not send it a second
+            time."""
 
             def export(self, *args: Any, **kwargs: Any) -> MetricExportResult:
                 return super().export(*args, **kwargs) if here() else MetricExportResult.SUCCESS
@@ -116,7 +117,8 @@ class Exporting:
                 self.count += bool(span.context and span.context.trace_flags.sampled)
 
             def force_flush(self, timeout_millis: int = 30_000) -> bool:
-                """Holds nothing back. Where this is not said, older SDKs flush no processor after this one."""
+                """Returns at once, since nothing is held back. Without this method, older SDKs flush no processor after
+                this one."""
                 return True
 
         self._ended: Any = EndedSpans()

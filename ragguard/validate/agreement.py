@@ -1,4 +1,4 @@
-"""How well labels agree: of two raters, of several, and of a judge's numbers with what is true."""
+"""Measures how well labels agree: of two raters, of several, and of a judge's numbers with what is true."""
 
 from __future__ import annotations
 

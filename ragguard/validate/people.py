@@ -47,7 +47,7 @@ def raters(items: Sequence[Labelled]) -> list[str]:
 
 
 def _items(items: Sequence[Labelled], at: float, *, graded: bool) -> Table:
-    """The judge beside each rater and beside their majority, item by item."""
+    """Tabulates the judge beside each rater and beside their majority, item by item."""
     rows: list[tuple[Cell, ...]] = []
     for name in (*raters(items), TOGETHER):
         pairs = [(one.judge, one.labels[name]) for one in items if name in one.labels]
@@ -92,7 +92,7 @@ def fleiss(items: Sequence[Labelled], at: float) -> tuple[float, int, int] | Non
 
 
 def _coverage(items: Sequence[Labelled], at: float, seed: int) -> Table:
-    """Each context's coverage by the judge beside that by each rater."""
+    """Tabulates each context's coverage by the judge beside that by each rater."""
     rows: list[tuple[Cell, ...]] = []
     for name in (*raters(items), TOGETHER):
         judge, person = coverages(items, name, at)
@@ -160,7 +160,7 @@ def _share(part: Booleans, whole: Booleans) -> float | None:
 
 
 def _interval(judge: Floats, person: Floats, seed: int) -> tuple[float, float]:
-    """The middle 95 % of ρ over draws of contexts; nan where no draw varies."""
+    """Returns the middle 95 % of ρ over draws of contexts; nan where no draw varies."""
     rng = np.random.default_rng(seed)
     drawn = [
         correlate(judge[rows], person[rows], flat=float("nan")).value

@@ -329,10 +329,10 @@ def all_together(found: Selections) -> Selections:
 
 
 def _gaps(found: Selections) -> list[tuple[str, str]]:
-    """The pairs of which both measures are known."""
+    """Returns the pairs of which both measures are known."""
     return [(one, other) for one, other in GAPS if {one, other} <= set(found.measures)]
 
 
 def _hidden(segments: int, least: int) -> tuple[str, ...]:
-    """A note about segments that are too small to be shown."""
+    """Returns a note about segments that are too small to be shown."""
     return (f"Segments of fewer than {least} contexts are not shown ({segments}).",) if segments else ()

@@ -108,9 +108,7 @@ class Corpus:
 
 
 class Retriever:
-    """Called with a query it gives the `k` best passages; a share `noise` of the places holds passages
-    drawn at random instead.
-    """
+    """Gives the `k` best passages for a query; a share `noise` of the places holds passages drawn at random instead."""
 
     def __init__(self, corpus: Corpus, k: int = 5, noise: float = 0.0, seed: int = 0) -> None:
         if k < 1:

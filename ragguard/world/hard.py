@@ -91,7 +91,8 @@ class _Hardener:
     def _passage(
         self, fact: Fact, kind: PassageKind, hop: int, grade: int, said: str = "", about: Fact | None = None
     ) -> Passage:
-        """A passage whose point is `fact`, among other sentences; `about`: a fact that may be one of those."""
+        """Returns a passage whose point is `fact`, among other sentences; `about` is a fact that may be one of
+        those."""
         facts = [fact]
         sentences = [said or state(self.rng, fact, self.split)]
         for _ in range(self.rng.choice(SENTENCES) - 1):
@@ -112,7 +113,7 @@ class _Hardener:
         return Passage(text, id=f"{self.rng.getrandbits(48):012x}", metadata=metadata, grade=grade)
 
     def _partial(self, fact: Fact, hop: int, case: Case) -> Passage:
-        """The fact, hedged; or half of the time, of a person, under the last name alone."""
+        """Returns the fact, hedged; or half of the time, of a person, under the last name alone."""
         if RELATIONS[fact.relation].subject == "person" and self.rng.random() < 0.5:
             said = state(self.rng, replace(fact, subject=fact.subject.split(" ")[1]), self.split)
             return self._passage(fact, "partial", hop, 3, said)
@@ -120,7 +121,7 @@ class _Hardener:
         return self._passage(fact, "partial", hop, 4 if hop == case.hops else 3, said)
 
     def _distractor(self, kind: PassageKind, fact: Fact, hop: int, case: Case) -> Passage | None:
-        """A passage of that kind; None where the fact allows none, as a birthplace is never out of date."""
+        """Returns a passage of that kind; None where the fact allows none, as a birthplace is never out of date."""
         about = self._about_subject(fact, case)
         if kind == "unrelated":
             return self._passage(self._unrelated({one.relation for one in case.facts}), kind, hop, 1)
@@ -161,7 +162,8 @@ class _Hardener:
         return self.rng.choice(found) if found else None
 
     def _same_type(self, fact: Fact, case: Case) -> Fact:
-        """A fact about somebody else in another relation, whose object is of the kind asked for where one has such."""
+        """Returns a fact about somebody else in another relation, whose object is of the kind asked for where one has
+        such."""
         wanted = RELATIONS[fact.relation].object
         names = {r.name for r in RELATIONS.values() if r.object == wanted and r.name != fact.relation}
         names -= {one.relation for one in case.facts}
@@ -173,7 +175,7 @@ class _Hardener:
         return self._drawn(lambda one: one.relation in names)
 
     def _unrelated(self, relations: set[str]) -> Fact:
-        """A fact about none of the case's names, in none of these relations."""
+        """Returns a fact about none of the case's names, in none of these relations."""
         return self._drawn(lambda one: one.relation not in relations | {"base", "firm_in"})
 
     def _drawn(self, fits: Callable[[Fact], bool]) -> Fact:
@@ -183,7 +185,7 @@ class _Hardener:
                 return fact
 
     def _another_object(self, fact: Fact) -> str:
-        """An object of the right kind that is not the true one under any name."""
+        """Returns an object of the right kind that is not the true one under any name."""
         kind = RELATIONS[fact.relation].object
         pool: Sequence[str] = VALUES[kind] if kind in VALUES else self.world.entities[kind]
         true = set(aliases(kind, fact.object))
