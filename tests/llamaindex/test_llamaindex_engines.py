@@ -22,7 +22,6 @@ from llama_index.core.query_engine import (
     RouterQueryEngine,
     SubQuestionQueryEngine,
 )
-from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.retrievers import (
     QueryFusionRetriever,
@@ -34,7 +33,7 @@ from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, TextN
 from llama_index.core.selectors import LLMMultiSelector, LLMSingleSelector
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from llama_index_instrumentation.dispatcher import instrument_tags
-from support.llamaindex_parts import ListRetriever, Says, nodes
+from support.llamaindex_parts import ListRetriever, QuestionPerTool, Says, nodes
 
 from ragguard.capture.handle import RunHandle
 from ragguard.events import StepAmended
@@ -173,22 +172,6 @@ async def test_a_runs_question_is_the_condensed_one(recorder, captured, mode, ki
     assert second.metadata == {"ragguard.asked": "and who founded it?"}
 
 
-class Questions(BaseQuestionGenerator):
-    """Always the same two sub-questions."""
-
-    def generate(self, tools, query):
-        return [SubQuestion(sub_question=f"part {tool.name}", tool_name=tool.name) for tool in tools]
-
-    async def agenerate(self, tools, query):
-        return self.generate(tools, query)
-
-    def _get_prompts(self):
-        return {}
-
-    def _update_prompts(self, prompts):
-        return None
-
-
 def tools_of(*names):
     return [
         QueryEngineTool.from_defaults(engine(ListRetriever(name)), name=name, description=name)
@@ -199,7 +182,11 @@ def tools_of(*names):
 @pytest.mark.parametrize("use_async", [False, True])
 async def test_sub_questions_are_steps_of_one_turn(recorder, captured, use_async):
     sub_question_engine = SubQuestionQueryEngine.from_defaults(
-        tools_of("left", "right"), question_gen=Questions(), llm=Says(), use_async=use_async, verbose=False
+        tools_of("left", "right"),
+        question_gen=QuestionPerTool(),
+        llm=Says(),
+        use_async=use_async,
+        verbose=False,
     )
     await sub_question_engine.aquery(QUESTION) if use_async else sub_question_engine.query(QUESTION)
     run = captured.run

@@ -17,7 +17,7 @@ from llama_index.core.schema import Document, ImageNode, MediaResource, Node, No
 from llama_index.core.tools import RetrieverTool
 from llama_index_instrumentation import get_dispatcher
 from support.captured import Captured
-from support.llamaindex_parts import ListRetriever, Says, call, scripted
+from support.llamaindex_parts import FixedRetriever, ListRetriever, OverridingRetriever, Says, call, scripted
 
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
@@ -44,24 +44,6 @@ def open_calls():
     return len(handler.spans)
 
 
-class Gives(ListRetriever):
-    """Gives whatever it is told to."""
-
-    def __init__(self, what):
-        super().__init__()
-        self.what = what
-
-    def _retrieve(self, query_bundle):
-        return self.what
-
-
-class Overrides(Gives):
-    """Replaces `retrieve` itself, so that LlamaIndex checks nothing."""
-
-    def retrieve(self, str_or_query_bundle):
-        return self.what
-
-
 def scored(node, score=0.5):
     return NodeWithScore(node=node, score=score)
 
@@ -72,7 +54,7 @@ def scored(node, score=0.5):
 @pytest.mark.parametrize("what", [None, ["a text"]], ids=["none", "strings"])
 def test_what_llamaindex_itself_refuses_is_a_failed_step(recorder, captured, what):
     with pytest.raises((TypeError, AttributeError)):
-        Gives(what).retrieve(QUESTION)
+        FixedRetriever(what).retrieve(QUESTION)
     run = captured.run
     assert (run.status, run.steps[0].status, run.steps[0].passages) == ("error", "error", [])
 
@@ -91,14 +73,14 @@ def test_what_llamaindex_itself_refuses_is_a_failed_step(recorder, captured, wha
     ids=["none", "nothing", "strings", "one string", "bare nodes", "no nodes at all", "mapping"],
 )
 def test_what_came_is_recorded_as_what_it_is(recorder, captured, what, texts):
-    assert Overrides(what).retrieve(QUESTION) is what
+    assert OverridingRetriever(what).retrieve(QUESTION) is what
     (step,) = captured.run.steps
     assert (step.status, [passage.text for passage in step.passages]) == ("ok", texts)
 
 
 def test_a_stream_of_nodes_is_left_to_its_reader(recorder, captured):
     stream = iter([scored(TextNode(text="one"))])
-    assert Overrides(stream).retrieve(QUESTION) is stream
+    assert OverridingRetriever(stream).retrieve(QUESTION) is stream
     assert len(list(stream)) == 1
     (step,) = captured.run.steps
     assert step.passages[0].metadata == {"ragguard.content": "list_iterator"}
@@ -115,7 +97,7 @@ def test_nodes_that_are_no_text(recorder, captured):
         NodeWithScore.model_construct(node=strange, score="high"),
         scored(TextNode(id_="empty", text="")),
     ]
-    Overrides(given).retrieve(QUESTION)
+    OverridingRetriever(given).retrieve(QUESTION)
     (step,) = captured.run.steps
     got = {passage.id: (passage.text, passage.metadata.get("ragguard.content")) for passage in step.passages}
     assert got == {
@@ -146,7 +128,7 @@ def test_a_node_class_that_raises(recorder, captured):
 
     glued = TextNode.model_construct(id_="glued", text="glued", metadata=Glued(page=1))
     given = [Broken(id_="broken"), glued, Sealed(text="sealed"), TextNode(text="fine")]
-    Overrides([scored(node) for node in given]).retrieve(QUESTION)
+    OverridingRetriever([scored(node) for node in given]).retrieve(QUESTION)
     (step,) = captured.run.steps
     assert [(passage.text, passage.metadata) for passage in step.passages] == [
         ("", {"ragguard.content": "Broken, unreadable: RuntimeError"}),
@@ -171,7 +153,9 @@ class Sealed(Mapping):
 
 def test_metadata_that_cannot_be_copied(recorder, captured):
     node = TextNode.model_construct(id_="sealed", text="a text", metadata=Sealed())
-    Overrides([scored(node), scored(TextNode(text="fine", metadata={"page": 1}))]).retrieve(QUESTION)
+    OverridingRetriever([scored(node), scored(TextNode(text="fine", metadata={"page": 1}))]).retrieve(
+        QUESTION
+    )
     sealed, fine = captured.run.steps[0].passages
     assert (sealed.text, fine.metadata) == ("a text", {"page": 1})
     assert sealed.metadata["ragguard.metadata"] == "Sealed could not be copied: RuntimeError"

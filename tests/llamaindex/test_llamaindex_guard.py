@@ -12,12 +12,20 @@ from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.postprocessor import MetadataReplacementPostProcessor, SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import CitationQueryEngine, RetrieverQueryEngine, SubQuestionQueryEngine
-from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from support.guards import guarding, judging
-from support.llamaindex_parts import ListRetriever, Says, call, nodes, scripted
+from support.llamaindex_parts import (
+    FixedRetriever,
+    ListRetriever,
+    OverridingRetriever,
+    QuestionPerTool,
+    Says,
+    call,
+    nodes,
+    scripted,
+)
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard
@@ -175,27 +183,11 @@ async def test_a_streamed_chat(recorder, captured):
     assert told(captured.run.steps[0])[1:] == (["shelf-0"], [(2, "shelf-1")])
 
 
-class Questions(BaseQuestionGenerator):
-    """One question for each tool."""
-
-    def generate(self, tools, query):
-        return [SubQuestion(sub_question=f"part {tool.name}", tool_name=tool.name) for tool in tools]
-
-    async def agenerate(self, tools, query):
-        return self.generate(tools, query)
-
-    def _get_prompts(self):
-        return {}
-
-    def _update_prompts(self, prompts):
-        return None
-
-
 @pytest.mark.parametrize("use_async", [False, True])
 async def test_sub_questions_have_a_decision_each(recorder, captured, use_async):
     asking = SubQuestionQueryEngine.from_defaults(
         [ask(name="left"), ask(name="right")],
-        question_gen=Questions(), llm=Says(), use_async=use_async, verbose=False,
+        question_gen=QuestionPerTool(), llm=Says(), use_async=use_async, verbose=False,
     )  # fmt: skip
     await asking.aquery(QUESTION) if use_async else asking.query(QUESTION)
     steps = sorted(captured.run.steps, key=lambda step: step.query)
@@ -343,30 +335,12 @@ def test_a_text_that_was_replaced_before_it_was_judged(recorder, captured):
         )
         for n in range(2)
     ]
-    engine(Gives(windows), before=[MetadataReplacementPostProcessor(target_metadata_key="window")]).query(
-        QUESTION
-    )
+    engine(
+        FixedRetriever(windows), before=[MetadataReplacementPostProcessor(target_metadata_key="window")]
+    ).query(QUESTION)
     (step,) = captured.runs[1].steps
     assert told(step) == (["n0", "n1"], ["n0"], [(2, "n1")])
     assert [passage.text for passage in step.passages] == ["w 0 about it"]
-
-
-class Gives(ListRetriever):
-    """Gives whatever it is told to."""
-
-    def __init__(self, what):
-        super().__init__()
-        self.what = what
-
-    def _retrieve(self, query_bundle):
-        return self.what
-
-
-class Overrides(Gives):
-    """Replaces `retrieve` itself, so that LlamaIndex takes no doubles out."""
-
-    def retrieve(self, str_or_query_bundle):
-        return self.what
 
 
 def test_pieces_that_were_made_after_the_guard(recorder, captured):
@@ -385,7 +359,7 @@ def test_nodes_of_one_id_are_told_apart_by_their_place(recorder, captured):
     ]
     with RunHandle(recorder, QUESTION):
         kept = DistractorPostprocessor(guarding()).postprocess_nodes(
-            Overrides(twins).retrieve(QUESTION), query_str=QUESTION
+            OverridingRetriever(twins).retrieve(QUESTION), query_str=QUESTION
         )
     assert [id(node) for node in kept] == [id(twins[0]), id(twins[2])]
     (step,) = captured.run.steps

@@ -15,6 +15,7 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.llms import CustomLLM, LLMMetadata
 from llama_index.core.llms.mock import MockFunctionCallingLLM
+from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 
@@ -62,6 +63,40 @@ class ListRetriever(BaseRetriever):
         else:
             await asyncio.sleep(0)
         return self._retrieve(query_bundle)
+
+
+class FixedRetriever(ListRetriever):
+    """Gives the same object for every query, whatever it is."""
+
+    def __init__(self, found: Any) -> None:
+        super().__init__()
+        self.found = found
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self.found
+
+
+class OverridingRetriever(FixedRetriever):
+    """Replaces `retrieve` itself, so that LlamaIndex checks nothing and takes no doubles out."""
+
+    def retrieve(self, str_or_query_bundle: str | QueryBundle) -> list[NodeWithScore]:
+        return self.found
+
+
+class QuestionPerTool(BaseQuestionGenerator):
+    """Makes the same sub-question for each tool every time."""
+
+    def generate(self, tools: Any, query: QueryBundle) -> list[SubQuestion]:
+        return [SubQuestion(sub_question=f"part {tool.name}", tool_name=tool.name) for tool in tools]
+
+    async def agenerate(self, tools: Any, query: QueryBundle) -> list[SubQuestion]:
+        return self.generate(tools, query)
+
+    def _get_prompts(self) -> dict[str, Any]:
+        return {}
+
+    def _update_prompts(self, prompts: Any) -> None:
+        return None
 
 
 class Says(CustomLLM):
