@@ -398,7 +398,7 @@ def test_a_reader_waits_for_a_file_whose_tables_another_thread_is_making(tmp_pat
         assert go_on.wait(30)
 
     store = Store(tmp_path / "s.db")
-    store._db._opened = opened
+    store._own.opened = opened
     writer = threading.Thread(target=lambda: store.counters())
     writer.start()
     assert began.wait(30)
