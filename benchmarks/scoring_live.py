@@ -39,7 +39,7 @@ def longer_runs(n: int) -> list[Run]:
 async def count(runs: Sequence[Run], metered: Callable[[], Any]) -> dict[str, Any]:
     """Requests, prompts and prompt tokens a run: scored at its end, and as its steps end."""
     sums = {"run": [0, 0, 0], "step": [0, 0, 0]}
-    same = True
+    apart = 0.0
     for run in runs:
         results = []
         for when, total in sums.items():
@@ -50,7 +50,8 @@ async def count(runs: Sequence[Run], metered: Callable[[], Any]) -> dict[str, An
             results.append({one.key: one.value for one in await pipeline.results(run) if hasattr(one, "key")})
             for at, amount in enumerate(meter.sent):
                 total[at] += amount
-        same = same and results[0] == results[1]
+        at_end, before = results
+        apart = max([apart, *(abs(at_end[key] - before[key]) for key in at_end | before)])
     names = ("requests", "prompts", "prompt_tokens")
     return {
         "runs": len(runs),
@@ -63,7 +64,7 @@ async def count(runs: Sequence[Run], metered: Callable[[], Any]) -> dict[str, An
             name: round(after / before, 4)
             for name, before, after in zip(names, sums["run"], sums["step"], strict=True)
         },
-        "same_scores_at_the_end": same,
+        "scores_at_the_end_differ_by": float(f"{apart:.1g}"),
     }
 
 

@@ -66,6 +66,11 @@ class WriterListener(Protocol):
         """The writer was started; called once, by whoever captured first."""
         ...
 
+    @property
+    def waits_for_steps(self) -> bool:
+        """True where a step that ends now would be scored at once."""
+        ...
+
     def runs_due(self) -> None:
         """Runs have ended and are stored; called on the writer's thread."""
         ...
@@ -110,6 +115,8 @@ class Intake:
         """The items that the writer has taken out of the queue and not yet written."""
         self._worked = time.monotonic()
         """When the writer last began or ended a batch, on the monotonic clock."""
+        self._hurried = False
+        """True where a step is to be written without waiting for further events."""
         self._lost_of: dict[str, int] = {}
         self._said: dict[str, float] = {}
         if self._backlog is not None:
@@ -140,6 +147,9 @@ class Intake:
                 return
             if not self._queue.put(event):
                 self._offer(event)
+            elif type(event) is StepEnded and self._listener is not None and self._listener.waits_for_steps:
+                self._hurried = True
+                self._queue.wake()
         except Exception as error:  # noqa: BLE001 - whatever it is, the host must not see it
             self._faults.note("Intake", error)
 
@@ -325,8 +335,9 @@ class Intake:
                 first = queue.first()
                 if first is not None and not isinstance(first, (WriterJob, AwaitedEvent)):
                     awake_until = time.monotonic() + AWAKE
-                    if not rested and len(queue) < UNMEASURED:
+                    if not rested and not self._hurried and len(queue) < UNMEASURED:
                         queue.rest(LINGER)
+                self._hurried = False
                 self._batch = queue.take(BATCH, BATCH_BYTES)
                 # Only now: a wake that outlives its job would have the next events written one by one.
                 queue.forget_wakes()

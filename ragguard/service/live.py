@@ -29,7 +29,7 @@ from ragguard.store.store import Store
 Work: TypeAlias = Callable[[], Awaitable[bool]]
 """Scores or delivers one run; returns False where no engine answered."""
 PRIORITY = 10
-"""That of background scoring: the end of a run may wait until a look at the open run is over."""
+"""That of background scoring."""
 TURN_SECONDS = 1.0
 """How many seconds a step that has ended waits for the others of its turn, so that all are asked about in one wave."""
 KEPT = 4096
@@ -143,13 +143,19 @@ class LiveScoring:
         """Returns in how many seconds there will be work; None where there is none, or no slot for it."""
         return self._waiting.next_in(self._running) if len(self._running) < self._most else None
 
+    @property
+    def idle(self) -> bool:
+        """True while steps are scored as they end and none is being scored."""
+        return self._settings.live and not self._running
+
     async def _score(self, run_id: str, attempts: int) -> bool:
-        """Scores an open run as it stands; returns False where no engine answered."""
+        """Scores an open run as it stands; returns False where no engine answered.
+
+        The run may end meanwhile and be scored at its end at the same time: what both ask is asked once, and what is
+        found here is then not stored.
+        """
         try:
-            while (busy := self._scoring.in_progress(run_id)) is not None:
-                await busy.wait()
-            with self._scoring.exclusively(run_id):
-                answered, whole = await self._attempt(run_id)
+            answered, whole = await self._attempt(run_id)
         finally:
             self._running.discard(run_id)
         if not whole and (wait := self._settings.retry.after(attempts + 1)) is not None:

@@ -268,6 +268,11 @@ class Service:
         if self.settings.scored:
             self._worker.start()
 
+    @property
+    def waits_for_steps(self) -> bool:
+        """True where a step that ends now would be scored at once, so that it is written without delay."""
+        return self._live.idle
+
     def runs_due(self) -> None:
         """Wakes the worker after runs became due."""
         self._worker.wake()

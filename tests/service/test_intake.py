@@ -467,6 +467,7 @@ def test_the_tick_comes_now_and_then_also_under_load(start):
         started=lambda: None,
         runs_due=lambda: None,
         steps_ended=lambda changed: None,
+        waits_for_steps=False,
         tick=lambda: ticks.append(time.monotonic()),
     )
     intake, _ = start(listener=listener, tick_seconds=0.02)
