@@ -6,7 +6,7 @@ BIN    := .venv/bin
 ENVIRONMENT := PYTHONPATH=tests $(BIN)/python -m support.environments
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint types check golden docs test-install test-newest test-vllm test-phoenix test-floors test-foreign clean
+.PHONY: help demo test lint types check golden docs test-install test-newest test-vllm test-phoenix test-floors test-foreign test-ray clean
 
 help:
 	@echo "make demo          install what the demonstration needs and run it"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-newest   the store, the service, the guard and faults on the newest Python of this machine"
 	@echo "make test-floors   frameworks and OpenTelemetry at the lowest supported versions, in environments of their own"
 	@echo "make test-foreign  telemetry beside other instrumentations, in an environment of its own"
+	@echo "make test-ray      scoring on a real Ray cluster of two nodes, in an environment of its own (0.6 GB)"
 	@echo "make test-phoenix  telemetry against a real Phoenix, in an environment of its own"
 	@echo "make bench-NAME    a benchmark of benchmarks/, such as bench-metrics"
 	@echo "make docs          the site of docs/ with the reference from the docstrings, in docs/_build"
@@ -79,6 +80,9 @@ test-floors: .venv/.dev
 
 test-foreign: .venv/.dev
 	python=$$($(ENVIRONMENT) foreign) && $$python -m pytest tests/langchain/test_langchain_telemetry.py tests/llamaindex/test_llamaindex_telemetry.py tests/langchain/test_langfuse.py tests/llamaindex/test_llamaindex_langfuse.py
+
+test-ray: .venv/.dev
+	python=$$($(ENVIRONMENT) ray) && $$python -m pytest tests/parts/on_ray
 
 test-phoenix: .venv/.dev
 	-$(ENVIRONMENT) phoenix

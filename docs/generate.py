@@ -45,8 +45,8 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     },
     "Scoring in parts": {
         "ragguard.parts": """
-            ScoringSettings PartJob Processes prepare carry_out find_runs plan_parts read_part PartScorer PartFolder
-            table_schemas
+            ScoringSettings PartJob score_on_ray Processes RayActors prepare carry_out find_runs plan_parts read_part
+            PartScorer PartFolder table_schemas
         """,
     },
     "Sinks": {"ragguard.sinks": "OtelSink PhoenixSink JsonlSink"},

@@ -29,7 +29,7 @@ PUBLIC = {
     """,
     "ragguard.parts": """
         Duplicate Executor JobProgress JobReport JobTotals Part PartCounts PartFolder PartJob PartScorer PreparedJob
-        Processes ScoringSettings carry_out find_runs plan_parts prepare read_part table_schemas
+        Processes RayActors ScoringSettings carry_out find_runs plan_parts prepare read_part score_on_ray table_schemas
     """,
     "ragguard.scorers": """
         Ask Belief Caps Contested Coverage EntailQuestion Grades LabelQuestion Plan Recall SampleQuestion Scorer

@@ -73,9 +73,24 @@ def run(
         str | None,
         typer.Option(
             metavar="WHERE",
-            help="Score in parts, into the folder of --out: processes:4 for four processes of this machine. Inputs "
+            help="Score in parts, into the folder of --out: processes:4 for four processes of this machine, "
+            "ray for a Ray cluster. Inputs "
             "may be folders, Parquet files with a column `run`, and addresses such as s3://BUCKET/RUNS.",
         ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="With --on ray: the cluster, as HOST:PORT, auto for this machine's, or local to start one."
+        ),
+    ] = None,
+    actors: Annotated[
+        str | None,
+        typer.Option(metavar="LEAST:MOST", help="With --on ray: how many actors score. [default: 1:8]"),
+    ] = None,
+    gpus: Annotated[
+        float | None,
+        typer.Option(help="With --on ray: GPUs of each actor. [default: 1 for vllm:MODEL, else 0]"),
     ] = None,
     engine_args: Annotated[
         str | None,
@@ -102,7 +117,8 @@ def run(
     if on is not None:
         parts = PartOptions(
             inputs=files, on=on, out=out, store=store, max_tokens=max_tokens, concurrency=concurrency,
-            dry_run=dry_run, quiet=quiet, references={} if references is None else read_references(references),
+            dry_run=dry_run, quiet=quiet, address=address, actors=actors, gpus=gpus,
+            references={} if references is None else read_references(references),
             scoring=ScoringSettings(
                 engine=engine, judge=judge, scorers=names, prompts=prompts,
                 engine_args=read_engine_args(engine_args),
@@ -112,8 +128,11 @@ def run(
         if plan is not None:
             say(_plan_sentence(plan, price), error=True)
         return
-    if engine_args is not None:
-        raise InvalidInput("--engine-args", engine_args, "nothing without --on")
+    for name, value in (
+        ("--engine-args", engine_args), ("--address", address), ("--actors", actors), ("--gpus", gpus)
+    ):  # fmt: skip
+        if value is not None:
+            raise InvalidInput(name, value, "nothing without --on")
     store = store or _STORE
     options: dict[str, Any] = {
         "judge": judge, "prompts": prompts, "budget": None if max_tokens is None else {"tokens": max_tokens},

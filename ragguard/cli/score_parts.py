@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ragguard.scorers.settings import ScoringSettings
     from ragguard.store.parttables import PartCounts
 
-WHERE = "processes, or processes:N for N of them"
+WHERE = "processes, processes:N for N of them, or ray"
 """What `--on` takes."""
 _REASONS_SHOWN = 10
 
@@ -42,18 +42,37 @@ class PartOptions:
     concurrency: int
     dry_run: bool
     quiet: bool
+    address: str | None
+    actors: str | None
+    gpus: float | None
     scoring: ScoringSettings
     references: Mapping[str, list[str]] = field(default_factory=dict)
 
 
-def executor_of(on: str) -> Executor:
-    """Returns what `--on` names."""
+def executor_of(
+    on: str, address: str | None = None, actors: str | None = None, gpus: float | None = None
+) -> Executor:
+    """Returns what `--on` names, with the options that are Ray's."""
     from ragguard.parts.processes import Processes
 
+    if on == "ray":
+        from ragguard.parts.on_ray import RayActors
+
+        return RayActors(address, actors=_actors(actors or "1:8"), gpus=gpus)
+    for name, value in (("--address", address), ("--actors", actors), ("--gpus", gpus)):
+        if value is not None:
+            raise InvalidInput(name, value, "nothing without --on ray")
     kind, colon, number = on.partition(":")
     if kind != "processes" or (colon and not number.isdecimal()):
         raise InvalidInput("--on", on, WHERE)
     return Processes(int(number) if colon else os.cpu_count() or 1)
+
+
+def _actors(text: str) -> tuple[int, int]:
+    least, _, most = text.partition(":")
+    if not (least.isdecimal() and (most or least).isdecimal()):
+        raise InvalidInput("--actors", text, "the least and the most actors, such as 1:8, or one number")
+    return int(least), int(most or least)
 
 
 def read_engine_args(text: str | None) -> dict[str, Any] | None:
@@ -79,7 +98,7 @@ def score_in_parts(options: PartOptions, console: Console) -> Plan | None:
     from ragguard.parts.job import prepare
     from ragguard.parts.settings import PartJob
 
-    executor = executor_of(options.on)
+    executor = executor_of(options.on, options.address, options.actors, options.gpus)
     if options.max_tokens is not None:
         raise InvalidInput(
             "--max-tokens", options.max_tokens,

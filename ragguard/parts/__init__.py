@@ -8,7 +8,7 @@ What calls what, from a command down to a row:
         PartJob                     settings.py   all settings, picklable; `digest` is part of `Part.key`
         PartFolder.finished         ../store/partfolder.py     parts that are complete are skipped
       carry_out(prepared, executor) job.py        adds up counts (totals.py), then looks for ids that stand twice
-        Executor.completed(job, parts) yields PartCounts: `Processes` (processes.py); another one may use a cluster
+        Executor.completed(job, parts) yields PartCounts: `Processes` (processes.py), `RayActors` (on_ray.py)
           in each process: PartScorer(job).start(), then .attempt(part) for each part      (scoring.py)
             read_part               reading.py    the lines of one part, as the reader of run files finds them
             evaluate                ../scorers/evaluation.py   one run → scores and failures, without a service
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from ragguard.parts.job import PreparedJob as PreparedJob
     from ragguard.parts.job import carry_out as carry_out
     from ragguard.parts.job import prepare as prepare
+    from ragguard.parts.on_ray import RayActors as RayActors
+    from ragguard.parts.on_ray import score_on_ray as score_on_ray
     from ragguard.parts.part import Part as Part
     from ragguard.parts.plan import find_runs as find_runs
     from ragguard.parts.plan import plan_parts as plan_parts
@@ -60,12 +62,14 @@ _HOMES = {
     "PartScorer": "ragguard.parts.scoring",
     "PreparedJob": "ragguard.parts.job",
     "Processes": "ragguard.parts.processes",
+    "RayActors": "ragguard.parts.on_ray",
     "ScoringSettings": "ragguard.scorers.settings",
     "carry_out": "ragguard.parts.job",
     "find_runs": "ragguard.parts.plan",
     "plan_parts": "ragguard.parts.plan",
     "prepare": "ragguard.parts.job",
     "read_part": "ragguard.parts.reading",
+    "score_on_ray": "ragguard.parts.on_ray",
     "table_schemas": "ragguard.store.parttables",
 }
 """Each name, and the module where it is defined."""
@@ -83,12 +87,14 @@ __all__ = [
     "PartScorer",
     "PreparedJob",
     "Processes",
+    "RayActors",
     "ScoringSettings",
     "carry_out",
     "find_runs",
     "plan_parts",
     "prepare",
     "read_part",
+    "score_on_ray",
     "table_schemas",
 ]
 

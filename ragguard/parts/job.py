@@ -35,6 +35,10 @@ class Executor(Protocol):
     workers: int
     """How many processes score at once; decides how large the parts of a new folder are."""
 
+    def connect(self) -> None:
+        """Makes ready what parts are scored on, once for a job with parts left; raises where it cannot be had."""
+        ...
+
     def completed(self, job: PartJob, parts: Sequence[Part]) -> Generator[PartCounts, None, None]:
         """Yields the counts of each part once it is complete, in any order; each part is scored with a `PartScorer`.
 
@@ -152,6 +156,7 @@ def carry_out(
         before.bytes = progress.before.bytes
         progress.before = before
     if prepared.left:
+        executor.connect()  # what cannot be reached is said before anything is written
         folder.begin(prepared.settings)
         stream = executor.completed(prepared.job, prepared.left)
         try:

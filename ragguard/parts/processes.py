@@ -98,6 +98,9 @@ class Processes:
         whole_number("workers", workers, 1)
         self.workers = workers
 
+    def connect(self) -> None:
+        """Does nothing: processes are started when parts are scored."""
+
     def completed(self, job: PartJob, parts: Sequence[Part]) -> Generator[PartCounts, None, None]:
         """Yields the counts of each part once it is complete."""
         waiting = deque(parts)

@@ -38,9 +38,13 @@ class Here:
     workers = 1
 
     def __init__(self, stop_after=10**9):
-        self.stop_after, self.started = stop_after, 0
+        self.stop_after, self.started, self.connected = stop_after, 0, False
+
+    def connect(self):
+        self.connected = True
 
     def completed(self, job, parts):
+        assert self.connected
         self.started += 1
         scorer = PartScorer(job)
         asyncio.run(scorer.start())
@@ -161,3 +165,13 @@ def test_leftovers_of_interrupted_attempts_are_removed_at_the_end(engine, job, r
         path.touch()
     score([runs], job)
     assert not any(path.exists() for path in left)
+
+
+def test_what_an_executor_cannot_reach_is_said_before_anything_is_written(runs, job):
+    class Nowhere(Here):
+        def connect(self):
+            raise InvalidInput("address", "nowhere", "somewhere")
+
+    with pytest.raises(InvalidInput, match="nowhere"):
+        score([runs], job, Nowhere())
+    assert job.folder.settings() is None

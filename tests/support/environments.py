@@ -10,6 +10,7 @@ prints the interpreter of the environment; where it cannot be had, says why and 
   packages than the tests do;
 - `newest`: what the tests of the store, the service and the guard need, on the newest Python of this machine or on
   INTERPRETER. When connections are closed and collected, and what an event loop does at its end, differs by version;
+- `ray`: Ray Data, for tests that start a cluster of two nodes on this machine;
 - `langchain-floor`, `llamaindex-floor`, `telemetry-floor`: the lowest supported versions.
 """
 
@@ -94,6 +95,12 @@ TELEMETRY_FLOOR = CachedVenv(  # lower versions know no events in log records, o
     "import opentelemetry.sdk.trace, opentelemetry.exporter.otlp.proto.http, pytest_asyncio, pytest_timeout",
 )
 
+RAY = CachedVenv(
+    "ray",
+    ("ray[data]>=2.60,<3", "pyarrow>=17", "aiohttp>=3.9", *TELEMETRY, *CORE),
+    "import ray.cluster_utils, ray.data, pytest_asyncio, pytest_timeout, numpy, httpx",
+)
+
 _NEWEST = (
     "langchain>=1.4,<2",
     "langchain-classic>=1.0",
@@ -155,7 +162,8 @@ VLLM = CachedVenv(
 )
 
 ENVIRONMENTS = {
-    venv.name: venv for venv in (VLLM, PHOENIX, FOREIGN, LANGCHAIN_FLOOR, LLAMA_INDEX_FLOOR, TELEMETRY_FLOOR)
+    venv.name: venv
+    for venv in (VLLM, PHOENIX, FOREIGN, RAY, LANGCHAIN_FLOOR, LLAMA_INDEX_FLOOR, TELEMETRY_FLOOR)
 }
 
 

@@ -1,0 +1,126 @@
+"""One real Ray cluster of two nodes for all tests of this folder, and drivers that are processes of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.program import command, environment
+from support.ray_cluster import RayCluster, ray_cluster
+from support.recorded_scorer import Orders
+
+from ragguard import world
+from ragguard.records import Run
+from ragguard.store.partfolder import PartFolder
+from ragguard.store.parttables import PartCounts, Table
+from ragguard.store.runfile import write_runs
+
+DRIVER = """
+import json, sys
+from support.recorded_scorer import Orders
+from pathlib import Path
+from ragguard.parts import PartJob, ScoringSettings
+from ragguard.parts.on_ray import score_on_ray
+
+told = json.loads(sys.argv[1])
+if told["engine"]:
+    scoring = ScoringSettings(engine=told["engine"], scorers=["utility"])
+else:
+    scoring = ScoringSettings(scorers=[Orders(Path(told["orders"])).scorer()])
+job = PartJob(scoring=scoring, out=told["out"], **told["job"])
+report = score_on_ray([told["runs"]], job, address=told["address"], **told["how"])
+print(json.dumps({"runs": report.totals.runs, "failures": report.totals.failures, "before": report.progress.before.runs,
+                  "reasons": dict(report.totals.reasons)}))
+"""
+
+
+@dataclass
+class Drivers:
+    """Starts programs that have the runs of a folder scored on the cluster, by a scorer that records what it does."""
+
+    cluster: RayCluster
+    folder: Path
+    runs: int = 60
+    engine: str = ""
+    """The address of an engine, which is then asked for utility in place of the scorer that records."""
+    how: dict[str, Any] = field(default_factory=dict)
+    job: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.address = self.cluster.address
+        self.orders = Orders(self.folder / "orders")
+        self.out = self.folder / "out"
+        write_runs(made(self.runs), self.folder / "runs.jsonl")
+
+    def start(self) -> subprocess.Popen[str]:
+        """Starts a driver."""
+        told = {
+            "address": self.address, "runs": str(self.folder / "runs.jsonl"), "out": str(self.out),
+            "orders": str(self.orders.folder), "engine": self.engine, "how": {"size": 25_000, **self.how},
+            "job": {"concurrency": 2, **self.job},
+        }  # fmt: skip
+        return subprocess.Popen(
+            command(DRIVER, json.dumps(told)), env=environment(), text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+
+    def finish(self, driver: subprocess.Popen[str], code: int = 0) -> tuple[dict[str, Any], str]:
+        """Waits for a driver that ends with this code; returns what it reported, and what it said of faults."""
+        try:
+            said, told = driver.communicate(timeout=150)
+        except subprocess.TimeoutExpired:
+            driver.kill()
+            driver.communicate()
+            raise
+        assert driver.returncode == code, told
+        return json.loads(said.splitlines()[-1]) if said and not code else {}, told
+
+    def run(self) -> dict[str, Any]:
+        """Has everything scored that is left."""
+        return self.finish(self.start())[0]
+
+    def rows(self, table: Table = "scores") -> list[str]:
+        """Returns the run ids of a table's rows."""
+        folder = PartFolder(self.out)
+        keys = folder.finished() if self.out.is_dir() else []
+        return [one for batch in folder.read(table, keys, ["run_id"]) for one in batch.column(0).to_pylist()]
+
+    def counts(self) -> list[PartCounts]:
+        """Returns the counts of the complete parts."""
+        folder = PartFolder(self.out)
+        return [*folder.counts(folder.finished())]
+
+    def all_once(self) -> bool:
+        """Returns whether each run has one score."""
+        return sorted(self.rows()) == sorted(run.id for run in made(self.runs))
+
+    def again(self) -> int:
+        """Returns how often runs were scored beyond once each."""
+        return sum(count - 1 for count in self.orders.scored().values())
+
+
+def made(count: int) -> list[Run]:
+    """Returns runs of nano's world with ids that are the same in every call."""
+    return [replace(run, id=f"run-{number:04}") for number, run in enumerate(_cases(count))]
+
+
+def _cases(count: int) -> list[Run]:
+    return [world.make_run(case, seed=1) for case in world.cases(count, seed=5, hops=2)]
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[RayCluster]:
+    """The cluster."""
+    with ray_cluster() as found:
+        yield found
+
+
+@pytest.fixture
+def drivers(cluster: RayCluster, tmp_path: Path) -> Drivers:
+    """Sixty runs in some twenty parts, none scored."""
+    return Drivers(cluster, tmp_path)
