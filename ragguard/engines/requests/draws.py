@@ -104,10 +104,7 @@ class DrawRequest(Request[Samples]):
 
 
 class DrawKeys:
-    """A request for answers with a key for each prompt.
-
-    A value is `(((text, log-probabilities, finished), …), tokens that were cut from the prompt)`.
-    """
+    """A request for answers with a key for each prompt. A value is `(samples, tokens cut from the prompt)`."""
 
     def __init__(self, request: DrawRequest, info: EngineInfo) -> None:
         self._request = request
@@ -123,10 +120,7 @@ class DrawKeys:
         """Returns the answers to each prompt of `missing`'s request, by their keys."""
         key_of = dict(zip(self._request.prompts, self.keys, strict=True))
         return {
-            key_of[prompt]: (
-                tuple((sample.text, tuple(sample.logprobs), sample.finished) for sample in row),
-                reply.truncated.get(index, 0),
-            )
+            key_of[prompt]: (tuple(row), reply.truncated.get(index, 0))
             for index, (prompt, row) in enumerate(zip(request.prompts, reply.answers, strict=True))
         }
 
@@ -134,14 +128,19 @@ class DrawKeys:
         """Returns the reply to the whole request."""
         values = [found[key] for key in self.keys]
         truncated = {index: cut for index, (_, cut) in enumerate(values) if cut}
-        return Samples([[Sample(*sample) for sample in samples] for samples, _ in values], usage, truncated)
+        return Samples([list(samples) for samples, _ in values], usage, truncated)
 
     def weight(self, value: Value) -> int:
         """Returns how many label probabilities take as much memory."""
         samples, _ = value
-        return 1 + sum(len(logprobs) for _, logprobs, _ in samples) // 8
+        return 1 + sum(len(sample.logprobs) for sample in samples) // 8
+
+    def encoded(self, value: Value) -> Any:
+        """Returns a value in the form in which it is kept as JSON."""
+        samples, cut = value
+        return [(sample.text, sample.logprobs, sample.finished) for sample in samples], cut
 
     def decoded(self, data: Any) -> Value:
         """Returns a value that was kept as JSON."""
-        samples, cut = data
-        return tuple((text, tuple(logprobs), finished) for text, logprobs, finished in samples), cut
+        rows, cut = data
+        return tuple(Sample(text, tuple(logprobs), finished) for text, logprobs, finished in rows), cut

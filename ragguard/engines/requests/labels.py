@@ -208,6 +208,10 @@ class LabelKeys:
         """Returns how many label probabilities take as much memory: one."""
         return 1
 
+    def encoded(self, value: Value) -> Any:
+        """Returns a value in the form in which it is kept as JSON: as it is."""
+        return value
+
     def decoded(self, data: Any) -> Value:
         """Returns a value that was kept as JSON."""
         p, exact, mode, bound, stderr, cut = data
