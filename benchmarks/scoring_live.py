@@ -104,7 +104,8 @@ class Arrivals:
 
 
 def delay(runs: Sequence[Run], metered: Callable[[], Any]) -> dict[str, Any]:
-    """How long after a step's end its utilities are there, and how long the one request for them takes alone."""
+    """Measures how long after a step's end its utilities are there, and how long the one request for them takes
+    alone."""
     ours, alone = [], []
     sink = Arrivals()
     with (

@@ -6,9 +6,9 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from support.floors import FLOORS
 
 from docs import generate
-from tests.test_floors import FLOORS
 
 ROOT = Path(__file__).parent.parent
 DOORS = ("ragguard", "ragguard.engines", "ragguard.guard", "ragguard.parts", "ragguard.scorers", "ragguard.sinks",

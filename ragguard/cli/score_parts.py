@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ragguard.store.parttables import PartCounts
 
 WHERE = "processes, processes:N for N of them, or ray"
-"""What `--on` takes."""
+"""The values that `--on` takes."""
 _REASONS_SHOWN = 10
 
 

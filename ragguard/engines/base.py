@@ -177,7 +177,8 @@ class LabelProbs:
 
     @property
     def mass(self) -> NDArray[np.float64]:
-        """(prompts,) the sum of the probabilities of all labels; it is small for a model that writes something else."""
+        """The sum of the probabilities of all labels, (prompts,); it is small for a model that writes something
+        else."""
         return np.asarray(self.p.sum(axis=-1), dtype=np.float64)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -203,7 +204,7 @@ class EngineInfo:
     context: int | None = None
     """The longest prompt plus answer, in tokens."""
     capabilities: frozenset[str] = frozenset()
-    """Some of exact_labels, sequence, sample_logprobs, batch, n_samples, priority, seed, top_logprobs."""
+    """The abilities, out of exact_labels, sequence, sample_logprobs, batch, n_samples, priority, seed, top_logprobs."""
     location: str = ""
     """The address or the place of the model, without credentials."""
     label_requests: int = 1
@@ -218,7 +219,7 @@ class EngineInfo:
 
 @runtime_checkable
 class Engine(Protocol):
-    """Something that gives probabilities.
+    """A model that gives probabilities, or a layer around one.
 
     `deadline` is an instant of `time.monotonic()`; past it the call raises `EngineTimeout`.
     Lower `priority` goes first. With a `seed`, what a prompt yields depends on the seed and

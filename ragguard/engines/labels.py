@@ -32,7 +32,7 @@ class NextTokenAsk(NamedTuple):
 
 Asks: TypeAlias = Sequence[NextTokenAsk]
 Logprobs: TypeAlias = list[NDArray[np.float64]]
-"""For each ask, the log-probabilities (prompts, its tokens)."""
+"""The log-probabilities of each ask: (prompts, its tokens)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class LabelPlan:
 
     asks: tuple[NextTokenAsk, ...]
     paths: tuple[tuple[tuple[int, int], ...], ...]
-    """For each label, the (ask, column) pairs whose probabilities are multiplied."""
+    """The (ask, column) pairs whose probabilities are multiplied, one tuple a label."""
 
     def combine(self, logprobs: Logprobs) -> NDArray[np.float64]:
         """Returns the probabilities (prompts, labels)."""

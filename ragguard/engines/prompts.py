@@ -80,7 +80,7 @@ class Template:
     separator: str = "\n"
     labels: tuple[str, ...] = ()
     grades: tuple[int, ...] = ()
-    """For labels that are digits of a scale of the model's own: the grade that each of them stands for."""
+    """The grade that each label stands for, where labels are digits of a scale of the model's own."""
     max_tokens: int = 48
 
 

@@ -69,10 +69,10 @@ class NextTokens(NamedTuple):
     """The log-probabilities of tokens that were asked for."""
 
     logprobs: Logprobs
-    """For each ask, (prompts, its tokens)."""
+    """The log-probabilities of each ask: (prompts, its tokens)."""
     usage: Usage
     bounds: list[NDArray[np.bool_]] | None = None
-    """For each ask, True where a log-probability is only an upper bound; None where all are exact."""
+    """True for each log-probability that is only an upper bound, by ask; None where all are exact."""
 
 
 @dataclass(frozen=True, slots=True)

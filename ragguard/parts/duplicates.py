@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from ragguard.store.partfolder import PartFolder
 
 AT_ONCE = 8_000_000
-"""So many runs are compared at once; more take another pass over the ids."""
+"""The number of runs that are compared at once; more take another pass over the ids."""
 MOST = 1000
-"""So many duplicates are told."""
+"""The most duplicates that are named."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ _SHOWN = 3
 
 
 class Executor(Protocol):
-    """What has parts scored by other processes: see `parts/processes.py`."""
+    """A way to score parts in other processes: see `parts/processes.py`."""
 
     workers: int
     """How many processes score at once; decides how large the parts of a new folder are."""
@@ -67,7 +67,7 @@ class PreparedJob:
 
 @dataclass(slots=True, kw_only=True)
 class JobReport:
-    """What a job has done."""
+    """The result of a job."""
 
     progress: JobProgress
     duplicates: list[Duplicate] = field(default_factory=list)

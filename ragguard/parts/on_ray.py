@@ -52,7 +52,7 @@ _STARTS = 3
 """How often an actor may be lost before it can score."""
 _CLOSE_SECONDS = 20.0
 _STORE_BYTES = 200 * 2**20
-"""What a Ray that is started here keeps in shared memory: parts put next to nothing there."""
+"""The bytes that a Ray that is started here keeps in shared memory: parts put next to nothing there."""
 _AT_FIRST = RetrySchedule(attempts=1)
 _AFTER_LOSS = RetrySchedule(attempts=4, first=5.0, longest=20.0)
 

@@ -28,7 +28,7 @@ class Part:
     size: int
     """The size of the whole file in bytes."""
     modified_ns: int
-    """When the file was changed, in nanoseconds since 1970."""
+    """The time at which the file was changed, in nanoseconds since 1970."""
     bytes: int
     """About how many bytes of the file the part has."""
 

@@ -29,7 +29,7 @@ _SUFFIXES: dict[str, PartKind] = {
 }
 """How the names of files end that a folder is searched for, and how they are read."""
 _LOOKED_INTO = 32
-"""Of one input, the files whose first line is read before any work is done."""
+"""The most files of one input whose first line is read before any work is done."""
 
 
 def find_runs(inputs: Sequence[str | Path]) -> list[FileInfo]:

@@ -29,12 +29,12 @@ from ragguard.store.parttables import PartCounts
 
 _CLOSE_SECONDS = 5.0
 _LOST_AT_START = 3
-"""So many processes in a row that end before they can score end the job."""
+"""The number of processes in a row that end before they can score, after which the job ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessNews:
-    """What a process says: that it can score, that a part is complete, or why it ends."""
+    """A message of a process: that it can score, that a part is complete, or why it ends."""
 
     kind: Literal["ready", "complete", "unanswered", "failed"]
     counts: PartCounts | None = None

@@ -36,7 +36,7 @@ from ragguard.store.partfolder import PartAttempt
 from ragguard.store.parttables import MOST_REASONS, PartCounts, PartRows
 
 GIVE_UP_AFTER = 24
-"""After so many runs in a row without an answer it is found out whether the engine is gone."""
+"""The number of runs in a row without an answer after which the engine is asked whether it is gone."""
 _BEFORE_START = RetrySchedule(attempts=10_000, first=1.0, longest=30.0)
 _BETWEEN_PASSES = RetrySchedule(attempts=3, first=1.0, longest=30.0)
 _WAITS = "an engine does not answer: {}. It is waited for up to {:.0f} s; what is complete stays"

@@ -41,7 +41,7 @@ class PartJob:
     attempts: int = 3
     """How often a part is begun at most, 1 or more. After that its runs are failures with their cause."""
     patience_s: float = 600.0
-    """For how many seconds a process waits for an engine that does not answer when the process starts."""
+    """The seconds that a process waits for an engine that does not answer when the process starts."""
     invocation: str = field(default_factory=new_id)
     """One call of the command: attempts of another call are not counted."""
 

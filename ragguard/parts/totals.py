@@ -12,7 +12,7 @@ from ragguard.store.parttables import PartCounts
 
 @dataclass(slots=True, kw_only=True)
 class JobTotals:
-    """What became of the parts of a job that are complete."""
+    """The counts of the parts of a job that are complete."""
 
     parts: int = 0
     bytes: int = 0
@@ -71,7 +71,7 @@ class JobProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """About how many seconds the rest takes, at the rate since the job began; None before a part is complete."""
+        """The seconds that the rest takes, about, at the rate since the job began; None before a part is complete."""
         if not self.now.bytes:
             return None
         return self.elapsed * (self.all_bytes - self.bytes) / self.now.bytes

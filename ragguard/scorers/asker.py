@@ -82,7 +82,8 @@ class Asker:
         patience_s: float = _PATIENCE_S,
         around_pair: int = 0,
     ) -> None:
-        """`tokens`: how many prompt tokens may be asked, for these questions alone or shared with others of the run."""
+        """Takes in `tokens` how many prompt tokens may be asked, for these questions alone or shared with others of the
+        run."""
         self._respondent = respondent
         self._patience_s, self._around_pair = patience_s, around_pair
         self._allowance = PromptAllowance(tokens) if isinstance(tokens, int) else tokens

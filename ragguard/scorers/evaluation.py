@@ -17,7 +17,7 @@ _log = logger("ragguard")
 
 
 class ResultSource(Protocol):
-    """What asks the scorers about a run, as `scorers.pipeline.ScoringPipeline` does."""
+    """A source of a run's results, as `scorers.pipeline.ScoringPipeline` does."""
 
     async def results(self, run: Run, *, priority: int = 10) -> Sequence[Result]:
         """Returns all scores of a run, and a failure for each that could not be computed."""

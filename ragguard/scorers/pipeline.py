@@ -138,7 +138,7 @@ class ScoringPipeline:
         self._owned: list[Engine | Entailer] = [*self.engines, self._entailer] if owned is None else [*owned]
         self._setting: Setting | None = None
         self._allowances: OrderedDict[str, PromptAllowance] = OrderedDict()
-        """What open runs may still ask, by the run's id."""
+        """The prompt tokens that open runs may still ask, by the run's id."""
         # The judge speaks the languages it was taught; a small NLI model mostly speaks English alone.
         self._english_only = entailer is not None
 

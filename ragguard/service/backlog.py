@@ -11,7 +11,7 @@ class ScoringBacklog:
     """Counts runs that have ended and are not scored; holds a run's end back while there are too many."""
 
     def __init__(self, size: int, timeout: float, store: Store) -> None:
-        """`timeout` is how many seconds the end of a run is held back at most."""
+        """Takes the most seconds for which the end of a run is held back."""
         self._size, self.timeout, self._store = size, timeout, store
         self.begin()
 

@@ -24,10 +24,10 @@ _OURS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """What did not reach a sink."""
+    """A loss on the way to a sink."""
 
     what: str
-    """What it is and where it should have gone, such as `scored runs to PhoenixSink`."""
+    """The kind of what was lost, and its destination, such as `scored runs to PhoenixSink`."""
     count: int
     cause: str = ""
     """The last error, where the sink raised one."""
@@ -84,7 +84,7 @@ class Delivery:
             self._causes[what] = describe(error)[:_CAUSE_CHARACTERS]
 
     async def flush(self) -> None:
-        """Has the buffering sinks send what they hold. Never raises; `undelivered` says what did not arrive."""
+        """Makes the buffering sinks send what they hold. Never raises; `undelivered` says what did not arrive."""
         await asyncio.gather(*(self._flush(sink) for sink in self._sinks if isinstance(sink, BufferingSink)))
 
     async def _flush(self, sink: BufferingSink) -> None:

@@ -28,7 +28,7 @@ SLACK = 1.5
 
 
 class Ending(Protocol):
-    """What is flushed and closed at the end of the process."""
+    """A service that is flushed and closed at the end of the process."""
 
     @property
     def exit_seconds(self) -> float:
@@ -50,7 +50,7 @@ _spent = 0.0
 
 
 def at_exit(ending: Ending) -> None:
-    """Has a service flushed and closed when the process ends."""
+    """Registers a service that is flushed and closed when the process ends."""
     _endings[id(ending)] = ending
 
 

@@ -12,10 +12,10 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from ragguard.capture.open_runs import WholeRun
 from ragguard.errors import Closed
@@ -24,8 +24,9 @@ from ragguard.runtime.faults import Faults
 from ragguard.secrets import logger
 from ragguard.service.backlog import ScoringBacklog
 from ragguard.service.fields import storable_event
+from ragguard.service.listener import WriterListener
 from ragguard.service.queue import UNMEASURED, EventQueue
-from ragguard.service.queue_items import ENDING, AwaitedEvent, QueueItem, WriterJob, may_drop
+from ragguard.service.queue_items import ENDING, AwaitedEvent, QueueItem, WriterJob, events_in, may_drop
 from ragguard.service.redaction import Redactor
 from ragguard.service.settings import Settings
 from ragguard.service.sizes import size_of
@@ -59,32 +60,6 @@ _RUNS_KEPT = 10_000
 """The most runs with lost events that are remembered until they end."""
 
 
-class WriterListener(Protocol):
-    """What the writer tells its owner."""
-
-    def started(self) -> None:
-        """The writer was started; called once, by whoever captured first."""
-        ...
-
-    @property
-    def waits_for_steps(self) -> bool:
-        """True where a step that ends now would be scored at once."""
-        ...
-
-    def runs_due(self) -> None:
-        """Runs have ended and are stored; called on the writer's thread."""
-        ...
-
-    def steps_ended(self, changed: Mapping[str, bool]) -> None:
-        """Steps of open runs have ended or changed and are stored; the ids of these runs, each with whether other steps
-        of the turn are still open. Called on the writer's thread."""
-        ...
-
-    def tick(self) -> None:
-        """Does the owner's housekeeping; called on the writer's thread every `tick_seconds`."""
-        ...
-
-
 class Intake:
     """Takes events from any thread; see `capture.intake.EventIntake`."""
 
@@ -114,7 +89,7 @@ class Intake:
         self._batch: list[QueueItem] = []
         """The items that the writer has taken out of the queue and not yet written."""
         self._worked = time.monotonic()
-        """When the writer last began or ended a batch, on the monotonic clock."""
+        """The time at which the writer last began or ended a batch, on the monotonic clock."""
         self._hurried = False
         """True where a step is to be written without waiting for further events."""
         self._lost_of: dict[str, int] = {}
@@ -236,8 +211,6 @@ class Intake:
         thread.join(timeout)
         return not thread.is_alive()
 
-    # The hook's side
-
     def _may_wait(self) -> bool:
         """Returns False on an event loop, which a wait would block, and on the writer's own thread."""
         return asyncio._get_running_loop() is None and not self.is_current()
@@ -285,7 +258,7 @@ class Intake:
     def _lose(self, events: Sequence[QueueItem], why: str) -> None:
         number = 0
         for event in events:
-            number += _events_in(event)
+            number += events_in(event)
             run_id = getattr(event, "run_id", "")
             if run_id and (run_id in self._lost_of or len(self._lost_of) < _RUNS_KEPT):
                 self._lost_of[run_id] = self._lost_of.get(run_id, 0) + 1
@@ -299,8 +272,6 @@ class Intake:
         if now - self._said.get(what, -_SAY_EVERY) >= _SAY_EVERY:
             self._said[what] = now
             _log.error("%s (counted, and said again in a minute where it goes on)", message)
-
-    # The writer's side
 
     def _write_all(self, queue: EventQueue[QueueItem]) -> None:
         """Writes until the intake is closed. After an error that gets here (an exception raised into the thread from
@@ -377,7 +348,7 @@ class Intake:
             on_disk = not self._store.degraded
         except BaseException as error:  # noqa: BLE001 - not even memory took them
             self._faults.note("the store", error)
-            self._store.count("events_lost", sum(map(_events_in, items)))
+            self._store.count("events_lost", sum(map(events_in, items)))
         for awaited in waiting:
             awaited.on_disk = on_disk
             awaited.written.set()
@@ -432,8 +403,3 @@ class Intake:
             work()
         except BaseException as error:  # noqa: BLE001 - the writer goes on whatever happens
             self._faults.note("the writer", error)
-
-
-def _events_in(item: QueueItem) -> int:
-    """How many events an item stands for: a whole run began, retrieved and ended."""
-    return 3 if isinstance(item, WholeRun) else 1

@@ -29,7 +29,7 @@ from ragguard.store.store import Store
 Work: TypeAlias = Callable[[], Awaitable[bool]]
 """Scores or delivers one run; returns False where no engine answered."""
 PRIORITY = 10
-"""That of background scoring."""
+"""The priority of background scoring."""
 TURN_SECONDS = 1.0
 """How many seconds a step that has ended waits for the others of its turn, so that all are asked about in one wave."""
 KEPT = 4096
@@ -41,7 +41,7 @@ class _WaitingRun:
     """An open run of which a step has ended since it was last scored."""
 
     due: float
-    """When it may be scored, on the monotonic clock."""
+    """The time from which it may be scored, on the monotonic clock."""
     attempts: int = 0
     """How often no engine answered since its last step."""
 

@@ -1,4 +1,4 @@
-"""What callers of `flush`, and hooks that are held back, wait for: that runs are scored."""
+"""The progress that callers of `flush`, and hooks that are held back, wait for: runs that are scored."""
 
 from __future__ import annotations
 

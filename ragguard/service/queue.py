@@ -36,8 +36,8 @@ class EventQueue(Generic[T]):
     """A first-in, first-out queue of items with their sizes in bytes."""
 
     def __init__(self, bounds: QueueBounds, may_drop: Callable[[T], bool]) -> None:
-        """`may_drop` says which items may be dropped; other items are accepted beyond the bounds, up to a quarter of
-        the count more."""
+        """Takes a function that says which items may be dropped; other items are accepted beyond the bounds, up to a
+        quarter of the count more."""
         self._bounds, self._may_drop = bounds, may_drop
         self._items: deque[tuple[int, T]] = deque()
         self._bytes = 0

@@ -1,4 +1,4 @@
-"""What waits in the writer's queue: captured events, events that somebody waits for, and jobs."""
+"""The items of the writer's queue: captured events, events that somebody waits for, and jobs."""
 
 from __future__ import annotations
 
@@ -54,3 +54,8 @@ def may_drop(item: QueueItem) -> bool:
     if type(item) is RunStarted:
         return item.identity is None
     return item is not None and not isinstance(item, (RunEnded, WriterJob, AwaitedEvent))
+
+
+def events_in(item: QueueItem) -> int:
+    """Returns how many events an item stands for: a whole run began, retrieved and ended."""
+    return 3 if isinstance(item, WholeRun) else 1

@@ -12,7 +12,8 @@ _UNSCORED = "not everything is scored"
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was done with what was captured; true if all of it is scored, stored and delivered, or failed for good."""
+    """The state of everything that was captured; true if all of it is scored, stored and delivered, or failed for
+    good."""
 
     complete: bool
     captured: int = 0
@@ -40,7 +41,7 @@ class Report:
     unsampled: int = 0
     """Runs that were not captured, because of `sample_rate`."""
     undelivered: tuple[Undelivered, ...] = ()
-    """What did not reach its sink."""
+    """The losses on the way to sinks."""
     cause_failed: str = ""
     """The latest failure that is not tried again."""
     cause_pending: str = ""
@@ -48,7 +49,7 @@ class Report:
     cause_retrying: str = ""
     """The latest failure that is tried again."""
     nothing_because: str = ""
-    """What was seen in place of retrievals, and what to do, where no retrieval was captured."""
+    """The calls that were seen in place of retrievals, and what to do, where no retrieval was captured."""
     files_lost: int = 0
     """How often the store's file was found damaged, moved or deleted while it was in use."""
     unguarded: Mapping[str, int] = field(default_factory=dict)

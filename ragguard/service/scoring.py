@@ -1,4 +1,4 @@
-"""What scoring one run does: references, scores, failures, the store, and delivery to sinks.
+"""Scores one run: references, scores, failures, the store, and delivery to sinks.
 
 Failures are data: whatever goes wrong with an engine, a scorer or a user's function ends as a record,
 with another attempt where that may help.
@@ -39,7 +39,7 @@ class WriterThread(Protocol):
     """The store's writer thread."""
 
     def do(self, work: Callable[[], T], /, *, wake: bool = True) -> Future[T]:
-        """Has a function called on the thread, after everything that was captured before."""
+        """Queues a function that the thread calls after everything that was captured before."""
         ...
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
 When = Literal["step", "run"]
-"""When a run is scored: as its steps end and again at its end, or at its end alone."""
+"""The times at which a run is scored: as its steps end and again at its end, or at its end alone."""
 _BLOCK = re.compile(r"block(?:\((\d+(?:\.\d+)?)\))?")
 _BLOCK_SECONDS = 1.0
 _LONGEST_KEPT = 9e9
@@ -61,7 +61,7 @@ class Settings:
     run_ttl: float = 3600.0
     exit_timeout: float = 10.0
     retry: RetrySchedule = RetrySchedule()  # noqa: RUF009 - frozen
-    """When a run is tried again that could not be scored for now."""
+    """The times at which a run is tried again that could not be scored for now."""
     tick_seconds: float = 5.0
     """How often leases are renewed and old runs looked for."""
     events_a_run: int = 64
@@ -134,12 +134,13 @@ class Settings:
 
     @property
     def block(self) -> float | None:
-        """Without a store: for how many seconds the end of a run is held back while too many wait. None: it is not."""
+        """The seconds for which the end of a run is held back, without a store, while too many wait. None: it is
+        not."""
         return _overflow(self.on_overflow)[1] if self.store is None else None
 
     @property
     def ttl(self) -> float:
-        """After how many seconds without an event an open run is abandoned; infinite for never."""
+        """The seconds without an event after which an open run is abandoned; infinite for never."""
         return math.inf if self.run_ttl > _LONGEST_KEPT else float(self.run_ttl)
 
     @property

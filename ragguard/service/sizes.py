@@ -12,11 +12,11 @@ from ragguard.records import Passage, RetrievalStep
 EVENT = 1024
 """Bytes of an event itself, without its content."""
 _LOOKS = 2000
-"""So many objects are looked at, at most."""
+"""The most objects that are looked at."""
 _LONG = 512
-"""Of a list that is longer, so many items stand for the rest."""
+"""The number of items that stand for the rest of a list that is longer."""
 _SAMPLE = 6
-"""Of the items of a list that are collections or objects, so many stand for the others."""
+"""The number of items of a list, collections or objects, that stand for the others."""
 _FLAT = frozenset({str, bytes, int, float, bool, NoneType})
 
 

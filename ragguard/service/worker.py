@@ -1,4 +1,4 @@
-"""What the worker does: claims runs that are due, a few at a time, and has each scored, kept as it is or delivered.
+"""The worker: claims runs that are due, a few at a time, and has each scored, kept as it is or delivered.
 
 While the engine does not answer at all, it is asked about one run at a time, ever more rarely; all
 others stay due in the store and lose no attempt. Open runs get the slots that no ended run wants.
@@ -61,7 +61,7 @@ class ScoringWorker:
             self._main = self._loop.submit(self._run())
 
     def wake(self) -> None:
-        """Has the task look for work; may be called from any thread."""
+        """Makes the task look for work; may be called from any thread."""
         self._waker()
 
     async def stop(self) -> None:

@@ -18,7 +18,7 @@ KEPT = 1024
 
 @dataclass(slots=True)
 class RunTrace:
-    """What was written of one run so far."""
+    """The spans that were written of one run so far."""
 
     span: Span | None = None
     """ragguard's own span of the run, not ended yet; None where there is none, or the application has one."""

@@ -20,14 +20,14 @@ FORMAT = "ragguard.parts/1"
 """The version of a folder of scored parts and of all its tables but scores, whose rows name theirs."""
 Table: TypeAlias = Literal["scores", "failures", "runs", "parts"]
 TABLES: tuple[Table, ...] = ("scores", "failures", "runs", "parts")
-"""In the order in which they are written: a part whose row of counts stands in `parts` is complete."""
+"""The tables, in the order in which they are written: a part whose row of counts stands in `parts` is complete."""
 MOST_REASONS = 100
 """The different reasons of failures, and the rejected lines, that the counts of a part name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartCounts:
-    """What became of one part of the input: the row that makes it complete."""
+    """The counts of one part of the input: the row that makes it complete."""
 
     key: str
     """The digest of the input's name, size and time, of the part's range, and of all settings; see `parts.PartJob`."""
@@ -36,7 +36,7 @@ class PartCounts:
     kind: str
     """`lines`, `gzip` or `parquet`."""
     start: int
-    """Where the part begins and ends in the file: bytes, or rows of Parquet."""
+    """The beginning and the end of the part in the file: bytes, or rows of Parquet."""
     end: int
     bytes: int
     """About how many bytes of the file the part has."""

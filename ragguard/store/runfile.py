@@ -35,7 +35,8 @@ class Line(NamedTuple):
     """A line of a run file: its run, or the problem in its place."""
 
     number: int
-    """Its number in the file, from 1; for a line of a part of the input, where it begins: see `parts.read_part`."""
+    """The line's number in the file, from 1; for a line of a part of the input, its beginning: see
+    `parts.read_part`."""
     run: Run | None
     problem: RunFormatError | None
 

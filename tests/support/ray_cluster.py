@@ -11,7 +11,7 @@ from unittest.mock import patch
 from support.program import environment
 
 STORE_BYTES = 200 * 2**20
-"""What a node keeps in shared memory: parts carry next to nothing."""
+"""The bytes that a node keeps in shared memory: parts carry next to nothing."""
 
 
 class RayCluster:

@@ -44,7 +44,7 @@ class RecordedScorer:
 
 
 class Orders:
-    """What the scorers of a folder did, and what they shall do."""
+    """The calls of the scorers of a folder, and the faults that they shall have."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)

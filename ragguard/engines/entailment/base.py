@@ -58,7 +58,7 @@ class Entailments:
 
 @runtime_checkable
 class Entailer(Protocol):
-    """Something that judges entailment."""
+    """A model that judges entailment."""
 
     async def entail(
         self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0

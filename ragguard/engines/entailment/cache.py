@@ -18,7 +18,7 @@ KEPT = 20_000
 
 
 class _KnownPair(NamedTuple):
-    """What an entailer said of one pair."""
+    """The answer of an entailer about one pair."""
 
     p: tuple[float, ...]
     mass: float

@@ -49,7 +49,7 @@ class DiskCache:
         return await asyncio.wrap_future(self._thread.submit(self._read, keys))
 
     def write(self, items: Mapping[bytes, bytes]) -> None:
-        """Has these answers written soon, on the cache's thread; does nothing once the cache is closed."""
+        """Queues answers, which the cache's thread writes soon; does nothing once the cache is closed."""
         if not self.lost and not self._closed:
             self._thread.submit(self._write, items)
 

@@ -234,7 +234,7 @@ class Model:
 
 
 def _normed(x: Floats, eps: float) -> Floats:
-    """RMSNorm without its scale."""
+    """Applies RMSNorm without its scale."""
     squares = np.einsum("...i,...i->...", x, x)[..., None]
     scale = 1.0 / np.sqrt(squares / np.float32(x.shape[-1]) + np.float32(eps))
     return np.asarray(x * scale, dtype=np.float32)
