@@ -185,8 +185,8 @@ class RunHandle:
             text_of(self.answer)[0] or None,
             self._status,
             question=text_of(self.question)[0],
-            references=self._said("references"),
-            sub_questions=self._said("sub_questions"),
+            references=self._checked("references"),
+            sub_questions=self._checked("sub_questions"),
             pool=self._pool(),
             metadata=metadata,
         )
@@ -298,13 +298,13 @@ class RunHandle:
     def record(self) -> Run:
         """Returns the run as it stands: question, steps, answer, status."""
         return Run(
-            self.id, text_of(self.question)[0], self._said("references"), text_of(self.answer)[0] or None,
+            self.id, text_of(self.question)[0], self._checked("references"), text_of(self.answer)[0] or None,
             steps=self.steps, status=self._status, metadata=metadata_of(self.metadata),
-            sub_questions=self._said("sub_questions"), pool=self._pool(), name=self.name,
+            sub_questions=self._checked("sub_questions"), pool=self._pool(), name=self.name,
             started_ns=self._started_ns,
         )  # fmt: skip
 
-    def _said(self, name: Literal["references", "sub_questions"]) -> list[str] | None:
+    def _checked(self, name: Literal["references", "sub_questions"]) -> list[str] | None:
         """Returns the texts that the application has set this attribute to; None, and a noted fault, for anything
         else."""
         try:

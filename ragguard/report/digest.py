@@ -135,7 +135,7 @@ def _step(step: StepLine, texts: Texts, began_ns: int, differ: Mapping[int, str]
     }  # fmt: skip
 
 
-class Said(Protocol):
+class ShownScore(Protocol):
     """A score, or what an overview keeps of one, as `best` reads it."""
 
     @property
@@ -146,7 +146,7 @@ class Said(Protocol):
     def stage(self) -> str: ...
 
 
-S = TypeVar("S", bound=Said)
+S = TypeVar("S", bound=ShownScore)
 
 
 def best(scores: Iterable[S], name: str, stage: str = "passages") -> S | None:

@@ -45,7 +45,7 @@ class Failover:
         """Notes a run that was put into memory as a whole."""
         self._replaced.add(run_id)
 
-    def make_room(self, memory: sqlite3.Connection, claimed: Collection[str]) -> int:
+    def evict_surplus(self, memory: sqlite3.Connection, claimed: Collection[str]) -> int:
         """Removes the oldest ended runs where memory is full; returns how many of them the file lacks."""
         evicted = evict_ended(memory, claimed) if is_full(memory) else ()
         return sum(run_id not in self._copied for run_id in evicted)

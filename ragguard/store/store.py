@@ -282,7 +282,7 @@ class Store:
                 bounds.warn_of_dropped(self, self.counts["runs_dropped"], bound)
             if self._db.read(bounds.is_full):
                 self._db.change(bounds.evict_settled)
-        elif lost := self._db.change(lambda db: self._own.failover.make_room(db, self._own.claimed)):
+        elif lost := self._db.change(lambda db: self._own.failover.evict_surplus(db, self._own.claimed)):
             if not self.counts["runs_lost"]:
                 _log.error("memory is full while %s cannot be written: the oldest runs are lost", self.path)
             self.count("runs_lost", lost)
