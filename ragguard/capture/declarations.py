@@ -41,7 +41,7 @@ def checked_tools(given: object) -> dict[str, Splitter]:
 def warn_of_unknown(given: Mapping[Any, object], what: str, known: Iterable[str]) -> None:
     """Warns once of each key that is addressed to ragguard and that nothing reads; `what` names such a key."""
     for key in given:
-        if isinstance(key, str) and key.startswith(_PREFIX) and key not in known:
+        if type(key) is str and key.startswith(_PREFIX) and key not in known:
             NOTICES.once(f"{what} {key}", partial(unknown_key, key, known))
 
 
