@@ -17,7 +17,7 @@ from ragguard.engines.entailment.base import Entailer, Pair
 from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.engines.layers.cache import Cache
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.engines.requests.verbs import has_layer
+from ragguard.engines.requests.verbs import layers_of
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
 from ragguard.probes.tokens import prompt_tokens
 from ragguard.recordcheck import checked_result
@@ -150,7 +150,7 @@ class ScoringPipeline:
     @property
     def remembers(self) -> bool:
         """True where all engines have a cache, so that nothing is asked twice however often a run is scored."""
-        return all(has_layer(engine, Cache) for engine in self.engines)
+        return all(any(isinstance(layer, Cache) for layer in layers_of(engine)) for engine in self.engines)
 
     async def results(
         self, run: Run, *, priority: int = 10, deadline: float | None = None

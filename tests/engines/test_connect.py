@@ -13,7 +13,8 @@ from ragguard import connect
 from ragguard.engines.connect import open_engine
 from ragguard.engines.entailment.connect import connect_entailer
 from ragguard.engines.http.client import HttpClient, key_from_environment, parse_address
-from ragguard.engines.layers import Cache
+from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
+from ragguard.engines.requests.verbs import layers_of
 from ragguard.errors import BudgetExceeded, InvalidInput, UnknownName
 
 
@@ -62,6 +63,12 @@ async def test_a_budget_is_kept():
     with pytest.raises(BudgetExceeded):
         await engine.label_probs(["What?"], ["A"])
     await engine.aclose()
+
+
+@pytest.mark.parametrize("budget", [None, {"requests": 1}])
+def test_a_budget_is_a_layer_only_where_something_is_limited(budget):
+    layers = [type(layer) for layer in layers_of(connect(ScriptedEngine(), budget=budget))]
+    assert layers == [Cache, Coalesce, Retry, Priority, *([Budget] if budget else [])]
 
 
 async def test_a_budget_goes_around_an_engine_with_layers():

@@ -26,7 +26,6 @@ from ragguard.errors import (
     PromptTooLong,
 )
 from ragguard.records import Usage
-from ragguard.runtime.deadline import until
 
 _TEMPLATE_TOKENS, _MESSAGE_TOKENS = 64, 16
 """More tokens than chat templates put around a conversation and around each of its messages."""
@@ -84,8 +83,7 @@ class Budget(Layer):
         """Sends the request on if what it may cost is left, in pieces where it has to."""
         if not request.prompts:
             return await put(self._engine, request)
-        async with until(request.deadline, "looking at the engine"):
-            info = await self.info()
+        info = await self.info_within(request.deadline)
         most = self._most(request, info)
         refusal = self.account.refusal(most)
         if refusal is None:

@@ -70,10 +70,7 @@ class Cache(Layer):
             raise Closed("this engine was closed; connect again")
         if not request.prompts or not request.repeatable:
             return await put(self._engine, request)
-        # The first call may have to look at a server.
-        async with until(request.deadline, "looking at the engine"):
-            info = await self._engine.info()
-        keyed = request.keyed(info)
+        keyed = request.keyed(await self.info_within(request.deadline))
         asked: list[tuple[Request[R], R]] = []
         found: dict[bytes, Value] = {}
         while missing := [key for key in dict.fromkeys(keyed.keys) if key not in found]:

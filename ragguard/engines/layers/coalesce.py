@@ -117,8 +117,7 @@ class Coalesce(Layer):
         """Returns the key of the requests with which this one may go out."""
         if not self._mixes_labels or not request.columns:
             return request.group(None)
-        async with until(request.deadline, "looking at the engine"):
-            return request.group(await self._engine.info())
+        return request.group(await self.info_within(request.deadline))
 
     def _batch_for(self, request: Request[Any], group: Hashable, tokens: int) -> _CallBatch:
         """Returns the open batch of the group if this much still goes in, else a new one."""

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.requests.base import R, Request
-from ragguard.engines.requests.verbs import Layer, put
+from ragguard.engines.requests.verbs import Layer, layers_of, put
 from ragguard.errors import (
     CircuitOpen,
     EngineError,
@@ -174,11 +174,10 @@ class Retry(Layer):
 def failure_since(engine: Engine, since: float) -> EngineError | None:
     """Returns why a call to `engine` that began at `since` (on the monotonic clock) may still wait: the error of the
     latest failed attempt since then that is repeated; None where there is none, or where no layer repeats calls."""
-    while isinstance(engine, Layer):
-        if isinstance(engine, Retry) and engine.latest_failure is not None:
-            failed, error = engine.latest_failure
+    for layer in layers_of(engine):
+        if isinstance(layer, Retry) and layer.latest_failure is not None:
+            failed, error = layer.latest_failure
             return error if failed >= since else None
-        engine = engine.wrapped
     return None
 
 

@@ -7,7 +7,7 @@ instead, and inherit the verbs from here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ragguard.engines.base import (
     Engine,
@@ -24,6 +24,7 @@ from ragguard.engines.base import (
 from ragguard.engines.requests.base import R, Request
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
+from ragguard.runtime.deadline import until
 from ragguard.runtime.event_loop import running_loop
 
 
@@ -89,6 +90,11 @@ class Layer(Verbs):
         """Returns what the wrapped engine is."""
         return await self._engine.info()
 
+    async def info_within(self, deadline: float | None) -> EngineInfo:
+        """Returns `info()`, for which a server may have to be asked first; raises EngineTimeout at the deadline."""
+        async with until(deadline, "looking at the engine"):
+            return await self.info()
+
     async def aclose(self) -> None:
         """Closes the wrapped engine."""
         await self._engine.aclose()
@@ -99,10 +105,8 @@ async def put(engine: Engine, request: Request[R]) -> R:
     return await (engine.send(request) if isinstance(engine, Verbs) else request.ask(engine))
 
 
-def has_layer(engine: Engine, kind: type[Layer]) -> bool:
-    """Returns whether an engine has a layer of this kind around it."""
+def layers_of(engine: Engine) -> Iterator[Layer]:
+    """Yields the layers around an engine, the outermost first."""
     while isinstance(engine, Layer):
-        if isinstance(engine, kind):
-            return True
+        yield engine
         engine = engine.wrapped
-    return False
