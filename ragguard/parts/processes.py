@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Literal
 
 from ragguard.arguments import whole_number
-from ragguard.errors import EngineError, PartUnanswered, RagguardError
+from ragguard.errors import EngineError, InvalidInput, PartUnanswered, RagguardError
 from ragguard.parts.part import Part
 from ragguard.parts.scoring import PartScorer
 from ragguard.parts.settings import PartJob
@@ -28,6 +28,7 @@ from ragguard.runtime.faults import describe
 from ragguard.store.parttables import PartCounts
 
 _CLOSE_SECONDS = 5.0
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _LOST_AT_START = 3
 """The number of processes in a row that end before they can score, after which the job ends."""
 
@@ -44,12 +45,13 @@ class ProcessNews:
 class _PartProcess:
     """A process that scores one part at a time."""
 
-    def __init__(self, job: PartJob) -> None:
+    def __init__(self, job: PartJob, gpus: str | None) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(job, theirs), name="ragguard-parts")
+        self._process = context.Process(target=_serve, args=(job, theirs, gpus), name="ragguard-parts")
         self._process.start()
         theirs.close()
+        self.gpus = gpus
         self.part: Part | None = None
         self.ready = False
         """True once the process has said that it can score."""
@@ -92,11 +94,14 @@ class Processes:
 
     Args:
         workers: How many processes, 1 or more.
+        gpus: How many GPUs each process sees, a whole number; no two processes see the same one. The first ones of
+            CUDA_VISIBLE_DEVICES are taken, where that is set. 0: every process sees all.
     """
 
-    def __init__(self, workers: int) -> None:
-        whole_number("workers", workers, 1)
-        self.workers = workers
+    def __init__(self, workers: int, gpus: int = 0) -> None:
+        self.workers = whole_number("workers", workers, 1)
+        whole_number("gpus", gpus, 0)
+        self._devices: list[str | None] = _devices(workers, gpus) if gpus else [None] * workers
 
     def connect(self) -> None:
         """Does nothing: processes are started when parts are scored."""
@@ -145,7 +150,8 @@ class Processes:
                 worker.take(waiting.popleft())
         idle = sum(worker.part is None for worker in crew)
         missing = min(self.workers - len(crew), len(waiting) - idle)
-        crew.extend(_PartProcess(job) for _ in range(missing))
+        free = list((Counter(self._devices) - Counter(worker.gpus for worker in crew)).elements())
+        crew.extend(_PartProcess(job, free[number]) for number in range(missing))
 
 
 def _with_news(workers: Sequence[_PartProcess]) -> list[_PartProcess]:
@@ -154,8 +160,21 @@ def _with_news(workers: Sequence[_PartProcess]) -> list[_PartProcess]:
     return [worker for worker in workers if worker.connection in found]
 
 
-def _serve(job: PartJob, connection: Connection) -> None:
+def _devices(workers: int, gpus: int) -> list[str | None]:
+    """Returns which GPUs each process sees, as CUDA_VISIBLE_DEVICES takes them."""
+    given = os.environ.get(_VISIBLE)
+    found = [str(one) for one in range(workers * gpus)] if given is None else given.split(",")
+    if len(found) < workers * gpus:
+        raise InvalidInput(
+            "gpus", gpus, f"at most {len(found) // workers}, as {_VISIBLE} names {len(found)} for {workers}"
+        )
+    return [",".join(found[first * gpus : (first + 1) * gpus]) for first in range(workers)]
+
+
+def _serve(job: PartJob, connection: Connection, gpus: str | None) -> None:
     """Scores the parts that come through the connection; the body of a process."""
+    if gpus is not None:
+        os.environ[_VISIBLE] = gpus  # before anything looks for GPUs
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C reaches the whole group; the parent ends its processes

@@ -1,0 +1,45 @@
+"""Scorers that end the process that uses them, or tell of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from ragguard import Score
+
+
+@dataclass(frozen=True)
+class Deadly:
+    """Gives each run a score, and ends the process at the run with this id."""
+
+    run_id: str
+    name: str = "deadly"
+    version: str = "1"
+    models: tuple[str, ...] = ()
+
+    async def score(self, view, ask):
+        if view.run.id == self.run_id:
+            os._exit(7)
+        return [Score("deadly", 1.0, "run", view.run.id)]
+
+
+@dataclass(frozen=True)
+class DeadlyToMove(Deadly):
+    """Ends each process that it is sent to."""
+
+    run_id: str = ""
+
+    def __reduce__(self):
+        return os._exit, (9,)
+
+
+@dataclass(frozen=True)
+class Seeing:
+    """Tells which GPUs its process sees."""
+
+    name: str = "seeing"
+    version: str = "1"
+    models: tuple[str, ...] = ()
+
+    async def score(self, view, ask):
+        return [Score("seeing", 1.0, "run", view.run.id, label=os.environ["CUDA_VISIBLE_DEVICES"])]
