@@ -32,7 +32,7 @@ VALUES = [
 def runs(tmp_path_factory):
     """Runs of nano's world, in a file."""
     path = tmp_path_factory.mktemp("runs") / "runs.jsonl"
-    made = [world.make_run(case, seed=3) for case in world.cases(60, seed=3, hops=2)]
+    made = [world.make_run(case, seed=3, junk=1) for case in world.cases(40, seed=3)]
     write_runs((dataclasses.replace(run, id=f"r{at}") for at, run in enumerate(made)), path)
     return path
 
@@ -66,7 +66,7 @@ def scoring(runs, out):
 
 def test_one_process_gives_bit_for_bit_the_scores_of_a_store(runs, tmp_path):
     few = tmp_path / "few.jsonl"
-    write_runs(list(read_runs(runs))[:4], few)
+    write_runs(list(read_runs(runs))[:6], few)
     shared = ["score", few, "--scorers", "belief,utility,coverage", "-c", "1", "-q"]
     for more in (["--store", tmp_path / "s.db", "--out", tmp_path / "s.parquet"],
                  ["--on", "processes:1", "--out", tmp_path / "parts"]):  # fmt: skip
@@ -114,7 +114,7 @@ def test_workers_that_are_killed_at_random_lose_no_score_and_give_none_twice(run
         killer.join()
     assert len(killed) == 6
     assert report.whole
-    assert report.totals.runs == 60
+    assert report.totals.runs == 40
     assert score_ids(job.folder) == score_ids(whole.folder)
     assert len(set(score_ids(job.folder))) == len(score_ids(job.folder))
     assert not list((tmp_path / "killed" / "attempts").iterdir())
@@ -125,10 +125,10 @@ def test_a_process_that_its_parts_kill_leaves_failures_behind(runs, tmp_path, mo
     """The scorer below ends the process that uses it, as a run that needs too much memory does."""
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
     job = PartJob(scoring=ScoringSettings(scorers=(Deadly("r30"),)), out=str(tmp_path / "out"), attempts=2)
-    report = carry_out(prepare([runs], job, size=40_000), Processes(2))
+    report = carry_out(prepare([runs], job, size=20_000), Processes(2))
     lost = report.totals.reasons
-    assert report.totals.runs == 60
-    assert 0 < report.totals.failed_runs < 60
+    assert report.totals.runs == 40
+    assert 0 < report.totals.failed_runs < 40
     assert list(lost) == [
         "part, PartLost: its part was begun 2 times without a result; the last time: its process ended with exit code 7"
     ]
@@ -150,7 +150,7 @@ def test_an_interrupt_ends_all_processes_and_the_same_command_goes_on(runs, tmp_
     assert "Traceback" not in said
     done = subprocess.run(scoring(runs, out), capture_output=True, text=True, env=environment())
     assert done.returncode == 0, done.stderr
-    assert "60 runs are in" in done.stderr
+    assert "40 runs are in" in done.stderr
     assert len(score_ids(PartFolder(out))) == len(set(score_ids(PartFolder(out))))
 
 
@@ -169,7 +169,7 @@ def test_processes_end_with_a_parent_that_was_killed(runs, tmp_path):
             os.killpg(begun.pid, signal.SIGKILL)
     done = subprocess.run(scoring(runs, out), capture_output=True, text=True, env=environment())
     assert done.returncode == 0, done.stderr
-    assert "60 runs are in" in done.stderr
+    assert "40 runs are in" in done.stderr
 
 
 def group_lives(group):
