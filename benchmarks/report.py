@@ -1,7 +1,9 @@
-"""How fast a report of 10,000 runs is written, and how fast a browser opens it.
+"""How fast a report of 10,000 runs is written, how fast a browser opens it, and how fast a folder of parts is read.
 
     python benchmarks/report.py
 
+Of a folder of parts with 1.3 million scores of 100,000 runs: the seconds until they are grouped for a comparison (one
+mean a run and metric, then one a question), and those of the whole command `ragguard report FOLDER`, which lists runs.
 Writing is what a user waits for `ragguard report DB --html FILE`, start and reading included. Opening is from the
 start of the navigation until the page has been painted with its list and its first run, by the browser's own clock,
 in a headless Chromium; the median of five openings, each in a tab of its own.
@@ -26,11 +28,15 @@ from support.browser import CHROMIUM, chromium
 
 from benchmarks.machine import record
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score, ScoredRun, Usage
+from ragguard.store.filesystems import pyarrow_for
 from ragguard.store.ledger import ScoringOutcome
+from ragguard.store.partfolder import PartFolder
+from ragguard.store.parttables import PartCounts, PartRows, run_hash
 from ragguard.store.store import Store
 
 RUNS, HOPS, PASSAGES = 10_000, 2, 5
-TARGETS = {"write_s": 5.0, "open_s": 2.0}
+PARTS, RUNS_A_PART = 100, 1_000
+TARGETS = {"write_s": 5.0, "open_s": 2.0, "parts_grouped_s": 4.0}
 OPENINGS = 5
 COMMAND = [sys.executable, "-c", "from ragguard.cli import main; main()", "report"]
 WORDS = "belief passage hop model harbour ledger granite orchard signal meadow copper winter".split()
@@ -87,6 +93,84 @@ def scored(number: int, rng: random.Random) -> ScoredRun:
     return ScoredRun(run, scores)
 
 
+def write_parts(folder: Path) -> int:
+    """Writes a folder of parts as `ragguard score --out` does, and returns how many scores it has: of each run one hop
+    of four passages, with 13 scores."""
+    from pyarrow.compute import binary_join_element_wise
+
+    pa = pyarrow_for("the benchmark")
+    rng, rows = random.Random(0), PartRows()
+    for number in range(RUNS_A_PART):
+        run = Run(
+            f"run{number:06d}", f"Which {rng.choice(WORDS)} is number {number}?", started_ns=10**18 + number
+        )
+        step = RetrievalStep(
+            f"{run.id}-0", run.id, query="a query", passages=[Passage("", f"p{place}") for place in range(4)]
+        )
+        run.steps.append(step)
+        of: dict[str, Any] = {
+            "run_id": run.id,
+            "step_id": step.id,
+            "engine": "a-model@1",
+            "prompts": "default/1",
+        }
+        scores = [
+            Score(
+                name,
+                rng.uniform(-1, 1),
+                "passage",
+                passage_id=f"p{place}",
+                position=place + 1,
+                usage=Usage(1, 1, 300, 2, 0.01),
+                **of,
+            )
+            for place in range(4)
+            for name in ("p_abstain", "p_relevant", "utility")
+        ]
+        rows.add(number, ScoredRun(run, [*scores, Score("udcg", rng.uniform(0, 1), "step", **of)]))
+    target, one = PartFolder(folder), rows.tables(pa)
+    keys = [f"{part:08x}" for part in range(PARTS)]
+    target.begin({"settings": {}, "part_bytes": 1}, keys)
+    for key in keys:
+        tables: dict[Any, Any] = {}
+        for name, table in one.items():
+            named = table
+            for column in ("run_id", "step_id", "question"):
+                if column in table.column_names:
+                    text = binary_join_element_wise(table[column], key, " ")
+                    named = named.set_column(named.column_names.index(column), column, text)
+            if name == "runs":
+                hashes = pa.array(map(run_hash, named["run_id"].to_pylist()), pa.int64())
+                named = named.set_column(named.column_names.index("run_hash"), "run_hash", hashes)
+            tables[name] = named
+        target.write(
+            PartCounts(key=key, source="runs.jsonl", kind="lines", start=0, end=1, bytes=1, **rows.totals),
+            tables,
+        )
+    return PARTS * rows.totals["scores"]
+
+
+def measure_parts(folder: Path) -> dict[str, Any]:
+    """Returns how long a folder of parts takes to be read; the median of three times."""
+    figures: dict[str, Any] = {"parts_scores": write_parts(folder)}
+    grouping = (  # as `ragguard compare` does, with each of its sides
+        "import gc, sys; from ragguard.report.pairs import read_questions; gc.disable(); read_questions(sys.argv[1])"
+    )
+    commands = {
+        "parts_start_s": [sys.executable, "-c", "import pyarrow.parquet, ragguard.report.pairs"],
+        "parts_grouped_s": [sys.executable, "-c", grouping, str(folder)],
+        "parts_listed_s": [*COMMAND, str(folder)],
+    }
+    for name, command in commands.items():
+        taken = []
+        for _ in range(3):
+            clock = time.perf_counter()
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            taken.append(time.perf_counter() - clock)
+        figures[name] = round(statistics.median(taken), 2)
+    return figures
+
+
 def main() -> None:
     """Measures and writes `results/report.json`."""
     with tempfile.TemporaryDirectory() as folder:
@@ -110,6 +194,7 @@ def main() -> None:
         figures["page_mb"] = round(page.stat().st_size / 1e6, 1)
         figures["write_s"] = round(statistics.median(writing), 2)
         figures["write_processor_s"] = round(statistics.median(computing), 2)
+        figures |= measure_parts(Path(folder) / "parts")
         if CHROMIUM:
             with chromium() as browser:
                 opened = [float(browser.open(page.as_uri()).value("painted")) for _ in range(OPENINGS)]

@@ -1,10 +1,9 @@
-"""`ragguard compare A B`: compares two stores or score files, paired by question."""
+"""`ragguard compare A B`: compares two stores, folders of parts or score files, paired by question."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,8 +18,8 @@ _MOVES = 6
 
 
 def run(
-    before: Annotated[Path, typer.Argument(help="A store or a score file: how it was.")],
-    after: Annotated[Path, typer.Argument(help="A store or a score file: how it is now.")],
+    before: Annotated[str, typer.Argument(help="A store, a folder of parts or a score file: how it was.")],
+    after: Annotated[str, typer.Argument(help="A store, a folder of parts or a score file: how it is now.")],
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -35,12 +34,14 @@ def run(
 
     Exit code 0: nothing failed. 1: a --fail-if condition holds. 2: they cannot be compared.
     """
-    from ragguard.report.comparison import Condition, compare
-    from ragguard.report.pairs import questions_of
-    from ragguard.store.scorefile import read_means
+    import gc
 
+    from ragguard.report.comparison import Condition, compare
+    from ragguard.report.pairs import read_questions
+
+    gc.disable()  # a million small records that hold no cycles, in a process that ends with them
     conditions = [Condition.parse(text) for text in fail_if or ()]
-    found = compare(questions_of(read_means(before)), questions_of(read_means(after)), draws, seed)
+    found = compare(read_questions(before), read_questions(after), draws, seed)
     broken = [condition for condition in conditions if condition.holds(found)]
     if as_json:
         typer.echo(json.dumps(found.as_dict() | {"failed": [str(item) for item in broken]}, indent=2))
@@ -82,6 +83,8 @@ def _show(found: Comparison) -> None:
         console.print(f"On one side only: {', '.join(map(as_markup, found.missing))}.")
     if found.failures_before or found.failures_after:
         console.print(f"Scores that failed: {found.failures_before} before, {found.failures_after} after.")
+    for remark in found.remarks:
+        console.print(f"[yellow]{as_markup(remark)}[/].")
     if found.judged_otherwise:
         first, origins = next(iter(found.judged_otherwise.items()))
         console.print(

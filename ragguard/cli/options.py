@@ -13,6 +13,14 @@ RunFiles: TypeAlias = Annotated[
 EngineAddress: TypeAlias = Annotated[
     str, typer.Option("--engine", "-e", help="nano, http://HOST:PORT/v1[#MODEL], vllm:MODEL or hf:MODEL.")
 ]
+TextFiles: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--runs",
+        metavar="FILE",
+        help="A run file with the texts that a folder of parts does not hold; may be repeated.",
+    ),
+]
 PromptSetName: TypeAlias = Annotated[
     str | None, typer.Option("--prompts", help="A prompt set: its name, or a TOML file.")
 ]

@@ -1,4 +1,4 @@
-"""`ragguard report DB`: shows runs and their scores, in the terminal or as one HTML page."""
+"""`ragguard report DATA`: shows runs and their scores, in the terminal or as one HTML page."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragguard.cli.options import TextFiles
+from ragguard.cli.source import runs_of_files
 from ragguard.cli.terminal import say
 
 if TYPE_CHECKING:
-    from ragguard.store.overview import Overview
-    from ragguard.store.store import Store
+    from ragguard.store.overview import RunLine
+    from ragguard.store.source import ScoredSource
 
 ORDERS = ("harm", "loss", "gain", "new")
 
 
 def run(
-    database: Annotated[Path, typer.Argument(help="A store, such as ragguard.db.")] = Path("ragguard.db"),
+    data: Annotated[
+        str, typer.Argument(help="A store, or the folder of `ragguard score --out FOLDER`.")
+    ] = "ragguard.db",
     html: Annotated[
         Path | None, typer.Option(help="Write one self-contained page to this file instead.")
     ] = None,
@@ -29,6 +33,7 @@ def run(
     recall: Annotated[
         bool, typer.Option("--recall", help="Estimate recall for queries that were asked more than once.")
     ] = False,
+    runs: TextFiles = None,
 ) -> None:
     """Look at scored runs.
 
@@ -39,7 +44,7 @@ def run(
     from ragguard.errors import InvalidInput
     from ragguard.report.digest import MISLEADS
     from ragguard.report.html import write_html
-    from ragguard.store.store import Store
+    from ragguard.store.source import open_source
 
     if sort not in ORDERS:
         raise InvalidInput("--sort", sort, ", ".join(ORDERS))
@@ -49,23 +54,34 @@ def run(
         raise InvalidInput(
             "--recall", True, "neither --html nor --run beside it: it is about queries of all runs"
         )
-    store = Store(database, read_only=True)
+    gc.disable()  # a million small records that hold no cycles, in a process that ends with them
+    source = open_source(data, runs_of_files(runs))
     try:
         if html is not None:
-            gc.disable()  # a million small records that hold no cycles, in a process that ends with them
-            count = write_html(store.overviews(MISLEADS), html, f"ragguard: {database.name}")
+            title = f"ragguard: {Path(data).name}"
+            count = write_html(source.overviews(MISLEADS), html, title, lambda: _remarks(source))
             say(f"{_runs(count)} written to {html}; open it in a browser")
         elif run_id:
-            _show_run(store, run_id)
+            _show_run(source, run_id)
         elif recall:
-            _show_recall(store, most)
+            _show_recall(source, most)
         else:
-            _show_runs(store.overviews(MISLEADS, texts=False), sort, most)
+            _show_runs(source.lines(MISLEADS), sort, most)
+        for remark in source.remarks if not (run_id or html) else _remarks(source):
+            say(f"{remark}.")
     finally:
-        store.close()
+        source.close()
 
 
-def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
+def _remarks(source: ScoredSource) -> list[str]:
+    """Returns what a reader of hops has to know."""
+    without = (
+        "there are no texts here, and hops are known by their scores alone: name the run files with --runs"
+    )
+    return [*source.remarks, *([] if source.has_texts else [without])]
+
+
+def _show_runs(runs: Iterable[RunLine], sort: str, most: int) -> None:
 
     from ragguard.cli.terminal import Column, screen, show_table
     from ragguard.errors import InvalidInput
@@ -103,23 +119,27 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
     )
 
 
-def _show_run(store: Store, wanted: str) -> None:
+def _show_run(source: ScoredSource, wanted: str) -> None:
     from ragguard.cli.terminal import screen
     from ragguard.report.hops import hop_table
     from ragguard.report.ids import run_of_part
 
-    run = store.run(run_of_part(wanted, store.run_ids()))
+    run = source.run(run_of_part(wanted, source.run_ids()))
     if run is not None:
-        screen().print(hop_table(run, store.scores(run.id), store.failures(run.id)))
+        screen().print(hop_table(run, source.scores(run.id), source.failures(run.id)))
 
 
-def _show_recall(store: Store, most: int) -> None:
+def _show_recall(source: ScoredSource, most: int) -> None:
     from ragguard.cli.terminal import Column, screen, show_table
     from ragguard.errors import InvalidInput
     from ragguard.report.recall import estimate_recall
     from ragguard.report.text import as_markup, question_line
 
-    found = estimate_recall(store.scored_runs())
+    if not source.has_texts:
+        raise InvalidInput(
+            "--recall", True, "--runs FILE beside it: a folder of parts does not hold the passages"
+        )
+    found = estimate_recall(source.scored_runs())
     if not found:
         raise InvalidInput(
             "the store", "no such query", "one that was asked twice or more, with judged passages"

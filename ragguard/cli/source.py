@@ -51,6 +51,22 @@ class RunSource:
         self._console.print(harmless(f"{name}: {problem}"))
 
 
+def runs_of_files(files: Sequence[str] | None) -> Callable[[], Iterator[Run]] | None:
+    """Returns what gives the runs of these files from the beginning each time, without the lines that cannot be read;
+    None where there are no files.
+
+    Args:
+        files: Whatever `ragguard score --on` takes: run files, Parquet, folders of these, addresses.
+    """
+    if not files:
+        return None
+    from ragguard.parts.plan import find_runs, plan_parts
+    from ragguard.parts.reading import read_part
+
+    parts = plan_parts(find_runs(files))
+    return lambda: (line.run for part in parts for line in read_part(part) if line.run is not None)
+
+
 def _runs_of(name: str, reject: Callable[[str, RunFormatError], None]) -> Iterator[tuple[Run, int]]:
     """Yields the runs of one file, each with the number of bytes read so far."""
     from ragguard.store.files import is_store

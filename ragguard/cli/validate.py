@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragguard.cli.options import TextFiles
+from ragguard.cli.source import runs_of_files
 from ragguard.cli.terminal import say
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ragguard.engines.base import Engine
     from ragguard.validate.contexts import Context
     from ragguard.validate.progress import Progress
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def run(
     data: Annotated[
-        Path,
+        str,
         typer.Argument(
             metavar="DATA", help="Contexts with outcomes: a file or a folder; see docs/validation.md."
         ),
@@ -64,6 +64,7 @@ def run(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The seed of drawn answers and of the bootstrap.")] = 0,
+    runs: TextFiles = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the tables there as Markdown.")] = None,
     as_json: Annotated[Path | None, typer.Option("--json", help="Write the tables there as JSON.")] = None,
 ) -> None:
@@ -71,7 +72,11 @@ def run(
 
     Exit code 0: done. 2: not possible: no such file, another format, no outcomes, no engine.
     """
+    from dataclasses import replace
+
     from rich.console import Console
+
+    from ragguard.validate.readers.dataset import read_dataset
 
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     with console.status("") as status:
@@ -80,12 +85,18 @@ def run(
             status.update(f"{what}: {done:,} of {of:,}")
 
         chosen = [name.strip() for name in (scorers or "").split(",") if name.strip()]
-        if (judged := _of_labels(data, format, engine, judge, chosen, erag, threshold, seed)) is not None:
-            tables = judged
+        remarks: list[str] = []
+        labelled = _of_labels(Path(data), format, engine, judge, chosen, erag, threshold, seed)
+        if labelled is not None:
+            if runs:
+                _refuse("--runs", runs, "nothing, as DATA holds labels of people")
+            tables = labelled
         else:
-            tables = asyncio.run(
-                _data(data, format, k, engine, judge, chosen, erag, metric, seed, tell, console)
-            )
+            contexts = read_dataset(data, format, k, texts=runs_of_files(runs), remarks=remarks)
+            tables = asyncio.run(_data(contexts, data, engine, judge, chosen, erag, metric, seed, tell))
+        tables = [
+            replace(table, notes=(*table.notes, *(f"{remark}." for remark in remarks))) for table in tables
+        ]
     _show(tables)
     try:
         if markdown is not None:
@@ -115,17 +126,15 @@ def _of_labels(
 
 
 async def _data(
-    path: Path, format: str, k: int, engine: str | None, judge: str | None, scorers: Sequence[str], erag: bool,
-    metric: str | None, seed: int, tell: Progress, console: Console,
+    contexts: list[Context], path: str, engine: str | None, judge: str | None, scorers: Sequence[str], erag: bool,
+    metric: str | None, seed: int, tell: Progress,
 ) -> list[Table]:  # fmt: skip
     from ragguard.engines.connect import connect
     from ragguard.validate.correlations import measured, tables
-    from ragguard.validate.readers.dataset import read_dataset
     from ragguard.validate.scoring import score_contexts
     from ragguard.validate.selections import Selections, all_together
     from ragguard.validate.selections import tables as of_selections
 
-    contexts = read_dataset(path, format, k)
     graded = [(one.selection, one.outcome) for one in contexts if one.selection and one.outcome is not None]
     whole = of_selections(all_together(Selections.of(graded)), progress=tell) if graded else []
     if engine is None:
@@ -139,7 +148,11 @@ async def _data(
         contexts = await _with_outcomes(contexts, reader, judged_by or reader, tell)
         readable = [one for one in contexts if any(passage.text.strip() for passage in one.passages)]
         if not readable:
-            _refuse(str(path), "no texts", "texts of the passages, or no --engine: it has nothing to read")
+            _refuse(
+                path,
+                "no texts",
+                "texts of the passages (of scored parts: --runs FILE), or no --engine: it has nothing to read",
+            )
         scored = await score_contexts(
             readable, reader, judge=judged_by, scorers=tuple(scorers) or ("utility",), progress=tell
         )

@@ -157,7 +157,7 @@ def carry_out(
         progress.before = before
     if prepared.left:
         executor.connect()  # what cannot be reached is said before anything is written
-        folder.begin(prepared.settings)
+        folder.begin(prepared.settings, [part.key(prepared.job.digest) for part in prepared.parts])
         stream = executor.completed(prepared.job, prepared.left)
         try:
             for counts in stream:

@@ -7,7 +7,7 @@ import operator
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,8 @@ class Comparison:
     """Scores that could not be given."""
     judged_otherwise: dict[str, list[str]]
     """Metrics whose scores differ in engine, prompts or settings between the sides, with what made them."""
+    remarks: list[str] = field(default_factory=list)
+    """What a reader of the numbers has to know of either side, such as runs that are missing."""
 
     def as_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON, with None for an infinite effect, which JSON cannot hold."""
@@ -110,7 +112,7 @@ def compare(
             raise InvalidInput(name, value, f"a whole number, {least} or more")
     for name, given in (("before", before), ("after", after)):
         if not isinstance(given, Questions):
-            raise InvalidInput(name, given, "what `questions_of(read_means(PATH))` returns")
+            raise InvalidInput(name, given, "what `read_questions(PATH)` returns")
     for side, questions_there in (("first", before), ("second", after)):
         if not questions_there.asked:
             raise InvalidInput(
@@ -165,6 +167,7 @@ def compare(
             for series in both
             if before.origins[series] != after.origins[series]
         },
+        remarks=list(dict.fromkeys((*before.remarks, *after.remarks))),
     )
 
 

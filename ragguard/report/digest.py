@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from ragguard.capture.disagreement import difference
 from ragguard.probes.relevance import sees_references
-from ragguard.store.overview import SCALE, Overview, StepLine
+from ragguard.store.overview import SCALE, Overview, RunLine, StepLine
 
 Data = dict[str, Any]
 MISLEADS = -0.2
@@ -30,30 +30,28 @@ class Texts:
         return list(self._numbers)
 
 
-def summary(overview: Overview) -> Data:
+def summary(run: RunLine) -> Data:
     """Returns what the list of runs shows of a run and sorts, filters and searches by."""
-    run, summary = overview.row, overview.summary
-    said = summary.run_scores()
-    total, correct = best(said, "delta_seper_total"), best(said, "answer_correct")
-    context, covered = best(said, "udcg_context"), best(said, "coverage_total")
+    total, correct = best(run.scores, "delta_seper_total"), best(run.scores, "answer_correct")
+    context, covered = best(run.scores, "udcg_context"), best(run.scores, "coverage_total")
     return {
-        "id": run["id"],
-        "question": run["question"],
-        "name": run["name"],
-        "status": run["status"],
-        "started": run["started_ns"] // 1_000_000,
-        "hops": len(overview.steps),
+        "id": run.id,
+        "question": run.question,
+        "name": run.name,
+        "status": run.status,
+        "started": run.started_ns // 1_000_000,
+        "hops": run.hops,
         "gain": None if total is None else total.value,
         "source": "" if total is None else total.reference_source,
-        "dropped": sum(len(step.reasons) for step in overview.steps),
-        "misleading": summary.misleading,
-        "worst": None if summary.worst is None else round(summary.worst, 4),
+        "dropped": run.dropped,
+        "misleading": run.misleading,
+        "worst": None if run.worst is None else round(run.worst, 4),
         "udcg": None if context is None else context.value,
         "coverage": None if covered is None else covered.value,
         "answer": "" if correct is None else correct.label,
-        "failures": len(overview.failures),
-        "provisional": summary.provisional > 0,
-        "tokens": summary.usage.prompt_tokens + summary.usage.output_tokens,
+        "failures": run.failures,
+        "provisional": run.provisional > 0,
+        "tokens": run.usage.prompt_tokens + run.usage.output_tokens,
     }
 
 

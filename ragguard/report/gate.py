@@ -6,6 +6,7 @@ def test_the_new_retriever_is_no_worse(ragguard_gate):
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,24 +21,26 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def ragguard_gate() -> Gate:
-    """Compares two stores or score files and fails the test where a condition holds."""
+    """Compares two stores, folders of parts or score files, and fails the test where a condition holds."""
     # Only here: pytest loads this file for every suite of an environment that ragguard is installed in.
     from ragguard.errors import InvalidInput
     from ragguard.report.comparison import Condition, compare
-    from ragguard.report.pairs import questions_of
-    from ragguard.store.scorefile import read_means
+    from ragguard.report.pairs import read_questions
 
     def gate(before: str | Path, after: str | Path, fail_if: str | Sequence[str] = ()) -> Comparison:
         wanted = [fail_if] if isinstance(fail_if, str) else fail_if
         if not isinstance(wanted, list | tuple):
             raise InvalidInput("fail_if", fail_if, "a condition such as 'udcg < -0.02', or a list of them")
         conditions = [Condition.parse(text) for text in wanted]
-        found = compare(questions_of(read_means(before)), questions_of(read_means(after)))
+        found = compare(read_questions(before), read_questions(after))
         broken = [condition for condition in conditions if condition.holds(found)]
         if broken:
             named = {condition.metric for condition in broken}
             lines = [_line(change) for change in found.changes if change.metric in named]
-            pytest.fail("\n".join([f"{', '.join(map(str, broken))} holds", *lines]), pytrace=False)
+            said = [f"{', '.join(map(str, broken))} holds", *lines, *found.remarks]
+            pytest.fail("\n".join(said), pytrace=False)
+        if found.remarks:
+            warnings.warn("; ".join(found.remarks), stacklevel=2)
         return found
 
     return gate

@@ -109,9 +109,8 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
         if cut:
             other = read_as.get(passage.id)
             verdict, colour = f"read as {other}" if other else "cut", "yellow"
-        rows.append(
-            Row(position, line_of(passage.text), utility, verdict, colour=colour, dim=bool(drop or cut))
-        )
+        shown = line_of(passage.text) or (f"({line_of(passage.id)})" if passage.id else "")
+        rows.append(Row(position, shown, utility, verdict, colour=colour, dim=bool(drop or cut)))
     return Hop(
         f"hop {step.index + 1}: ",
         harmless(step.query),

@@ -1,9 +1,9 @@
 """Writes the report as one self-contained HTML page: no network, no framework, no server.
 
-Runs come out of a store (`Store.overviews(MISLEADS)`). They are written as they come, in blocks that
-the page reads only when one of their runs is opened, so that ten thousand runs are written in bounded
-memory and open at once. Texts that came from passages stand in JSON data and reach the page as text
-nodes, never as markup; a content security policy allows the page's own script and nothing else.
+Runs come out of a store or a folder of parts (`ScoredSource.overviews(MISLEADS)`). They are written as
+they come, in blocks that the page reads only when one of their runs is opened, so that ten thousand runs are
+written in bounded memory and open at once. Texts that came from passages stand in JSON data and reach the page
+as text nodes, never as markup; a content security policy allows the page's own script and nothing else.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import base64
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any
@@ -29,8 +29,16 @@ _PAGE = files("ragguard.report") / "page"
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
-def write_html(runs: Iterable[Overview], path: str | Path, title: str = "ragguard") -> int:
-    """Writes the page and returns how many runs it holds; the file appears only when it is complete."""
+def write_html(
+    runs: Iterable[Overview],
+    path: str | Path,
+    title: str = "ragguard",
+    remarks: Callable[[], Sequence[str]] = list,
+) -> int:
+    """Writes the page and returns how many runs it holds; the file appears only when it is complete.
+
+    `remarks` is called behind the last run and returns what a reader of the numbers has to know.
+    """
     if not isinstance(path, str | Path):
         raise InvalidInput("path", path, "the path of a file to write")
     if not isinstance(runs, Iterable):
@@ -40,7 +48,7 @@ def write_html(runs: Iterable[Overview], path: str | Path, title: str = "ragguar
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as folder:
             draft = Path(folder, target.name)
             with draft.open("w", encoding="utf-8") as page:
-                count = _write(runs, page, title)
+                count = _write(runs, page, title, remarks)
             if not count:
                 raise InvalidInput(
                     "runs", 0, "at least one run; score some first: `ragguard score RUNS.jsonl`"
@@ -54,7 +62,7 @@ def write_html(runs: Iterable[Overview], path: str | Path, title: str = "ragguar
     return count
 
 
-def _write(runs: Iterable[Overview], page: IO[str], title: str) -> int:
+def _write(runs: Iterable[Overview], page: IO[str], title: str, remarks: Callable[[], Sequence[str]]) -> int:
     style, script = ((_PAGE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
@@ -71,7 +79,7 @@ def _write(runs: Iterable[Overview], page: IO[str], title: str) -> int:
     for run in runs:
         if not isinstance(run, Overview):
             raise InvalidInput("runs", run, "what `Store.overviews(MISLEADS)` yields")
-        lines.append(summary(run))
+        lines.append(summary(run.line))
         block.append(detail(run, texts))
         said.append(scores_json(run))
         if len(block) == BLOCK:
@@ -85,7 +93,7 @@ def _write(runs: Iterable[Overview], page: IO[str], title: str) -> int:
     }
     _data(page, "index", _json({
         "runs": lines, "block": BLOCK, "misleads": MISLEADS, "scale": SCALE, "metrics": captions,
-        "version": __version__,
+        "version": __version__, "remarks": list(remarks()),
     }))  # fmt: skip
     page.write(foot.replace("{{script}}", script))
     return len(lines)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ragguard.answer_text import normalise
 from ragguard.store.means import RunMeans, Series
+from ragguard.store.scorefile import read_means
 
 
 @dataclass(slots=True)
@@ -25,12 +27,23 @@ class Questions:
     places: float = 0.0
     """Places in the prompt per step (K), on average; UDCG, RA-nWG and the like are computed on K."""
     failures: int = 0
+    remarks: list[str] = field(default_factory=list)
+    """What a reader of the numbers has to know, such as runs that are missing."""
+
+
+def read_questions(path: str | Path) -> Questions:
+    """Returns one side of a comparison: the questions of a store, a folder of parts or a score file."""
+    remarks: list[str] = []
+    found = questions_of(read_means(path, remarks))
+    found.remarks = remarks
+    return found
 
 
 def questions_of(runs: Iterable[RunMeans]) -> Questions:
     """Returns the means of each question over its runs; iterates over `runs` once."""
     found = Questions()
-    gathered: dict[Series, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    totals: dict[Series, dict[str, float]] = defaultdict(dict)
+    again: dict[Series, Counter[str]] = defaultdict(Counter)
     steps = passages = places = 0
     for run in runs:
         question = normalise(run.question)
@@ -42,12 +55,17 @@ def questions_of(runs: Iterable[RunMeans]) -> Questions:
         passages += run.passages
         places += run.places
         for series, mean in run.means.items():
-            gathered[series][question].append(mean)
+            known = totals[series]
+            if question in known:
+                known[question] += mean
+                again[series][question] += 1
+            else:
+                known[question] = mean
             found.origins[series].add(run.origins[series])
-    found.values = {
-        series: {question: sum(values) / len(values) for question, values in by_question.items()}
-        for series, by_question in gathered.items()
-    }
+    for series, times in again.items():
+        for question, more in times.items():
+            totals[series][question] /= 1 + more
+    found.values = dict(totals)
     if steps:
         found.passages, found.places = passages / steps, places / steps
     return found

@@ -12,18 +12,24 @@ import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ragguard.capture.delivered import notice
-from ragguard.records import K_ERROR, Dropped, Failure, Passage, Usage, places_of
+from ragguard.records import K_ERROR, Dropped, Failure, Passage, Run, Usage, places_of
 from ragguard.store.columns import Data
 from ragguard.store.provisional import IS_PROVISIONAL
 from ragguard.store.reading import chunks, failures_at, origins_of, texts_of, with_bodies
-from ragguard.store.rows import usage_of
+from ragguard.store.rows import step_row, usage_of
 from ragguard.store.unreadable import WRONG_SCORES, check_run, check_scores, check_step
 
 SCALE = 10_000
 """Units of a score's value and error in the gathered JSON."""
+
+
+class RowValues(Protocol):
+    """A row of a table: its values by the names of their columns."""
+
+    def __getitem__(self, column: str, /) -> Any: ...
 
 
 class RunScore(NamedTuple):
@@ -82,7 +88,7 @@ class StepLine:
 
     seq: int
     """The number by which the rows of `ScoreSummary` name the step."""
-    row: sqlite3.Row
+    row: RowValues
     texts: list[str]
     kept: list[bool]
     """True for each of the texts that the model got."""
@@ -102,16 +108,71 @@ class StepLine:
         return {rank: Dropped(Passage(""), rank, *rest) for _, rank, *rest in given}
 
 
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """A run as one line of a list, with the scores about it as a whole."""
+
+    id: str
+    question: str
+    name: str
+    status: str
+    started_ns: int
+    hops: int
+    dropped: int
+    """How many passages the guard dropped."""
+    failures: int
+    scores: Sequence[RunScore]
+    worst: float | None
+    """The least utility of a passage."""
+    misleading: int
+    """How many passages have a utility under the bound that was asked for."""
+    usage: Usage
+    provisional: int = 0
+    """How many scores are provisional."""
+
+
 @dataclass(slots=True)
 class Overview:
     """A run with its steps, scores and failures."""
 
-    row: sqlite3.Row
+    row: RowValues
     references: list[str]
     sub_questions: list[str]
     steps: list[StepLine]
     summary: ScoreSummary
     failures: list[Failure]
+
+    @property
+    def line(self) -> RunLine:
+        """Returns what a list of runs shows of the run."""
+        row, summary = self.row, self.summary
+        return RunLine(
+            row["id"], row["question"], row["name"], row["status"], started_ns=row["started_ns"],
+            hops=len(self.steps), dropped=sum(len(step.reasons) for step in self.steps),
+            failures=len(self.failures), scores=summary.run_scores(), worst=summary.worst,
+            misleading=summary.misleading, usage=summary.usage, provisional=summary.provisional,
+        )  # fmt: skip
+
+
+def overview_of(run: Run, summary: ScoreSummary, failures: list[Failure]) -> Overview:
+    """Returns the overview of a run's records. Steps are numbered by their index."""
+    row = {
+        "id": run.id, "question": run.question, "name": run.name, "status": run.status, "answer": run.answer,
+        "started_ns": run.started_ns, "ended_ns": run.ended_ns,
+    }  # fmt: skip
+    found = Overview(
+        row, run.references or [], run.sub_questions or [], [], summary=summary, failures=failures
+    )
+    for step in run.steps:
+        texts: dict[bytes, str] = {}
+        id, index, turn, query, status, tool, started_ns, ended_ns, body, k = step_row(step, texts).columns
+        columns = {
+            "seq": index, "id": id, "turn": turn, "query": query, "status": status, "tool": tool,
+            "started_ns": started_ns, "ended_ns": ended_ns, "k": k,
+        }  # fmt: skip
+        known = {digest.hex(): text for digest, text in texts.items()}
+        found.steps.append(_step(columns, json.loads(body), known))
+    return found
 
 
 def overviews_at(
@@ -139,7 +200,7 @@ def overviews_at(
     return found
 
 
-def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str]) -> StepLine:
+def _step(row: RowValues, body: Data, texts: Mapping[str, str]) -> StepLine:
     items, given, decision = body.get("items", ()), body["passages"], body.get("decision")
     candidates = body.get("candidates") or given
     reasons = {} if decision is None else {drop[1]: drop[2] for drop in decision["dropped"]}

@@ -1,6 +1,7 @@
 """A folder of scored parts: its layout, which parts in it are complete, and how a part is written whole or not at all.
 
     settings.json                 the settings of all parts in it
+    plan.json                     the keys of all parts that were asked for, in the order of the input
     scores/KEY.parquet            one file of each table for each part; `store/parttables.py` has the columns
     failures/KEY.parquet
     runs/KEY.parquet
@@ -21,10 +22,11 @@ from typing import Any, NamedTuple
 
 from ragguard.errors import RagguardError, SchemaMismatch, StoreError
 from ragguard.records import new_id
+from ragguard.runtime.faults import describe
 from ragguard.store.filesystems import Location, locate, opened_at, pyarrow_for, reading, writing
 from ragguard.store.parttables import FORMAT, TABLES, PartCounts, Table, table_schemas
 
-SETTINGS = "settings.json"
+SETTINGS, PLAN = "settings.json", "plan.json"
 _SUFFIX = ".parquet"
 _PURPOSE = "a folder of scored parts"
 
@@ -87,6 +89,18 @@ class PartFolder:
         names = self._names("parts")
         return sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
 
+    def planned(self) -> list[str]:
+        """Returns the keys of all parts that were asked for, complete or not, in the order of the inputs."""
+        if not self._exists(self.place.within(PLAN)):
+            return []
+        try:
+            with opened_at(self.place.within(PLAN)) as file:
+                return [str(key) for key in json.loads(file.read())["parts"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoreError(
+                f"{self} has no readable {PLAN} ({describe(error)}); the same `ragguard score` command writes it anew"
+            ) from error
+
     def paths(self, table: Table, keys: Iterable[str]) -> list[str]:
         """Returns the paths of a table's files on `place.filesystem`, one for each of these complete parts."""
         return [self.place.within(table, key + _SUFFIX).path for key in keys]
@@ -119,13 +133,22 @@ class PartFolder:
 
     # Writing
 
-    def begin(self, settings: Mapping[str, Any]) -> None:
-        """Makes the folder and writes its settings."""
+    def begin(self, settings: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
+        """Makes the folder and writes its settings, and the keys of the parts that are to be complete beside those that
+        were planned before."""
         text = json.dumps({"format": FORMAT, **settings}, indent=2, sort_keys=True) + "\n"
+        plan = json.dumps({"format": FORMAT, "parts": list(dict.fromkeys([*self._plan(), *keys]))}) + "\n"
         with writing(self.place):
             for name in (*TABLES, "attempts"):
                 self.place.filesystem.create_dir(self.place.within(name).path, recursive=True)
+            self._put(self.place.within(PLAN), plan.encode("utf-8"))
             self._put(self.place.within(SETTINGS), text.encode("utf-8"))
+
+    def _plan(self) -> list[str]:
+        try:
+            return self.planned()
+        except StoreError:  # it is written anew
+            return []
 
     def write(self, counts: PartCounts, tables: Mapping[Table, Any]) -> None:
         """Writes the tables of a part and, last, its counts, which make it complete."""

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
-from ragguard.records import Failure, Run, ScoredRun, Usage
+from ragguard.records import Failure, RetrievalStep, Run, ScoredRun, Usage
 from ragguard.store.columns import Data
-from ragguard.store.scorefile import score_rows, score_schema
+from ragguard.store.scoretable import score_rows, score_schema
 
 FORMAT = "ragguard.parts/1"
 """The version of a folder of scored parts and of all its tables but scores, whose rows name theirs."""
@@ -152,7 +152,8 @@ def table_schemas(pa: Any) -> dict[Table, Any]:
         ],
         "runs": [
             ("run_id", text), ("run_hash", whole), ("question", text), ("name", text), ("status", text),
-            ("place", whole), ("steps", whole), ("scores", whole), ("failures", whole),
+            ("started_ns", whole), ("ended_ns", whole), ("place", whole), ("steps", whole), ("passages", whole),
+            ("places", whole), ("dropped", whole), ("scores", whole), ("failures", whole),
         ],
         "parts": [(one.name, _kind_of(pa, one.name)) for one in fields(PartCounts)],
     }  # fmt: skip
@@ -185,9 +186,16 @@ def _run_row(place: int, scored: ScoredRun) -> Data:
     run = scored.run
     return {
         "run_id": run.id, "run_hash": run_hash(run.id), "question": run.question, "name": run.name,
-        "status": run.status, "place": place, "steps": len(run.steps), "scores": len(scored.scores),
-        "failures": len(scored.failures),
+        "status": run.status, "started_ns": run.started_ns, "ended_ns": run.ended_ns, "place": place,
+        "steps": len(run.steps), "passages": sum(len(step.passages) for step in run.steps),
+        "places": sum(step.places for step in run.steps), "dropped": sum(map(_dropped, run.steps)),
+        "scores": len(scored.scores), "failures": len(scored.failures),
     }  # fmt: skip
+
+
+def _dropped(step: RetrievalStep) -> int:
+    """Returns how many of a step's passages a guard dropped."""
+    return 0 if step.decision is None else len({one.position for one in step.decision.dropped})
 
 
 def _failure_row(run: Run, failure: Failure) -> Data:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any
 
-from ragguard.records import Failure, Run, Score, ScoredRun
+from ragguard.records import Failure, Level, Run, Score, ScoredRun
 from ragguard.store.columns import Data, storable
 from ragguard.store.passage_table import digests_in
 from ragguard.store.rows import Origin, failure_of, run_of, score_of, step_of
@@ -81,12 +81,15 @@ def runs_at(connection: sqlite3.Connection, seqs: Sequence[int], *, texts: bool 
     return runs
 
 
-def scores_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int, list[Score]]:
-    """Returns the scores of the runs (`seq` → id), of each run in the order in which they were stored."""
+def scores_at(
+    connection: sqlite3.Connection, runs: dict[int, str], level: Level | None = None
+) -> dict[int, list[Score]]:
+    """Returns the scores of the runs (`seq` → id), or those of one level, in the order in which they were stored."""
     scores: dict[int, list[Score]] = {seq: [] for seq in runs}
     cursor = connection.cursor()
     cursor.row_factory = None  # plain tuples: there may be a million of them
-    rows = list(chunks(cursor, _SCORES.format("run IN ({})"), list(runs)))
+    wanted, of_level = ("", ()) if level is None else ("level = ? AND ", (level,))
+    rows = list(chunks(cursor, _SCORES.format(f"{wanted}run IN ({{}})"), list(runs), *of_level))
     origins = origins_of(connection, {row[-1] for row in rows})
     for row in rows:
         _check_score(row)
@@ -95,12 +98,12 @@ def scores_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int,
 
 
 def scored_at(
-    connection: sqlite3.Connection, seqs: Sequence[int], *, texts: bool = True
+    connection: sqlite3.Connection, seqs: Sequence[int], *, texts: bool = True, level: Level | None = None
 ) -> dict[int, ScoredRun]:
-    """Returns the runs with these `seq`, with their scores and failures."""
+    """Returns the runs with these `seq`, with their failures and their scores, of one level where one is named."""
     runs = runs_at(connection, seqs, texts=texts)
     ids = {seq: run.id for seq, run in runs.items()}
-    scores, failures = scores_at(connection, ids), failures_at(connection, ids)
+    scores, failures = scores_at(connection, ids, level), failures_at(connection, ids)
     return {seq: ScoredRun(run, scores[seq], failures[seq]) for seq, run in runs.items()}
 
 

@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
-from ragguard.errors import InvalidInput, MissingDependency, StoreError
+from ragguard.errors import InvalidInput, StoreError
 from ragguard.plain import plain_metadata
 from ragguard.records import Failure, Run, Score, ScoredRun, Usage
-from ragguard.store.columns import Data, dump
-from ragguard.store.files import is_store
+from ragguard.store.columns import dump
+from ragguard.store.filesystems import pyarrow_for
 from ragguard.store.means import RunMeans, means_of
 from ragguard.store.runfile import text_file
-from ragguard.store.store import Store
-
-FORMAT = "ragguard.score/1"
-_ROWS_AT_ONCE = 20_000
-_USAGE = {f"usage_{field.name}": field.name for field in fields(Usage)}
-"""Column → field: `prompts` is a prompt set in a score and a number in its usage."""
-_SCORE = tuple(field.name for field in fields(Score) if field.name not in ("usage", "metadata"))
+from ragguard.store.scoretable import FIELDS, FORMAT, about_steps, write_table
+from ragguard.store.source import is_source, open_source
 
 
 def score_lines(scored: ScoredRun) -> Iterator[str]:
     """Returns the scores and failures of a run as lines."""
-    about = _about(scored.run)
+    about = about_steps(scored.run)
     for score in scored.scores:
-        data = about(score.step_id) | {name: getattr(score, name) for name in _SCORE}
+        data = about(score.step_id) | {name: getattr(score, name) for name in FIELDS}
         data |= {"usage": asdict(score.usage), "metadata": plain_metadata(score.metadata)}
         yield dump(data) + "\n"
     for failure in scored.failures:
@@ -44,7 +38,7 @@ def write_scores(runs: Iterable[ScoredRun], path: str | Path) -> int:
         path: The file: Parquet where its name ends in `.parquet` (needs the extra `parquet`), JSON lines otherwise.
     """
     if str(path).endswith(".parquet"):
-        return _write_parquet(runs, Path(path))
+        return write_table(runs, Path(path))
     count = 0
     with text_file(path) as file:
         for scored in runs:
@@ -58,22 +52,22 @@ def check_score_file(path: str | Path) -> None:
     if Path(path).is_dir() or not Path(path).absolute().parent.is_dir():
         raise StoreError(f"{path} could not be written (no such folder, or itself one); name another file")
     if str(path).endswith(".parquet"):
-        _parquet()
+        pyarrow_for("writing Parquet")
 
 
 def read_scored(path: str | Path) -> Iterator[ScoredRun]:
-    """Yields scored runs from a store or from a score file of JSON lines; the runs of the latter have no steps, and
-    no provisional scores, which a sink appends while a run is open.
+    """Yields scored runs from a store, a folder of parts or a score file of JSON lines. The runs of the latter two have
+    no steps; those of a score file have no provisional scores, which a sink appends while a run is open.
 
     Args:
-        path: The store or the score file.
+        path: The store, the folder or the score file.
     """
-    if is_store(path):
-        store = Store(path, read_only=True)
+    if is_source(path):
+        source = open_source(path)
         try:
-            yield from store.scored_runs(texts=False)
+            yield from source.scored_runs(texts=False)
         finally:
-            store.close()
+            source.close()
         return
     for (run_id, question), group in groupby(_records(path), key=lambda record: record[:2]):
         results = [result for _, _, result in group if not (isinstance(result, Score) and result.provisional)]
@@ -86,18 +80,23 @@ def read_scored(path: str | Path) -> Iterator[ScoredRun]:
         )
 
 
-def read_means(path: str | Path) -> Iterator[RunMeans]:
-    """Yields scored runs as `read_scored` does, each as one mean a metric: much quicker from a store."""
+def read_means(path: str | Path, remarks: list[str] | None = None) -> Iterator[RunMeans]:
+    """Yields scored runs as `read_scored` does, each as one mean a metric: much quicker from a store or a folder.
+
+    `remarks` is given what a reader of the numbers has to know, once all runs were read.
+    """
     if not isinstance(path, str | Path):
-        raise InvalidInput("path", path, "the path of a store or of a score file")
-    if not is_store(path):
+        raise InvalidInput("path", path, "the path of a store, of a folder of parts or of a score file")
+    if not is_source(path):
         yield from map(means_of, read_scored(path))
         return
-    store = Store(path, read_only=True)
+    source = open_source(path)
     try:
-        yield from store.means()
+        yield from source.means()
+        if remarks is not None:
+            remarks.extend(source.remarks)
     finally:
-        store.close()
+        source.close()
 
 
 def _records(path: str | Path) -> Iterator[tuple[str, str, Score | Failure]]:
@@ -108,15 +107,6 @@ def _records(path: str | Path) -> Iterator[tuple[str, str, Score | Failure]]:
                     yield _record(line, number, path)
     except (OSError, UnicodeDecodeError) as error:
         raise StoreError(f"{path} could not be read ({error}); check the path") from error
-
-
-def _about(run: Run) -> Any:
-    steps = {step.id: step.index for step in run.steps}
-
-    def about(step_id: str) -> Data:
-        return {"format": FORMAT, "question": run.question, "step_index": steps.get(step_id)}
-
-    return about
 
 
 def _record(line: str, number: int, path: str | Path) -> tuple[str, str, Score | Failure]:
@@ -137,55 +127,3 @@ def _record(line: str, number: int, path: str | Path) -> tuple[str, str, Score |
         raise InvalidInput(
             f"{path}, line {number}", line[:60], f"a line of a score file; {error!r}"
         ) from error
-
-
-def _parquet() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingDependency("pyarrow", "writing Parquet", "parquet") from error
-    return pyarrow, parquet
-
-
-def _write_parquet(runs: Iterable[ScoredRun], path: Path) -> int:
-    pa, parquet = _parquet()
-    schema = score_schema(pa)
-    count = 0
-    try:
-        with parquet.ParquetWriter(path, schema) as writer:
-            rows: list[Data] = []
-            for row in (row for scored in runs for row in score_rows(scored)):
-                rows.append(row)
-                if len(rows) >= _ROWS_AT_ONCE:
-                    writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-                    count, rows = count + len(rows), []
-            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-    except OSError as error:
-        raise StoreError(f"{path} could not be written ({error}); name another file") from error
-    return count + len(rows)
-
-
-def score_rows(scored: ScoredRun) -> Iterator[Data]:
-    """Yields the scores of a run as rows of a table with `score_schema`."""
-    about = _about(scored.run)
-    for score in scored.scores:
-        row = about(score.step_id) | {name: getattr(score, name) for name in _SCORE}
-        row |= {column: getattr(score.usage, name) for column, name in _USAGE.items()}
-        row["metadata"] = json.dumps(plain_metadata(score.metadata)) if score.metadata else None
-        yield row
-
-
-def score_schema(pa: Any) -> Any:
-    """Returns the columns of a table of scores; `format` in each row is their version.
-
-    Args:
-        pa: The module pyarrow.
-    """
-    numbers = {"value", "stderr", "expectation", "usage_seconds"}
-    whole = {"step_index", "position", "sub_question", *_USAGE} - numbers
-    names = ["format", "question", "step_index", *_SCORE, *_USAGE, "metadata"]
-    kinds = [
-        pa.float64() if name in numbers else pa.int64() if name in whole else pa.string() for name in names
-    ]
-    return pa.schema(list(zip(names, kinds, strict=True)))

@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 from ragguard.arguments import file_path
 from ragguard.errors import Closed, InvalidInput, StoreError
 from ragguard.events import Event
-from ragguard.records import Failure, Run, Score, ScoredRun
+from ragguard.records import Failure, Level, Run, Score, ScoredRun
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import describe
 from ragguard.secrets import logger
@@ -28,7 +28,7 @@ from ragguard.store.counting import counters_of
 from ragguard.store.database import Database
 from ragguard.store.ledger import Due, Left, ScoringOutcome
 from ragguard.store.means import RunMeans, means_at
-from ragguard.store.overview import Overview, overviews_at
+from ragguard.store.overview import Overview, RunLine, overviews_at
 from ragguard.store.process_state import ProcessState
 from ragguard.store.removal import Removals
 from ragguard.store.time_slice import TimeSlice
@@ -48,6 +48,9 @@ _LAST_PATIENCE = 1.0
 
 class Store:
     """Runs with their scores and failures, in a file; bounded and in memory where `path` is None."""
+
+    has_texts = True
+    """Runs come with the texts of their passages."""
 
     def __init__(
         self,
@@ -89,6 +92,11 @@ class Store:
     def degraded(self) -> bool:
         """True while memory stands in for a disk that failed."""
         return self._db.degraded
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader of the numbers has to know: which runs were left out, since they cannot be read."""
+        return [str(self.left_out)] if self.left_out.reasons else []
 
     def record(self, events: Iterable[Event]) -> dict[str, bool]:
         """Writes captured events in one transaction; durable when it returns. Each event is read once, and let go.
@@ -368,15 +376,19 @@ class Store:
 
         return self._db.read(find)
 
-    def scored_runs(self, *, texts: bool = True) -> Iterator[ScoredRun]:
-        """Yields all runs with their scores and failures."""
-        for scored in self._pages(partial(reading.scored_at, texts=texts)):
+    def scored_runs(self, *, texts: bool = True, level: Level | None = None) -> Iterator[ScoredRun]:
+        """Yields all runs with their failures and their scores, of one level where one is named."""
+        for scored in self._pages(partial(reading.scored_at, texts=texts, level=level)):
             yield from scored.values()
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
         """Yields all runs for a report; a passage with a utility under `misleads` counts as misleading."""
         for page in self._pages(partial(overviews_at, misleads=misleads, texts=texts)):
             yield from page.values()
+
+    def lines(self, misleads: float) -> Iterator[RunLine]:
+        """Yields all runs for a list of them; quicker than `overviews`, as no text is read."""
+        return (overview.line for overview in self.overviews(misleads, texts=False))
 
     def means(self) -> Iterator[RunMeans]:
         """Yields all runs for a comparison."""

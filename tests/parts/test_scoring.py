@@ -59,7 +59,9 @@ def rows(job, table, column):
 
 def left_over(tmp_path):
     return [
-        path.name for path in (tmp_path / "out").rglob("*") if path.is_file() and path.name != "settings.json"
+        path.name
+        for path in (tmp_path / "out").rglob("*")
+        if path.is_file() and path.name not in ("settings.json", "plan.json")
     ]
 
 

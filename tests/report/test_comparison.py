@@ -141,7 +141,7 @@ def test_settings_that_cannot_be_right_are_refused(settings):
 
 @pytest.mark.parametrize("given", [None, {}, "a.db", []])
 def test_what_are_no_questions_is_refused(given):
-    with pytest.raises(InvalidInput, match="questions_of"):
+    with pytest.raises(InvalidInput, match="read_questions"):
         compare(given, questions_of([]))
 
 

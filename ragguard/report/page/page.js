@@ -418,6 +418,8 @@
     try { return decodeURIComponent(location.hash.slice(1)); } catch { return ""; }
   }
 
+  $("remarks").append(...index.remarks.map((remark) => el("li", {}, remark)));
+  $("remarks").hidden = !index.remarks.length;
   tiles();
   $("charts").append(...[
     histogram("ΔSePer of a run", known("gain", FILTERS.gold), -1, 1),

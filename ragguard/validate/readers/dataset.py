@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ragguard.errors import InvalidInput, StoreError, UnknownName
+from ragguard.records import Run
 from ragguard.store.files import is_store
+from ragguard.store.source import holds_parts
 from ragguard.validate.contexts import Context
 from ragguard.validate.readers import beir, contexts, crux, responses, runs, trec, udcg
 from ragguard.validate.readers.fields import first
@@ -18,7 +20,7 @@ K = 10
 AUTO = "auto"
 _HOLDS = (
     "lines of contexts (question, passages, outcome), run files, stores, UDCG's examples, graded samples of "
-    "retrieval-response, or a folder of CRUX, BEIR or TREC files; say which with --format"
+    "retrieval-response, or a folder of scored parts, CRUX, BEIR or TREC files; say which with --format"
 )
 
 
@@ -36,20 +38,33 @@ FILES, FOLDERS = ("contexts", "runs", "udcg"), ("crux", "beir", "trec")
 """The formats of one file, and those of a folder; `responses` may be either."""
 
 
-def read_dataset(path: str | Path, format: str = AUTO, k: int = K) -> list[Context]:
-    """Returns the contexts of a data set. Two contexts with one id are an error."""
-    path = Path(path)
+def read_dataset(
+    path: str | Path,
+    format: str = AUTO,
+    k: int = K,
+    *,
+    texts: Callable[[], Iterable[Run]] | None = None,
+    remarks: list[str] | None = None,
+) -> list[Context]:
+    """Returns the contexts of a data set. Two contexts with one id are an error.
+
+    Args:
+        path: The file, the folder, or the address of a folder of scored parts.
+        format: One of `FORMATS`, or `auto`.
+        k: How many passages a context takes from a ranking.
+        texts: Gives the runs of a folder of scored parts with their passages.
+        remarks: A list that is given what a reader of the numbers has to know.
+    """
     if k < 1:
         raise InvalidInput("k", k, "1 or more")
-    if not path.exists():
-        raise StoreError(f"there is no {path}; check the path")
     if format != AUTO and format not in FORMATS:
         raise UnknownName("format", format, f"{AUTO}, {', '.join(FORMATS)}, labels")
-    if format in FOLDERS and not path.is_dir():
-        raise InvalidInput(str(path), "a file", f"for {format} the folder in which its files are")
-    if format in FILES and path.is_dir():
-        raise InvalidInput(str(path), "a folder", f"for {format} one of its files")
-    found = list(FORMATS[format_of(path) if format == AUTO else format](path, k))
+    if format in (AUTO, "runs") and holds_parts(path):
+        found = list(runs.read(path, texts, remarks))
+    elif texts is not None:
+        raise InvalidInput("--runs", str(path), "a folder of scored parts beside it")
+    else:
+        found = list(_read(Path(path), format, k))
     if not found:
         raise InvalidInput(str(path), "nothing", "at least one context")
     ids: set[str] = set()
@@ -58,6 +73,16 @@ def read_dataset(path: str | Path, format: str = AUTO, k: int = K) -> list[Conte
             raise InvalidInput(f"{path}, id", context.id, "ids that differ; it is there twice")
         ids.add(context.id)
     return found
+
+
+def _read(path: Path, format: str, k: int) -> Iterator[Context]:
+    if not path.exists():
+        raise StoreError(f"there is no {path}; check the path")
+    if format in FOLDERS and not path.is_dir():
+        raise InvalidInput(str(path), "a file", f"for {format} the folder in which its files are")
+    if format in FILES and path.is_dir():
+        raise InvalidInput(str(path), "a folder", f"for {format} one of its files")
+    return FORMATS[format_of(path) if format == AUTO else format](path, k)
 
 
 def format_of(path: Path) -> str:

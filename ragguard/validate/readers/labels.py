@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ragguard.errors import InvalidInput
+from ragguard.store.files import is_store
 from ragguard.validate.readers.fields import Fields, first, json_objects
 
 
@@ -30,7 +31,9 @@ class Labelled:
 
 def is_labels(path: Path) -> bool:
     """Tells whether a file holds labels of people and a judge."""
-    return path.is_file() and {"context", "item", "judge", "labels"} <= first(path).keys()
+    return (
+        path.is_file() and not is_store(path) and {"context", "item", "judge", "labels"} <= first(path).keys()
+    )
 
 
 def read_labels(path: Path) -> list[Labelled]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ragguard.errors import InvalidInput, RunFormatError
 from ragguard.records import Passage, Run
 from ragguard.scorers.grades import RELEVANT
-from ragguard.store.files import is_store
 from ragguard.store.runfile import read_runs
-from ragguard.store.store import Store
+from ragguard.store.source import is_source, open_source
 from ragguard.validate.contexts import Context
 
 OUTCOME = "outcome"
@@ -20,24 +19,36 @@ _STATES = ("answer_correct", "response_grade")
 """The scores of a store that serve as the outcome; the first that exists."""
 
 
-def read(path: Path) -> Iterator[Context]:
-    """Yields the runs of a run file or a store as contexts; a store's scores are given numbers."""
-    if not is_store(str(path)):
+def read(
+    path: str | Path,
+    runs: Callable[[], Iterable[Run]] | None = None,
+    remarks: list[str] | None = None,
+) -> Iterator[Context]:
+    """Yields the runs of a run file, a store or a folder of parts as contexts; scores of the latter two are given
+    numbers.
+
+    Args:
+        path: The file or the folder.
+        runs: Gives the runs of a folder with their passages.
+        remarks: A list that is given what a reader of the numbers has to know.
+    """
+    if not is_source(path):
         try:
             yield from map(context_of, read_runs(path))
         except RunFormatError as error:
             raise InvalidInput(f"{path}, {error.argument}", error.value, error.allowed) from error
         return
-    store = Store(path, read_only=True)
+    source = open_source(path, runs)
     try:
-        for scored in store.scored_runs():
-            final = [score for score in scored.scores if not score.provisional]
-            numbers = {score.name: score.value for score in final if score.level == "run"}
+        for scored in source.scored_runs(level="run"):
+            numbers = {score.name: score.value for score in scored.scores if not score.provisional}
             outcome = next((numbers[name] for name in _STATES if name in numbers), None)
             given = {name: value for name, value in numbers.items() if name not in _STATES}
             yield context_of(scored.run, outcome, given)
+        if remarks is not None:
+            remarks.extend(source.remarks)
     finally:
-        store.close()
+        source.close()
 
 
 def context_of(run: Run, outcome: float | None = None, given: dict[str, float] | None = None) -> Context:

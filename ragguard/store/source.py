@@ -1,0 +1,104 @@
+"""Scored runs to read, wherever they are: in a store, or in a folder of parts that `ragguard score --out DIR` wrote.
+
+Reports, comparisons and validations read a `ScoredSource` and do not know which of the two it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from ragguard.errors import InvalidInput
+from ragguard.records import Failure, Level, Run, Score, ScoredRun
+from ragguard.store.files import is_store
+from ragguard.store.filesystems import pyarrow_for
+from ragguard.store.means import RunMeans
+from ragguard.store.overview import Overview, RunLine
+from ragguard.store.partfolder import is_part_folder
+from ragguard.store.store import Store
+
+
+class ScoredSource(Protocol):
+    """Runs with their scores and failures, to be read. Iterators give the runs in the order in which they were
+    stored."""
+
+    @property
+    def has_texts(self) -> bool:
+        """True where runs come with their steps and the texts of their passages."""
+        ...
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader of the numbers has to know, a sentence each: runs that are missing or cannot be read. Complete
+        once an iterator has ended."""
+        ...
+
+    def run_ids(self) -> Sequence[str]:
+        """Returns the ids of all runs."""
+        ...
+
+    def run(self, run_id: str) -> Run | None:
+        """Returns one run; None where there is none of that id."""
+        ...
+
+    def scores(self, run_id: str) -> list[Score]:
+        """Returns the scores of a run."""
+        ...
+
+    def failures(self, run_id: str) -> list[Failure]:
+        """Returns the failures of a run."""
+        ...
+
+    def scored_runs(self, *, texts: bool = True, level: Level | None = None) -> Iterator[ScoredRun]:
+        """Yields all runs with their failures and their scores, of one level where one is named."""
+        ...
+
+    def lines(self, misleads: float) -> Iterator[RunLine]:
+        """Yields all runs for a list of them; a passage with a utility under `misleads` counts as misleading."""
+        ...
+
+    def overviews(self, misleads: float) -> Iterator[Overview]:
+        """Yields all runs for a page."""
+        ...
+
+    def means(self) -> Iterator[RunMeans]:
+        """Yields all runs for a comparison."""
+        ...
+
+    def close(self) -> None:
+        """Lets the files go."""
+        ...
+
+
+def is_folder(path: str | Path) -> bool:
+    """Whether a path is that of a folder, on this machine or, as an address such as `s3://bucket/scores`, elsewhere."""
+    return "://" in str(path) or Path(path).is_dir()
+
+
+def holds_parts(path: str | Path) -> bool:
+    """Whether a path is that of a folder of parts; an address elsewhere can be of nothing else."""
+    return "://" in str(path) or is_part_folder(path)
+
+
+def is_source(path: str | Path) -> bool:
+    """Whether a path is that of a store or of a folder, which `open_source` opens."""
+    return is_folder(path) or is_store(path)
+
+
+def open_source(path: str | Path, runs: Callable[[], Iterable[Run]] | None = None) -> ScoredSource:
+    """Opens a store or a folder of parts to read it.
+
+    Args:
+        path: The store's file, or the folder.
+        runs: Gives the runs of a folder with their texts, which the folder does not hold; called each time that they
+            are needed. A store has the texts.
+    """
+    if is_folder(path):
+        pyarrow_for("reading a folder of scored parts")
+        from ragguard.store.parts_source import PartsSource
+
+        return PartsSource(path, runs)
+    if runs is not None:
+        raise InvalidInput("--runs", str(path), "nothing beside it: a store has the texts of its runs")
+    return Store(path, read_only=True)
