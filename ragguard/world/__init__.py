@@ -59,7 +59,7 @@ def cases(
     known: bool = False,
     distractors: Counts | None = None,
 ) -> list[Case]:
-    """Makes `n` labelled cases of one or two hops; `known=True`: about facts that nano knows by heart."""
+    """Makes `n` labelled cases of one, two or three hops; `known=True`: about facts that nano knows by heart."""
     return make_cases(default_world(split), n, seed, hops, split, known, distractors)
 
 

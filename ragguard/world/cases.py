@@ -3,7 +3,7 @@
 Every passage's metadata has `kind` (`gold`, `same_relation`, `same_subject`, `contradiction`,
 `unrelated`), `grade` (1..5 for the question), the fact it states (`subject`, `relation`, `object`),
 `harm` (how much it can mislead: 1 states a falsehood, 0.5 comes close, 0 does neither), and, on gold
-and near misses, `hop` (1 or 2): the hop it serves, or comes close to.
+and near misses, `hop` (from 1): the hop it serves, or comes close to.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from ragguard.errors import InvalidInput
 from ragguard.records import Passage
 from ragguard.world.facts import VALUES, Fact, World, aliases, known_chains, known_facts, known_world
 from ragguard.world.grammar import (
+    CHAINS,
     RELATIONS,
     Split,
     chain_phrasings,
     fact_phrasings,
+    long_chain_phrasings,
     question_phrasings,
     sentence,
 )
@@ -61,12 +63,12 @@ class Case:
     further ones behind these."""
     distractors: list[Passage]
     sub_questions: list[str]
-    """The query of each hop, the second with the bridge's name in it."""
+    """The query of each hop, from the second on with the name in it that the hop before leads to."""
     hops: int
     known: bool = False
     """True where nano knows the answer by heart."""
     bridge: str = ""
-    """The entity between two hops."""
+    """The entity between the first two hops."""
     facts: tuple[Fact, ...] = field(default=(), repr=False)
 
     @property
@@ -101,8 +103,10 @@ def make_cases(
     world: World, n: int, seed: int, hops: int, split: Split, known: bool, distractors: Counts | None = None
 ) -> list[Case]:
     """Makes `n` cases. Equal arguments give equal cases, and fewer cases are the first of more."""
-    if hops not in (1, 2):
-        raise InvalidInput("hops", hops, "1 or 2")
+    if hops not in (1, 2, 3):
+        raise InvalidInput("hops", hops, "1, 2 or 3")
+    if known and hops == 3:
+        raise InvalidInput("hops", hops, "1 or 2: nano knows no three hops by heart")
     if n < 0:
         raise InvalidInput("n", n, "0 or more")
     if split not in ("train", "heldout"):
@@ -138,14 +142,19 @@ class _CaseMaker:
             question = query(self.rng, last, self.split)
             sub_questions = [question]
         else:
-            first, second = (RELATIONS[fact.relation] for fact in facts)
-            opening, core = self.rng.choice(chain_phrasings(first, second, self.split))
+            first, second, *third = (RELATIONS[fact.relation] for fact in facts)
+            phrasings = (
+                long_chain_phrasings(first, second, third[0], self.split)
+                if third
+                else chain_phrasings(first, second, self.split)
+            )
+            opening, core = self.rng.choice(phrasings)
             question = sentence(opening, core, facts[0].subject, end="?")
             sub_questions = [query(self.rng, fact, self.split) for fact in facts]
         gold = [self._passage(fact, "gold", hop) for hop, fact in enumerate(facts, 1)]
-        if hops == 2:
-            gold[0].grade = 4
-            gold[0].metadata = {**gold[0].metadata, "grade": 4}
+        for passage in gold[:-1]:
+            passage.grade = 4
+            passage.metadata = {**passage.metadata, "grade": 4}
         distractors = [
             passage for hop, fact in enumerate(facts, 1) for passage in self._near(fact, hop, facts)
         ]
@@ -156,15 +165,27 @@ class _CaseMaker:
         kind = RELATIONS[last.relation].object
         return Case(
             question, aliases(kind, last.object), gold, distractors, sub_questions=sub_questions, hops=hops,
-            known=known, bridge=facts[0].object if hops == 2 else "", facts=facts,
+            known=known, bridge=facts[0].object if hops > 1 else "", facts=facts,
         )  # fmt: skip
 
     def _facts(self, hops: int, known: bool) -> tuple[Fact, ...]:
         if known:
             return self.rng.choice(known_chains()) if hops == 2 else (self.rng.choice(known_facts()),)
+        if hops == 3:
+            return self._long_chain()
         if hops == 2:
             return self.rng.choice(self.world.chains)
         return (self.rng.choice(self.world.all_facts),)
+
+    def _long_chain(self) -> tuple[Fact, Fact, Fact]:
+        """Returns three facts, each about the object of the one before, that lead to nothing they came from."""
+        while True:
+            one, two = self.rng.choice(self.world.chains)
+            relation = self.rng.choice([after for before, after in CHAINS if before == two.relation] or [""])
+            object_ = self.world.facts.object(two.object, relation)
+            has_noun = any(not noun.startswith("{s}") for noun in RELATIONS[two.relation].nouns)
+            if has_noun and object_ is not None and object_ not in (one.subject, one.object):
+                return one, two, Fact(relation, two.object, object_)
 
     def _passage(self, fact: Fact, kind: PassageKind, hop: int) -> Passage:
         text = state(self.rng, fact, self.split)

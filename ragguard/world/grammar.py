@@ -331,6 +331,22 @@ def chain_phrasings(first: Relation, second: Relation, split: Split) -> list[tup
     ]
 
 
+def long_chain_phrasings(
+    first: Relation, second: Relation, third: Relation, split: Split
+) -> list[tuple[str, str]]:
+    """Returns the (opening, core) pairs of a three-hop question: a noun of the first relation within one of the
+    second."""
+    return [
+        (opening, core.replace("{s}", around.replace("{s}", noun)))
+        for i, opening in enumerate(QUESTION_OPENINGS)
+        for j, core in enumerate(third.questions)
+        for k, around in enumerate(second.nouns)
+        for m, noun in enumerate(first.nouns)
+        # "the firm based in Oslo's founder" would read as the founder of Oslo.
+        if in_split(split, i, j, k, m) and not around.startswith("{s}")
+    ]
+
+
 def sentence(opening: str, core: str, subject: str, object_: str = "", end: str = ".") -> str:
     """Returns a sentence with a capital letter; a plain value at its beginning keeps its own, as nano knows it so."""
     bare = not opening and core.startswith("{")

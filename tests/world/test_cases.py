@@ -91,7 +91,7 @@ def test_a_person_goes_by_three_names_and_a_firm_by_one() -> None:
     assert world.aliases("firm", "Norvik Mills") == ["Norvik Mills"]
 
 
-@pytest.mark.parametrize(("argument", "value"), [("hops", 3), ("n", -1), ("split", "test")])
+@pytest.mark.parametrize(("argument", "value"), [("hops", 4), ("n", -1), ("split", "test")])
 def test_bad_arguments_are_named(argument: str, value: object) -> None:
     arguments = {"n": 1, argument: value}
     with pytest.raises(InvalidInput, match=argument):
