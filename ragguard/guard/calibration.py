@@ -2,21 +2,21 @@
 
 The loss of an example is the share of its gold passages that a threshold would drop; it can only
 grow with the threshold. On exchangeable data the largest threshold whose corrected mean loss stays
-under the limit keeps the expected loss of the next example under it (Angelopoulos et al., 2022).
-With a confidence, a bound that holds with high probability is used instead (Bates et al., 2021).
+under the limit keeps the expected loss of the next example under it (`ragguard.conformal` has the bound).
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ragguard import conformal
+from ragguard.conformal import keeps_bound, load_calibration, save_calibration
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.records import Passage, RetrievalStep
 
@@ -65,20 +65,12 @@ class Calibration:
 
     def save(self, path: str | Path) -> None:
         """Writes the calibration as JSON."""
-        Path(path).write_text(
-            json.dumps({"format": FORMAT} | asdict(self), indent=2) + "\n", encoding="utf-8"
-        )
+        save_calibration(self, path, format=FORMAT)
 
     @classmethod
     def load(cls, path: str | Path) -> Calibration:
         """Reads a calibration that `save` wrote; raises `CalibrationError` where the file is none."""
-        try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-            if data.pop("format", None) != FORMAT:
-                raise CalibrationError(f"{path} is no calibration of format {FORMAT}; calibrate again")
-            return cls(**data)
-        except (OSError, ValueError, TypeError, AttributeError) as error:
-            raise CalibrationError(f"{path} cannot be read as a calibration: {error}") from error
+        return load_calibration(cls, path, format=FORMAT)
 
 
 def gold_of(passage: Passage) -> bool | None:
@@ -104,13 +96,7 @@ def examples_of(steps: Iterable[RetrievalStep]) -> list[Example]:
 
 def least_examples(max_gold_loss: float, confidence: float | None) -> int:
     """Returns how many examples with gold are needed for the bound, whatever the models say."""
-    if not 0 < max_gold_loss < 1:
-        raise InvalidInput("max_gold_loss", max_gold_loss, "a share in (0, 1)")
-    if confidence is None:
-        return math.ceil(1 / max_gold_loss - 1 - 1e-9)
-    if not 0 < confidence < 1:
-        raise InvalidInput("confidence", confidence, "a probability in (0, 1), or None")
-    return math.ceil(math.log(1 - confidence) / math.log(1 - max_gold_loss) - 1e-9)
+    return conformal.least_examples("max_gold_loss", max_gold_loss, confidence)
 
 
 def check_promise(examples: int, max_gold_loss: float, confidence: float | None) -> None:
@@ -143,10 +129,7 @@ def choose_threshold(
     levels = np.unique(np.concatenate([*falls, [-1.0, 1.0]]))
     levels = levels[np.isfinite(levels)]
     losses = _mean_losses(gold_falls, levels)
-    if confidence is None:
-        kept = (n * losses + 1) / (n + 1) <= max_gold_loss + 1e-12
-    else:
-        kept = np.array([_tail(loss, n, max_gold_loss) <= 1 - confidence for loss in losses])
+    kept = np.array([keeps_bound(loss, n, max_gold_loss, confidence) for loss in losses])
     # The loss grows with the threshold: the first one that breaks the bound ends the search.
     best = int(np.argmin(kept)) - 1 if not kept.all() else len(levels) - 1
     others = np.sort(
@@ -182,21 +165,3 @@ def _mean_losses(gold_falls: Sequence[Floats], levels: Floats) -> Floats:
     for falls in gold_falls:
         total += np.searchsorted(np.sort(falls), levels, side="left") / len(falls)
     return total / len(gold_falls)
-
-
-def _tail(loss: float, n: int, limit: float) -> float:
-    """Returns the Hoeffding–Bentkus bound on the probability of so small a mean loss, if the true loss is `limit`."""
-    if loss >= limit:
-        return 1.0
-    divergence = (1 - loss) * math.log((1 - loss) / (1 - limit))
-    if loss > 0:
-        divergence += loss * math.log(loss / limit)
-    hits = math.ceil(n * loss - 1e-9)
-    binomial = sum(
-        math.exp(
-            math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-            + k * math.log(limit) + (n - k) * math.log(1 - limit)
-        )
-        for k in range(hits + 1)
-    )  # fmt: skip
-    return min(math.exp(-n * divergence), math.e * binomial)

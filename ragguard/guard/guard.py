@@ -17,11 +17,12 @@ from pathlib import Path
 from threading import TIMEOUT_MAX
 from typing import NoReturn
 
+from ragguard.conformal import check_same
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.errors import CalibrationError, CircuitOpen, EngineTimeout, InvalidInput
+from ragguard.errors import CircuitOpen, EngineTimeout, InvalidInput
 from ragguard.guard.calibration import Calibration, Example, check_promise, choose_threshold, mean_kept
 from ragguard.guard.first_answer import START_S, FirstAnswer
 from ragguard.guard.health import DecisionCounts, GuardHealth, GuardOutcome, cause_of
@@ -196,12 +197,8 @@ class DistractorGuard:
         found = calibration if isinstance(calibration, Calibration) else Calibration.load(calibration)
         mine = (*(await self._judge.identity()), str(self.min_keep))
         theirs = (found.engine, found.judge, found.prompts, str(found.min_keep))
-        for what, here, there in zip(("engine", "judge", "prompts", "min_keep"), mine, theirs, strict=True):
-            if here != there:
-                raise CalibrationError(
-                    f"the calibration was made with {what} {there}, this guard has {here}: its promise would not "
-                    f"hold; calibrate again"
-                )
+        names = ("engine", "judge", "prompts", "min_keep")
+        check_same("this guard", zip(names, theirs, mine, strict=True))
         others = tuple(policy for policy in self.policies if not isinstance(policy, UtilityThreshold))
         self.policies = (UtilityThreshold(found.threshold), *others)
 
