@@ -29,7 +29,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
         """,
     },
     "What `rg.run` yields": {
-        "ragguard.capture.handle": "RunHandle.retrieved RunHandle.failed RunHandle.answered",
+        "ragguard.capture.handle": "RunHandle.retrieved RunHandle.failed RunHandle.answered RunHandle.advise",
     },
     "Engines and what they may cost": {
         "ragguard": "connect Account Price load_prompts PromptSet",
@@ -49,6 +49,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
             PartScorer PartFolder table_schemas
         """,
     },
+    "Advice": {"ragguard.advice": "Adviser.calibrate Adviser.use KnownOutcome"},
     "Sinks": {"ragguard.sinks": "OtelSink PhoenixSink JsonlSink"},
     "LangChain": {
         "ragguard_langchain": """
@@ -64,6 +65,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 """Heading → module → the names there that take settings."""
 NOT_CONFIGURED = frozenset(
     """
+    Advice AdviceCalibration Adviser
     Ask BufferingSink Calibration Duplicate Engine EngineInfo EntailQuestion Entailer Entailments Executor Failure
     JobProgress JobReport JobTotals Judged LabelProbs LabelQuestion Message Pair Part PartCounts Passage Plan Policy
     PreparedJob Prompt RetrievalStep Run Sample SampleQuestion Samples Score

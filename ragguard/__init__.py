@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ragguard.engines.prompts import PromptSet as PromptSet
     from ragguard.engines.prompts import load_prompts as load_prompts
     from ragguard.guard import DistractorGuard as DistractorGuard
+    from ragguard.records import Advice as Advice
     from ragguard.records import Failure as Failure
     from ragguard.records import Passage as Passage
     from ragguard.records import RetrievalStep as RetrievalStep
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Account": "ragguard.engines.account",
+    "Advice": "ragguard.records",
     "Caps": "ragguard.scorers.view",
     "DistractorGuard": "ragguard.guard",
     "Engine": "ragguard.engines.base",
@@ -81,6 +83,7 @@ _MODULES = {
 
 __all__ = [
     "Account",
+    "Advice",
     "Caps",
     "DistractorGuard",
     "Engine",

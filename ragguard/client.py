@@ -16,6 +16,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -39,7 +40,7 @@ from ragguard.scorers.settings import ScoringSettings
 from ragguard.scorers.view import Caps
 from ragguard.service.redaction import Redact
 from ragguard.service.report import Report
-from ragguard.service.service import Service
+from ragguard.service.service import SCORER, Service
 from ragguard.service.settings import Settings, When
 from ragguard.sinks.base import Sink
 from ragguard.store.runs import Runs
@@ -47,6 +48,8 @@ from ragguard.store.store import Durability, Store
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
+
+    from ragguard.advice import Adviser
 
 
 class Scores(list[Score]):
@@ -202,6 +205,7 @@ class RagGuard:
         return RunHandle(
             self.recorder, question, references=references, id=id, resume=resume, name=name,
             sub_questions=sub_questions, pool=pool, metadata=metadata, acknowledging=self._service.intake,
+            advising=lambda: self.advice,
         )  # fmt: skip
 
     @overload
@@ -265,6 +269,13 @@ class RagGuard:
         self._service.settle()
         self.recorder.release(_id_of(run))
         return self._service.store.delete(self._stored_id(run))
+
+    @cached_property
+    def advice(self) -> Adviser:
+        """The adviser, which says during a run whether what was read suffices: `run.advise()` asks it."""
+        from ragguard.advice import Adviser
+
+        return Adviser(self._service.on_demand, SCORER, self._service.settings.scoring.scorers)
 
     @property
     def engine(self) -> Engine:

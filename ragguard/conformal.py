@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -73,14 +73,14 @@ def save_calibration(calibration: DataclassInstance, path: str | Path, **kind: o
     Path(path).write_text(json.dumps(kind | asdict(calibration), indent=2) + "\n", encoding="utf-8")
 
 
-def load_calibration(cls: type[C], path: str | Path, **kind: object) -> C:
-    """Reads a calibration that `save_calibration` wrote; raises CalibrationError for a file of another kind."""
+def load_calibration(make: Callable[..., C], path: str | Path, **kind: object) -> C:
+    """Returns what `make` makes of a file that `save_calibration` wrote; raises CalibrationError for another kind."""
     try:
         data: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
         for name, value in kind.items():
             if data.pop(name, None) != value:
                 raise CalibrationError(f"{path} is no calibration of {name} {value}; calibrate again")
-        return cls(**data)
+        return make(**data)
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise CalibrationError(f"{path} cannot be read as a calibration: {error}") from error
 

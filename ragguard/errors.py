@@ -22,6 +22,7 @@
     ├── StoreError                       the store cannot be opened, read or written
     │   └── SchemaMismatch               made by another version
     ├── CalibrationError                 too few examples, or a calibration made with another engine
+    ├── AdviceError                      no advice can be given about this run: it has ended, has no step …
     ├── WrongEventLoop (RuntimeError)    awaited on a loop that is not asyncio's, such as trio's
     └── Closed                           used after close()
 
@@ -158,6 +159,10 @@ class SchemaMismatch(StoreError):
 
 class CalibrationError(RagguardError):
     """A calibration that cannot be made or must not be used."""
+
+
+class AdviceError(RagguardError):
+    """No advice can be given about this run: it has ended, was not sampled, or has no question or no step."""
 
 
 class WrongEventLoop(RagguardError, RuntimeError):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, TraceContext
+from ragguard.records import Advice, Decision, Passage, RetrievalStep, Run, Status, TraceContext
 
 Otherwise: TypeAlias = Literal["begin", "begin with a step", "drop"]
 """The ways on where a run is to be continued and does not exist: a new run begins, a new run begins with the first
@@ -135,12 +135,13 @@ class StepEnded:
 
 
 class StepAmended:
-    """Reports what the model really got of a step that had ended (after a reranker, a guard or a tool's output).
+    """Reports what the model really got of a step that had ended (after a reranker, a guard or a tool's output), or the
+    advice that was given after it.
 
     Passages that are a function are computed when they are first read, on the intake's side.
     """
 
-    __slots__ = ("_packed", "decision", "error", "index", "run_id", "step_id")
+    __slots__ = ("_packed", "advice", "decision", "error", "index", "run_id", "step_id")
 
     def __init__(
         self,
@@ -153,8 +154,11 @@ class StepAmended:
         index: int | None = None,
         read_as: Sequence[tuple[Passage, Passage]] = (),
         error: str | None = None,
+        advice: Advice | None = None,
     ) -> None:
         self.run_id, self.step_id, self.decision = run_id, step_id, decision
+        self.advice = advice
+        """The advice that was given after the step; None where none was."""
         self.error = error
         """The reason why the step failed after it had retrieved, so that the model got none of it; None where it did
         not."""
@@ -189,6 +193,7 @@ class StepAmended:
             index=step.index if self.index is None else self.index,
             status=step.status if self.error is None else "error",
             error=step.error if self.error is None else self.error,
+            advice=step.advice if self.advice is None else self.advice,
         )
 
     def candidates(self, retrieved: list[Passage]) -> list[Passage]:

@@ -11,6 +11,9 @@ from typing import Any, TypeAlias, get_args
 
 from ragguard.errors import InvalidInput
 from ragguard.records import (
+    Advice,
+    AdviceAction,
+    AdviceStatus,
     Decision,
     Dropped,
     Failure,
@@ -184,12 +187,21 @@ _DECISION = _record(
         "reason": _text, "engine": _text, "started_ns": _whole,
     },
 )  # fmt: skip
+_ADVICE = _record(
+    Advice,
+    {
+        "action": _one_of(AdviceAction), "open_sub_questions": _list_of(_text), "expected_gain": _maybe_number,
+        "stderr": _maybe_number, "reasons": _list_of(_text), "calibrated": _flag, "elapsed_ms": _number,
+        "status": _one_of(AdviceStatus), "numbers": _mapping, "usage": _record(Usage, {}), "step_id": _text,
+        "engine": _text, "started_ns": _whole,
+    },
+)  # fmt: skip
 _plain_step = _record(
     RetrievalStep,
     {
         "id": _id, "run_id": _id, "index": _whole, "turn": _whole, "query": _text, "passages": _PASSAGES,
         "candidates": _PASSAGES, "tool": _text, "sub_steps": _list_of(_SUB_STEP), "error": _text,
-        "decision": _maybe(_DECISION), "trace": _TRACE, "metadata": _mapping, **_SPAN,
+        "decision": _maybe(_DECISION), "advice": _maybe(_ADVICE), "trace": _TRACE, "metadata": _mapping, **_SPAN,
     },
 )  # fmt: skip
 _SCORE: Mapping[str, Check] = {

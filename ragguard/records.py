@@ -1,4 +1,4 @@
-"""The records: passages, steps, runs, guards' decisions, scores and failures.
+"""The records: passages, steps, runs, guards' decisions, advice, scores and failures.
 
 Plain data that every part of the package shares. Nothing here reads or writes anything,
 and nothing here may import another part of the package.
@@ -17,6 +17,8 @@ Status = Literal["open", "ok", "error", "cancelled", "interrupted", "abandoned"]
 ReferenceSource = Literal["gold", "answer", "none"]
 Stage = Literal["passages", "candidates"]
 GuardStatus = Literal["pruned", "kept_all", "timeout", "error"]
+AdviceAction = Literal["answer", "continue", "rephrase", "distrust"]
+AdviceStatus = Literal["judged", "timeout", "error"]
 
 CONTENT_KIND = "ragguard.content"
 """Metadata key of a passage without text: what it is instead, such as `image`. Such a passage is not judged."""
@@ -85,6 +87,62 @@ class Decision:
     """The time at which the guard began, on the wall clock; 0 where that was not measured."""
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The cost of an answer. Usages can be added."""
+
+    requests: int = 0
+    prompts: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    seconds: float = 0.0
+    cached: int = 0
+    """How many of the prompts were answered from a cache."""
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.requests + other.requests,
+            self.prompts + other.prompts,
+            self.prompt_tokens + other.prompt_tokens,
+            self.output_tokens + other.output_tokens,
+            seconds=self.seconds + other.seconds,
+            cached=self.cached + other.cached,
+        )
+
+
+@dataclass(slots=True)
+class Advice:
+    """Advice after a step: answer with what was read, or search on, and why."""
+
+    action: AdviceAction
+    """`answer`: what was read suffices. `continue`: search on. `rephrase`: the last step brought nothing for its query.
+    `distrust`: what was read contradicts itself or misleads."""
+    open_sub_questions: list[str] = field(default_factory=list)
+    """The sub-questions that nothing which was read answers."""
+    expected_gain: float | None = None
+    """The expected rise, by one more step, of the probability that the answer is right (without a calibration: of the
+    coverage); None where it is not known."""
+    stderr: float | None = None
+    """The standard error of the expected gain."""
+    reasons: list[str] = field(default_factory=list)
+    """The reasons in words, the deciding one first. Without a judgement: the error, or the time that ran out."""
+    calibrated: bool = False
+    """True where the rule for `answer` keeps a promise that was calibrated with these models."""
+    elapsed_ms: float = 0.0
+    status: AdviceStatus = "judged"
+    """`timeout` and `error`: nothing could be judged, and the action is `continue`."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """The numbers behind it by name: `sufficiency`, the `threshold` from which it is `answer`, and its parts."""
+    usage: Usage = field(default_factory=Usage)
+    """The cost of asking; `cached` are the prompts that live scoring or earlier advice had asked."""
+    step_id: str = ""
+    """The step after which it was given."""
+    engine: str = ""
+    """The fingerprint of the model that reads."""
+    started_ns: int = 0
+    """The time at which it was asked for, on the wall clock, in nanoseconds."""
+
+
 @dataclass(slots=True)
 class TraceContext:
     """The place of a step in an OpenTelemetry trace: immutable ids, never a live span."""
@@ -144,6 +202,8 @@ class RetrievalStep:
     k: int | None = None
     """The number of passages for which there was a place in the prompt, as the retriever was asked or a reranker chose.
     None: not known; see `places`."""
+    advice: Advice | None = None
+    """The latest advice that was given after the step."""
 
     def __post_init__(self) -> None:
         """Makes a list of one passage, or of its text, which is a sequence and would else be split into letters."""
@@ -183,29 +243,6 @@ class Run:
         """Makes lists of one reference, sub-question, passage or step: a text would else be split into letters."""
         self.references, self.sub_questions = _several(self.references), _several(self.sub_questions)
         self.pool, self.steps = _passages(self.pool), _several(self.steps, RetrievalStep)
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """The cost of an answer. Usages can be added."""
-
-    requests: int = 0
-    prompts: int = 0
-    prompt_tokens: int = 0
-    output_tokens: int = 0
-    seconds: float = 0.0
-    cached: int = 0
-    """How many of the prompts were answered from a cache."""
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.requests + other.requests,
-            self.prompts + other.prompts,
-            self.prompt_tokens + other.prompt_tokens,
-            self.output_tokens + other.output_tokens,
-            seconds=self.seconds + other.seconds,
-            cached=self.cached + other.cached,
-        )
 
 
 @dataclass(slots=True)

@@ -11,7 +11,8 @@ from support.floors import FLOORS
 from docs import generate
 
 ROOT = Path(__file__).parent.parent
-DOORS = ("ragguard", "ragguard.engines", "ragguard.guard", "ragguard.parts", "ragguard.scorers", "ragguard.sinks",
+DOORS = ("ragguard", "ragguard.advice", "ragguard.engines", "ragguard.guard", "ragguard.parts", "ragguard.scorers",
+         "ragguard.sinks",
          "ragguard_langchain", "ragguard_llamaindex")  # fmt: skip
 NAMES = [(module, name) for module in DOORS for name in import_module(module).__all__]
 SETTINGS = [pytest.param(value, id=f"{module}.{name}") for _, module, name, value in generate.public()]

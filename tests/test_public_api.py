@@ -15,10 +15,11 @@ import ragguard
 ROOT = Path(__file__).parent.parent
 PUBLIC = {
     "ragguard": """
-        Account Caps DistractorGuard Engine Entailer Failure Passage Price PromptSet RagGuard RetrievalStep Run Score
-        ScoredRun Scorer Sink __version__ connect current_run errors load_prompts metrics paused print_hops read_lines
-        read_runs read_scored retrieval retrieved splitters world write_runs write_scores
+        Account Advice Caps DistractorGuard Engine Entailer Failure Passage Price PromptSet RagGuard RetrievalStep Run
+        Score ScoredRun Scorer Sink __version__ connect current_run errors load_prompts metrics paused print_hops
+        read_lines read_runs read_scored retrieval retrieved splitters world write_runs write_scores
     """,
+    "ragguard.advice": "Advice AdviceCalibration Adviser KnownOutcome",
     "ragguard.engines": """
         Account Budget Cache ClassifyEntailer Coalesce CrossEncoder Engine EngineEntailer EngineInfo Entailer
         Entailments HfEngine InProcessVllmEngine LabelProbs Message NanoEngine OpenAIEngine Pair Patience Price Priority

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from asyncio import CancelledError
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from types import FrameType, TracebackType
 from typing import Any, Literal
@@ -17,13 +17,13 @@ from typing import Any, Literal
 from ragguard.arguments import references_of, texts_of
 from ragguard.capture.context import CurrentCall, framework_run
 from ragguard.capture.enclosing import GeneratorFrame
-from ragguard.capture.intake import Acknowledging
+from ragguard.capture.intake import BUDGET_MS, Acknowledging, Advising
 from ragguard.capture.plain_steps import record_failure, record_step
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import answer_of, metadata_of, passages_of, text_in, text_of
-from ragguard.errors import Closed, InvalidInput, WrongEventLoop
+from ragguard.errors import AdviceError, Closed, InvalidInput, WrongEventLoop
 from ragguard.events import RunIdentity, StepAmended, StepEnded
-from ragguard.records import Decision, Passage, RetrievalStep, Run, Status, new_id
+from ragguard.records import Advice, Decision, Passage, RetrievalStep, Run, Status, new_id
 from ragguard.runtime.event_loop import running_loop
 from ragguard.runtime.faults import Faults, describe
 
@@ -51,6 +51,7 @@ class RunHandle:
         pool: Sequence[Passage] | None = None,
         metadata: Mapping[str, Any] | None = None,
         acknowledging: Acknowledging | None = None,
+        advising: Callable[[], Advising] | None = None,
     ) -> None:
         asked = text_in(id)
         if resume is not False and (resume is not True or not asked):
@@ -83,7 +84,7 @@ class RunHandle:
         self.inside = ""
         """The id of the run of a framework's call, where this one was entered in such a call."""
         self._opened = False
-        self._acknowledging = acknowledging
+        self._acknowledging, self._advising = acknowledging, advising
         self._awaits = False
         self._generator: GeneratorFrame | None = None
         self._started_ns = 0
@@ -294,6 +295,47 @@ class RunHandle:
         self.answer = text or None
         if kind:
             self.metadata["answer_content"] = kind
+
+    def advise(self, budget_ms: float = BUDGET_MS) -> Advice:
+        """Returns what to do now, after the steps so far: answer, search on, search in other words, or distrust what
+        was read. An event loop that calls it stands still meanwhile; there `aadvise` is the one to await.
+
+        The references are not looked at. Where an engine fails or is late, the action is `continue` and the reason
+        says so. Raises AdviceError for a run that has ended, was not sampled, or has no question or no step.
+
+        Args:
+            budget_ms: How many milliseconds it may take.
+        """
+        advising, run = self._advised_run()
+        return self._kept(run, advising.advise(run, budget_ms))
+
+    async def aadvise(self, budget_ms: float = BUDGET_MS) -> Advice:
+        """Does what `advise` does, without blocking the event loop.
+
+        Args:
+            budget_ms: How many milliseconds it may take.
+        """
+        advising, run = self._advised_run()
+        return self._kept(run, await advising.aadvise(run, budget_ms))
+
+    def _advised_run(self) -> tuple[Advising, Run]:
+        """Returns what gives advice, and the run as it stands; raises AdviceError where none can be given."""
+        if self._advising is None:
+            raise AdviceError("advice needs the engine of a RagGuard: begin the run with rg.run(...)")
+        if self.closed or not self._opened:
+            state = "has ended" if self.closed else "has not begun"
+            raise AdviceError(f"run {self.id} {state}: ask for advice inside `with rg.run(...)`")
+        if not self.sampled:
+            raise AdviceError(
+                f"run {self.id} was not sampled, so that nothing is known of it: look at run.sampled first, or raise "
+                "RagGuard(sample_rate=...)"
+            )
+        return self._advising(), self.record()
+
+    def _kept(self, run: Run, advice: Advice) -> Advice:
+        """Returns the advice, which is kept with the step that it was given after."""
+        self.recorder.step_advised(advice.step_id, self.key, advice)
+        return advice
 
     def record(self) -> Run:
         """Returns the run as it stands: question, steps, answer, status."""

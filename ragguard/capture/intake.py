@@ -1,4 +1,4 @@
-"""The protocols of the intake that takes the events of capture: the two sides of it that capture sees."""
+"""The protocols by which capture knows those above it: what takes its events, and what advises on an open run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from typing import Protocol
 
 from ragguard.capture.open_runs import WholeRun
 from ragguard.events import Event
+from ragguard.records import Advice, Run
+
+BUDGET_MS = 5000.0
+"""How many milliseconds advice may take where nothing else is said."""
 
 
 class EventIntake(Protocol):
@@ -26,4 +30,16 @@ class Acknowledging(Protocol):
 
     def not_awaited(self) -> None:
         """Takes note that a run has ended in code that cannot wait."""
+        ...
+
+
+class Advising(Protocol):
+    """Gives advice about runs that go on, within a budget."""
+
+    def advise(self, run: Run, budget_ms: float = BUDGET_MS) -> Advice:
+        """Returns advice about the run as it stands; blocks its caller."""
+        ...
+
+    async def aadvise(self, run: Run, budget_ms: float = BUDGET_MS) -> Advice:
+        """Does what `advise` does, without blocking the event loop."""
         ...

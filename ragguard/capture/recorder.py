@@ -29,7 +29,7 @@ from ragguard.capture.trace import trace_context
 from ragguard.capture.turns import TurnKey
 from ragguard.errors import InvalidInput
 from ragguard.events import ASKED, Delivery, RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
-from ragguard.records import Decision, Passage, Status, TraceContext
+from ragguard.records import Advice, Decision, Passage, Status, TraceContext
 from ragguard.runtime.faults import FAULTS, Faults, describe, never_raises
 from ragguard.runtime.fork import at_fork
 from ragguard.secrets import without_secrets
@@ -368,6 +368,11 @@ class Recorder:
         A function in place of the passages computes them when somebody reads the event.
         """
         self._emitter.amend(StepAmended(run_id, step_id, passages, decision))
+
+    @never_raises
+    def step_advised(self, step_id: str, run_id: str, advice: Advice) -> None:
+        """Keeps the advice that was given after a step; the run must still be open."""
+        self._emitter.amend(StepAmended(run_id, step_id, advice=advice))
 
     @never_raises
     def step_failed_late(self, step_id: str, run_id: str, error: BaseException | str) -> None:

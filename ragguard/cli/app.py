@@ -30,7 +30,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "doctor": ("ragguard.cli.doctor", "Tell what an engine is, how exact and how fast, and what to change."),
     "score": ("ragguard.cli.score", "Score run files into a store; goes on where it was stopped."),
-    "calibrate": ("ragguard.cli.calibrate", "Choose the guard's threshold so that gold passages stay."),
+    "calibrate": (
+        "ragguard.cli.calibrate",
+        "Choose the threshold of the guard or of advice, with a promise.",
+    ),
     "export-nano": (
         "ragguard.cli.export_nano",
         "Write nano as a checkpoint that transformers and vLLM load.",

@@ -1,4 +1,4 @@
-"""`ragguard calibrate RUNS.jsonl`: chooses the guard's threshold so that it keeps gold passages."""
+"""`ragguard calibrate RUNS.jsonl`: chooses the threshold of the guard, or of advice, with a promise."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from ragguard.cli.source import RunSource
 from ragguard.cli.terminal import say
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ragguard.advice import AdviceCalibration
     from ragguard.guard import DistractorGuard
     from ragguard.guard.calibration import Calibration, Example
     from ragguard.records import Run
@@ -34,15 +37,25 @@ def run(
         ),
     ] = None,
     min_keep: Annotated[int, typer.Option(min=0, help="The guard never keeps fewer.")] = 1,
+    what: Annotated[
+        str, typer.Option("--for", help="What is calibrated: guard, or advice (when to stop searching).")
+    ] = "guard",
+    max_loss: Annotated[
+        float | None,
+        typer.Option(
+            help="Of advice: what stopping may cost, as expected share of right answers; 0.02 by default."
+        ),
+    ] = None,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Where the calibration goes, for guard.use(...).")
+        Path, typer.Option("--out", "-o", help="Where it goes, for guard.use(...) or rg.advice.use(...).")
     ] = Path("calibration.json"),
 ) -> None:
-    """Choose the threshold under which the guard drops a passage, with a promise.
+    """Choose the threshold under which the guard drops a passage, or from which advice says `answer`, with a promise.
 
-    It learns from retrievals all of whose candidates are known to be gold or not: by a grade (4 and 5 are gold)
-    or by metadata (`"gold": true`). Exit code 0: written. 1: written, but some lines could not be read.
-    2: no calibration: too few examples, a wrong option, no such file, no engine.
+    The guard's is learnt from retrievals all of whose candidates are known to be gold or not: by a grade (4 and 5 are
+    gold) or by metadata (`"gold": true`). That of advice from whole runs with references. Exit code 0: written. 1:
+    written, but some lines could not be read. 2: no calibration: too few examples, a wrong option, no such file, no
+    engine.
     """
     from rich.console import Console
 
@@ -52,9 +65,18 @@ def run(
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     count = _LabelCount()
     try:
+        _check_options(what, max_loss, of_guard=(max_gold_loss, confidence, min_keep) != (0.05, None, 1))
         source = RunSource(files, console, {})
         if out.is_dir() or not out.absolute().parent.is_dir():  # before the models are asked
             raise InvalidInput("--out", str(out), "a file in a folder that is there")
+        if what == "advice":
+            advice = _calibrate_advice(
+                source.runs(), engine, judge, prompts, max_loss=0.02 if max_loss is None else max_loss
+            )
+            advice.save(out)
+            say(_advice_sentence(advice, out))
+            _end(source, console)
+            return
         guard = DistractorGuard(engine, min_keep=min_keep, judge=judge, prompts=prompts)
         found = asyncio.run(_calibrate(guard, count.examples(source.runs()), max_gold_loss, confidence))
         found.save(out)
@@ -67,9 +89,52 @@ def run(
             )
         raise typer.Exit(2) from error
     say(_sentence(found, count, out))
+    _end(source, console)
+
+
+def _end(source: RunSource, console: Console) -> None:
+    """Ends with exit code 1 where lines could not be read."""
     if source.rejected:
         console.print(f"{source.rejected} lines were rejected, see above")
         raise typer.Exit(1)
+
+
+def _check_options(what: str, max_loss: float | None, *, of_guard: bool) -> None:
+    """Refuses options that say nothing for what is calibrated."""
+    from ragguard.errors import InvalidInput
+
+    if what not in ("guard", "advice"):
+        raise InvalidInput("--for", what, "guard or advice")
+    if what == "guard" and max_loss is not None:
+        raise InvalidInput(
+            "--max-loss", max_loss, "an option of `--for advice`; the guard's is --max-gold-loss"
+        )
+    if what == "advice" and of_guard:
+        raise InvalidInput(
+            "--for",
+            what,
+            "--max-loss beside it; --max-gold-loss, --confidence and --min-keep are the guard's",
+        )
+
+
+def _calibrate_advice(
+    runs: Iterable[Run], engine: str, judge: str | None, prompts: str | None, *, max_loss: float
+) -> AdviceCalibration:
+    from ragguard.client import RagGuard
+
+    with RagGuard(engine, judge=judge, prompts=prompts, store=None, scorers=()) as rg:
+        return rg.advice.calibrate(runs, max_loss)
+
+
+def _advice_sentence(found: AdviceCalibration, out: Path) -> str:
+    never = " (never, so high is none)" if found.threshold > 1 else ""
+    return (
+        f"threshold {found.threshold:.4f}{never}: stopping when advised costs at most {found.max_loss:g} of right "
+        f"answers, expected over runs like these\n"
+        f"learnt from {found.runs:,} runs with references ({found.skipped:,} without were skipped)\n"
+        f"on them it saves {found.steps_saved:.1%} of the steps, and costs {found.loss:.1%} of right answers\n"
+        f"written to {out}, for this engine and these prompts alone: rg.advice.use({str(out)!r})"
+    )
 
 
 class _LabelCount:

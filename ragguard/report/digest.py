@@ -126,6 +126,12 @@ def _step(step: StepLine, texts: Texts, began_ns: int, differ: Mapping[int, str]
         "guard": None if decision is None else {
             "status": decision["status"], "reason": decision["reason"], "ms": round(decision["elapsed_ms"] or 0, 2),
         },
+        "advice": None if step.advice is None else {
+            "action": str(step.advice.get("action", "")),
+            "reasons": [str(why) for why in step.advice.get("reasons", ())],
+            "calibrated": bool(step.advice.get("calibrated")),
+            "ms": round(float(step.advice.get("elapsed_ms") or 0), 2),
+        },
         "texts": [texts.number(text) for text in step.texts],
         "k": step.places,
         "kept": step.kept,

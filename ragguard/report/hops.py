@@ -117,6 +117,7 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
         "   ".join(filter(None, [_places(step), numbers or _outcome(step, utilities)])),
         [
             *filter(None, [notice(step.metadata, len(step.passages))]),
+            *_advice(step),
             *_reasons(failures),
             *_contested(scores),
             *_differences(step, scores),
@@ -150,6 +151,15 @@ def _differences(step: RetrievalStep, scores: Sequence[Score]) -> list[str]:
     """Returns which dropped passages the scorer judges otherwise than the guard, and why."""
     found = {} if step.decision is None else disagreements(step.decision, scores)
     return [f"passage {position}: {why}" for position, why in sorted(found.items())]
+
+
+def _advice(step: RetrievalStep) -> list[str]:
+    """Returns the advice that was given after the step, in a line."""
+    advice = step.advice
+    if advice is None:
+        return []
+    why = f": {'; '.join(advice.reasons)}" if advice.reasons else ""
+    return [harmless(f"advice: {advice.action}{'' if advice.calibrated else ' (uncalibrated)'}{why}")]
 
 
 def _contested(scores: Sequence[Score]) -> list[str]:

@@ -54,7 +54,8 @@ class BackgroundLoop:
             return asyncio.run_coroutine_threadsafe(work, self._running())
 
     def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Returns the coroutine's result; the calling thread waits for it."""
+        """Returns the coroutine's result; the calling thread waits for it. After `timeout` seconds, where one is given,
+        the coroutine is cancelled and TimeoutError raised."""
         if self.is_current():
             work.close()
             raise InvalidInput(
@@ -62,7 +63,11 @@ class BackgroundLoop:
                 self.name,
                 "one from another thread: on its own it would wait for itself; await the async form",
             )
-        return self.submit(work).result(timeout)
+        future = self.submit(work)
+        try:
+            return future.result(timeout)
+        finally:
+            future.cancel()
 
     async def within(self, work: Coroutine[Any, Any, T]) -> T:
         """Returns the coroutine's result, awaited on another loop; cancelling the caller cancels the work."""

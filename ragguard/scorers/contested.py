@@ -71,9 +71,9 @@ class Contested:
             asked, _ = await find_sub_questions(view, ask)
             asked = asked[: view.setting.caps.sub_questions]
             ratings = Ratings(asked)
-            texts = _read(view.steps)
+            texts = read_texts(view.steps)
             await ratings.learn(texts, view.setting.judge_prompts, ask)
-            found = _Conflicts(self, view, ratings, texts)
+            found = Conflicts(self, view, ratings, texts)
             await found.learn(ask)
             _write(writer, found, ratings, self.eta)
         except RagguardError as error:
@@ -81,13 +81,13 @@ class Contested:
         return writer.results()
 
 
-def _read(steps: Sequence[StepView]) -> list[str]:
+def read_texts(steps: Sequence[StepView]) -> list[str]:
     """Returns the texts that the model got and that are judged, each once."""
     return list(dict.fromkeys(s.all[at].text for s in steps for at in s.got if at in s.judged))
 
 
-class _Conflicts:
-    """Finds which passages contradict each other, with as few questions as possible."""
+class Conflicts:
+    """Finds which of the texts that a model read contradict each other, with as few questions as possible."""
 
     def __init__(self, settings: Contested, view: View, ratings: Ratings, texts: Sequence[str]) -> None:
         self._settings, self._view, self._ratings, self._texts = settings, view, ratings, texts
@@ -201,7 +201,7 @@ def _couples(readings: Sequence[_Reading]) -> list[tuple[_Reading, _Reading]]:
     ]
 
 
-def _write(writer: ScoreWriter, conflicts: _Conflicts, ratings: Ratings, eta: float) -> None:
+def _write(writer: ScoreWriter, conflicts: Conflicts, ratings: Ratings, eta: float) -> None:
     """Adds the score of each step, over what the model read by then, and of the run."""
     view = writer.view
     for number, step in enumerate(view.steps, 1):
@@ -212,13 +212,13 @@ def _write(writer: ScoreWriter, conflicts: _Conflicts, ratings: Ratings, eta: fl
 
 def _add(
     writer: ScoreWriter,
-    conflicts: _Conflicts,
+    conflicts: Conflicts,
     ratings: Ratings,
     eta: float,
     steps: Sequence[StepView],
     about: StepView | None,
 ) -> None:
-    texts = _read(steps)
+    texts = read_texts(steps)
     if not texts:
         return
     index = {text: number for number, text in enumerate(texts)}

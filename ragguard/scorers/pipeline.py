@@ -7,9 +7,10 @@ how much each open run may still ask.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from ragguard.answer_text import ENGLISH, Language
 from ragguard.engines.base import Engine, EngineInfo
@@ -19,13 +20,11 @@ from ragguard.engines.layers.cache import Cache
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.engines.requests.verbs import layers_of
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
+from ragguard.probes.question import Ask
 from ragguard.probes.tokens import prompt_tokens
 from ragguard.recordcheck import checked_result
 from ragguard.records import (
-    GRADE_ERROR,
-    K_ERROR,
     PROVISIONAL,
-    SPLIT_ERROR,
     Failure,
     Result,
     Run,
@@ -35,6 +34,7 @@ from ragguard.records import (
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import Asker, PromptAllowance, Respondent
 from ragguard.scorers.belief import Belief
+from ragguard.scorers.capture_failures import capture_failures
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.coverage import Coverage
 from ragguard.scorers.grades import Grades
@@ -55,6 +55,8 @@ OURS = (Belief, Utility, Coverage, Contested, Answers, Grades, Recall)
 _MOST_OPEN = 4096
 """The most open runs whose allowance is remembered."""
 _UNKNOWN = EngineInfo("unknown", "unknown", "unknown")
+Inquiry: TypeAlias = Callable[[View, Ask], Coroutine[Any, Any, None]]
+"""Asks about a run, as a scorer does, and keeps what it learns for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +197,27 @@ class ScoringPipeline:
                 able.append(scorer)
             else:
                 failures.append(_failure(scorer, run, fault))
-        failures += _not_captured_whole(run)
+        failures += capture_failures(run)
         if not able:
             return failures
         self._warn_of_language(run)
         respondent = Engines(self._engine, self._judge, self._entailer, priority, deadline=deadline)
         found = await self._run(able, view_run(run, setting), respondent, self._allowance(run))
         return [*found, *failures]
+
+    async def inquire(
+        self, run: Run, inquiries: Sequence[Inquiry], *, priority: int = 10, deadline: float | None = None
+    ) -> View:
+        """Lets inquiries ask the models about a run, in the waves of scorers; returns the run as they saw it. Raises
+        the first error, also where an engine cannot be reached."""
+        setting = await self._ready()
+        view = view_run(run, setting)
+        respondent = Engines(self._engine, self._judge, self._entailer, priority, deadline=deadline)
+        asker = _asker(respondent, setting, self._allowance(run))
+        for outcome in await asker.attend([inquiry(view, asker) for inquiry in inquiries]):
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return view
 
     async def plan(self, run: Run) -> Plan:
         """Returns what scoring the run would ask, and asks nothing. An engine that cannot be reached is planned for by
@@ -315,13 +331,7 @@ class ScoringPipeline:
         respondent: Respondent,
         allowance: PromptAllowance,
     ) -> list[Result]:
-        setting = view.setting
-        asker = Asker(
-            respondent,
-            allowance,
-            setting.engine.context,
-            around_pair=setting.around_pair,
-        )
+        asker = _asker(respondent, view.setting, allowance)
         outcomes = await asker.attend([scorer.score(view, asker) for scorer in scorers])
         results: list[Result] = []
         for scorer, outcome in zip(scorers, outcomes, strict=True):
@@ -340,40 +350,14 @@ def _provisional(score: Score) -> Score:
     return replace(score, metadata={**score.metadata, PROVISIONAL: True})
 
 
+def _asker(respondent: Respondent, setting: Setting, allowance: PromptAllowance) -> Asker:
+    return Asker(respondent, allowance, setting.engine.context, around_pair=setting.around_pair)
+
+
 def _latin(text: str) -> bool:
     """Returns whether most letters of a text are Latin."""
     letters = [char for char in text[:1000] if char.isalpha()]
     return 2 * sum(char < "\u0250" for char in letters) >= len(letters)
-
-
-def _not_captured_whole(run: Run) -> list[Failure]:
-    """Returns a failure for each step whose splitter failed, so that scores are about its whole text, for each step
-    whose K cannot be right, so that no score which needs K is given, and for each passage whose grade is none."""
-    return (
-        [
-            Failure("capture", "InvalidInput", step.metadata[K_ERROR], run_id=run.id, step_id=step.id)
-            for step in run.steps
-            if K_ERROR in step.metadata
-        ]
-        + [
-            Failure("capture", "InvalidInput", passage.metadata[GRADE_ERROR], run_id=run.id, step_id=step.id)
-            for step in run.steps
-            for passage in step.candidates or step.passages
-            if GRADE_ERROR in passage.metadata
-        ]
-        + [
-            Failure(
-                "capture",
-                "SplitterFailed",
-                f"what {step.tool or 'the tool'!r} returned could not be taken apart and is judged as one passage: "
-                f"{step.metadata[SPLIT_ERROR]}",
-                run_id=run.id,
-                step_id=step.id,
-            )
-            for step in run.steps
-            if SPLIT_ERROR in step.metadata
-        ]
-    )
 
 
 def _failure(scorer: Scorer, run: Run, error: Exception) -> Failure:

@@ -68,6 +68,7 @@ def _amended(event: StepAmended) -> StepAmended:
         index=event.index,
         read_as=event.read_as,
         error=event.error,
+        advice=event.advice,
     )
 
 

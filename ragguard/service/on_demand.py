@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, Sequence
+from typing import Any, Protocol
 
 from ragguard.errors import RagguardError
 from ragguard.recordcheck import checked_run
-from ragguard.records import Failure, Result, Run, ScoredRun
+from ragguard.records import Failure, Run, ScoredRun
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.scorers.evaluation import evaluate
+from ragguard.scorers.pipeline import Inquiry
 from ragguard.scorers.plan import Plan
-from ragguard.scorers.scorer import Scorer
+from ragguard.scorers.view import View
 from ragguard.service.intake import Intake
 from ragguard.service.process_pipeline import ProcessPipeline
 from ragguard.service.redaction import Redactor
@@ -73,23 +74,19 @@ class ScoringOnDemand:
         """Scores a run that has not ended, without storing anything."""
         return await self._loop.within(evaluate(self._pipeline, self._redacted(run), priority=PRIORITY))
 
-    async def results_so_far(
-        self,
-        run: Run,
-        scorers: Sequence[Scorer] | None = None,
-        *,
-        priority: int = PRIORITY,
-        deadline: float | None = None,
-    ) -> Sequence[Result]:
-        """Returns what can be said of a run that has not ended, by these scorers or by all that look at open runs;
-        stores nothing. What live scoring has asked already is not asked again.
+    def ask_about(
+        self, run: Run, inquiries: Sequence[Inquiry], *, priority: int, deadline: float | None = None
+    ) -> Coroutine[Any, Any, View]:
+        """Returns what lets inquiries ask the models about a redacted run, to be awaited on the scorer's event loop;
+        nothing is stored."""
 
-        `deadline` is a time of the monotonic clock; what is not answered by then is a failure.
-        """
-        asking = self._pipeline.get().results_so_far(
-            self._redacted(run), scorers, priority=priority, deadline=deadline
-        )
-        return await self._loop.within(asking)
+        async def ask() -> View:
+            redacted = self._redacted(run)
+            return await self._pipeline.get().inquire(
+                redacted, inquiries, priority=priority, deadline=deadline
+            )
+
+        return ask()
 
     async def evaluate_each(
         self, runs: Iterable[Run] | AsyncIterable[Run], concurrency: int

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from ragguard.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.plain import METADATA, plain_metadata
-from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, SubStep
+from ragguard.records import Advice, Decision, Dropped, Failure, Passage, RetrievalStep, Run, SubStep
 from ragguard.runtime.faults import Faults
 from ragguard.secrets import without
 
@@ -71,6 +71,7 @@ class Redactor:
                     error=None
                     if event.error is None
                     else self._quoting(event.error, self._queries.get(event.step_id, "")),
+                    advice=self._advice(event.advice),
                 )
             case RunEnded():
                 return replace(
@@ -133,6 +134,7 @@ class Redactor:
             sub_steps=[self._sub_step(sub) for sub in step.sub_steps],
             error=self._quoting(step.error, step.query),
             decision=self._decision(step.decision, step.query),
+            advice=self._advice(step.advice),
             metadata=self._metadata(step.metadata),
         )
 
@@ -151,6 +153,16 @@ class Redactor:
             reason=self._quoting(
                 decision.reason, query, *(passage.text for passage in decision.kept[:_QUOTED])
             ),
+        )
+
+    def _advice(self, advice: Advice | None) -> Advice | None:
+        if advice is None:
+            return None
+        return replace(
+            advice,
+            open_sub_questions=self.texts(advice.open_sub_questions) or [],
+            reasons=self.texts(advice.reasons) or [],
+            step_id=self.id(advice.step_id),
         )
 
     def _dropped(self, dropped: Dropped, query: str) -> Dropped:

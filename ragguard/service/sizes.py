@@ -39,7 +39,7 @@ def _content(event: Event | WholeRun) -> tuple[object, ...]:
         case RunEnded():
             return event.answer, event.question, event.references, event.pool, event.metadata
         case StepAmended():
-            return event.passages, event.decision
+            return event.passages, event.decision, event.advice
         case RunStarted():
             return (event.content,)
 

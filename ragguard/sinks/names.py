@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-Carrier = Literal["run", "step", "evaluation", "guard", "passage", "event", "resource", "metric"]
+Carrier = Literal["run", "step", "evaluation", "guard", "advice", "passage", "event", "resource", "metric"]
 
 
 class Name(str):
@@ -31,9 +31,10 @@ ON_RUN: tuple[Carrier, ...] = ("run",)
 ON_STEP: tuple[Carrier, ...] = ("step",)
 ON_EVALUATION: tuple[Carrier, ...] = ("evaluation",)
 ON_GUARD: tuple[Carrier, ...] = ("guard",)
+ON_ADVICE: tuple[Carrier, ...] = ("advice",)
 ON_EVENT: tuple[Carrier, ...] = ("event",)
 ON_METRIC: tuple[Carrier, ...] = ("metric",)
-ON_SPANS: tuple[Carrier, ...] = ON_RUN + ON_STEP + ON_EVALUATION + ON_GUARD
+ON_SPANS: tuple[Carrier, ...] = ON_RUN + ON_STEP + ON_EVALUATION + ON_GUARD + ON_ADVICE
 
 
 GEN_AI = (
@@ -53,7 +54,9 @@ GEN_AI = (
     GEN_AI_EXPLANATION := Name(
         "gen_ai.evaluation.explanation", "string", "how it came about", on=ON_EVENT, content=True,
     ),
-    ERROR_TYPE := Name("error.type", "string", "what went wrong, on failures", on=ON_STEP + ON_EVENT + ON_GUARD),
+    ERROR_TYPE := Name(
+        "error.type", "string", "what went wrong, on failures", on=ON_STEP + ON_EVENT + ON_GUARD + ON_ADVICE,
+    ),
 )  # fmt: skip
 
 OPENINFERENCE = (
@@ -62,7 +65,8 @@ OPENINFERENCE = (
         "input.value", "string", "the question or the query", on=ON_RUN + ON_STEP + ON_GUARD, content=True,
     ),
     OI_OUTPUT := Name(
-        "output.value", "string", "the answer; of a guard what it dropped and why", on=ON_RUN + ON_GUARD, content=True,
+        "output.value", "string", "the answer; of a guard what it dropped and why; of advice its reasons",
+        on=ON_RUN + ON_GUARD + ON_ADVICE, content=True,
     ),
     OI_SESSION := Name("session.id", "string", "the run's session or thread, where it has one", on=ON_RUN),
     OI_PROJECT := Name("openinference.project.name", "string", "the project, with `otlp=`", on=("resource",)),
@@ -73,7 +77,9 @@ OURS = (
     RUN_NAME := Name("ragguard.run.name", "string", "the run's name", on=ON_RUN),
     RUN_STATUS := Name("ragguard.run.status", "string", "ok, error, cancelled, interrupted, abandoned", on=ON_RUN),
     RUN_STEPS := Name("ragguard.run.steps", "int", "how many retrievals the run made", on=ON_RUN),
-    STEP_ID := Name("ragguard.step.id", "string", "the step, as in the store", on=ON_STEP + ON_EVALUATION + ON_GUARD),
+    STEP_ID := Name(
+        "ragguard.step.id", "string", "the step, as in the store", on=ON_STEP + ON_EVALUATION + ON_GUARD + ON_ADVICE,
+    ),
     STEP_INDEX := Name("ragguard.step.index", "int", "the step's place in the run, from 0", on=ON_STEP + ON_EVALUATION),
     STEP_TURN := Name("ragguard.step.turn", "int", "steps of one turn ran in parallel", on=ON_STEP),
     STEP_STATUS := Name("ragguard.step.status", "string", "ok, error, cancelled, interrupted", on=ON_STEP),
@@ -110,12 +116,29 @@ OURS = (
     SCORE_QUESTION := Name("ragguard.evaluation.sub_question", "int", "which sub-question, from 0", on=ON_EVENT),
     FAILURE_MESSAGE := Name("ragguard.failure.message", "string", "why there is no score", on=ON_EVENT),
     FAILURE_RETRY := Name("ragguard.failure.will_retry", "bool", "whether it is tried again", on=ON_EVENT),
-    USAGE_REQUESTS := Name("ragguard.usage.requests", "int", "requests the scores cost", on=ON_EVALUATION),
-    USAGE_PROMPT_TOKENS := Name("ragguard.usage.prompt_tokens", "int", "prompt tokens they cost", on=ON_EVALUATION),
-    USAGE_OUTPUT_TOKENS := Name("ragguard.usage.output_tokens", "int", "output tokens they cost", on=ON_EVALUATION),
+    USAGE_REQUESTS := Name(
+        "ragguard.usage.requests", "int", "requests the scores or the advice cost", on=ON_EVALUATION + ON_ADVICE,
+    ),
+    USAGE_PROMPT_TOKENS := Name(
+        "ragguard.usage.prompt_tokens", "int", "prompt tokens they cost", on=ON_EVALUATION + ON_ADVICE,
+    ),
+    USAGE_OUTPUT_TOKENS := Name(
+        "ragguard.usage.output_tokens", "int", "output tokens they cost", on=ON_EVALUATION + ON_ADVICE,
+    ),
     SKIPPED := Name(
         "ragguard.telemetry.skipped", "int", "values left out since no span can carry them", on=ON_SPANS + ON_EVENT,
     ),
+    ADVICE_ACTION := Name("ragguard.advice.action", "string", "answer, continue, rephrase or distrust", on=ON_ADVICE),
+    ADVICE_STATUS := Name("ragguard.advice.status", "string", "judged, timeout or error", on=ON_ADVICE),
+    ADVICE_CALIBRATED := Name(
+        "ragguard.advice.calibrated", "bool", "whether a calibrated promise stands behind it", on=ON_ADVICE,
+    ),
+    ADVICE_GAIN := Name(
+        "ragguard.advice.expected_gain", "double", "what one more step is expected to add", on=ON_ADVICE,
+    ),
+    ADVICE_STDERR := Name("ragguard.advice.stderr", "double", "the standard error of that", on=ON_ADVICE),
+    ADVICE_OPEN := Name("ragguard.advice.open_sub_questions", "int", "how many sub-questions are open", on=ON_ADVICE),
+    ADVICE_ELAPSED := Name("ragguard.advice.elapsed_ms", "double", "how long the agent waited for it", on=ON_ADVICE),
     GUARD_STATUS := Name("ragguard.guard.status", "string", "pruned, kept_all, timeout or error", on=ON_GUARD),
     GUARD_REASON := Name("ragguard.guard.reason", "string", "the policy, the error, or the budget", on=ON_GUARD),
     GUARD_ELAPSED := Name("ragguard.guard.elapsed_ms", "double", "what the guard added", on=ON_GUARD),
@@ -143,6 +166,7 @@ PATTERNS: dict[str, str] = {
     "evaluations.{i}.evaluation.{name,score,label,explanation,annotator_kind,identifier}": (
         "OpenInference: score i on an EVALUATOR span; `explanation` only when content is captured"
     ),
+    "ragguard.advice.numbers.{name}": "the numbers behind advice, such as `sufficiency` and its `threshold`",
     "ragguard.passages.{name}": (
         "the passage scores of that name, in the order of `ragguard.passages.positions` where every "
         "passage has one, else a JSON object position → score"
@@ -185,6 +209,11 @@ def document(index: int, field: str) -> str:
 def evaluation(index: int, field: str) -> str:
     """Returns the OpenInference name of a field of score `index`."""
     return f"evaluations.{index}.evaluation.{field}"
+
+
+def advice_number(name: str) -> str:
+    """Returns ragguard's attribute name of one of the numbers behind advice."""
+    return f"ragguard.advice.numbers.{name}"
 
 
 def passages(score: str) -> str:

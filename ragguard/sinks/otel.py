@@ -19,7 +19,7 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, S
 
 from ragguard._version import __version__
 from ragguard.errors import InvalidInput
-from ragguard.records import Decision, Failure, RetrievalStep, Run, Score, ScoredRun, TraceContext
+from ragguard.records import Advice, Decision, Failure, RetrievalStep, Run, Score, ScoredRun, TraceContext
 from ragguard.runtime.threads import in_daemon_thread
 from ragguard.sinks.backlog import BacklogGauge, Watched
 from ragguard.sinks.content import Content
@@ -208,6 +208,8 @@ class OtelSink:
         if step.decision is not None and step.id not in known.decided:
             known.decided.add(step.id)
             self._decision_span(step, step.decision, target, scores)
+        if step.advice is not None:
+            self._advice_span(step, step.advice, target)
         return target
 
     def _step_span(self, step: RetrievalStep, above: SpanContext) -> SpanContext:
@@ -234,6 +236,15 @@ class OtelSink:
             if decision.status == "error":
                 span.set_status(Status(StatusCode.ERROR, _line(decision.reason)))
         span.end(start + length)
+
+    def _advice_span(self, step: RetrievalStep, advice: Advice, target: SpanContext) -> None:
+        start = advice.started_ns or step.ended_ns or time.time_ns()
+        span = self._tracer.start_span("ragguard.advice", context=_under(target), start_time=start)
+        if span.is_recording():
+            span.set_attributes(self._write.advice(advice, step).values)
+            if advice.status == "error":
+                span.set_status(Status(StatusCode.ERROR, _line(*advice.reasons[:1])))
+        span.end(start + int(advice.elapsed_ms * 1e6))
 
     def _evaluation(
         self,

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from ragguard.capture.disagreement import disagreements
-from ragguard.records import K_ERROR, Decision, Failure, Passage, RetrievalStep, Run, Score
+from ragguard.records import K_ERROR, Advice, Decision, Failure, Passage, RetrievalStep, Run, Score
 from ragguard.sinks import names as n
 from ragguard.sinks.content import Content
 from ragguard.sinks.values import Attributes, Value, as_list, identifier, plain
@@ -111,6 +111,33 @@ class Writer:
         put.put(n.STEP_ID, step.id)
         put.put(n.RUN_ID, step.run_id)
         put.put(n.OI_KIND, "GUARDRAIL")
+        return put
+
+    def advice(self, advice: Advice, step: RetrievalStep) -> Attributes:
+        """Returns the attributes of the span of advice that was given after a step."""
+        put = self.attributes()
+        for name, value in advice.numbers.items():
+            put.put(n.advice_number(identifier(name)), value)
+        if self.content.spans and self.content.outputs:
+            put.put(
+                n.OI_OUTPUT,
+                "\n".join([f"{advice.action}: {'; '.join(advice.reasons)}", *advice.open_sub_questions]),
+            )
+        put.put(n.ADVICE_GAIN, advice.expected_gain)
+        put.put(n.ADVICE_STDERR, advice.stderr)
+        put.put(n.ADVICE_OPEN, len(advice.open_sub_questions))
+        put.put(n.ADVICE_ELAPSED, advice.elapsed_ms)
+        put.put(n.ADVICE_CALIBRATED, advice.calibrated)
+        put.put(n.ADVICE_STATUS, advice.status)
+        put.put(n.ADVICE_ACTION, advice.action)
+        put.put(n.USAGE_REQUESTS, advice.usage.requests)
+        put.put(n.USAGE_PROMPT_TOKENS, advice.usage.prompt_tokens)
+        put.put(n.USAGE_OUTPUT_TOKENS, advice.usage.output_tokens)
+        put.put(n.ERROR_TYPE, None if advice.status == "judged" else advice.status)
+        put.put(n.SKIPPED, put.skipped or None)
+        put.put(n.STEP_ID, step.id)
+        put.put(n.RUN_ID, step.run_id)
+        put.put(n.OI_KIND, "EVALUATOR")
         return put
 
     def evaluation(self, scores: Sequence[Score], run_id: str, step: RetrievalStep | None) -> Attributes:

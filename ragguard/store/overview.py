@@ -95,6 +95,7 @@ class StepLine:
     reasons: dict[int, str]
     """Rank → why the guard dropped it."""
     decision: Data | None
+    advice: Data | None
     error: str
     places: int
     """K: for how many passages there was a place; 0 where the step's K cannot be right."""
@@ -230,7 +231,8 @@ def _step(row: RowValues, body: Data, texts: Mapping[str, str]) -> StepLine:
         row["k"], len(given), len(candidates), kept=len(guarded["kept"]), dropped=len(guarded["dropped"])
     )
     return StepLine(
-        row["seq"], row, shown, kept, reasons=reasons, decision=decision, error=body.get("error", ""),
+        row["seq"], row, shown, kept, reasons=reasons, decision=decision,
+        advice=body.get("advice"), error=body.get("error", ""),
         places=0 if K_ERROR in metadata else k, notice=notice(metadata, len(given)),
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from ragguard.events import RunEnded, StepAmended
 from ragguard.plain import plain_metadata
 from ragguard.records import (
+    Advice,
     Decision,
     Dropped,
     Failure,
@@ -121,6 +123,8 @@ def _step_data(step: RetrievalStep, table: PassageTable) -> Data:
         body["sub_steps"] = [_sub_step(sub, table.put_all) for sub in step.sub_steps]
     if step.decision is not None:
         body["decision"] = _decision(step.decision, table.put)
+    if step.advice is not None:
+        body["advice"] = _advice(step.advice)
     if step.error:
         body["error"] = step.error
     if step.trace is not None:
@@ -147,6 +151,8 @@ def amend(body: Data, event: StepAmended, table: PassageTable, k: int | None) ->
         body["candidates"] = [read.get(position, position) for position in retrieved]
     if event.decision is not None:
         body["decision"] = _decision(event.decision, table.put)
+    if event.advice is not None:
+        body["advice"] = _advice(event.advice)
     if event.metadata:
         body["metadata"] = {**body.get("metadata", {}), **event.metadata}
     if event.error is not None:
@@ -167,6 +173,7 @@ def step_of(row: Row, body: Data, run_id: str, texts: Texts) -> RetrievalStep:
         sub_steps=[_sub_step_of(sub, items) for sub in body.get("sub_steps", ())],
         error=body.get("error", ""), decision=None if decision is None else _decision_of(decision, items),
         trace=_trace_of(body.get("trace")), metadata=body.get("metadata", {}), k=row["k"],
+        advice=None if "advice" not in body else _advice_of(body["advice"]),
     )  # fmt: skip
 
 
@@ -213,6 +220,16 @@ def _decision_of(data: Data, items: Sequence[Passage]) -> Decision:
         engine=data["engine"],
         started_ns=data["started_ns"],
     )
+
+
+def _advice(advice: Advice) -> Data:
+    numbers = {storable(name): value for name, value in advice.numbers.items()}
+    return asdict(replace(advice, numbers=numbers)) | {"usage": usage_text(advice.usage)}
+
+
+def _advice_of(data: Data) -> Advice:
+    usage = data.get("usage")
+    return Advice(**data | {"usage": usage_of(usage) if usage else _NO_USAGE})
 
 
 def trace_body(trace: TraceContext) -> list[Any]:

@@ -12,13 +12,16 @@ import json
 import math
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING
+from dataclasses import MISSING, asdict
 from typing import Any, TypeAlias, TypeVar, get_args
 
 from ragguard.errors import InvalidInput
 from ragguard.plain import plain_metadata
 from ragguard.recordcheck import checked_k
 from ragguard.records import (
+    Advice,
+    AdviceAction,
+    AdviceStatus,
     Decision,
     Dropped,
     GuardStatus,
@@ -28,6 +31,7 @@ from ragguard.records import (
     Status,
     SubStep,
     TraceContext,
+    Usage,
 )
 from ragguard.store.columns import Data, storable
 
@@ -235,10 +239,27 @@ _DECISION = _record(
     },
     ("kept",),
 )  # fmt: skip
+_USAGE = _record(
+    Usage,
+    {
+        "requests": _whole, "prompts": _whole, "prompt_tokens": _whole, "output_tokens": _whole,
+        "seconds": _number, "cached": _whole,
+    },
+)  # fmt: skip
+_ADVICE = _record(
+    Advice,
+    {
+        "action": _one_of(AdviceAction), "open_sub_questions": _list_of(_text), "expected_gain": _number,
+        "stderr": _number, "reasons": _list_of(_text), "calibrated": _flag, "elapsed_ms": _number,
+        "status": _one_of(AdviceStatus), "numbers": _object, "usage": _USAGE, "step_id": _text, "engine": _text,
+        "started_ns": _whole,
+    },
+    ("action",),
+)  # fmt: skip
 _STEP: Mapping[str, Check] = {
     "id": _id, "query": _text, "passages": _PASSAGES, "candidates": _PASSAGES, "turn": _whole, "k": _anything,
-    "tool": _text, "sub_steps": _list_of(_SUB_STEP), "error": _text, "decision": _DECISION, "trace": _TRACE,
-    "metadata": _object, **_SPAN,
+    "tool": _text, "sub_steps": _list_of(_SUB_STEP), "error": _text, "decision": _DECISION, "advice": _ADVICE,
+    "trace": _TRACE, "metadata": _object, **_SPAN,
 }  # fmt: skip
 _RUN: Mapping[str, Check] = {
     "format": _anything, "id": _id, "question": _text, "references": _texts,
@@ -274,6 +295,8 @@ def _step_data(step: RetrievalStep) -> Data:
         ]  # fmt: skip
     if step.decision is not None:
         data["decision"] = _decision_data(step.decision)
+    if step.advice is not None:
+        data["advice"] = _advice_data(step.advice)
     return data
 
 
@@ -286,6 +309,17 @@ def _decision_data(decision: Decision) -> Data:
             for one in decision.dropped
         ],
     } | _given(decision, "status", "elapsed_ms", "reason", "engine", "started_ns")
+
+
+def _advice_data(advice: Advice) -> Data:
+    data: Data = {"action": advice.action}
+    data |= _given(
+        advice, "open_sub_questions", "expected_gain", "stderr", "reasons", "calibrated", "elapsed_ms", "status",
+        "numbers", "step_id", "engine", "started_ns",
+    )  # fmt: skip
+    if advice.usage != Usage():
+        data["usage"] = asdict(advice.usage)
+    return data
 
 
 def _passage_data(passage: Passage) -> Data:
@@ -304,7 +338,9 @@ def _span_data(record: Run | RetrievalStep | SubStep) -> Data:
     return data
 
 
-def _given(record: Run | RetrievalStep | SubStep | Decision | Dropped | Passage, *names: str) -> Data:
+def _given(
+    record: Run | RetrievalStep | SubStep | Decision | Dropped | Advice | Passage, *names: str
+) -> Data:
     """Returns the fields that have other than their default values."""
     given: Data = {}
     for name in names:

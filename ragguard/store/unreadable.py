@@ -31,6 +31,7 @@ _FAILURE: Mapping[str, tuple[type, ...]] = {
 _BODY: Mapping[str, tuple[type, ...]] = {
     "references": (list,), "sub_questions": (list,), "pool": (list,), "metadata": (dict,), "trace": (list,),
     "items": (list,), "passages": (list,), "candidates": (list,), "sub_steps": (list,), "decision": (dict,),
+    "advice": (dict,),
     "error": (str,),
 }  # fmt: skip
 _NAMED = 5

@@ -5,7 +5,8 @@ FLOORS = {
     "ragguard.terminal_text": 0,
     "ragguard.events": 1, "ragguard.secrets": 1,
     "ragguard.errors": 2,
-    "ragguard.answer_text": 3, "ragguard.arguments": 3, "ragguard.credentials": 3, "ragguard.recordcheck": 3,
+    "ragguard.answer_text": 3, "ragguard.arguments": 3, "ragguard.conformal": 3, "ragguard.credentials": 3,
+    "ragguard.recordcheck": 3,
     "ragguard.runtime": 3,
     "ragguard.engines": 4, "ragguard.metrics": 4, "ragguard.world": 4,
     "ragguard.capture": 5, "ragguard.probes": 5,
@@ -13,7 +14,7 @@ FLOORS = {
     "ragguard.store": 7,
     "ragguard.report": 8, "ragguard.sinks": 8,
     "ragguard.service": 9,
-    "ragguard.guard": 10, "ragguard.parts": 10, "ragguard.validate": 10,
+    "ragguard.advice": 10, "ragguard.guard": 10, "ragguard.parts": 10, "ragguard.validate": 10,
     "ragguard.client": 11,
     "ragguard.cli": 12,
 }  # fmt: skip

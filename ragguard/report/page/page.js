@@ -317,6 +317,11 @@
     return el("ul", { class: "numbers" }, lines);
   }
 
+  function advised(advice) {
+    const why = advice.reasons.length ? ": " + advice.reasons.join("; ") : "";
+    return "advice " + advice.action + (advice.calibrated ? "" : " (uncalibrated)") + why + ", " + number(advice.ms, 1) + " ms";
+  }
+
   function guarded(step) {
     const gone = step.passages.filter((passage) => !passage.kept).length;
     const did = { pruned: "dropped " + gone, kept_all: "kept all" }[step.guard.status] || "kept all (" + step.guard.status + ": " + step.guard.reason + ")";
@@ -326,7 +331,7 @@
   function hop(step, place, texts) {
     const kept = step.passages.filter((passage) => passage.kept).length;
     const facts = [step.tool && "by " + step.tool, step.k && "K = " + step.k + (kept === step.k ? "" : ", " + kept + " kept"), step.took != null && number(step.took, 1) + " ms", step.status !== "ok" && step.status,
-      step.guard && guarded(step)].filter(Boolean).join(" · ");
+      step.guard && guarded(step), step.advice && advised(step.advice)].filter(Boolean).join(" · ");
     return el("section", { class: "hop", "aria-label": "Hop " + (place + 1) },
       el("header", {}, el("h3", {}, "Hop " + (place + 1)), el("span", { class: "query" }, "“" + step.query + "”"), el("span", { class: "soft" }, facts)),
       step.error ? el("p", { class: "bad" }, step.error) : null,

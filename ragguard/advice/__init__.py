@@ -1,0 +1,7 @@
+"""Advice while a run goes on: whether what was read suffices, and what another search is expected to bring."""
+
+from ragguard.advice.adviser import Adviser
+from ragguard.advice.calibration import AdviceCalibration, KnownOutcome
+from ragguard.records import Advice
+
+__all__ = ["Advice", "AdviceCalibration", "Adviser", "KnownOutcome"]

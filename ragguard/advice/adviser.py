@@ -1,0 +1,300 @@
+"""Gives advice about a run that goes on, within a budget, and open where it fails.
+
+What the caller does wrong raises; what an engine does wrong, or a budget that is over, becomes `continue` with its
+reason: advice must never be why an agent stops working.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+from ragguard.advice.calibration import (
+    AdviceCalibration,
+    KnownOutcome,
+    Trace,
+    check_runs,
+    choose_threshold,
+    gains_of,
+)
+from ragguard.advice.evidence import EvidenceSearch
+from ragguard.advice.judgement import THRESHOLD, judge, sufficiency
+from ragguard.advice.outcomes import OutcomeSearch
+from ragguard.capture.intake import BUDGET_MS
+from ragguard.errors import AdviceError, InvalidInput
+from ragguard.records import Advice, RetrievalStep, Run, Usage
+from ragguard.runtime.background_loop import BackgroundLoop
+from ragguard.runtime.deadline import seconds_left, until
+from ragguard.runtime.event_loop import running_loop
+from ragguard.runtime.faults import describe
+from ragguard.runtime.parallel import in_parallel
+from ragguard.scorers.belief import Belief
+from ragguard.scorers.contested import Contested
+from ragguard.scorers.pipeline import Inquiry
+from ragguard.scorers.scorer import Scorer
+from ragguard.scorers.view import View, numbered
+
+PRIORITY = -5
+"""Behind guards, which hold up a retrieval, and ahead of everything that only scores: an agent waits."""
+CALIBRATED_AT_ONCE = 16
+BEHIND = 10
+"""The priority of the questions of a calibration: that of scoring in the background."""
+GRACE_S = 0.05
+"""A caller waits so much longer than the budget for the background thread to say that it is over."""
+
+
+class Asking(Protocol):
+    """Lets inquiries ask the models about a run."""
+
+    def ask_about(
+        self, run: Run, inquiries: Sequence[Inquiry], *, priority: int, deadline: float | None = None
+    ) -> Coroutine[Any, Any, View]:
+        """Returns what asks, to be awaited on the scorer's event loop, and gives the run as the inquiries saw it."""
+        ...
+
+
+class Adviser:
+    """Says what to do next in a run: answer, search on, search in other words, or distrust what was read.
+
+    A RagGuard has one, as `rg.advice`; `run.advise()` asks it.
+    """
+
+    def __init__(self, asking: Asking, loop: BackgroundLoop, scorers: Iterable[str | Scorer] = ()) -> None:
+        """Asks on `loop`. Answers are drawn and compared as `scorers` do, so that nothing is asked twice."""
+        given = list(scorers)
+        self._asking, self._loop = asking, loop
+        self._belief = next((one for one in given if isinstance(one, Belief)), Belief())
+        self._contested = next((one for one in given if isinstance(one, Contested)), Contested())
+        self.calibration: AdviceCalibration | None = None
+        """The calibration in use; None: the threshold is the default, and advice says that it is uncalibrated."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an Adviser cannot be pickled: it holds connections; use the `advice` of a RagGuard")
+
+    def advise(self, run: Run, budget_ms: float = BUDGET_MS) -> Advice:
+        """Does what `aadvise` does, from synchronous code; an event loop that calls it stands still meanwhile.
+
+        Args:
+            run: The run as it stands.
+            budget_ms: How many milliseconds it may take.
+        """
+        began = _Began(run, budget_ms)
+        if self._loop.is_current():
+            return began.failed(
+                "called on ragguard's own thread, where it would wait for itself: await aadvise"
+            )
+        try:
+            return self._loop.run(self._judged(began), seconds_left(began.deadline) + GRACE_S)
+        except TimeoutError:
+            return began.late("the thread that scores is busy")
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
+            return began.failed(describe(error))
+
+    async def aadvise(self, run: Run, budget_ms: float = BUDGET_MS) -> Advice:
+        """Returns advice about a run as it stands. Raises AdviceError for a run without a question or a step, never for
+        what an engine does.
+
+        Args:
+            run: The run as it stands.
+            budget_ms: How many milliseconds it may take.
+        """
+        running_loop("aadvise()")
+        began = _Began(run, budget_ms)
+        try:
+            async with asyncio.timeout(seconds_left(began.deadline) + GRACE_S):
+                return await self._loop.within(self._judged(began))
+        except TimeoutError:
+            return began.late("the thread that scores is busy")
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
+            return began.failed(describe(error))
+
+    def calibrate(self, runs: Iterable[Run | KnownOutcome], max_loss: float = 0.02) -> AdviceCalibration:
+        """Chooses from when on stopping is advised, and uses it from now on; `acalibrate` in asynchronous code.
+
+        Args:
+            runs: Runs that went on to their end, with references, so that the engine is asked how right an answer
+                would have been after each step; or KnownOutcome, where that is known. Others are skipped.
+            max_loss: How much correctness stopping when advised may cost in expectation, in (0, 1).
+        """
+        return self._loop.run(self._calibrated(list(runs), max_loss))
+
+    async def acalibrate(
+        self, runs: Iterable[Run | KnownOutcome], max_loss: float = 0.02
+    ) -> AdviceCalibration:
+        """Does what `calibrate` does, without blocking the event loop."""
+        return await self._loop.within(self._calibrated(list(runs), max_loss))
+
+    def use(self, calibration: AdviceCalibration | str | Path) -> None:
+        """Does what `ause` does, from synchronous code.
+
+        Args:
+            calibration: A calibration, or the file that one was saved to.
+        """
+        self._loop.run(self._using(calibration))
+
+    async def ause(self, calibration: AdviceCalibration | str | Path) -> None:
+        """Takes over a calibration; refuses one that was found with other models or prompts."""
+        await self._loop.within(self._using(calibration))
+
+    async def _using(self, calibration: AdviceCalibration | str | Path) -> None:
+        found = (
+            calibration if isinstance(calibration, AdviceCalibration) else AdviceCalibration.load(calibration)
+        )
+        found.check(_identity(await self._asking.ask_about(Run(question="?"), [], priority=PRIORITY)))
+        self.calibration = found
+
+    async def _judged(self, began: _Began) -> Advice:
+        """Returns the advice, judged on the loop; waits no longer than the budget."""
+        calibration, search = self.calibration, EvidenceSearch(self._belief, self._contested)
+        if not began.readable:
+            return began.nothing_read()
+        try:
+            async with until(began.deadline, "advice"):
+                evidence, view = await search.evidence(self._asker(began.run, PRIORITY, began.deadline))
+        except Exception as error:  # noqa: BLE001 - an engine may raise anything
+            if seconds_left(began.deadline):
+                return began.failed(describe(error), search.usage)
+            return began.late(describe(error), search.usage)
+        found = judge(evidence, calibration)
+        numbers = evidence.numbers | {
+            "sufficiency": sufficiency(evidence),
+            "threshold": THRESHOLD if calibration is None else calibration.threshold,
+        }
+        return began.advice(
+            Advice(
+                found.action, evidence.open, found.expected_gain, found.stderr, reasons=found.reasons,
+                calibrated=calibration is not None, numbers=numbers, usage=search.usage,
+                engine=view.setting.engine.fingerprint,
+            )
+        )  # fmt: skip
+
+    async def _calibrated(self, given: Sequence[Run | KnownOutcome], max_loss: float) -> AdviceCalibration:
+        """Returns the calibration that these runs give, which is used from now on."""
+        outcomes = [one if isinstance(one, KnownOutcome) else _of_references(one) for one in given]
+        useful = [one for one in outcomes if one is not None]
+        check_runs(len(useful), max_loss)  # before the models are asked
+        before = _identity(await self._asking.ask_about(Run(question="?"), [], priority=BEHIND))
+        traces = await in_parallel([partial(self._trace, one) for one in useful], CALIBRATED_AT_ONCE)
+        threshold, loss, saved = choose_threshold(traces, max_loss)
+        engine, judge, entailer, prompts, judge_prompts = before
+        self.calibration = AdviceCalibration(
+            threshold, max_loss, len(useful), len(given) - len(useful), loss=loss, steps_saved=saved, engine=engine,
+            judge=judge, entailer=entailer, prompts=prompts, judge_prompts=judge_prompts, gains=gains_of(traces),
+        )  # fmt: skip
+        return self.calibration
+
+    async def _trace(self, one: KnownOutcome) -> Trace:
+        """Returns a run in numbers: the sufficiency after each turn, and how right an answer would have been."""
+        enough: list[float] = []
+        correct = list(one.correct)
+        for prefix in one.stages or _prefixes(one.run):
+            evidence = None
+            if _is_readable(prefix.steps):
+                search = EvidenceSearch(self._belief, self._contested)
+                evidence, _ = await search.evidence(self._asker(prefix, BEHIND))
+            enough.append(0.0 if evidence is None else sufficiency(evidence))
+            if not one.correct:
+                outcome = OutcomeSearch()
+                await self._asking.ask_about(prefix, outcome.inquiries, priority=BEHIND)
+                correct.append(outcome.correct)
+        return Trace(enough, correct)
+
+    def _asker(
+        self, run: Run, priority: int, deadline: float | None = None
+    ) -> Callable[[Sequence[Inquiry]], Awaitable[View]]:
+        """Returns what runs inquiries about a run, without all that only an evaluation knows of it."""
+        bare = _unreferenced(run)
+        return lambda inquiries: self._asking.ask_about(bare, inquiries, priority=priority, deadline=deadline)
+
+
+class _Began:
+    """One call for advice: its run, its deadline, and how it ends."""
+
+    def __init__(self, run: Run, budget_ms: float) -> None:
+        if (
+            not isinstance(budget_ms, int | float)
+            or isinstance(budget_ms, bool)
+            or not 0 < budget_ms < math.inf
+        ):
+            raise InvalidInput("budget_ms", budget_ms, "a number of milliseconds, more than 0")
+        if not isinstance(run, Run):
+            raise InvalidInput("run", run, "a Run")
+        if not run.steps:
+            raise AdviceError(f"run {run.id} has no step yet: ask for advice after a retrieval has ended")
+        if not run.question.strip():
+            raise AdviceError(f"run {run.id} has no question, which advice is about: set run.question before")
+        self.run, self.budget_ms = run, float(budget_ms)
+        self._started, self._clock = time.time_ns(), time.perf_counter()
+        self.deadline = time.monotonic() + budget_ms / 1e3
+        self._step = numbered(run.steps)[-1][1]
+        self.readable = _is_readable(run.steps)
+
+    def advice(self, advice: Advice) -> Advice:
+        """Returns the advice with the step that it follows, and its times."""
+        advice.step_id, advice.started_ns = self._step.id, self._started
+        advice.elapsed_ms = (time.perf_counter() - self._clock) * 1e3
+        return advice
+
+    def nothing_read(self) -> Advice:
+        """Returns the advice about a run in which the model got no text to read; no engine is asked."""
+        return self.advice(Advice("rephrase", reasons=["no step has brought a passage with a text"]))
+
+    def failed(self, why: str, usage: Usage | None = None) -> Advice:
+        """Returns the advice to go on, since an engine failed."""
+        return self.advice(
+            Advice("continue", reasons=[f"not judged: {why}"], status="error", usage=usage or Usage())
+        )
+
+    def late(self, why: str, usage: Usage | None = None) -> Advice:
+        """Returns the advice to go on, since the budget is over."""
+        reason = f"not judged within {self.budget_ms:g} ms: {why}"
+        return self.advice(Advice("continue", reasons=[reason], status="timeout", usage=usage or Usage()))
+
+
+def _unreferenced(run: Run) -> Run:
+    """Returns the run without all that only an evaluation knows, and without its answer."""
+    return Run(
+        run.id,
+        run.question,
+        steps=run.steps,
+        status="open",
+        sub_questions=run.sub_questions,
+        started_ns=run.started_ns,
+    )
+
+
+def _prefixes(run: Run) -> list[Run]:
+    """Returns the run as it stood after each of its turns."""
+    steps = numbered(run.steps)
+    ends = [at for at in range(1, len(steps) + 1) if at == len(steps) or steps[at][0] != steps[at - 1][0]]
+    return [
+        Run(
+            run.id, run.question, run.references, steps=[step for _, step in steps[:end]], status="open",
+            sub_questions=run.sub_questions, started_ns=run.started_ns,
+        )
+        for end in ends
+    ]  # fmt: skip
+
+
+def _of_references(run: Run) -> KnownOutcome | None:
+    """Returns the run to be judged by its references; None where it has none, or no question or step."""
+    known = any(one.strip() for one in run.references or ())
+    return KnownOutcome(run, ()) if known and run.question.strip() and run.steps else None
+
+
+def _is_readable(steps: Sequence[RetrievalStep]) -> bool:
+    return any(passage.text.strip() for step in steps for passage in step.passages)
+
+
+def _identity(view: View) -> tuple[str, str, str, str, str]:
+    """Returns all that decides which sufficiency comes out, beside the run."""
+    setting = view.setting
+    return (
+        setting.engine.fingerprint, setting.judge.fingerprint, setting.entailer.fingerprint,
+        setting.prompts.identity, setting.judge_prompts.identity,
+    )  # fmt: skip

@@ -1,0 +1,188 @@
+"""Chooses from which sufficiency on stopping is advised, by conformal risk control.
+
+Each example is a run whose answer is known to be right or not after each of its steps: c(1), …, c(T) in [0, 1], with
+the sufficiency s(1), …, s(T) at the same places. The rule with the setting λ stops at τ(λ), the first step with s > λ,
+and at T where there is none. Its loss is what stopping costs beside going on to the end:
+
+    L(λ) = max over λ' ≥ λ of max(0, c(T) − c(τ(λ')))
+
+The maximum makes the loss fall with λ, as conformal risk control asks for (`ragguard.conformal`), and is never less
+than the loss of λ itself. The smallest λ whose corrected mean loss on n runs is at most `max_loss` is chosen; then, for
+a run that is exchangeable with these, the expected correctness lost by stopping when advised is at most `max_loss`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragguard.conformal import check_same, keeps_bound, least_examples, load_calibration, save_calibration
+from ragguard.errors import CalibrationError, InvalidInput
+from ragguard.records import Run
+
+KIND, FORMAT = "advice", 1
+BINS = 8
+"""Into how many groups of like sufficiency the steps of the examples are put, to tell what another step adds."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOutcome:
+    """A run, and how right its answer would have been after each of its steps."""
+
+    run: Run
+    """The run to its end: as many steps as an agent makes that is not told to stop."""
+    correct: Sequence[float]
+    """One number for each turn of retrieval: 1 where the answer given then is right, 0 where it is not, or between."""
+    stages: Sequence[Run] = ()
+    """The run as it stood after each turn, where its question or its sub-questions changed on the way; else empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """The change of correctness by one more step where the sufficiency was at most `upto`."""
+
+    upto: float
+    gain: float
+    stderr: float
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One run of a calibration in numbers: the sufficiency after each turn, and how right an answer would have been."""
+
+    sufficiency: Sequence[float]
+    correct: Sequence[float]
+
+    def __post_init__(self) -> None:
+        if len(self.correct) != len(self.sufficiency):
+            raise InvalidInput(
+                "correct", len(self.correct), f"one number a turn of retrieval, {len(self.sufficiency)} here"
+            )
+        if not all(isinstance(one, int | float) and 0 <= one <= 1 for one in self.correct):
+            raise InvalidInput("correct", list(self.correct), "numbers from 0 to 1")
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceCalibration:
+    """The sufficiency from which stopping is advised, the promise that it keeps, and the models with which it was
+    found."""
+
+    threshold: float
+    """The action is `answer` where the sufficiency is at least this; over 1: never."""
+    max_loss: float
+    """The expected correctness lost by stopping when advised is at most this."""
+    runs: int
+    """The number of runs from which it was learnt."""
+    skipped: int
+    """Runs that say nothing: without a question, a step, or a known outcome."""
+    loss: float
+    """The mean loss on these runs themselves."""
+    steps_saved: float
+    """The share of their steps after which stopping is advised, so that the rest is saved."""
+    engine: str
+    judge: str
+    entailer: str
+    prompts: str
+    judge_prompts: str
+    gains: Sequence[Gain] = field(default_factory=list)
+    """The change of correctness by one more step, by sufficiency."""
+
+    def gain_at(self, sufficiency: float) -> tuple[float, float]:
+        """Returns what one more step added to the correctness at a like sufficiency, and its standard error."""
+        for one in self.gains:
+            if sufficiency <= one.upto:
+                return one.gain, one.stderr
+        return (self.gains[-1].gain, self.gains[-1].stderr) if self.gains else (0.0, 0.0)
+
+    def check(self, identity: Sequence[str]) -> None:
+        """Raises CalibrationError where the models or prompts are other ones, of which the promise does not hold."""
+        names = ("engine", "judge", "entailer", "prompts", "judge_prompts")
+        mine = (self.engine, self.judge, self.entailer, self.prompts, self.judge_prompts)
+        check_same("this RagGuard", zip(names, mine, identity, strict=True))
+
+    def save(self, path: str | Path) -> None:
+        """Writes the calibration as JSON."""
+        save_calibration(self, path, kind=KIND, format=FORMAT)
+
+    @classmethod
+    def load(cls, path: str | Path) -> AdviceCalibration:
+        """Reads a calibration that `save` wrote; raises `CalibrationError` where the file is none."""
+        return load_calibration(cls._of, path, kind=KIND, format=FORMAT)
+
+    @classmethod
+    def _of(cls, *, gains: Sequence[dict[str, Any]], **fields: Any) -> AdviceCalibration:
+        """Returns a calibration of the fields of a file."""
+        return cls(**fields, gains=[Gain(**one) for one in gains])
+
+
+def check_runs(runs: int, max_loss: float) -> None:
+    """Raises `CalibrationError` where so few runs cannot keep the promise."""
+    least = least_examples("max_loss", max_loss)
+    if runs < least:
+        raise CalibrationError(
+            f"{runs} runs with a known outcome were given; to lose at most {max_loss:g} of correctness by stopping, at "
+            f"least {least} are needed: give more, or allow a larger loss"
+        )
+
+
+def choose_threshold(traces: Sequence[Trace], max_loss: float) -> tuple[float, float, float]:
+    """Returns the least sufficiency that keeps the promise, the mean loss, and the share of steps saved."""
+    check_runs(len(traces), max_loss)
+    curves = [_losses(trace) for trace in traces]
+    changes = sorted(((level, drop) for curve in curves for level, drop in curve), key=lambda one: one[0])
+    # With λ under every sufficiency all runs stop at once; each level that λ reaches takes a part of the loss away.
+    total = sum(drop for _, drop in changes)
+    threshold, at = 0.0, 0
+    while not keeps_bound(max(0.0, total) / len(traces), len(traces), max_loss):
+        level = changes[at][0]
+        while at < len(changes) and changes[at][0] == level:
+            total -= changes[at][1]
+            at += 1
+        threshold = float(np.nextafter(level, np.inf))
+    steps = sum(len(trace.correct) for trace in traces)
+    made = sum(stop_at(trace.sufficiency, threshold) for trace in traces)
+    return threshold, max(0.0, total) / len(traces), 1 - made / steps
+
+
+def stop_at(sufficiency: Sequence[float], threshold: float) -> int:
+    """Returns after how many steps a run stops that answers when advised."""
+    stops = (number for number, value in enumerate(sufficiency, 1) if value >= threshold)
+    return next(stops, len(sufficiency))
+
+
+def gains_of(traces: Sequence[Trace]) -> list[Gain]:
+    """Returns what one more step added to the correctness, by sufficiency, in groups of about equal size."""
+    points = sorted(
+        (enough, after - now)
+        for trace in traces
+        for enough, now, after in zip(trace.sufficiency, trace.correct, trace.correct[1:], strict=False)
+    )
+    if not points:
+        return []
+    found = []
+    for group in np.array_split(np.array(points), min(BINS, len(points))):
+        gains = group[:, 1]
+        stderr = float(gains.std() / math.sqrt(len(gains)))
+        found.append(Gain(float(group[-1, 0]), float(gains.mean()), stderr, len(gains)))
+    return found
+
+
+def _losses(trace: Trace) -> list[tuple[float, float]]:
+    """Returns the loss of a run as the levels of λ at which it falls, and by how much."""
+    # A run can stop only where the sufficiency is more than ever before: at these places, the last one first.
+    highest = [-math.inf, *accumulate(trace.sufficiency, max)]
+    places = [at for at, value in enumerate(trace.sufficiency) if value > highest[at]]
+    found, worst = [], 0.0
+    for at in reversed(places):
+        loss = max(0.0, trace.correct[-1] - trace.correct[at])
+        if loss > worst:
+            found.append((float(trace.sufficiency[at]), loss - worst))
+            worst = loss
+    return found

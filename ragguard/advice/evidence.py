@@ -1,0 +1,285 @@
+"""The evidence for advice: coverage, contradictions, the reader's answers, and the use of the last step.
+
+It puts the same questions as the scorers do, so that the engine's cache answers what live scoring has asked already.
+It never sees a reference, a pool or the run's answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from ragguard.errors import RagguardError
+from ragguard.metrics import subquestions as measures
+from ragguard.metrics.distraction import utility
+from ragguard.probes.abstention import abstention, read_abstention
+from ragguard.probes.belief import belief
+from ragguard.probes.question import Ask, LabelQuestion, SampleAnswer, answered
+from ragguard.probes.rating import Rating
+from ragguard.probes.relevance import read_relevance, relevance
+from ragguard.records import Usage
+from ragguard.scorers.belief import Belief
+from ragguard.scorers.contested import Conflict, Conflicts, Contested, read_texts
+from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, Key, window
+from ragguard.scorers.coverage import find_sub_questions
+from ragguard.scorers.estimates import Estimate, Estimator
+from ragguard.scorers.meanings import Meanings
+from ragguard.scorers.pipeline import Inquiry
+from ragguard.scorers.ratings import Ratings
+from ragguard.scorers.view import StepView, View, numbered
+
+LEAST = 0.05
+"""The reader's answers are drawn where the other parts of the sufficiency leave at least this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that is known after a step without any reference."""
+
+    sub_questions: tuple[str, ...]
+    covered: tuple[int, ...]
+    """The number of the first turn whose passages answer each sub-question, from 1; 0 for one that is open."""
+    turns: int
+    """How many turns of retrieval there were."""
+    conflicts: tuple[Conflict, ...]
+    redundancy: float | None
+    """The share of what the last turn answers that earlier turns had answered; None where it answers nothing."""
+    p_answer: float
+    """The probability that the reader, given all that was read, answers the question instead of abstaining."""
+    utilities: tuple[float, ...]
+    """The utility of each passage of the last turn for the query that brought it."""
+    entropy: Estimate | None = None
+    """The semantic entropy of the reader's answers now; None where no answers were drawn, as too little is there."""
+    entropy_before: Estimate | None = None
+    """The same before the last turn; without any passage where there was no other turn."""
+    unjudged: tuple[str, ...] = ()
+    """The reasons why single passages could not be judged; such a passage counts as one that answers nothing."""
+
+    @property
+    def open(self) -> list[str]:
+        """The sub-questions that nothing which was read answers."""
+        return [text for text, turn in zip(self.sub_questions, self.covered, strict=True) if not turn]
+
+    @property
+    def coverage(self) -> float:
+        """The share of the sub-questions that a passage answers which is relevant to the query that brought it."""
+        return 1 - len(self.open) / len(self.sub_questions)
+
+    @property
+    def contested(self) -> float:
+        """The share of the sub-questions to which passages give answers that contradict each other."""
+        return len({one.sub_question for one in self.conflicts}) / len(self.sub_questions)
+
+    @property
+    def most(self) -> float:
+        """The highest sufficiency that is possible, before it is known how far the reader's answers agree."""
+        return self.p_answer * self.coverage * (1 - self.contested)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The numbers by name, as advice carries them."""
+        before = sum(0 < turn < self.turns for turn in self.covered) / len(self.sub_questions)
+        found = {
+            "coverage": self.coverage,
+            "delta_coverage": self.coverage - before,
+            "contested": self.contested,
+            "p_answer": self.p_answer,
+        }
+        if self.entropy is not None and self.entropy_before is not None:
+            found["semantic_entropy"] = self.entropy.value
+            found["delta_semantic_entropy"] = self.entropy_before.value - self.entropy.value
+        if self.redundancy is not None:
+            found["redundancy"] = self.redundancy
+        if self.utilities:
+            found |= {"best_utility": max(self.utilities), "worst_utility": min(self.utilities)}
+        return found
+
+
+@dataclass(slots=True)
+class EvidenceSearch:
+    """Asks for the evidence about one run as it stands."""
+
+    belief: Belief = field(default_factory=Belief)
+    """How answers are drawn and compared: as the RagGuard's own scorer of beliefs does."""
+    contested: Contested = field(default_factory=Contested)
+    usage: Usage = field(default_factory=Usage)
+    """The cost of asking so far."""
+    _ratings: Ratings = field(default_factory=lambda: Ratings(()))
+    _conflicts: tuple[Conflict, ...] = ()
+    _relevant: set[str] = field(default_factory=set)
+    _utilities: list[float] = field(default_factory=list)
+    _p_answer: float = 0.0
+    _entropies: list[Estimate] = field(default_factory=list)
+    _unjudged: dict[str, None] = field(default_factory=dict)
+
+    async def evidence(
+        self, ask_about: Callable[[Sequence[Inquiry]], Awaitable[View]]
+    ) -> tuple[Evidence, View]:
+        """Returns the evidence, and the run as it was seen; `ask_about` runs inquiries at the same time.
+
+        The reader's answers are drawn where the rest leaves a chance that what was read suffices: they cost most.
+        """
+        view = await ask_about([self._coverage, self._reading])
+        found = self._found(view)
+        if found.most >= LEAST:
+            await ask_about([self._answers])
+            found = self._found(view)
+        return found, view
+
+    def _found(self, view: View) -> Evidence:
+        """Returns the evidence so far."""
+        turns, over = _turns(view), len(view.steps_over_cap)
+        if over:
+            most = view.setting.caps.steps
+            self._unjudged[f"only the first {most} steps are judged; raise Caps(steps=...)"] = None
+        return Evidence(
+            self._ratings.sub_questions,
+            tuple(self._covered(number, turns) for number in range(len(self._ratings.sub_questions))),
+            len(turns),
+            self._conflicts,
+            redundancy=self._redundancy(turns),
+            p_answer=self._p_answer,
+            utilities=tuple(self._utilities),
+            entropy=self._entropies[-1] if self._entropies else None,
+            entropy_before=self._entropies[0] if self._entropies else None,
+            unjudged=tuple(self._unjudged),
+        )
+
+    async def _coverage(self, view: View, ask: Ask) -> None:
+        """Rates what was read for each sub-question, and finds passages that contradict each other."""
+        ask = self._counted(ask)
+        asked, _ = await find_sub_questions(view, ask)
+        self._ratings = Ratings(asked[: view.setting.caps.sub_questions])
+        texts = read_texts(view.steps)
+        await self._ratings.learn(texts, view.setting.judge_prompts, ask)
+        cells = [cell for text in texts for cell in self._ratings.rows[text]]
+        self._note([cell for cell in cells if isinstance(cell, RagguardError)], of=len(cells))
+        conflicts = Conflicts(self.contested, view, self._ratings, texts)
+        await conflicts.learn(ask)
+        self._conflicts = tuple(conflicts.found)
+
+    async def _reading(self, view: View, ask: Ask) -> None:
+        """Asks what each passage does for the query that brought it, and whether all together let the reader answer."""
+        ask = self._counted(ask)
+        setting, last = view.setting, {id(step) for step in _turns(view)[-1]}
+        read = [(step, at) for step in view.steps for at in step.got if at in step.judged]
+        questions: list[LabelQuestion] = [
+            abstention(setting.prompts, view.run.question, *fitting(view, view.steps).passages)
+        ]
+        for step, at in read:
+            query, text = step.step.query or view.run.question, step.all[at].text
+            questions += [
+                abstention(setting.prompts, query, text),
+                relevance(setting.judge_prompts, query, text),
+            ]
+        answers = await ask(questions)
+        self._p_answer = 1 - read_abstention(answered(answers[0])).p
+        errors: list[RagguardError] = []
+        for number, (step, at) in enumerate(read):
+            abstains, relevant = answers[2 * number + 1 : 2 * number + 3]
+            try:
+                p = read_relevance(questions[2 * number + 2], answered(relevant)).p
+                worth = float(utility(float(p >= 0.5), read_abstention(answered(abstains)).p))
+            except RagguardError as error:
+                errors.append(error)
+                continue
+            if p >= 0.5:
+                self._relevant.add(step.all[at].text)
+            if id(step) in last:
+                self._utilities.append(worth)
+        self._note(errors, of=len(read))
+
+    async def _answers(self, view: View, ask: Ask) -> None:
+        """Draws answers to the question before the last turn and now, and finds how many meanings they have."""
+        ask = self._counted(ask)
+        setting, question, turns = view.setting, view.run.question, _turns(view)
+        earlier = [step for turn in turns[:-1] for step in turn]
+        contexts: dict[Key, BeliefContext] = {}
+        for steps in (earlier, list(view.steps)):
+            context = fitting(view, steps)
+            contexts.setdefault(context.passages, context)
+        drawn = await ask(
+            [
+                belief(
+                    setting.prompts, question, one.passages, cut_order=one.cut_order, n=self.belief.samples,
+                    seed=view.seed,
+                )
+                for one in contexts.values()
+            ]
+        )  # fmt: skip
+        by_context: dict[Key, SampleAnswer | RagguardError] = dict(zip(contexts, drawn, strict=True))
+        meanings = Meanings(
+            question,
+            ask,
+            setting.language,
+            self.belief.equivalence,
+            match=self.belief.match,
+            tau=self.belief.tau,
+        )
+        found = await Estimator(self.belief.weights).beliefs(by_context, (), meanings)
+        for belief_in in found.values():
+            if isinstance(belief_in, RagguardError):
+                raise belief_in
+            self._entropies.append(belief_in.entropy)
+
+    def _counted(self, ask: Ask) -> Ask:
+        """Returns what asks in the same way, with what that costs counted."""
+
+        async def asking(questions: Sequence[Any]) -> list[Any]:
+            answers: list[Any] = await ask(questions)
+            self.usage = sum((one.usage for one in answers if not isinstance(one, RagguardError)), self.usage)
+            return answers
+
+        return cast(Ask, asking)
+
+    def _note(self, errors: Sequence[RagguardError], of: int) -> None:
+        """Notes why single judgements `of` so many failed; raises the first error where all did."""
+        if errors and len(errors) == of:
+            raise errors[0]
+        self._unjudged |= dict.fromkeys(str(error) for error in errors)
+
+    def _covered(self, number: int, turns: Sequence[Sequence[StepView]]) -> int:
+        """Returns the first turn, from 1, with a passage that answers a sub-question; 0 where none does."""
+        for turn, steps in enumerate(turns, 1):
+            for text in read_texts(steps):
+                if text in self._relevant and number in self._answered_by(text):
+                    return turn
+        return 0
+
+    def _answered_by(self, text: str) -> set[int]:
+        cells = enumerate(self._ratings.rows[text])
+        return {at for at, cell in cells if isinstance(cell, Rating) and cell.value >= self.contested.eta}
+
+    def _redundancy(self, turns: Sequence[Sequence[StepView]]) -> float | None:
+        last = read_texts(turns[-1]) if turns else []
+        before = read_texts([step for turn in turns[:-1] for step in turn])
+        texts = [*before, *(text for text in last if text not in before)]
+        numbers = range(len(self._ratings.sub_questions))
+        table = [[5.0 * (number in self._answered_by(text)) for number in numbers] for text in texts]
+        values = measures.redundancy(table, self.contested.eta).tolist()[len(before) :] if texts else []
+        known = [value for value in values if not math.isnan(value)]
+        return sum(known) / len(known) if known else None
+
+
+def _turns(view: View) -> list[list[StepView]]:
+    """Returns the steps turn by turn; a turn that retrieved nothing is empty."""
+    over = {step.id for step in view.steps_over_cap}
+    turns: dict[int, list[StepView]] = {
+        turn: [] for turn, step in numbered(view.run.steps) if step.id not in over
+    }
+    for turn, step in view.turns:
+        turns[turn].append(step)
+    return list(turns.values())
+
+
+def fitting(view: View, steps: Sequence[StepView]) -> BeliefContext:
+    """Returns what the reader gets of the steps, within its window."""
+    readable = [step for step in steps if step.readable]
+    if not readable:
+        return BeliefContext(CLOSED_BOOK)
+    setting = view.setting
+    return window(setting.prompts, setting.engine.context, task="answer", question=view.run.question)(
+        readable
+    )

@@ -1,0 +1,94 @@
+"""The judgement of the evidence: the action, the reasons in words, and what one more step is expected to add."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ragguard.advice.calibration import AdviceCalibration
+from ragguard.advice.evidence import Evidence
+from ragguard.records import AdviceAction
+
+THRESHOLD = 0.5
+"""The sufficiency from which the action is `answer` where nothing was calibrated."""
+MISLEADS = -0.2
+"""A passage whose utility is lower than this misleads, by the default of the guard."""
+HELPS = -MISLEADS
+"""A passage whose utility is at least this helps."""
+SHOWN = 120
+"""How many characters of a sub-question or an answer a reason shows."""
+
+
+class Judgement(NamedTuple):
+    """An action with its reasons, and the expected worth of another step."""
+
+    action: AdviceAction
+    reasons: list[str]
+    expected_gain: float
+    stderr: float
+
+
+def sufficiency(evidence: Evidence) -> float:
+    """Returns how far what was read suffices, from 0 to 1.
+
+    It is the product of four shares: the probability that the reader answers instead of abstaining, the coverage of
+    the sub-questions, exp(−H) of the semantic entropy H (1 where all drawn answers mean the same, 1/m where they are
+    spread evenly over m meanings), and the share of the sub-questions that are not contested. Where the other three
+    leave less than 0.05, no answers are drawn, and the product is that of the three.
+    """
+    agreement = 1.0 if evidence.entropy is None else math.exp(-max(0.0, evidence.entropy.value))
+    return evidence.most * agreement
+
+
+def judge(evidence: Evidence, calibration: AdviceCalibration | None) -> Judgement:
+    """Returns the verdict. `answer` depends on the sufficiency alone, since the promise is about that rule."""
+    enough = sufficiency(evidence)
+    threshold = THRESHOLD if calibration is None else calibration.threshold
+    gain, stderr = _expected_gain(evidence) if calibration is None else calibration.gain_at(enough)
+    how = f"sufficiency {enough:.2f}, {'at least' if enough >= threshold else 'under'} {threshold:.2f}"
+    if enough >= threshold:
+        return Judgement("answer", [how, *_closed(evidence)], gain, stderr)
+    action, why = _otherwise(evidence)
+    return Judgement(action, [*why, how, *_open(evidence)], gain, stderr)
+
+
+def _otherwise(evidence: Evidence) -> tuple[AdviceAction, list[str]]:
+    """Returns what to do where what was read does not suffice."""
+    best, worst = max(evidence.utilities, default=0.0), min(evidence.utilities, default=0.0)
+    if evidence.conflicts:
+        one = evidence.conflicts[0]
+        asked = evidence.sub_questions[one.sub_question]
+        said = f"{one.first_answer[:SHOWN]!r} against {one.second_answer[:SHOWN]!r}"
+        return "distrust", [f"passages contradict each other: {said} ({asked[:SHOWN]})"]
+    if best < HELPS and worst < MISLEADS:
+        return "distrust", [f"a passage of the last step misleads (utility {worst:.2f}) and none helps"]
+    if best < HELPS:
+        return "rephrase", ["no passage of the last step helps with its query"]
+    return "continue", []
+
+
+def _closed(evidence: Evidence) -> list[str]:
+    return [] if evidence.open else [f"passages answer all {len(evidence.sub_questions)} sub-questions"]
+
+
+def _open(evidence: Evidence) -> list[str]:
+    found = [f"open: {text[:SHOWN]}" for text in evidence.open]
+    if evidence.redundancy == 1.0:
+        found.append("the last step answers only what was answered before")
+    if evidence.unjudged:
+        found.append(f"not all passages could be judged: {evidence.unjudged[0]}")
+    return found
+
+
+def _expected_gain(evidence: Evidence) -> tuple[float, float]:
+    """Returns what one more step is expected to add to the coverage, from this run alone, and its standard error.
+
+    Each turn so far either closed an open sub-question or did not. With a uniform prior, the probability that the next
+    one does has a Beta distribution; what it then adds is one sub-question.
+    """
+    if not evidence.open:
+        return 0.0, 0.0
+    closing = len({turn for turn in evidence.covered if turn})
+    a, b = 1 + closing, 1 + evidence.turns - closing
+    mean, spread = a / (a + b), math.sqrt(a * b / (a + b + 1)) / (a + b)
+    return mean / len(evidence.sub_questions), spread / len(evidence.sub_questions)

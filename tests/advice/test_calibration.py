@@ -1,0 +1,177 @@
+"""The promise of advice: it holds in expectation on runs it has not seen, and is refused where it cannot."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragguard.advice.calibration import (
+    AdviceCalibration,
+    Gain,
+    Trace,
+    check_runs,
+    choose_threshold,
+    gains_of,
+    stop_at,
+)
+from ragguard.errors import CalibrationError, InvalidInput
+from ragguard.guard.calibration import Calibration
+
+LEVELS = [0.0, 0.1, 0.25, 0.5, 0.5, 0.75, 0.9, 1.0]
+TRACES = st.lists(
+    st.lists(
+        st.tuples(st.sampled_from(LEVELS), st.sampled_from([0.0, 0.5, 1.0])), min_size=1, max_size=6
+    ).map(lambda pairs: Trace([s for s, _ in pairs], [c for _, c in pairs])),
+    min_size=4,
+    max_size=12,
+)
+
+
+def stop(trace, level):
+    """The place at which a run stops that stops where the sufficiency is more than a level; from 0."""
+    for at, value in enumerate(trace.sufficiency):
+        if value > level:
+            return at
+    return len(trace.correct) - 1
+
+
+def loss(trace, level, levels):
+    """The largest loss of stopping at this level or at a higher one, as the docstring of the module has it."""
+    higher = [one for one in levels if one >= level]
+    return max(max(0.0, trace.correct[-1] - trace.correct[stop(trace, one)]) for one in higher)
+
+
+def by_definition(traces, max_loss):
+    """The least level that keeps the bound, by trying all of them."""
+    levels = sorted({-1.0, *(value for trace in traces for value in trace.sufficiency)})
+    n = len(traces)
+    for level in levels:
+        mean = sum(loss(trace, level, levels) for trace in traces) / n
+        if (n * mean + 1) / (n + 1) <= max_loss + 1e-12:
+            return level, mean
+    raise AssertionError("the highest level never stops, and costs nothing")
+
+
+@given(TRACES, st.sampled_from([0.25, 0.3, 0.5, 0.8]))
+def test_the_threshold_is_the_least_that_keeps_the_bound(traces, max_loss):
+    level, mean = by_definition(traces, max_loss)
+    threshold, found, saved = choose_threshold(traces, max_loss)
+    assert found == pytest.approx(mean)
+    assert [stop_at(trace.sufficiency, threshold) - 1 for trace in traces] == [
+        stop(one, level) for one in traces
+    ]
+    made = sum(stop(one, level) + 1 for one in traces)
+    assert saved == pytest.approx(1 - made / sum(len(one.correct) for one in traces))
+
+
+def draw(rng, n):
+    """Runs whose answers mostly get better with sufficiency, and sometimes worse with a further step."""
+    traces = []
+    for _ in range(n):
+        steps = int(rng.integers(1, 7))
+        known = np.maximum.accumulate(rng.random(steps))
+        right = rng.random(steps) < known**2
+        traces.append(
+            Trace(np.clip(known + rng.normal(0, 0.15, steps), 0, 1).tolist(), right.astype(float).tolist())
+        )
+    return traces
+
+
+def cost(traces, threshold):
+    """The mean correctness that stopping when advised costs, beside going on to the end."""
+    return np.mean([one.correct[-1] - one.correct[stop_at(one.sufficiency, threshold) - 1] for one in traces])
+
+
+@pytest.mark.parametrize(("max_loss", "n", "draws"), [(0.05, 40, 400), (0.1, 60, 200), (0.02, 120, 100)])
+def test_the_expected_loss_on_new_runs_stays_at_the_promise(max_loss, n, draws):
+    rng = np.random.default_rng(int(1000 * max_loss))
+    losses, stops = [], []
+    for _ in range(draws):
+        threshold, _, saved = choose_threshold(draw(rng, n), max_loss)
+        losses.append(cost(draw(rng, 100), threshold))
+        stops.append(saved)
+    error = np.std(losses) / math.sqrt(draws)
+    assert np.mean(losses) <= max_loss + 2 * error
+    assert np.mean(stops) > 0.02, "a promise that is kept by never stopping is no help"
+
+
+def test_a_larger_loss_lets_runs_stop_earlier():
+    traces = draw(np.random.default_rng(3), 300)
+    thresholds = [choose_threshold(traces, loss)[0] for loss in (0.01, 0.05, 0.2, 0.9)]
+    assert thresholds == sorted(thresholds, reverse=True)
+    assert thresholds[-1] < thresholds[0]
+
+
+def test_sufficiency_that_says_nothing_never_stops_a_run():
+    """The answers get right at the end alone, and the sufficiency is as high before."""
+    traces = [Trace([0.9, 0.8], [0.0, 1.0])] * 60
+    threshold, found, saved = choose_threshold(traces, 0.02)
+    assert (found, saved) == (0.0, 0.0)
+    assert threshold > 0.9
+
+
+def test_runs_that_are_right_at_once_stop_at_once():
+    threshold, found, saved = choose_threshold([Trace([0.1, 0.2, 0.3, 0.4], [1.0] * 4)] * 60, 0.02)
+    assert (threshold, found, saved) == (0.0, 0.0, 0.75)
+
+
+def test_too_few_runs_are_refused_with_their_least_number():
+    check_runs(49, 0.02)
+    with pytest.raises(CalibrationError, match=r"48 runs .* at least 49"):
+        check_runs(48, 0.02)
+    for wrong in (0, 1, -0.1, float("nan"), True, "0.02"):
+        with pytest.raises(InvalidInput, match="max_loss"):
+            check_runs(100, wrong)
+
+
+def test_outcomes_that_do_not_fit_the_steps_are_refused():
+    with pytest.raises(InvalidInput, match="2 here"):
+        Trace([0.1, 0.2], [1.0])
+    with pytest.raises(InvalidInput, match="from 0 to 1"):
+        Trace([0.1], [2.0])
+
+
+def test_what_a_step_adds_is_told_by_sufficiency():
+    low, high = Trace([0.1, 0.2], [0.0, 1.0]), Trace([0.8, 0.9], [1.0, 1.0])
+    gains = gains_of([low] * 40 + [high] * 40)
+    found = AdviceCalibration(0.5, 0.02, 80, 0, loss=0.0, steps_saved=0.5, engine="e", judge="j", entailer="n",
+                              prompts="p", judge_prompts="q", gains=gains)  # fmt: skip
+    assert sum(one.steps for one in gains) == 80
+    assert found.gain_at(0.05) == (1.0, 0.0)
+    assert found.gain_at(0.85) == found.gain_at(0.99) == (0.0, 0.0)
+    assert gains_of([Trace([0.5], [1.0])]) == []
+
+
+def test_a_calibration_is_saved_and_loaded(tmp_path):
+    found = AdviceCalibration(0.5, 0.02, 80, 3, loss=0.01, steps_saved=0.5, engine="e", judge="j", entailer="n",
+                              prompts="p", judge_prompts="q", gains=[Gain(0.4, 0.1, 0.02, 12)])  # fmt: skip
+    found.save(tmp_path / "advice.json")
+    assert AdviceCalibration.load(tmp_path / "advice.json") == found
+    found.check(["e", "j", "n", "p", "q"])
+    with pytest.raises(CalibrationError, match="made with entailer n, this RagGuard has other"):
+        found.check(["e", "j", "other", "p", "q"])
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"kind": "advice", "format": 1}', '{"kind": "advice", "format": 9}']
+)
+def test_a_file_that_is_none_is_refused(tmp_path, text):
+    path = tmp_path / "advice.json"
+    path.write_text(text)
+    with pytest.raises(CalibrationError, match=r"advice\.json"):
+        AdviceCalibration.load(path)
+
+
+def test_the_calibration_of_a_guard_is_another_kind(tmp_path):
+    guards = Calibration(0.1, 0.05, None, 60, 0, gold_loss=0.0, distractors_dropped=0.5, min_keep=1, engine="e",
+                         judge="j", prompts="p")  # fmt: skip
+    guards.save(tmp_path / "guard.json")
+    with pytest.raises(CalibrationError, match="no calibration of kind advice"):
+        AdviceCalibration.load(tmp_path / "guard.json")
+    advice = AdviceCalibration(0.5, 0.02, 80, 3, loss=0.01, steps_saved=0.5, engine="e", judge="j", entailer="n",
+                               prompts="p", judge_prompts="q")  # fmt: skip
+    advice.save(tmp_path / "advice.json")
+    with pytest.raises(CalibrationError):
+        Calibration.load(tmp_path / "advice.json")

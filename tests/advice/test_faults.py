@@ -1,0 +1,123 @@
+"""Advice under faults: an engine that is slow, down, spent or broken leaves the agent working."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+
+import pytest
+from support.scripted_engine import ScriptedEngine
+
+from ragguard import Passage, RagGuard
+from ragguard.errors import BudgetExceeded, EngineRejected, EngineUnreachable, WrongEventLoop
+from ragguard.service.service import SCORER
+
+QUESTION, LONG = "Who founded Norvik Mills?", 60_000
+PASSAGES = [Passage("Ada Berg founded Norvik Mills."), Passage("Carl Dahl founded Corline Mines.")]
+
+
+def advised(engine, budget_ms=LONG, **settings):
+    with RagGuard(engine, store=None, scorers=(), **settings) as rg, rg.run(QUESTION) as run:
+        run.retrieved(QUESTION, PASSAGES)
+        return run.advise(budget_ms)
+
+
+def says(text, label):
+    """A judge that puts all its probability on its labels."""
+    return {"NO-RESPONSE": 0.05, "A": 0.9, "B": 0.1, "5": 0.9}.get(label, 0.0)
+
+
+def test_a_scripted_engine_is_judged():
+    advice = advised(ScriptedEngine(label=says, answer=lambda text, index: "Ada Berg"))
+    assert (advice.status, advice.action, advice.engine) == ("judged", "answer", "scripted/first_token")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        EngineUnreachable("nothing answers"),
+        EngineRejected("no such model"),
+        BudgetExceeded("spent"),
+        ValueError("odd"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_engine_that_fails_means_go_on(error):
+    advice = advised(ScriptedEngine(fault=lambda call: error), budget_ms=3_000)
+    assert advice.action == "continue"
+    assert advice.status in ("error", "timeout")
+    assert str(error) in advice.reasons[0]
+    assert (advice.calibrated, advice.expected_gain, advice.numbers) == (False, None, {})
+
+
+def test_a_budget_that_is_spent_means_go_on():
+    advice = advised(ScriptedEngine(label=says), budget={"tokens": 1})
+    assert (advice.action, advice.status) == ("continue", "error")
+    assert "budget" in advice.reasons[0].lower()
+
+
+async def test_an_engine_that_is_slow_means_go_on():
+    slow = ScriptedEngine(label=says, gate=asyncio.Event())
+    async with RagGuard(slow, store=None, scorers=()) as rg:
+        async with rg.run(QUESTION) as run:
+            run.retrieved(QUESTION, PASSAGES)
+            advice = await run.aadvise(30)
+            assert (advice.action, advice.status) == ("continue", "timeout")
+            assert "within 30 ms" in advice.reasons[0]
+            assert run.advise(30).status == "timeout"
+            assert run.steps[0].advice.status == "timeout"
+        assert all(call.deadline is not None and call.priority == -5 for call in slow.calls)
+
+
+async def test_one_passage_that_cannot_be_judged_is_told_and_counts_as_no_answer():
+    def unclear(text, label):
+        return 0.01 if "Carl Dahl" in text and label in "012345" else says(text, label)
+
+    async with RagGuard(ScriptedEngine(label=unclear, answer=lambda text, index: "Ada Berg"), store=None,
+                        scorers=()) as rg, rg.run(QUESTION) as run:  # fmt: skip
+        run.retrieved(QUESTION, PASSAGES[1:])
+        run.retrieved(QUESTION, PASSAGES)
+        advice = await run.aadvise(LONG)
+        assert (advice.status, advice.numbers["coverage"]) == ("judged", 1.0)
+
+
+async def test_cancelling_the_caller_leaves_nothing_running():
+    slow = ScriptedEngine(label=says, gate=asyncio.Event())
+    async with RagGuard(slow, store=None, scorers=()) as rg, rg.run(QUESTION) as run:
+        run.retrieved(QUESTION, PASSAGES)
+        asking = asyncio.create_task(run.aadvise(LONG))
+        while not slow.running:
+            await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        for _ in range(10_000):
+            if not slow.running:
+                break
+            await asyncio.sleep(0.001)
+        assert slow.running == 0
+
+
+def test_on_its_own_thread_it_does_not_wait_for_itself():
+    with RagGuard(ScriptedEngine(label=says), store=None, scorers=()) as rg, rg.run(QUESTION) as run:
+        run.retrieved(QUESTION, PASSAGES)
+
+        async def inside():
+            return run.advise(LONG)
+
+        advice = SCORER.run(inside())
+    assert (advice.action, advice.status) == ("continue", "error")
+    assert "await aadvise" in advice.reasons[0]
+
+
+def test_a_loop_that_is_not_asyncios_is_an_error_of_the_caller():
+    with RagGuard(ScriptedEngine(label=says), store=None, scorers=()) as rg, rg.run(QUESTION) as run:
+        run.retrieved(QUESTION, PASSAGES)
+        asking = run.aadvise(LONG)
+        with pytest.raises(WrongEventLoop):
+            asking.send(None)
+
+
+def test_an_adviser_is_not_pickled():
+    with RagGuard(ScriptedEngine(), store=None, scorers=()) as rg, pytest.raises(TypeError, match="advice"):
+        pickle.dumps(rg.advice)

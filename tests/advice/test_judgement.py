@@ -1,0 +1,118 @@
+"""What follows from the evidence: each action, its reasons, and what another step is expected to add."""
+
+import math
+
+import numpy as np
+import pytest
+
+from ragguard.advice.calibration import AdviceCalibration, Gain
+from ragguard.advice.evidence import Evidence
+from ragguard.advice.judgement import THRESHOLD, judge, sufficiency
+from ragguard.scorers.contested import Conflict
+from ragguard.scorers.estimates import Estimate
+
+
+def evidence(**changes):
+    """Two sub-questions, both answered, by a reader that is sure."""
+    fields = {
+        "sub_questions": ("who founded it?", "where was that person born?"), "covered": (1, 2), "turns": 2,
+        "conflicts": (), "redundancy": 0.0, "p_answer": 0.98, "utilities": (0.9, -0.1),
+        "entropy": Estimate(0.0, 0.1), "entropy_before": Estimate(1.5, 0.2),
+    }  # fmt: skip
+    return Evidence(**fields | changes)
+
+
+CONFLICT = Conflict(1, "Ada was born in Rome.", "Rome", "Ada was born in Oslo.", second_answer="Oslo")
+
+
+def test_what_suffices_is_answered():
+    found = judge(evidence(), None)
+    assert found.action == "answer"
+    assert found.reasons == ["sufficiency 0.98, at least 0.50", "passages answer all 2 sub-questions"]
+    assert (found.expected_gain, found.stderr) == (0.0, 0.0)
+
+
+def test_what_is_open_is_searched_for():
+    found = judge(evidence(covered=(1, 0)), None)
+    assert found.action == "continue"
+    assert "open: where was that person born?" in found.reasons
+    assert found.expected_gain > 0
+
+
+@pytest.mark.parametrize(
+    ("utilities", "action", "reason"),
+    [
+        ((), "rephrase", "no passage of the last step helps"),
+        ((-0.05, 0.1), "rephrase", "no passage of the last step helps"),
+        ((-0.05, -0.6), "distrust", "misleads (utility -0.60)"),
+        ((-0.6, 0.9), "continue", "sufficiency"),
+    ],
+)
+def test_what_the_last_step_brought_decides_how_to_go_on(utilities, action, reason):
+    found = judge(evidence(covered=(1, 0), utilities=utilities), None)
+    assert found.action == action
+    assert reason in found.reasons[0]
+
+
+def test_passages_that_contradict_each_other_are_distrusted():
+    found = judge(evidence(conflicts=(CONFLICT,)), None)
+    assert found.action == "distrust"
+    assert (
+        found.reasons[0]
+        == "passages contradict each other: 'Rome' against 'Oslo' (where was that person born?)"
+    )
+
+
+@pytest.mark.parametrize(
+    "worse",
+    [{"p_answer": 0.5}, {"covered": (1, 0)}, {"entropy": Estimate(0.7, 0.1)}, {"conflicts": (CONFLICT,)}],
+)
+def test_everything_that_speaks_against_an_answer_lowers_the_sufficiency(worse):
+    assert sufficiency(evidence(**worse)) < sufficiency(evidence())
+    assert 0 <= sufficiency(evidence(**worse)) <= 1
+
+
+def test_answers_spread_over_meanings_count_as_one_of_so_many():
+    spread = evidence(p_answer=1.0, entropy=Estimate(math.log(4), 0.1))
+    assert sufficiency(spread) == pytest.approx(0.25)
+    assert sufficiency(evidence(p_answer=1.0, entropy=Estimate(-1e-16, 0.0))) == 1.0
+
+
+def test_without_drawn_answers_the_other_parts_are_the_sufficiency():
+    little = evidence(p_answer=0.01, entropy=None, entropy_before=None)
+    assert sufficiency(little) == pytest.approx(0.01)
+    assert "semantic_entropy" not in little.numbers
+    assert "delta_semantic_entropy" in evidence().numbers
+
+
+def calibrated(threshold, gains=()):
+    return AdviceCalibration(threshold, 0.02, 80, 0, loss=0.0, steps_saved=0.5, engine="e", judge="j", entailer="n",
+                             prompts="p", judge_prompts="q", gains=list(gains))  # fmt: skip
+
+
+def test_a_calibration_moves_the_threshold_and_tells_the_gain():
+    half = evidence(p_answer=0.6)
+    assert THRESHOLD < sufficiency(half) < 0.7
+    assert judge(half, None).action == "answer"
+    gains = [Gain(0.3, 0.4, 0.05, 20), Gain(0.9, 0.1, 0.02, 20)]
+    found = judge(half, calibrated(0.7, gains))
+    assert (found.action, found.expected_gain, found.stderr) == ("continue", 0.1, 0.02)
+    assert judge(half, calibrated(0.55, gains)).action == "answer"
+    assert judge(evidence(p_answer=0.1), calibrated(0.0)).action == "answer"
+
+
+def test_a_contradiction_does_not_stand_against_the_promise():
+    """The promise is about the rule `sufficiency at least the threshold`; another rule would keep another one."""
+    assert judge(evidence(conflicts=(CONFLICT,)), calibrated(0.4)).action == "answer"
+
+
+@pytest.mark.parametrize(
+    ("covered", "turns"), [((0, 0, 0), 1), ((1, 0, 0), 1), ((1, 2, 0), 4), ((0, 0, 0), 6)]
+)
+def test_the_expected_gain_is_that_of_the_posterior(covered, turns):
+    """Beside draws from the Beta distribution of the probability that the next step closes a sub-question."""
+    found = judge(evidence(sub_questions=("a", "b", "c"), covered=covered, turns=turns), None)
+    closing = len(set(covered) - {0})
+    drawn = np.random.default_rng(1).beta(1 + closing, 1 + turns - closing, 200_000) / 3
+    assert found.expected_gain == pytest.approx(drawn.mean(), abs=2e-3)
+    assert found.stderr == pytest.approx(drawn.std(), abs=2e-3)
