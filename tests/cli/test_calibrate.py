@@ -7,6 +7,7 @@ from support.runs import a_run
 from typer.testing import CliRunner
 
 from ragguard import DistractorGuard, world
+from ragguard.advice import AdviceCalibration
 from ragguard.cli.app import app
 from ragguard.errors import CalibrationError
 from ragguard.guard.calibration import Calibration
@@ -121,6 +122,35 @@ def test_wrong_options(runs, tmp_path, arguments):
 
 def test_no_such_file(tmp_path):
     assert calibrate(tmp_path / "none.jsonl").exit_code == 2
+
+
+def test_advice_gets_a_calibration_of_its_own(tmp_path):
+    path, out = tmp_path / "whole.jsonl", tmp_path / "advice.json"
+    cases = world.cases(12, seed=41, hops=1)
+    write_runs([world.make_run(case, seed=at, junk=0) for at, case in enumerate(cases)], path)
+    result = calibrate(path, "--for", "advice", "--max-loss", "0.1", "--out", out)
+    assert result.exit_code == 0, result.output
+    found = AdviceCalibration.load(out)
+    assert (found.runs, found.max_loss) == (12, 0.1)
+    assert "costs at most 0.1 of right answers" in result.output
+    assert f"rg.advice.use({str(out)!r})" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--for", "both"), "guard or advice"),
+        (("--max-loss", "0.1"), "an option of `--for advice`"),
+        (("--for", "advice", "--min-keep", "2"), "the guard's"),
+        (("--for", "advice", "--max-loss", "0.01"), "at least 99"),
+        (("--for", "advice", "--max-loss", "2"), "max_loss"),
+    ],
+)
+def test_options_of_the_one_are_none_of_the_other(runs, tmp_path, arguments, named):
+    result = calibrate(runs, "--out", tmp_path / "found.json", *arguments)
+    assert result.exit_code == 2
+    assert named in " ".join(result.output.split())
+    assert not (tmp_path / "found.json").exists()
 
 
 def test_another_engine_refuses_it(runs, tmp_path):

@@ -30,6 +30,28 @@ def test_the_gold_states_the_chain_of_facts(hops: int, known: bool) -> None:
             assert case.sub_questions == [case.question]
 
 
+def test_three_hops_lead_from_name_to_name() -> None:
+    for case in world.cases(60, seed=1, hops=3):
+        first, second, third = case.facts
+        assert (first.object, second.object) == (second.subject, third.subject)
+        assert len({fact.subject for fact in case.facts} | {third.object}) == 4
+        assert [passage.metadata["hop"] for passage in case.gold] == [1, 2, 3]
+        assert [passage.grade for passage in case.gold] == [4, 4, 5]
+        assert first.subject in case.question
+        assert not any(fact.object in case.question for fact in case.facts)
+        assert [
+            fact.subject in query for fact, query in zip(case.facts, case.sub_questions, strict=True)
+        ] == [True] * 3
+    assert [case.question for case in world.cases(3, seed=1, hops=3)] == [
+        case.question for case in world.cases(60, seed=1, hops=3)[:3]
+    ]
+
+
+def test_no_three_hops_are_known_by_heart() -> None:
+    with pytest.raises(InvalidInput, match="by heart"):
+        world.cases(1, hops=3, known=True)
+
+
 def test_distractors_are_what_their_kind_says() -> None:
     for case in world.cases(150, seed=2, hops=2):
         asked = {(fact.subject, fact.relation): fact for fact in case.facts}
