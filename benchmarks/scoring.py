@@ -1,6 +1,7 @@
 """Counts what scoring asks, beside a plan that shares nothing; and how many steps a second it scores.
 
     python benchmarks/scoring.py              counts on 200 two-hop runs, live scoring, and nano's pace
+    python benchmarks/scoring.py --live       live scoring alone, into results/scoring_live.json
     python benchmarks/scoring.py --vllm       the pace on a real vLLM server too (started here, serving nano)
     python benchmarks/scoring.py --url URL    the pace on a server that is there
 
@@ -236,20 +237,17 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--paced", type=int, default=50, help="runs for the pace")
     parser.add_argument("--together", type=int, default=8, help="runs scored at once")
+    parser.add_argument("--live", action="store_true", help="live scoring alone")
     parser.add_argument("--vllm", action="store_true", help="start a vLLM server that serves nano")
     parser.add_argument("--url", help="an OpenAI-compatible server, such as http://localhost:8000/v1")
     chosen = parser.parse_args()
     runs = make_runs(max(chosen.runs, chosen.paced + 1))
-    figures: dict[str, Any] = {"counts": asyncio.run(count(runs[: chosen.runs])), "pace": []}
     nano = open_engine("nano")
-    figures["live"] = {
-        "two hops": asyncio.run(scoring_live.count(runs[: chosen.runs], lambda: Meter(nano))),
-        "six hops": asyncio.run(
-            scoring_live.count(scoring_live.longer_runs(chosen.runs // 10), lambda: Meter(nano))
-        ),
-        "delay": scoring_live.delay(runs[: chosen.runs // 20], lambda: Meter(nano)),
-        "targets": scoring_live.TARGETS,
-    }
+    live = scoring_live.figures(runs[: chosen.runs], lambda: Meter(nano))
+    print(record("scoring_live", live).read_text())
+    if chosen.live:
+        return
+    figures: dict[str, Any] = {"counts": asyncio.run(count(runs[: chosen.runs])), "pace": []}
     paced = runs[: chosen.paced + 1]
     figures["pace"].append(asyncio.run(pace(connect("nano"), paced, chosen.together)))
     if chosen.url:

@@ -30,6 +30,16 @@ from ragguard.scorers.pipeline import ScoringPipeline
 TARGETS = {"prompts": 1.05, "requests": 2.0, "delay": 1.5}
 
 
+def figures(runs: Sequence[Run], metered: Callable[[], Any]) -> dict[str, Any]:
+    """All figures of live scoring; `metered` makes a counting engine that has seen nothing."""
+    return {
+        "delay": delay(runs[: max(4, len(runs) // 10)], metered),
+        "two hops": asyncio.run(count(runs, metered)),
+        "six hops": asyncio.run(count(longer_runs(max(3, len(runs) // 10)), metered)),
+        "targets": TARGETS,
+    }
+
+
 def longer_runs(n: int) -> list[Run]:
     """Runs of six hops: three that are needed, three that bring nothing new."""
     cases = world.cases(n, seed=3, hops=3)

@@ -77,6 +77,7 @@ def scored(told, how, invoke):
     rg = RagGuard(
         "nano",
         store=None,
+        when="run",
         sinks=[OtelSink(traces, logger_provider=logs, log_records=True, capture_content=True)],
     )
     config = {"metadata": {"ragguard_references": CASE.references}}

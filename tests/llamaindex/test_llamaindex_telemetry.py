@@ -99,7 +99,7 @@ def told():
 def rg(told):
     _, (traces, logs) = told
     sink = OtelSink(traces, logger_provider=logs, log_records=True, capture_content=True)
-    rg = RagGuard("nano", store=None, sinks=[sink])
+    rg = RagGuard("nano", store=None, sinks=[sink], when="run")
     yield rg
     rg.close()
 
