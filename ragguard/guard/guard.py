@@ -32,6 +32,7 @@ from ragguard.guard.policy_choice import PolicyChoice
 from ragguard.records import Decision, Passage
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
+from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.faults import describe
 from ragguard.runtime.parallel import in_parallel
 from ragguard.runtime.retry import RetrySchedule
@@ -127,16 +128,16 @@ class DistractorGuard:
 
     def prune(self, query: str, passages: Sequence[Passage | str]) -> Decision:
         """Does what `aprune` does, from synchronous code; an event loop that calls it stands still meanwhile."""
-        started, clock = time.time_ns(), time.perf_counter()
+        began = time.monotonic()
         given = _passages(passages)
-        return self._decision(self._in_background(query, given, clock), given, started, clock)
+        return self._decision(self._in_background(query, given, self._deadline(began)), given, began)
 
     async def aprune(self, query: str, passages: Sequence[Passage | str]) -> Decision:
         """Returns a decision: the passages to give the model instead of `passages`. Raises only where `passages` are
         none, never for what an engine, a policy or a passage does."""
-        started, clock = time.time_ns(), time.perf_counter()
+        began = time.monotonic()
         given = _passages(passages)
-        return self._decision(await self._outcome(query, given, clock), given, started, clock)
+        return self._decision(await self._outcome(query, given, self._deadline(began)), given, began)
 
     def health(self) -> GuardHealth:
         """Returns what this guard has decided so far, by status, and by cause where it could not judge."""
@@ -208,22 +209,23 @@ class DistractorGuard:
         if self.judge is not self.engine:
             await self.judge.aclose()
 
-    def _decision(self, outcome: GuardOutcome, given: list[Passage], started: int, clock: float) -> Decision:
+    def _deadline(self, began: float) -> float:
+        """Returns the instant of `time.monotonic()` at which the budget of a call that began then is used up."""
+        return began + self.budget_ms / 1e3
+
+    def _decision(self, outcome: GuardOutcome, given: list[Passage], began: float) -> Decision:
         """Counts the outcome and returns it as a decision about the passages, with its times."""
         gone = {drop.position for drop in outcome.dropped}
+        elapsed = time.monotonic() - began
         decision = Decision(
             [passage for position, passage in enumerate(given, 1) if position not in gone],
-            list(outcome.dropped), outcome.status, (time.perf_counter() - clock) * 1e3, reason=outcome.reason,
-            started_ns=started,
+            list(outcome.dropped), outcome.status, elapsed * 1e3, reason=outcome.reason,
+            started_ns=time.time_ns() - int(elapsed * 1e9),
         )  # fmt: skip
         self._counts.count(decision, outcome.cause, sum(not passage.text.strip() for passage in given))
         return decision
 
-    def _left(self, clock: float) -> float:
-        """Returns how many seconds of the budget are left to a call that began at `clock`."""
-        return self.budget_ms / 1e3 - (time.perf_counter() - clock)
-
-    def _in_background(self, query: str, given: list[Passage], clock: float) -> GuardOutcome:
+    def _in_background(self, query: str, given: list[Passage], deadline: float) -> GuardOutcome:
         """Returns the outcome, found on the background thread; waits no longer than the budget."""
         if BACKGROUND.is_current():
             return GuardOutcome(
@@ -231,14 +233,14 @@ class DistractorGuard:
                 "called on the guard's own thread, where it would wait for itself: await aprune",
                 THREAD,
             )
-        work = self._outcome(query, given, clock)
+        work = self._outcome(query, given, deadline)
         try:
             future = BACKGROUND.submit(work)
         except Exception as error:  # noqa: BLE001 - no thread is to be had, as at the end of the process
             work.close()
             return GuardOutcome("error", describe(error), THREAD)
         try:
-            wait_for_thread([future], min(max(0.0, self._left(clock)) + THREAD_GRACE_S, TIMEOUT_MAX))
+            wait_for_thread([future], min(seconds_left(deadline) + THREAD_GRACE_S, TIMEOUT_MAX))
             if not future.done():
                 return self._late(
                     THREAD, "the guard's thread is busy: an engine's first call, or blocking code"
@@ -250,13 +252,13 @@ class DistractorGuard:
         finally:
             future.cancel()
 
-    async def _outcome(self, query: str, given: list[Passage], clock: float) -> GuardOutcome:
+    async def _outcome(self, query: str, given: list[Passage], deadline: float) -> GuardOutcome:
         try:
-            return await self._decide(query, given, clock)
+            return await self._decide(query, given, deadline)
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the passages get through
             return _failed(error)
 
-    async def _decide(self, query: str, given: list[Passage], clock: float) -> GuardOutcome:
+    async def _decide(self, query: str, given: list[Passage], deadline: float) -> GuardOutcome:
         readable: list[Candidate] = [
             (position, passage) for position, passage in enumerate(given, 1) if passage.text.strip()
         ]
@@ -273,7 +275,7 @@ class DistractorGuard:
             except CircuitOpen as paused:
                 return GuardOutcome("error", str(paused), "paused")
             try:
-                found = await self._judged_within(query, readable, self._left(clock), attempt)
+                found = await self._judged_within(query, readable, deadline, attempt)
             finally:
                 self._breaker.left(attempt)
             if isinstance(found, GuardOutcome):
@@ -281,19 +283,21 @@ class DistractorGuard:
             judged = found
         return await self._choice.outcome(
             self.policies, judged, self.min_keep,
-            deadline=time.monotonic() + self._left(clock), budget_ms=self.budget_ms, blank=len(given) - len(readable),
+            deadline=deadline, budget_ms=self.budget_ms, blank=len(given) - len(readable),
         )  # fmt: skip
 
     async def _judged_within(
-        self, query: str, readable: list[Candidate], left: float, attempt: Attempt
+        self, query: str, readable: list[Candidate], deadline: float, attempt: Attempt
     ) -> list[Judged] | GuardOutcome:
-        """Returns the judgements, or why there are none; waits no longer than `left`, not even for a cancellation."""
+        """Returns the judgements, or why there are none; does not wait beyond the deadline, not even for a
+        cancellation."""
+        began, waiting = time.monotonic(), EngineTime()
+        left = deadline - began
         if left <= 0:
             return self._late("queued", "the event loop was held up before the engine could be asked")
-        began, waiting = time.monotonic(), EngineTime()
         starts, late = self._first_answer.may_wait(), False
-        behind = START_S if starts else left + GRACE_S
-        task = asyncio.ensure_future(self._judge.judged(query, readable, began + behind, waiting))
+        engines_deadline = began + START_S if starts else deadline + GRACE_S
+        task = asyncio.ensure_future(self._judge.judged(query, readable, engines_deadline, waiting))
         if starts:
             task.add_done_callback(self._started)
         try:
