@@ -77,7 +77,8 @@ class PartScorer:
         """Scores a part, writes its results and returns its counts.
 
         A fault of a scorer or an engine is a failure of its run. Where the part was begun too often, all its runs
-        are failures. Raises PartUnanswered where no run was answered any more: the process should end then. Raises
+        are failures, unless the models answer nothing else either: that raises their EngineError, and the part stays
+        open. Raises PartUnanswered where no run was answered any more: the process should end then. Raises
         StoreError where the file cannot be read or the results cannot be written.
         """
         job, key = self._job, part.key(self._job.digest)
@@ -90,6 +91,7 @@ class PartScorer:
         started = time.monotonic()
         results = _Results(part)
         if attempt.number == beyond:
+            await self._pipeline.probe(deadline=time.monotonic() + _PROBE_SECONDS)
             await asyncio.to_thread(self._give_up, part, attempt, results)
         else:
             try:

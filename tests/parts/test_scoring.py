@@ -126,7 +126,8 @@ async def test_a_part_whose_engine_is_gone_is_not_written(engine, job, part, tmp
 
 
 async def test_a_part_that_was_begun_too_often_is_failures_with_their_cause(engine, job, part, tmp_path):
-    engine.fault = lambda call: EngineUnreachable("gone")
+    """Where the engine answers other questions: it is up to the part."""
+    engine.fault = lambda call: EngineUnreachable("gone") if "question" in str(call.texts) else None
     for _ in range(job.attempts):
         with pytest.raises(PartUnanswered):
             await attempt(job, part)
@@ -138,6 +139,19 @@ async def test_a_part_that_was_begun_too_often_is_failures_with_their_cause(engi
         "its part was begun 3 times without a result; the last time: no run of the part was"
     )
     assert all(".parquet" in name for name in left_over(tmp_path))  # the notes of the attempts are gone
+
+
+async def test_a_part_is_not_given_up_while_its_engine_answers_nothing(engine, job, part, tmp_path):
+    engine.fault = lambda call: EngineUnreachable("gone")
+    for _ in range(job.attempts):
+        with pytest.raises(PartUnanswered):
+            await attempt(job, part)
+    with pytest.raises(EngineUnreachable, match="gone"):
+        await attempt(job, part)
+    assert job.folder.finished() == []
+    engine.fault = lambda call: None
+    again = dataclasses.replace(job, invocation="another call")
+    assert (await attempt(again, part)).scores == 440
 
 
 async def test_attempts_of_another_call_do_not_count(engine, job, part):

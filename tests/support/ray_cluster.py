@@ -45,6 +45,7 @@ def ray_cluster() -> Iterator[RayCluster]:
     settings = {
         **environment(),
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_raylet_start_wait_time_s": "240",  # on a busy machine
         "RAY_health_check_initial_delay_ms": "500",  # a killed node is noticed within seconds
         "RAY_health_check_period_ms": "500",
         "RAY_health_check_timeout_ms": "1000",
