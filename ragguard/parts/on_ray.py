@@ -246,12 +246,6 @@ class PartActor:
             }
         return {"said": [json.dumps(said)]}
 
-    def __del__(self) -> None:
-        """Closes the engines when Ray Data has no more parts for this actor."""
-        if self._scorer is not None:
-            with suppress(Exception):
-                self._loop.run(self._scorer.aclose(), _CLOSE_SECONDS)
-
     def _start(self, job: PartJob) -> None:
         """Loads or reaches the engine. One that has just lost its process is tried a few times: what that process held
         of a GPU is given back a little later."""
@@ -285,7 +279,9 @@ class PartActor:
     def _leave(self) -> NoReturn:
         """Ends this process, with the processes that its engine has started. Ray starts the actor anew and tries its
         parts again."""
-        self.__del__()
+        with suppress(Exception):
+            assert self._scorer is not None
+            self._loop.run(self._scorer.aclose(), _CLOSE_SECONDS)
         for child in multiprocessing.active_children():
             child.kill()
         os._exit(1)

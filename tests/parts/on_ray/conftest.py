@@ -72,7 +72,7 @@ class Drivers:
     def finish(self, driver: subprocess.Popen[str], code: int = 0) -> tuple[dict[str, Any], str]:
         """Waits for a driver that ends with this code; returns what it reported, and what it said of faults."""
         try:
-            said, told = driver.communicate(timeout=150)
+            said, told = driver.communicate(timeout=250)
         except subprocess.TimeoutExpired:
             driver.kill()
             driver.communicate()

@@ -29,7 +29,7 @@ def command(*arguments):
 
 def score(*arguments, code=0):
     done = subprocess.run(
-        command(*arguments), env=environment(), capture_output=True, text=True, timeout=120, check=False
+        command(*arguments), env=environment(), capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == code, done.stderr
     return done.stderr

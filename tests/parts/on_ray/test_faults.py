@@ -9,6 +9,7 @@ import os
 import signal
 from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from support.polling import eventually
@@ -27,6 +28,13 @@ LARGEST_PART = 10
 def kill(pid):
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
+
+
+def alive(pid):
+    return (
+        Path(f"/proc/{pid}/stat").exists()
+        and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][1] != "Z"
+    )
 
 
 def held(drivers, processes=2):
@@ -51,6 +59,7 @@ def test_an_actor_is_killed_and_the_engine_of_another_dies(drivers):
     assert (report["runs"], report["failures"], report["reasons"]) == (RUNS, 0, {})
     assert drivers.all_once()
     assert not drivers.rows("failures")
+    eventually(lambda: not any(map(alive, drivers.orders.pids())), 60)  # no actor is left behind
     assert 0 < drivers.again() <= IN_FLIGHT * LARGEST_PART
 
 
