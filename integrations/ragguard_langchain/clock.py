@@ -89,8 +89,8 @@ class TreeClock:
 
     def ended(self) -> None:
         """The call has ended: what begins now around it may follow it."""
-        if self._around is not None and self._around._open:
-            self._around._open.pop(self._id, None)  # type: ignore[arg-type]
+        if self._around is not None and self._around._open and self._id is not None:
+            self._around._open.pop(self._id, None)
 
     def reach(self, time: int) -> None:
         """Moves this clock on to a time that something else has come to; not while calls inside are open."""

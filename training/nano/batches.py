@@ -31,10 +31,9 @@ class Batch:
     weights: NDArray[np.float32]
 
 
-def turn_ids(tokenizer: Tokenizer, task: str, slots: dict[str, str]) -> list[int]:
+def turn_ids(tokenizer: Tokenizer, task: Task, slots: dict[str, str]) -> list[int]:
     """The words of one question as they follow the documents, up to the sign after which the answer comes."""
-    kind: Task = task  # type: ignore[assignment]
-    (message,) = load_prompts("nano").render(kind, **slots).messages
+    (message,) = load_prompts("nano").render(task, **slots).messages
     return [*tokenizer.encode(message.content), tokenizer.answer]
 
 

@@ -14,11 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from ragguard.engines.prompts import Task
 from ragguard.world.facts import Fact, aliases, known_chains, known_facts
 from ragguard.world.grammar import CHAINS, RELATIONS, Kind
 from training.nano.speech import ask, asks_plainly, new_name, steps, tell
 
-Turn = tuple[str, dict[str, str], str]
+Turn = tuple[Task, dict[str, str], str]
+"""A task, its slots, and the answer."""
 Form = Literal["plain", "hedged", "initial", "answer_initial", "last_name"]
 Fit = Literal["match", "anaphor", "same_subject", "same_relation", "unrelated", "bridge", "last_hop"]
 NO = "NO-RESPONSE"

@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 
 from ragguard.world.facts import Fact, Facts, known_facts, known_world
 from ragguard.world.grammar import CHAINS, RELATIONS, Kind
-from training.nano.judgements import bare_turns, passage_turns
+from training.nano.judgements import Turn, bare_turns, passage_turns
 from training.nano.speech import ask, new_name, tell
 
-Turn = tuple[str, dict[str, str], str]
-"""A task, its slots, and what is to be answered."""
 NO = "NO-RESPONSE"
 
 
