@@ -90,7 +90,7 @@ class Comparison:
     judged_otherwise: dict[str, list[str]]
     """Metrics whose scores differ in engine, prompts or settings between the sides, with what made them."""
     remarks: list[str] = field(default_factory=list)
-    """What a reader of the numbers has to know of either side, such as runs that are missing."""
+    """The facts that a reader of the numbers has to know of either side, such as runs that are missing."""
 
     def as_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON, with None for an infinite effect, which JSON cannot hold."""

@@ -28,7 +28,7 @@ class Questions:
     """Places in the prompt per step (K), on average; UDCG, RA-nWG and the like are computed on K."""
     failures: int = 0
     remarks: list[str] = field(default_factory=list)
-    """What a reader of the numbers has to know, such as runs that are missing."""
+    """The facts that a reader of the numbers has to know, such as runs that are missing."""
 
 
 def read_questions(path: str | Path) -> Questions:

@@ -44,7 +44,8 @@ class PartsSource:
     """The complete parts of a folder, with their runs in the order of the input."""
 
     def __init__(self, address: str | Path, runs: Callable[[], Iterable[Run]] | None = None) -> None:
-        """`runs` gives the runs of the input with their texts; it is called each time that they are needed."""
+        """Takes in `runs`, which gives the runs of the input with their texts; it is called each time that they are
+        needed."""
         self._pyarrow = pyarrow_for("reading a folder of scored parts")
         self._folder, self._runs = PartFolder(address), runs
         if self._folder.settings() is None:

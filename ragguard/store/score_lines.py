@@ -109,7 +109,7 @@ class _Gathered:
         return found
 
     def of_passages(self) -> list[str]:
-        """JSON rows of the scores of passages."""
+        """Returns the JSON rows of the scores of passages."""
         rows = self._where("level", "passage") & self._table["position"].is_valid().to_numpy()
         return self._joined(
             rows, self._whole("step_index"), self._whole("position"), self._quoted("name"), self._written("value"),

@@ -30,8 +30,8 @@ class ScoredSource(Protocol):
 
     @property
     def remarks(self) -> list[str]:
-        """What a reader of the numbers has to know, a sentence each: runs that are missing or cannot be read. Complete
-        once an iterator has ended."""
+        """The facts that a reader of the numbers has to know, a sentence each: runs that are missing or cannot be read.
+        Complete once an iterator has ended."""
         ...
 
     def run_ids(self) -> Sequence[str]:
@@ -72,7 +72,8 @@ class ScoredSource(Protocol):
 
 
 def is_folder(path: str | Path) -> bool:
-    """Whether a path is that of a folder, on this machine or, as an address such as `s3://bucket/scores`, elsewhere."""
+    """True where a path is that of a folder, on this machine or, as an address such as `s3://bucket/scores`,
+    elsewhere."""
     return "://" in str(path) or Path(path).is_dir()
 
 

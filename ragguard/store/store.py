@@ -20,7 +20,7 @@ from ragguard.records import Failure, Level, Run, Score, ScoredRun
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import describe
 from ragguard.secrets import logger
-from ragguard.store import bounds, ledger, owners, reading
+from ragguard.store import bounds, ledger, owners, paging, reading
 from ragguard.store.bounds import Bound
 from ragguard.store.claims import Claim, Submission, claims_at
 from ragguard.store.columns import storable
@@ -32,7 +32,7 @@ from ragguard.store.overview import Overview, RunLine, overviews_at
 from ragguard.store.process_state import ProcessState
 from ragguard.store.removal import Removals
 from ragguard.store.time_slice import TimeSlice
-from ragguard.store.unreadable import FAULTS, LeftOut, read_each
+from ragguard.store.unreadable import LeftOut, read_each
 from ragguard.store.writing import EventRow, Writing, event_row, make_due
 
 T = TypeVar("T")
@@ -316,8 +316,8 @@ class Store:
 
     def run(self, run_id: str) -> Run | None:
         """Returns one run; None where the store does not have it."""
-        return self._of_run(
-            run_id, lambda db, runs: dict[int, Run | None](reading.runs_at(db, [*runs])), None
+        return paging.one(
+            self._db, run_id, lambda db, runs: dict[int, Run | None](reading.runs_at(db, [*runs])), None
         )
 
     def open_run(self, run_id: str) -> Run | None:
@@ -327,63 +327,42 @@ class Store:
 
     def scores(self, run_id: str) -> list[Score]:
         """Returns the scores of a run, in the order in which they were stored."""
-        return self._of_run(run_id, reading.scores_at, [])
+        return paging.one(self._db, run_id, reading.scores_at, [])
 
     def failures(self, run_id: str) -> list[Failure]:
         """Returns the failures of a run."""
-        return self._of_run(run_id, reading.failures_at, [])
-
-    def _of_run(
-        self, run_id: str, read: Callable[[sqlite3.Connection, dict[int, str]], dict[int, T]], otherwise: T
-    ) -> T:
-        """Returns what `read` makes of a run; `otherwise` where the store does not have it."""
-
-        def find(db: sqlite3.Connection) -> T:
-            seq = reading.seq_of(db, run_id)
-            return otherwise if seq is None else read(db, {seq: run_id})[seq]
-
-        try:
-            return self._db.read(find)
-        except FAULTS as error:
-            raise StoreError(
-                f"the run {run_id!r} in {self._db.name} cannot be read: {describe(error)}; delete it, or restore "
-                "the file"
-            ) from error
+        return paging.one(self._db, run_id, reading.failures_at, [])
 
     def runs(self, *, texts: bool = True) -> Iterator[Run]:
         """Yields all runs in the order in which they were captured; quicker without the passages' texts."""
-        for runs in self._pages(partial(reading.runs_at, texts=texts)):
+        for runs in paging.pages(self._db, partial(reading.runs_at, texts=texts), self.left_out):
             yield from runs.values()
 
     def runs_by_rank(self, start: int, count: int) -> list[Run]:
         """Returns `count` runs from position `start`, without those that cannot be read."""
-
-        def find(db: sqlite3.Connection) -> list[Run]:
-            seqs = reading.seqs_by_rank(db, start, count)
-            return list(read_each(db, seqs, reading.runs_at, self.left_out).values())
-
-        found = self._db.read(find)
+        seqs = partial(reading.seqs_by_rank, start=start, count=count)
+        found = paging.some(self._db, seqs, reading.runs_at, self.left_out)
         self.left_out.warn(self._db.name)
         return found
 
     def latest(self, count: int) -> list[ScoredRun]:
         """Returns the last runs that were captured with all their scores and failures, without texts; the latest
         last."""
-
-        def find(db: sqlite3.Connection) -> list[ScoredRun]:
-            seqs = reading.last_seqs(db, count)
-            return list(read_each(db, seqs, partial(reading.scored_at, texts=False), self.left_out).values())
-
-        return self._db.read(find)
+        read = partial(reading.scored_at, texts=False)
+        return paging.some(self._db, partial(reading.last_seqs, count=count), read, self.left_out)
 
     def scored_runs(self, *, texts: bool = True, level: Level | None = None) -> Iterator[ScoredRun]:
         """Yields all runs with their failures and their scores, of one level where one is named."""
-        for scored in self._pages(partial(reading.scored_at, texts=texts, level=level)):
+        for scored in paging.pages(
+            self._db, partial(reading.scored_at, texts=texts, level=level), self.left_out
+        ):
             yield from scored.values()
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
         """Yields all runs for a report; a passage with a utility under `misleads` counts as misleading."""
-        for page in self._pages(partial(overviews_at, misleads=misleads, texts=texts)):
+        for page in paging.pages(
+            self._db, partial(overviews_at, misleads=misleads, texts=texts), self.left_out
+        ):
             yield from page.values()
 
     def lines(self, misleads: float) -> Iterator[RunLine]:
@@ -392,27 +371,12 @@ class Store:
 
     def means(self) -> Iterator[RunMeans]:
         """Yields all runs for a comparison."""
-        for page in self._pages(means_at):
+        for page in paging.pages(self._db, means_at, self.left_out):
             yield from page.values()
 
     def counters(self) -> dict[str, int]:
         """Returns the counters, summed over all processes."""
         return self._db.read(counters_of)
-
-    def _pages(
-        self, read: Callable[[sqlite3.Connection, Sequence[int]], dict[int, T]]
-    ) -> Iterator[dict[int, T]]:
-        """Yields what `read` makes of all runs, page by page; runs that cannot be read are left out and logged."""
-
-        def page(db: sqlite3.Connection) -> tuple[list[int], dict[int, T]]:
-            seqs = reading.seqs_after(db, after)
-            return seqs, read_each(db, seqs, read, self.left_out)
-
-        after = 0
-        while (found := self._db.read(page))[0]:
-            yield found[1]
-            after = found[0][-1]
-        self.left_out.warn(self._db.name)
 
     def close(self) -> None:
         """Leaves what is not done to the next process and lets the file go. Safe to call twice."""

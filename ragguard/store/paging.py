@@ -1,0 +1,58 @@
+"""Reads of a store that leave out the runs whose rows are damaged, all at once or page by page."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias, TypeVar
+
+from ragguard.errors import StoreError
+from ragguard.runtime.faults import describe
+from ragguard.store import reading
+from ragguard.store.database import Database
+from ragguard.store.unreadable import FAULTS, LeftOut, read_each
+
+T = TypeVar("T")
+ReadRuns: TypeAlias = Callable[[sqlite3.Connection, Sequence[int]], dict[int, T]]
+"""Reads the runs with these `seq`."""
+
+
+def pages(db: Database, read: ReadRuns[T], left_out: LeftOut) -> Iterator[dict[int, T]]:
+    """Yields what `read` makes of all runs, page by page; runs that cannot be read are left out and logged."""
+
+    def page(connection: sqlite3.Connection) -> tuple[list[int], dict[int, T]]:
+        seqs = reading.seqs_after(connection, after)
+        return seqs, read_each(connection, seqs, read, left_out)
+
+    after = 0
+    while (found := db.read(page))[0]:
+        yield found[1]
+        after = found[0][-1]
+    left_out.warn(db.name)
+
+
+def some(
+    db: Database, seqs: Callable[[sqlite3.Connection], Sequence[int]], read: ReadRuns[T], left_out: LeftOut
+) -> list[T]:
+    """Returns what `read` makes of the runs that `seqs` finds, without those that cannot be read."""
+    return db.read(lambda connection: list(read_each(connection, seqs(connection), read, left_out).values()))
+
+
+def one(
+    db: Database,
+    run_id: str,
+    read: Callable[[sqlite3.Connection, dict[int, str]], dict[int, T]],
+    otherwise: T,
+) -> T:
+    """Returns what `read` makes of one run; `otherwise` where the store does not have it."""
+
+    def find(connection: sqlite3.Connection) -> T:
+        seq = reading.seq_of(connection, run_id)
+        return otherwise if seq is None else read(connection, {seq: run_id})[seq]
+
+    try:
+        return db.read(find)
+    except FAULTS as error:
+        raise StoreError(
+            f"the run {run_id!r} in {db.name} cannot be read: {describe(error)}; delete it, or restore the file"
+        ) from error
