@@ -75,7 +75,8 @@ class PartsSource:
 
     @property
     def remarks(self) -> list[str]:
-        """What a reader of the numbers has to know: parts that are missing, failures, rejected lines, missing texts."""
+        """The facts that a reader of the numbers has to know: parts that are missing, failures, rejected lines, missing
+        texts."""
         said = []
         if self._missing:
             said.append(

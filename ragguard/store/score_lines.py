@@ -117,11 +117,11 @@ class _Gathered:
         )  # fmt: skip
 
     def of_steps(self) -> list[str]:
-        """JSON rows of the scores of steps."""
+        """Returns the JSON rows of the scores of steps."""
         return self._joined(self._where("level", "step"), self._whole("step_index"), *self._said)
 
     def of_run(self) -> list[str]:
-        """JSON rows of the scores of the run."""
+        """Returns the JSON rows of the scores of the run."""
         return self._joined(self._where("level", "run"), "null", *self._said)
 
     @cached_property

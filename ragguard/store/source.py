@@ -78,12 +78,12 @@ def is_folder(path: str | Path) -> bool:
 
 
 def holds_parts(path: str | Path) -> bool:
-    """Whether a path is that of a folder of parts; an address elsewhere can be of nothing else."""
+    """True where a path is that of a folder of parts; an address elsewhere can be of nothing else."""
     return "://" in str(path) or is_part_folder(path)
 
 
 def is_source(path: str | Path) -> bool:
-    """Whether a path is that of a store or of a folder, which `open_source` opens."""
+    """True where a path is that of a store or of a folder, which `open_source` opens."""
     return is_folder(path) or is_store(path)
 
 

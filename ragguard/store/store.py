@@ -95,7 +95,7 @@ class Store:
 
     @property
     def remarks(self) -> list[str]:
-        """What a reader of the numbers has to know: which runs were left out, since they cannot be read."""
+        """The facts that a reader of the numbers has to know: which runs were left out, since they cannot be read."""
         return [str(self.left_out)] if self.left_out.reasons else []
 
     def record(self, events: Iterable[Event]) -> dict[str, bool]:

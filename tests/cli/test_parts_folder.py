@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from support.compared import stored
 from support.parts import write_parts
 from support.runs import a_run
 from typer.testing import CliRunner
@@ -14,7 +15,6 @@ from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, Scored
 from ragguard.report.gate import ragguard_gate as ragguard_gate
 from ragguard.store.runfile import write_runs
 from ragguard.store.scorefile import write_scores
-from tests.cli.test_compare import stored
 
 
 def call(*words, code=0):
