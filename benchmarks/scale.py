@@ -1,4 +1,5 @@
-"""What stands once in a job over parts, for a million and a hundred million runs: the plan, the folder, the driver.
+"""Measures what stands once in a job over parts, for a million and a hundred million runs: the plan, the folder, the
+driver.
 
     python benchmarks/scale.py
 
