@@ -58,7 +58,7 @@ class PartTables:
         names = ("run_id", "question", "name", "status", "started_ns", "ended_ns")
         return [
             Run(id, question, name=name, status=status, started_ns=started_ns, ended_ns=ended_ns)
-            for id, question, name, status, started_ns, ended_ns in _rows(self.runs, names)
+            for id, question, name, status, started_ns, ended_ns in rows_of(self.runs, names)
         ]
 
 
@@ -97,7 +97,7 @@ def means_of_batch(batch: PartTables) -> Iterator[RunMeans]:
     found = [
         RunMeans(question, steps, passages, places, failures=failed)
         for (question, steps, passages, places), failed in zip(
-            _rows(batch.runs, ("question", "steps", "passages", "places")), failures, strict=True
+            rows_of(batch.runs, ("question", "steps", "passages", "places")), failures, strict=True
         )
     ]
     series, all_series = _series(batch.scores)
@@ -153,14 +153,14 @@ def failures_of_batch(batch: PartTables) -> list[list[Failure]]:
     """Returns the failures of each run."""
     names = tuple(field.name for field in fields(Failure))
     found: list[list[Failure]] = [[] for _ in range(len(batch.runs))]
-    for place, row in zip(batch.places(batch.failures).tolist(), _rows(batch.failures, names), strict=True):
+    for place, row in zip(batch.places(batch.failures).tolist(), rows_of(batch.failures, names), strict=True):
         found[place].append(Failure(**dict(zip(names, row, strict=True))))
     return found
 
 
 def _scores(table: Any) -> Iterator[Score]:
     for row, usage, metadata in zip(
-        _rows(table, FIELDS), _rows(table, tuple(USAGE)), table["metadata"].to_pylist(), strict=True
+        rows_of(table, FIELDS), rows_of(table, tuple(USAGE)), table["metadata"].to_pylist(), strict=True
     ):
         yield Score(
             **dict(zip(FIELDS, row, strict=True)),
@@ -178,7 +178,7 @@ def outlines_of_batch(batch: PartTables) -> list[Run]:
     )
     runs = batch.places(table)
     order = np.lexsort((positions, indices, runs))
-    rows = _rows(table.select(FOR_OUTLINES).take(order), ("step_id", "passage_id"))
+    rows = rows_of(table.select(FOR_OUTLINES).take(order), ("step_id", "passage_id"))
     for run, index, position, (step_id, passage_id) in zip(
         runs[order].tolist(), indices[order].tolist(), positions[order].tolist(), rows, strict=True
     ):
@@ -194,5 +194,6 @@ def outlines_of_batch(batch: PartTables) -> list[Run]:
     return found
 
 
-def _rows(table: Any, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+def rows_of(table: Any, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Yields the values of these columns, row by row."""
     return zip(*(table[name].to_pylist() for name in names), strict=True)

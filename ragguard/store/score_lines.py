@@ -17,7 +17,7 @@ from pyarrow import compute
 
 from ragguard.records import Usage
 from ragguard.store.overview import SCALE, RunLine, RunScore, ScoreSummary
-from ragguard.store.score_columns import FOR_OUTLINES, PartTables, coded, combined, numbers
+from ragguard.store.score_columns import FOR_OUTLINES, PartTables, coded, combined, numbers, rows_of
 from ragguard.store.scoretable import USAGE
 
 FOR_LINES = ("run_id", "name", "level", "reference_source", "stage", "label", "value", "stderr", *USAGE)
@@ -30,11 +30,11 @@ def lines_of_batch(batch: PartTables, misleads: float) -> Iterator[RunLine]:
     scores, worst, misleading = gathered.run_scores(), gathered.worst(), gathered.misleading()
     usages = gathered.usages()
     failures = np.bincount(batch.places(batch.failures), minlength=len(batch.runs)).tolist()
-    hops, dropped = (batch.runs[name].to_pylist() for name in ("steps", "dropped"))
-    for place, run in enumerate(batch.heads()):
+    heads = rows_of(batch.runs, ("run_id", "question", "name", "status", "started_ns", "steps", "dropped"))
+    for place, (id, question, name, status, started_ns, hops, dropped) in enumerate(heads):
         yield RunLine(
-            run.id, run.question, run.name, run.status, started_ns=run.started_ns, hops=hops[place],
-            dropped=dropped[place], failures=failures[place], scores=scores[place], worst=worst[place],
+            id, question, name, status, started_ns=started_ns, hops=hops, dropped=dropped,
+            failures=failures[place], scores=scores[place], worst=worst[place],
             misleading=misleading[place], usage=usages[place],
         )  # fmt: skip
 
