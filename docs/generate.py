@@ -54,9 +54,12 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     "LangChain": {
         "ragguard_langchain": """
             RagGuardCallback instrument GuardMiddleware GuardedRetriever DistractorFilter drop_distractors
+            AdviceMiddleware advise_edge
         """,
     },
-    "LlamaIndex": {"ragguard_llamaindex": "instrument DistractorPostprocessor GuardedRetriever"},
+    "LlamaIndex": {
+        "ragguard_llamaindex": "instrument DistractorPostprocessor GuardedRetriever AdvisedFunctionAgent advise_step",
+    },
     "Capture in plain code": {
         "ragguard": "retrieved retrieval paused print_hops splitters.separated_by splitters.tagged",
     },

@@ -16,7 +16,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from functools import cached_property
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -163,6 +163,8 @@ class RagGuard:
                 concurrency=concurrency, retention=retention, run_ttl=run_ttl, exit_timeout=exit_timeout,
             )
         )  # fmt: skip
+        self._adviser = cache(partial(_adviser_of, self._service))
+        self.recorder.advising = self._adviser  # without the RagGuard, which an integration may outlive
         self._service.pipeline.get()  # says at once what is wrong with an address or a scorer
 
     @property
@@ -205,7 +207,6 @@ class RagGuard:
         return RunHandle(
             self.recorder, question, references=references, id=id, resume=resume, name=name,
             sub_questions=sub_questions, pool=pool, metadata=metadata, acknowledging=self._service.intake,
-            advising=lambda: self.advice,
         )  # fmt: skip
 
     @overload
@@ -270,12 +271,10 @@ class RagGuard:
         self.recorder.release(_id_of(run))
         return self._service.store.delete(self._stored_id(run))
 
-    @cached_property
+    @property
     def advice(self) -> Adviser:
         """The adviser, which says during a run whether what was read suffices: `run.advise()` asks it."""
-        from ragguard.advice import Adviser
-
-        return Adviser(self._service.on_demand, SCORER, self._service.settings.scoring.scorers)
+        return self._adviser()
 
     @property
     def engine(self) -> Engine:
@@ -352,3 +351,9 @@ def _id_of(run: str | UUID | Run | RunHandle) -> str:
     if not isinstance(run, str | UUID):
         raise InvalidInput("run", run, "a run's id, a Run, or what `with rg.run(...)` yields")
     return str(run)
+
+
+def _adviser_of(service: Service) -> Adviser:
+    from ragguard.advice import Adviser
+
+    return Adviser(service.on_demand, SCORER, service.settings.scoring.scorers)

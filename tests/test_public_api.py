@@ -38,9 +38,12 @@ PUBLIC = {
     """,
     "ragguard.sinks": "BufferingSink JsonlSink OtelSink PhoenixSink ScoredRun Sink SpanSink",
     "ragguard_langchain": """
-        DistractorFilter GuardMiddleware GuardedRetriever RagGuardCallback drop_distractors instrument uninstrument
+        AdviceMiddleware DistractorFilter GuardMiddleware GuardedRetriever RagGuardCallback advise_edge drop_distractors
+        instrument uninstrument
     """,
-    "ragguard_llamaindex": "DistractorPostprocessor GuardedRetriever instrument uninstrument",
+    "ragguard_llamaindex": """
+        AdvisedFunctionAgent DistractorPostprocessor GuardedRetriever advise_step instrument uninstrument
+    """,
 }
 """The front doors: what a user imports comes from one of these, or from `ragguard`'s modules."""
 NAMES = [(module, name) for module, names in PUBLIC.items() for name in names.split()]

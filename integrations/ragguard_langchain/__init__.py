@@ -8,6 +8,9 @@ GuardedRetriever(retriever, guard)                                # around any r
 DistractorFilter(guard)                                           # as a document compressor,
 retrieved | drop_distractors(guard) | prompt | model              # as a link of a chain
 
+create_agent(model, tools, middleware=[AdviceMiddleware(max_hops=6)])            # advice: an agent that stops in time,
+graph.add_conditional_edges("search", advise_edge("search", "answer"))           # a graph that does
+
 The way of an event: LangChain calls a hook of `callback`. An outermost retriever is one record (`bare_retrieval`) that
 goes to the recorder at its end. Any other call becomes an `OpenCall` of the `call_tree`: `tree_runs` finds or opens its
 run, `clock` gives its turn, `tree_steps` opens and closes the step that it is, `tool_outputs` reads what a tool gave.
@@ -16,6 +19,7 @@ run, `clock` gives its turn, `tree_steps` opens and closes the step that it is, 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ragguard_langchain import current as _current  # noqa: F401 - so that ragguard.retrieved finds the call at work
@@ -26,29 +30,38 @@ from ragguard_langchain.lcel import drop_distractors
 from ragguard_langchain.retriever import GuardedRetriever
 
 if TYPE_CHECKING:
+    from ragguard_langchain.advice_edge import advise_edge
+    from ragguard_langchain.advice_middleware import AdviceMiddleware
     from ragguard_langchain.middleware import GuardMiddleware
 
 __all__ = [
+    "AdviceMiddleware",
     "DistractorFilter",
     "GuardMiddleware",
     "GuardedRetriever",
     "RagGuardCallback",
+    "advise_edge",
     "drop_distractors",
     "instrument",
     "uninstrument",
 ]
+_HOMES = {
+    "AdviceMiddleware": "ragguard_langchain.advice_middleware",
+    "GuardMiddleware": "ragguard_langchain.middleware",
+    "advise_edge": "ragguard_langchain.advice_edge",
+}
+"""The names whose modules are imported when they are asked for: the middleware needs more than langchain-core, and
+advice needs the scorers."""
 
 
 def __getattr__(name: str) -> object:
-    """The middleware alone needs more than langchain-core: it is imported when it is asked for."""
-    if name != "GuardMiddleware":
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from ragguard_langchain.middleware import GuardMiddleware
+        return getattr(import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("langchain", "langgraph"):
             raise
         from ragguard.errors import MissingDependency
 
-        raise MissingDependency("langchain", "GuardMiddleware", "langchain-agents") from error
-    return GuardMiddleware
+        raise MissingDependency("langchain", name, "langchain-agents") from error

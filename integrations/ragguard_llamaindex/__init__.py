@@ -3,6 +3,8 @@
 instrument(rg)                                                  # every engine, chat, agent, workflow of this process
 index.as_query_engine(node_postprocessors=[DistractorPostprocessor(guard)])         # the guard, before the model reads
 GuardedRetriever(index.as_retriever(), guard)                   # the same for what takes a retriever only
+AdvisedFunctionAgent(tools=[search], llm=llm, max_hops=6)       # advice: an agent that stops in time,
+(await advise_step(ctx)).enough                                 # a step of a workflow that does
 
 The way of an event: LlamaIndex's dispatcher calls the handler of `instrumentation`, which is `spans`. `kinds` says what
 a span is; all others are passed over. An outermost retriever is one record that goes to the recorder at its end. Any
@@ -12,9 +14,29 @@ other span becomes a `Call` (`calls`) with a turn (`clocks`, `causes` in workflo
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ragguard._lazy import lazy
 from ragguard_llamaindex import current as _current  # noqa: F401 - so that ragguard.retrieved finds the call at work
 from ragguard_llamaindex.instrumentation import instrument, uninstrument
 from ragguard_llamaindex.postprocessor import DistractorPostprocessor
 from ragguard_llamaindex.retriever import GuardedRetriever
 
-__all__ = ["DistractorPostprocessor", "GuardedRetriever", "instrument", "uninstrument"]
+if TYPE_CHECKING:
+    from ragguard_llamaindex.advice import AdvisedFunctionAgent, advise_step
+
+__all__ = [
+    "AdvisedFunctionAgent",
+    "DistractorPostprocessor",
+    "GuardedRetriever",
+    "advise_step",
+    "instrument",
+    "uninstrument",
+]
+
+_HOMES = {
+    "AdvisedFunctionAgent": "ragguard_llamaindex.advice",
+    "advise_step": "ragguard_llamaindex.advice",
+}
+"""The names whose module is imported when they are asked for: advice needs LlamaIndex's agents and the scorers."""
+__getattr__, _ = lazy(__name__, _HOMES)

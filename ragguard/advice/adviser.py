@@ -25,7 +25,7 @@ from ragguard.advice.calibration import (
 from ragguard.advice.evidence import EvidenceSearch
 from ragguard.advice.judgement import THRESHOLD, judge, sufficiency
 from ragguard.advice.outcomes import OutcomeSearch
-from ragguard.capture.intake import BUDGET_MS
+from ragguard.capture.intake import BUDGET_MS, CapturedId
 from ragguard.errors import AdviceError, InvalidInput
 from ragguard.records import Advice, RetrievalStep, Run, Usage
 from ragguard.runtime.background_loop import BackgroundLoop
@@ -52,9 +52,19 @@ class Asking(Protocol):
     """Lets inquiries ask the models about a run."""
 
     def ask_about(
-        self, run: Run, inquiries: Sequence[Inquiry], *, priority: int, deadline: float | None = None
+        self,
+        run: Run,
+        inquiries: Sequence[Inquiry],
+        *,
+        priority: int,
+        deadline: float | None = None,
+        redacted: bool = False,
     ) -> Coroutine[Any, Any, View]:
         """Returns what asks, to be awaited on the scorer's event loop, and gives the run as the inquiries saw it."""
+        ...
+
+    def captured_run(self, captured: CapturedId) -> Coroutine[Any, Any, Run | None]:
+        """Returns a run as it was captured so far, redacted; None where nothing of it is kept."""
         ...
 
 
@@ -83,7 +93,10 @@ class Adviser:
             run: The run as it stands.
             budget_ms: How many milliseconds it may take.
         """
-        began = _Began(run, budget_ms)
+        return self._advise(_Began(budget_ms).about(run))
+
+    def _advise(self, began: _Began) -> Advice:
+        """Waits for the advice of a call that has its run."""
         if self._loop.is_current():
             return began.failed(
                 "called on ragguard's own thread, where it would wait for itself: await aadvise"
@@ -104,7 +117,10 @@ class Adviser:
             budget_ms: How many milliseconds it may take.
         """
         running_loop("aadvise()")
-        began = _Began(run, budget_ms)
+        return await self._aadvise(_Began(budget_ms).about(run))
+
+    async def _aadvise(self, began: _Began) -> Advice:
+        """Does what `_advise` does, without blocking the event loop."""
         try:
             async with asyncio.timeout(seconds_left(began.deadline) + GRACE_S):
                 return await self._loop.within(self._judged(began))
@@ -112,6 +128,43 @@ class Adviser:
             return began.late("the thread that scores is busy")
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
             return began.failed(describe(error))
+
+    def advise_captured(self, captured: CapturedId, budget_ms: float = BUDGET_MS) -> Advice:
+        """Does what `aadvise_captured` does, from synchronous code.
+
+        Args:
+            captured: What has the id of the run.
+            budget_ms: How many milliseconds it may take.
+        """
+        began = _Began(budget_ms)
+        if self._loop.is_current():
+            return self._advise(began)
+        try:
+            run = self._loop.run(self._asking.captured_run(captured), seconds_left(began.deadline))
+        except TimeoutError:
+            return began.late("the thread that writes is busy")
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
+            return began.failed(describe(error))
+        return self._advise(began.about(run or Run(captured.id), redacted=True))
+
+    async def aadvise_captured(self, captured: CapturedId, budget_ms: float = BUDGET_MS) -> Advice:
+        """Returns advice about a run as it was captured so far: the run of a framework, which is in the store alone.
+        Raises AdviceError as `aadvise` does.
+
+        Args:
+            captured: What has the id of the run.
+            budget_ms: How many milliseconds it may take.
+        """
+        running_loop("aadvise()")
+        began = _Began(budget_ms)
+        try:
+            async with asyncio.timeout(seconds_left(began.deadline)):
+                run = await self._loop.within(self._asking.captured_run(captured))
+        except TimeoutError:
+            return began.late("the thread that writes is busy")
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
+            return began.failed(describe(error))
+        return await self._aadvise(began.about(run or Run(captured.id), redacted=True))
 
     def calibrate(self, runs: Iterable[Run | KnownOutcome], max_loss: float = 0.02) -> AdviceCalibration:
         """Chooses from when on stopping is advised, and uses it from now on; `acalibrate` in asynchronous code.
@@ -155,7 +208,9 @@ class Adviser:
             return began.nothing_read()
         try:
             async with until(began.deadline, "advice"):
-                evidence, view = await search.evidence(self._asker(began.run, PRIORITY, began.deadline))
+                evidence, view = await search.evidence(
+                    self._asker(began.run, PRIORITY, began.deadline, redacted=began.redacted)
+                )
         except Exception as error:  # noqa: BLE001 - an engine may raise anything
             if seconds_left(began.deadline):
                 return began.failed(describe(error), search.usage)
@@ -205,38 +260,45 @@ class Adviser:
         return Trace(enough, correct)
 
     def _asker(
-        self, run: Run, priority: int, deadline: float | None = None
+        self, run: Run, priority: int, deadline: float | None = None, *, redacted: bool = False
     ) -> Callable[[Sequence[Inquiry]], Awaitable[View]]:
         """Returns what runs inquiries about a run, without all that only an evaluation knows of it."""
         bare = _unreferenced(run)
-        return lambda inquiries: self._asking.ask_about(bare, inquiries, priority=priority, deadline=deadline)
+        return lambda inquiries: self._asking.ask_about(
+            bare, inquiries, priority=priority, deadline=deadline, redacted=redacted
+        )
 
 
 class _Began:
     """One call for advice: its run, its deadline, and how it ends."""
 
-    def __init__(self, run: Run, budget_ms: float) -> None:
+    def __init__(self, budget_ms: float) -> None:
         if (
             not isinstance(budget_ms, int | float)
             or isinstance(budget_ms, bool)
             or not 0 < budget_ms < math.inf
         ):
             raise InvalidInput("budget_ms", budget_ms, "a number of milliseconds, more than 0")
+        self.budget_ms, self.run, self.readable, self.redacted = float(budget_ms), Run(), False, False
+        self._step_id = ""
+        self._started, self._clock = time.time_ns(), time.perf_counter()
+        self.deadline = time.monotonic() + budget_ms / 1e3
+
+    def about(self, run: Run, *, redacted: bool = False) -> _Began:
+        """Takes the run that the call is about; raises AdviceError for one about which none can be given."""
         if not isinstance(run, Run):
             raise InvalidInput("run", run, "a Run")
         if not run.steps:
             raise AdviceError(f"run {run.id} has no step yet: ask for advice after a retrieval has ended")
         if not run.question.strip():
             raise AdviceError(f"run {run.id} has no question, which advice is about: set run.question before")
-        self.run, self.budget_ms = run, float(budget_ms)
-        self._started, self._clock = time.time_ns(), time.perf_counter()
-        self.deadline = time.monotonic() + budget_ms / 1e3
-        self._step = numbered(run.steps)[-1][1]
-        self.readable = _is_readable(run.steps)
+        self.run, self.redacted, self.readable = run, redacted, _is_readable(run.steps)
+        self._step_id = numbered(run.steps)[-1][1].id
+        return self
 
     def advice(self, advice: Advice) -> Advice:
         """Returns the advice with the step that it follows, and its times."""
-        advice.step_id, advice.started_ns = self._step.id, self._started
+        advice.step_id, advice.started_ns = self._step_id, self._started
         advice.elapsed_ms = (time.perf_counter() - self._clock) * 1e3
         return advice
 

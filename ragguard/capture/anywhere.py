@@ -14,9 +14,11 @@ from typing import Any
 from ragguard.capture.context import CurrentCall, framework_call
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.handle import RunHandle, innermost
+from ragguard.capture.intake import BUDGET_MS, Advising
 from ragguard.capture.plain_steps import record_failure, record_step
 from ragguard.capture.snapshot import text_of
-from ragguard.records import Decision, Status
+from ragguard.errors import AdviceError
+from ragguard.records import Advice, Decision, Status
 from ragguard.runtime.notices import NOTICES
 
 _NO_RUN = (
@@ -60,6 +62,42 @@ class FrameworkRun:
         """Records what the pipeline answered, in place of what the framework returns."""
         self._call.begin("")
         self._call.recorder.run_answered(self._call.run_id, text_of(answer)[0] or None)
+
+    def advise(self, budget_ms: float = BUDGET_MS) -> Advice:
+        """Returns what to do now, after the steps that the framework has made so far; see `RunHandle.advise`.
+
+        Args:
+            budget_ms: How many milliseconds it may take.
+        """
+        return self._kept(self._advising().advise_captured(self, budget_ms))
+
+    async def aadvise(self, budget_ms: float = BUDGET_MS) -> Advice:
+        """Does what `advise` does, without blocking the event loop.
+
+        Args:
+            budget_ms: How many milliseconds it may take.
+        """
+        return self._kept(await self._advising().aadvise_captured(self, budget_ms))
+
+    def _advising(self) -> Advising:
+        """Returns what gives advice about the run; raises AdviceError where none can be given."""
+        call = self._call
+        if not call.recorder.sampling.takes(call.run_id):
+            raise AdviceError(
+                f"run {self.id} was not sampled, so that nothing is known of it: raise RagGuard(sample_rate=...)"
+            )
+        if call.recorder.advising is None:
+            raise AdviceError("advice needs the engine of a RagGuard: give the integration a RagGuard")
+        return call.recorder.advising()
+
+    def _kept(self, advice: Advice) -> Advice:
+        """Returns the advice, which is kept with the step that it was given after."""
+        recorder, run_id = self._call.recorder, self._call.run_id
+        ended = recorder.ended_steps(run_id)
+        if ended and advice.step_id not in ended:
+            advice.step_id = ended[-1]  # redaction has changed the ids in the store
+        recorder.step_advised(advice.step_id, run_id, advice)
+        return advice
 
 
 def current_call() -> CurrentCall | None:

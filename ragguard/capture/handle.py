@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from asyncio import CancelledError
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from types import FrameType, TracebackType
 from typing import Any, Literal
@@ -51,7 +51,6 @@ class RunHandle:
         pool: Sequence[Passage] | None = None,
         metadata: Mapping[str, Any] | None = None,
         acknowledging: Acknowledging | None = None,
-        advising: Callable[[], Advising] | None = None,
     ) -> None:
         asked = text_in(id)
         if resume is not False and (resume is not True or not asked):
@@ -84,7 +83,7 @@ class RunHandle:
         self.inside = ""
         """The id of the run of a framework's call, where this one was entered in such a call."""
         self._opened = False
-        self._acknowledging, self._advising = acknowledging, advising
+        self._acknowledging = acknowledging
         self._awaits = False
         self._generator: GeneratorFrame | None = None
         self._started_ns = 0
@@ -320,7 +319,7 @@ class RunHandle:
 
     def _advised_run(self) -> tuple[Advising, Run]:
         """Returns what gives advice, and the run as it stands; raises AdviceError where none can be given."""
-        if self._advising is None:
+        if self.recorder.advising is None:
             raise AdviceError("advice needs the engine of a RagGuard: begin the run with rg.run(...)")
         if self.closed or not self._opened:
             state = "has ended" if self.closed else "has not begun"
@@ -330,7 +329,7 @@ class RunHandle:
                 f"run {self.id} was not sampled, so that nothing is known of it: look at run.sampled first, or raise "
                 "RagGuard(sample_rate=...)"
             )
-        return self._advising(), self.record()
+        return self.recorder.advising(), self.record()
 
     def _kept(self, run: Run, advice: Advice) -> Advice:
         """Returns the advice, which is kept with the step that it was given after."""

@@ -33,6 +33,15 @@ class Acknowledging(Protocol):
         ...
 
 
+class CapturedId(Protocol):
+    """A captured run that is known by its id."""
+
+    @property
+    def id(self) -> str:
+        """The id of the run; final once everything that was captured before is written."""
+        ...
+
+
 class Advising(Protocol):
     """Gives advice about runs that go on, within a budget."""
 
@@ -42,4 +51,12 @@ class Advising(Protocol):
 
     async def aadvise(self, run: Run, budget_ms: float = BUDGET_MS) -> Advice:
         """Does what `advise` does, without blocking the event loop."""
+        ...
+
+    def advise_captured(self, captured: CapturedId, budget_ms: float = BUDGET_MS) -> Advice:
+        """Returns advice about a run as it was captured so far; blocks its caller."""
+        ...
+
+    async def aadvise_captured(self, captured: CapturedId, budget_ms: float = BUDGET_MS) -> Advice:
+        """Does what `advise_captured` does, without blocking the event loop."""
         ...

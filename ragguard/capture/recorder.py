@@ -21,7 +21,7 @@ from ragguard.capture.emitter import Emitter
 from ragguard.capture.enclosing import enclosing_step, is_paused
 from ragguard.capture.followers import Follower
 from ragguard.capture.given_ids import GivenIds
-from ragguard.capture.intake import EventIntake
+from ragguard.capture.intake import Advising, EventIntake
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
 from ragguard.capture.sampling import Sampling
 from ragguard.capture.snapshot import text_in
@@ -63,6 +63,8 @@ class Recorder:
         """The state of open calls that integrations keep, by the integration's name."""
         self.guard_engines: weakref.WeakSet[object] = weakref.WeakSet()
         """The engines of the guards whose verdicts were recorded."""
+        self.advising: Callable[[], Advising] | None = None
+        """What gives advice about open runs; None where there is no RagGuard."""
         self.faults = Faults()
         self._forget()
         at_fork(in_child=self._forget)
@@ -134,6 +136,12 @@ class Recorder:
     def wants(self, step_id: str) -> bool:
         """True while the step is open and will be recorded: only then is a snapshot worth making."""
         return step_id in self._steps
+
+    def ended_steps(self, run_id: str) -> list[str]:
+        """The ids of the latest steps of an open run that have ended, in the order of their ends."""
+        with self._lock:
+            run = self._runs.get(run_id)
+            return [] if run is None else [*run.ended]
 
     def run_started(
         self, run_id: str, question: str = "", *, name: str = "", references: list[str] | None = None,

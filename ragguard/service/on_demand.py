@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, Sequence
 from typing import Any, Protocol
 
+from ragguard.capture.intake import CapturedId
 from ragguard.errors import RagguardError
 from ragguard.recordcheck import checked_run
 from ragguard.records import Failure, Run, ScoredRun
@@ -74,17 +75,26 @@ class ScoringOnDemand:
         """Scores a run that has not ended, without storing anything."""
         return await self._loop.within(evaluate(self._pipeline, self._redacted(run), priority=PRIORITY))
 
+    async def captured_run(self, captured: CapturedId) -> Run | None:
+        """Returns a run as it was captured so far, redacted, open or not; None where nothing of it is kept."""
+        self._intake.start()
+        return await self._scoring.written(lambda: self._store.run(self.stored_id(captured.id)))
+
     def ask_about(
-        self, run: Run, inquiries: Sequence[Inquiry], *, priority: int, deadline: float | None = None
+        self,
+        run: Run,
+        inquiries: Sequence[Inquiry],
+        *,
+        priority: int,
+        deadline: float | None = None,
+        redacted: bool = False,
     ) -> Coroutine[Any, Any, View]:
-        """Returns what lets inquiries ask the models about a redacted run, to be awaited on the scorer's event loop;
-        nothing is stored."""
+        """Returns what lets inquiries ask the models about a run, to be awaited on the scorer's event loop; nothing is
+        stored. `redacted`: the run is as `captured_run` gives it, and is not redacted again."""
 
         async def ask() -> View:
-            redacted = self._redacted(run)
-            return await self._pipeline.get().inquire(
-                redacted, inquiries, priority=priority, deadline=deadline
-            )
+            about = run if redacted else self._redacted(run)
+            return await self._pipeline.get().inquire(about, inquiries, priority=priority, deadline=deadline)
 
         return ask()
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ HOPS = {
     "fastapi_service": 4,
     "langchain_drop_in": 3,
     "langchain_guard": 4,
+    "langgraph_advised_agent": 2,
     "langgraph_multi_hop_agent": 2,
+    "llamaindex_advised_agent": 2,
     "llamaindex_agent": 2,
     "llamaindex_drop_in": 3,
     "llamaindex_guard": 3,
@@ -25,6 +28,7 @@ HOPS = {
 """At least so many hops are shown by the examples that need nothing else."""
 
 
+@cache
 def run(name: str, *arguments: str, timeout: float = 240) -> str:
     path = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
     done = subprocess.run(
@@ -80,6 +84,15 @@ def test_an_example_is_read_in_one_go(name):
 @pytest.mark.parametrize("name", [name for name in HOPS if name.endswith("_guard")])
 def test_a_guarded_example_shows_what_was_dropped(name):
     assert "dropped:" in " ".join(run(name).split())
+
+
+@pytest.mark.parametrize("name", [name for name in HOPS if name.endswith("_advised_agent")])
+def test_an_advised_example_stops_in_time(name):
+    """Its plan has six searches."""
+    said = [line for line in run(name).splitlines() if line.startswith(("hop ", "advice: "))]
+    assert [line.split(" ")[:2] for line in said] == [
+        ["hop", "1:"], ["advice:", "continue"], ["hop", "2:"], ["advice:", "answer"],
+    ]  # fmt: skip
 
 
 STREAM = """

@@ -1,0 +1,192 @@
+"""Advice as middleware of an agent: ends its loop when what it has found suffices, and tells its model what is open."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain.agents.middleware.types import PrivateStateAttr
+from langchain_core.messages import AIMessage, SystemMessage
+from langgraph.runtime import Runtime
+
+from ragguard.advice.loop import (
+    MAX_HOPS,
+    HopAdvice,
+    LoopAdviser,
+    note_calls_left_out,
+    note_unknown_tools,
+    search_tools_of,
+)
+from ragguard.capture.intake import BUDGET_MS
+
+
+class HopState(TypedDict):
+    """What the middleware keeps in the state of an agent, also over an interrupt: plain data for checkpoints."""
+
+    hops: int
+    """How many turns of the model have searched since the question was asked."""
+    turn: str
+    """The id of the model's message that was counted last."""
+    enough: bool
+    """True where the model is offered no further search."""
+    note: str
+    """What the model is told before its next turn."""
+
+
+class AdviceState(AgentState[Any]):
+    """The state of an agent with `AdviceMiddleware`."""
+
+    ragguard_advice: NotRequired[Annotated[HopState, PrivateStateAttr]]
+
+
+_BEGUN = HopState(hops=0, turn="", enough=False, note="")
+_CALLS = ("tool_use", "tool_call", "function_call")
+"""The types of content blocks in which providers repeat the tool calls of a message."""
+
+
+class AdviceMiddleware(AgentMiddleware[Any, Any]):
+    """Asks for advice after each hop of an agent, and lets the model answer once what it has found suffices.
+
+        create_agent(model, tools, middleware=[AdviceMiddleware(max_hops=6)])
+
+    Before each turn the model is told, at the end of its system message, which sub-questions are still open. When the
+    advice is `answer`, and after `max_hops` at the latest, its turn is without tools, so that it answers. The call must
+    be captured by a RagGuard (`RagGuardCallback(rg)`, `instrument(rg)` or `with rg.run(question)`), whose engine
+    judges. Where no advice can be had, the loop goes on within `max_hops`, and a warning says why.
+
+    Args:
+        max_hops: After how many hops the model answers, whatever the advice; 1 or more. The tool calls of one message
+            are one hop.
+        search_tools: The names of the tools that search, where the agent has others too: these are still offered when
+            it is to search no more. None: all of its tools.
+        budget_ms: How many milliseconds advice may take after a hop. Where that is not enough, the loop goes on.
+    """
+
+    state_schema = AdviceState
+
+    def __init__(
+        self,
+        max_hops: int = MAX_HOPS,
+        *,
+        search_tools: Collection[str] | None = None,
+        budget_ms: float = BUDGET_MS,
+    ) -> None:
+        super().__init__()
+        self._adviser, self._searching = LoopAdviser(max_hops, budget_ms), search_tools_of(search_tools)
+
+    def before_agent(self, state: AdviceState, runtime: Runtime[Any]) -> dict[str, Any]:
+        """Begins to count with a new question; an agent that is resumed counts on."""
+        return {"ragguard_advice": _BEGUN}
+
+    async def abefore_agent(self, state: AdviceState, runtime: Runtime[Any]) -> dict[str, Any]:
+        """Does what `before_agent` does."""
+        return {"ragguard_advice": _BEGUN}
+
+    def before_model(self, state: AdviceState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Asks for advice where the agent has searched since the model was asked last."""
+        searched = self._searched(state)
+        return None if searched is None else _kept(searched, self._adviser.after(searched["hops"]))
+
+    async def abefore_model(self, state: AdviceState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Does what `before_model` does, without blocking the event loop."""
+        searched = self._searched(state)
+        return None if searched is None else _kept(searched, await self._adviser.aafter(searched["hops"]))
+
+    def wrap_model_call(
+        self, request: ModelRequest, handler: Callable[[ModelRequest], ModelResponse[Any]]
+    ) -> ModelResponse[Any] | AIMessage:
+        """Asks the model with what it is to know, and without tools where it is to answer."""
+        asked, withheld = self._advised(request)
+        return _without_calls(handler(asked), withheld)
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest,
+        handler: Callable[[ModelRequest], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any] | AIMessage:
+        """Does what `wrap_model_call` does."""
+        asked, withheld = self._advised(request)
+        return _without_calls(await handler(asked), withheld)
+
+    def _searched(self, state: AdviceState) -> HopState | None:
+        """Returns what is kept of an agent whose model has searched in its last turn; None where it has not, or where
+        that turn was counted before."""
+        known = state.get("ragguard_advice") or _BEGUN
+        message = next((one for one in reversed(state["messages"]) if isinstance(one, AIMessage)), None)
+        if message is None or not any(self._searches(call["name"]) for call in message.tool_calls):
+            return None
+        turn = message.id or ""
+        return (
+            None if turn == known["turn"] else HopState(**{**known, "hops": known["hops"] + 1, "turn": turn})
+        )
+
+    def _searches(self, tool: str) -> bool:
+        return self._searching is None or tool in self._searching
+
+    def _advised(self, request: ModelRequest) -> tuple[ModelRequest, frozenset[str]]:
+        """Returns the request as advice has it, and the names of the tools that it no longer offers."""
+        offered = frozenset(map(_name_of, request.tools))
+        known: HopState = request.state.get("ragguard_advice") or _BEGUN  # type: ignore[assignment]
+        if known["note"]:
+            request = request.override(system_message=_with_note(request.system_message, known["note"]))
+        if not known["enough"]:
+            if not known["hops"]:
+                note_unknown_tools(self._searching, offered)
+            return request, frozenset()
+        stays = [one for one in request.tools if not self._searches(_name_of(one))]
+        return request.override(tools=stays, tool_choice=None), offered - frozenset(map(_name_of, stays))
+
+
+def _kept(searched: HopState, hop: HopAdvice) -> dict[str, Any]:
+    return {"ragguard_advice": HopState(**{**searched, "enough": hop.enough, "note": hop.note})}
+
+
+def _name_of(tool: Any) -> str:
+    """Returns the name of a tool: one of LangChain's, or a provider's own, which is a mapping."""
+    if isinstance(tool, dict):
+        function = tool.get("function")
+        named = function if isinstance(function, dict) else tool
+        return str(named.get("name") or tool.get("type") or "")
+    return str(getattr(tool, "name", ""))
+
+
+def _with_note(message: SystemMessage | None, note: str) -> SystemMessage:
+    """Returns a system message with a note at its end."""
+    if message is None:
+        return SystemMessage(note)
+    if isinstance(message.content, str):
+        content: str | list[str | dict[str, Any]] = f"{message.content}\n\n{note}"
+    else:
+        content = [*message.content, {"type": "text", "text": f"\n\n{note}"}]
+    return message.model_copy(update={"content": content})
+
+
+def _without_calls(
+    response: ModelResponse[Any] | AIMessage, withheld: frozenset[str]
+) -> ModelResponse[Any] | AIMessage:
+    """Returns a model's response without calls of tools that it was not offered: it would search on."""
+    if not withheld:
+        return response
+    if isinstance(response, AIMessage):
+        return _answering(response, withheld)
+    messages = [_answering(one, withheld) if isinstance(one, AIMessage) else one for one in response.result]
+    return ModelResponse(result=messages, structured_response=response.structured_response)
+
+
+def _answering(message: AIMessage, withheld: frozenset[str]) -> AIMessage:
+    gone = {call["id"] for call in message.tool_calls if call["name"] in withheld}
+    if not gone:
+        return message
+    note_calls_left_out(message.text)
+    content = message.content
+    if not isinstance(content, str):
+        content = [one for one in content if not (isinstance(one, dict) and _id_of_call(one) in gone)]
+    more = {name: value for name, value in message.additional_kwargs.items() if name != "tool_calls"}
+    stay = [call for call in message.tool_calls if call["id"] not in gone]
+    return message.model_copy(update={"tool_calls": stay, "content": content, "additional_kwargs": more})
+
+
+def _id_of_call(block: dict[str, Any]) -> object:
+    """Returns the id of the tool call that a block of a message's content is; None for any other block."""
+    return (block.get("call_id") or block.get("id")) if block.get("type") in _CALLS else None

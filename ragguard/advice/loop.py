@@ -1,0 +1,163 @@
+"""Advice in the loop of an agent: asked after each hop, within a number of hops, and never an error of its caller.
+
+The run is found by context, as `ragguard.current_run()` finds it. Where no advice can be had, the loop goes on, and a
+warning says why. Imports no framework.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ragguard.arguments import whole_number
+from ragguard.capture.anywhere import FrameworkRun, current_run
+from ragguard.capture.enclosing import is_paused, paused
+from ragguard.capture.handle import RunHandle
+from ragguard.capture.intake import BUDGET_MS
+from ragguard.errors import AdviceError, InvalidInput
+from ragguard.records import Advice
+from ragguard.runtime.faults import describe
+from ragguard.runtime.notices import NOTICES
+
+MAX_HOPS = 6
+"""How many hops an agent may make where nothing else is said."""
+_ENOUGH = "What was retrieved answers the question. Answer from it now; there is no further search."
+_NO_MORE = (
+    "No further search is possible. Answer from what was retrieved; say so where it does not hold the answer."
+)
+_REPHRASE = "The last search brought nothing for its query: search in other words."
+_DISTRUST = (
+    "Passages that were retrieved contradict each other or mislead: check them before relying on them."
+)
+_OPEN = "Not answered yet by what was retrieved:"
+_NO_RUN = (
+    "an agent asked for advice outside of any captured run, so there is none: its loop goes on, within max_hops alone. "
+    "Capture it (RagGuardCallback(rg) in its callbacks, or instrument(rg)), or call it inside `with rg.run(question)`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HopAdvice:
+    """What an agent does after a hop."""
+
+    enough: bool
+    """True where it stops searching and answers."""
+    note: str = ""
+    """What its model is told before its next turn; empty where there is nothing to say."""
+    advice: Advice | None = None
+    """The advice behind it. None: none could be had, or none was needed since the agent had made all its hops."""
+
+
+class LoopAdviser:
+    """Asks for advice between the hops of agents, and never raises for what an engine or a run does.
+
+    Args:
+        max_hops: After how many hops an agent answers, whatever the advice; 1 or more. Searches that are made side by
+            side are one hop.
+        budget_ms: How many milliseconds advice may take. Where that is not enough, the loop goes on.
+    """
+
+    def __init__(self, max_hops: int = MAX_HOPS, budget_ms: float = BUDGET_MS) -> None:
+        self.max_hops = whole_number("max_hops", max_hops, 1)
+        is_number = isinstance(budget_ms, int | float) and not isinstance(budget_ms, bool)
+        if not is_number or not 0 < budget_ms < math.inf:
+            raise InvalidInput("budget_ms", budget_ms, "a number of milliseconds, more than 0")
+        self.budget_ms = float(budget_ms)
+
+    def after(self, hops: int) -> HopAdvice:
+        """Returns what to do after so many hops; blocks its caller, at most for the budget."""
+        if hops < 1 or hops >= self.max_hops:
+            return self._unasked(hops)
+        try:
+            run = _run()
+            if run is None:
+                return HopAdvice(False)
+            with paused():  # what an engine of the user's own calls is no part of the run
+                return _hop(run.advise(self.budget_ms))
+        except Exception as error:  # noqa: BLE001 - advice must never be the reason that an agent fails
+            return _without(error)
+
+    async def aafter(self, hops: int) -> HopAdvice:
+        """Does what `after` does, without blocking the event loop."""
+        if hops < 1 or hops >= self.max_hops:
+            return self._unasked(hops)
+        try:
+            run = _run()
+            if run is None:
+                return HopAdvice(False)
+            with paused():
+                return _hop(await run.aadvise(self.budget_ms))
+        except Exception as error:  # noqa: BLE001 - advice must never be the reason that an agent fails
+            return _without(error)
+
+    def _unasked(self, hops: int) -> HopAdvice:
+        """Returns what to do where no advice is needed: before the first hop, and once all hops are made."""
+        return HopAdvice(True, _NO_MORE) if hops >= self.max_hops else HopAdvice(False)
+
+
+def note_of(advice: Advice) -> str:
+    """Returns what a model is told of advice; empty where there is nothing to say."""
+    if advice.action == "answer":
+        return _ENOUGH
+    if advice.status != "judged":
+        return ""
+    said = {"rephrase": [_REPHRASE], "distrust": [_DISTRUST]}.get(advice.action, [])
+    if advice.open_sub_questions:
+        said = [*said, "\n".join([_OPEN, *(f"- {asked}" for asked in advice.open_sub_questions)])]
+    return "\n".join(said)
+
+
+def search_tools_of(names: object) -> frozenset[str] | None:
+    """Returns the names of the tools with which an agent searches; None where all of its tools do."""
+    if names is None:
+        return None
+    if not isinstance(names, Collection) or isinstance(names, str | bytes) or not names:
+        raise InvalidInput("search_tools", names, "names of tools, one or more; None: all tools of the agent")
+    if not all(isinstance(one, str) and one for one in names):
+        raise InvalidInput("search_tools", names, "names of tools, as texts")
+    return frozenset(names)
+
+
+def note_unknown_tools(search_tools: frozenset[str] | None, offered: Collection[str]) -> None:
+    """Logs once where an agent is offered none of the tools that are said to search."""
+    if search_tools is not None and search_tools.isdisjoint(offered):
+        NOTICES.once(
+            f"advice search_tools {sorted(search_tools)}",
+            f"an agent has no tool of search_tools={sorted(search_tools)}, so that its hops are not counted and it is "
+            f"given no advice; it is offered {sorted(offered)}. (Logged once a process)",
+        )
+
+
+def note_calls_left_out(beside: str) -> None:
+    """Logs once that a model which was to answer has called a tool that it was not offered; `beside` is what it wrote
+    with that call."""
+    NOTICES.once(
+        "advice calls without tools",
+        "a model that was to answer asked for a search, although it was offered none. The call is left out, and what "
+        f"it wrote beside it is the answer{'' if beside.strip() else ': nothing'}. (Logged once a process)",
+    )
+
+
+def _run() -> RunHandle | FrameworkRun | None:
+    """Returns the run that the caller is inside of; None, which is said once, outside of any."""
+    run = current_run()
+    if run is None and not is_paused():
+        NOTICES.once("advice outside a run", _NO_RUN)
+    return run
+
+
+def _hop(advice: Advice) -> HopAdvice:
+    if advice.status != "judged":
+        why = "; ".join(advice.reasons) or advice.status
+        NOTICES.warn("advice not judged", f"an agent got no advice and its loop goes on: {why}")
+    return HopAdvice(advice.action == "answer", note_of(advice), advice)
+
+
+def _without(error: Exception) -> HopAdvice:
+    why = str(error) if isinstance(error, AdviceError) else describe(error)
+    NOTICES.once(
+        f"advice {type(error).__name__}",
+        f"an agent got no advice; its loop goes on, within max_hops alone: {why}. (Logged once a process)",
+    )
+    return HopAdvice(False)

@@ -1,0 +1,110 @@
+"""Advice about the run of a framework, which is known to the store alone."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.runnables import RunnableLambda
+
+import ragguard
+from ragguard import RagGuard, connect, world
+from ragguard.errors import AdviceError, InvalidInput
+from ragguard_langchain import RagGuardCallback
+
+CASE = world.cases(4, hops=2)[3]
+PATIENT = 120_000
+"""Milliseconds for advice, so that a busy machine changes nothing."""
+
+
+@pytest.fixture(scope="module")
+def nano():
+    return connect("nano")
+
+
+def find(number):
+    ragguard.retrieved(CASE.sub_questions[number], [CASE.gold[number], CASE.distractors[0]])
+
+
+def advised(rg, research):
+    """Calls a function as a chain that is captured, and returns what it returned."""
+    chain = RunnableLambda(research)
+    return chain.invoke(CASE.question, {"callbacks": [RagGuardCallback(rg)]})
+
+
+def test_it_is_given_inside_of_the_call_and_kept_with_the_step(nano):
+    def research(question):
+        given = []
+        for number in range(2):
+            find(number)
+            given.append(ragguard.current_run().advise(PATIENT))
+        return [one.action for one in given]
+
+    with RagGuard(nano, store=None, scorers=()) as rg:
+        assert advised(rg, research) == ["continue", "answer"]
+        rg.flush(timeout=60)
+        (run,) = rg.runs()
+        assert [(step.advice.action, step.advice.step_id) for step in run.steps] == [
+            ("continue", run.steps[0].id), ("answer", run.steps[1].id),
+        ]  # fmt: skip
+
+
+async def test_it_is_awaited_in_asynchronous_code(nano):
+    async def research(question):
+        find(0)
+        return (await ragguard.current_run().aadvise(PATIENT)).action
+
+    async with RagGuard(nano, store=None, scorers=()) as rg:
+        chain = RunnableLambda(research)
+        assert await chain.ainvoke(CASE.question, {"callbacks": [RagGuardCallback(rg)]}) == "continue"
+
+
+def test_it_is_about_what_redaction_left_and_stands_with_the_right_step(nano):
+    def redact(text):
+        return f"{text} (seen)"
+
+    def research(question):
+        find(0)
+        find(1)
+        return ragguard.current_run().advise(PATIENT)
+
+    with RagGuard(nano, store=None, scorers=(), redact=redact) as rg:
+        advice = advised(rg, research)
+        assert advice.status == "judged"
+        assert not any("(seen) (seen)" in one for one in (*advice.open_sub_questions, *advice.reasons))
+        rg.flush(timeout=60)
+        (run,) = rg.runs()
+        assert [step.advice is None for step in run.steps] == [True, False]
+
+
+def test_before_the_first_step_it_is_refused(nano):
+    with RagGuard(nano, store=None, scorers=()) as rg, pytest.raises(AdviceError, match="no step yet"):
+        advised(rg, lambda question: ragguard.current_run().advise())
+
+
+def test_a_run_that_is_not_sampled_is_refused(nano):
+    def research(question):
+        find(0)
+        return ragguard.current_run().advise()
+
+    with RagGuard(nano, store=None, sample_rate=0.0) as rg, pytest.raises(AdviceError, match="not sampled"):
+        advised(rg, research)
+
+
+@pytest.mark.parametrize("budget_ms", [0, -1, float("inf"), "300", True, None])
+def test_a_wrong_budget_is_refused(nano, budget_ms):
+    def research(question):
+        find(0)
+        return ragguard.current_run().advise(budget_ms)
+
+    with RagGuard(nano, store=None) as rg, pytest.raises(InvalidInput, match=r"^budget_ms: got "):
+        advised(rg, research)
+
+
+def test_it_is_given_though_nobody_holds_the_ragguard_any_more(nano):
+    def research(question):
+        find(0)
+        return ragguard.current_run().advise(PATIENT).status
+
+    def callback():
+        return RagGuardCallback(RagGuard(nano, store=None, scorers=()))
+
+    assert RunnableLambda(research).invoke(CASE.question, {"callbacks": [callback()]}) == "judged"

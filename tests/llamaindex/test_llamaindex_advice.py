@@ -1,0 +1,288 @@
+"""Agents and workflows of LlamaIndex that stop when they are advised to, with nano's own advice."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from llama_index.core.agent.workflow import AgentWorkflow
+from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
+from llama_index.core.llms.mock import MockFunctionCallingLLM
+from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.tools import FunctionTool, RetrieverTool
+from llama_index.core.workflow import (
+    Context,
+    Event,
+    HumanResponseEvent,
+    InputRequiredEvent,
+    StartEvent,
+    StopEvent,
+    Workflow,
+    step,
+)
+from support.llamaindex_parts import ListRetriever, call
+from support.scripted_engine import ScriptedEngine
+
+import ragguard
+from ragguard import RagGuard, connect, world
+from ragguard.errors import EngineUnreachable, InvalidInput
+from ragguard_llamaindex import AdvisedFunctionAgent, advise_step, instrument, uninstrument
+
+# LlamaIndex's agents use what pydantic and LlamaIndex's own workflows call deprecated.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
+]
+
+CASE = world.cases(4, hops=2)[3]
+PLAN = [*CASE.sub_questions, CASE.question] * 2
+PATIENT = 120_000
+"""Milliseconds for advice, so that a busy machine changes nothing."""
+ANSWER = "Ada Berg"
+
+
+def finds(query):
+    """Gives the passage that answers a sub-question, and one that does not."""
+    gold = [one for asked, one in zip(CASE.sub_questions, CASE.gold, strict=True) if asked in query]
+    return [*gold, CASE.distractors[0]]
+
+
+@pytest.fixture(scope="module")
+def nano():
+    return connect("nano")
+
+
+@pytest.fixture
+def rg(nano):
+    with RagGuard(nano, store=None, scorers=()) as rg:
+        instrument(rg)
+        yield rg
+        uninstrument()
+
+
+class World(ListRetriever):
+    """Searches nano's world."""
+
+    def _retrieve(self, query_bundle):
+        return [
+            NodeWithScore(node=TextNode(id_=one.id, text=one.text)) for one in finds(query_bundle.query_str)
+        ]
+
+
+def search_tool():
+    return RetrieverTool.from_defaults(World(), name="search", description="Searches.")
+
+
+class Searching:
+    """A model that makes the next of its searches as long as it is offered a tool, then answers; `heard` has the names
+    of the tools and the system message of each time."""
+
+    def __init__(self, *turns, answer=ANSWER):
+        self.turns, self.answer, self.next = turns, answer, 0
+        self.heard: list[tuple[list[str], str]] = []
+        self.llm = MockFunctionCallingLLM(response_generator=self.say)
+
+    def say(self, messages: Any, tools: Any = (), **kwargs: Any) -> ChatMessage:
+        system = "\n".join(one.content or "" for one in messages if one.role == MessageRole.SYSTEM)
+        self.heard.append(([tool.metadata.name for tool in tools], system))
+        turn = self.turns[self.next] if self.next < len(self.turns) else ()
+        queries = turn if isinstance(turn, tuple) else (turn,)
+        calls = [call("search", query=one) if isinstance(one, str) else one for one in queries]
+        if not calls or any(one.tool_name not in self.heard[-1][0] for one in calls):
+            return ChatMessage(role="assistant", blocks=[TextBlock(text=self.answer)])
+        self.next += 1
+        return ChatMessage(role="assistant", blocks=calls)
+
+
+def agent(model, **settings):
+    return AdvisedFunctionAgent(
+        **{"tools": [search_tool()], "llm": model.llm, "budget_ms": PATIENT, **settings}
+    )
+
+
+def queries(rg):
+    rg.flush(timeout=60)
+    return [[one.query for one in run.steps] for run in rg.runs()]
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_an_agent_answers_once_what_it_found_suffices(rg, streaming):
+    model = Searching(*PLAN)
+    done = await agent(model, streaming=streaming).run(user_msg=CASE.question)
+    assert str(done) == ANSWER
+    assert queries(rg) == [CASE.sub_questions]
+    (run,) = rg.runs()
+    assert [one.advice.action for one in run.steps] == ["continue", "answer"]
+    assert [tools for tools, _ in model.heard] == [["search"], ["search"], []]
+    first, second, last = (system for _, system in model.heard)
+    assert first == ""
+    assert second.startswith("Not answered yet by what was retrieved:\n- ")
+    assert "answers the question" in last
+
+
+async def test_never_more_hops_than_allowed_and_searches_side_by_side_are_one(rg):
+    model = Searching("a", ("b", "c"), "d", "e")
+    done = await agent(model, max_hops=2, system_prompt="Be brief.").run(user_msg=CASE.question)
+    assert str(done) == ANSWER
+    assert sorted(queries(rg)[0]) == ["a", "b", "c"]
+    assert model.heard[0][1] == "Be brief."
+    assert model.heard[-1][1].startswith("Be brief.\nNo further search")
+    (run,) = rg.runs()
+    assert sum(one.advice is not None for one in run.steps) <= 1
+
+
+@pytest.mark.filterwarnings("ignore::workflows.context.state_store.UnserializableKeyWarning")
+async def test_each_question_of_a_conversation_counts_anew(rg):
+    built = agent(Searching("a", "b", "c"), max_hops=1)
+    ctx = Context(built)
+    for _ in range(2):
+        assert str(await built.run(user_msg=CASE.question, ctx=ctx)) == ANSWER
+    assert queries(rg) == [["a"], ["b"]]
+
+
+async def test_an_agent_that_nobody_captures_keeps_to_its_hops_and_says_so_once(caplog):
+    for _ in range(2):
+        model = Searching(*PLAN)
+        assert str(await agent(model, max_hops=3).run(user_msg=CASE.question)) == ANSWER
+        assert model.next == 3
+    assert caplog.text.count("outside of any captured run") == 1
+
+
+async def test_a_run_that_is_not_sampled_keeps_to_its_hops_and_says_so_once(nano, caplog):
+    with RagGuard(nano, store=None, sample_rate=0.0) as rg:
+        instrument(rg)
+        for _ in range(2):
+            model = Searching(*PLAN)
+            assert str(await agent(model, max_hops=3).run(user_msg=CASE.question)) == ANSWER
+            assert model.next == 3
+        uninstrument()
+    assert caplog.text.count("was not sampled") == 1
+
+
+@pytest.mark.parametrize("trouble", ["down", "slow", "spent"])
+async def test_the_loop_goes_on_where_the_engine_does_not(trouble, caplog):
+    engine = ScriptedEngine(
+        fault=(lambda call: EngineUnreachable("it is gone")) if trouble == "down" else (lambda call: None),
+        gate=asyncio.Event() if trouble == "slow" else None,
+    )
+    with RagGuard(
+        engine, store=None, scorers=(), budget={"requests": 1} if trouble == "spent" else None
+    ) as rg:
+        instrument(rg)
+        model = Searching("a", "b", "c")
+        built = agent(model, budget_ms=50 if trouble == "slow" else 5000)
+        assert str(await built.run(user_msg=CASE.question)) == ANSWER
+        assert queries(rg) == [["a", "b", "c"]]
+        assert caplog.text.count("its loop goes on") == 1
+        uninstrument()
+
+
+async def test_a_model_that_searches_without_a_tool_is_stopped_all_the_same(rg, caplog):
+    model = Searching()
+    model.say = lambda messages, **kwargs: ChatMessage(
+        role="assistant", blocks=[TextBlock(text="Maybe."), call("search", query="x")]
+    )
+    built = agent(model, llm=MockFunctionCallingLLM(response_generator=model.say), max_hops=1)
+    ctx = Context(built)
+    done = await built.run(user_msg=CASE.question, ctx=ctx)
+    assert str(done) == "Maybe."
+    assert queries(rg) == [["x"]]
+    memory = await ctx.store.get("memory")
+    assert [len(one.blocks) for one in await memory.aget()][-1] == 1
+    assert caplog.text.count("although it was offered none") == 1
+
+
+async def test_other_tools_stay(rg):
+    book = FunctionTool.from_defaults(lambda query: "booked", name="book", description="Books.")
+    model = Searching("a", (call("book", query="b"),), "c")
+    built = agent(model, tools=[search_tool(), book], max_hops=1, search_tools=["search"])
+    await built.run(user_msg=CASE.question)
+    assert [tools for tools, _ in model.heard][:3] == [["search", "book"], ["book"], ["book"]]
+
+
+async def test_agents_of_one_workflow_count_their_own_hops(rg):
+    finder, writer = Searching("a", "b", "c"), Searching("d", "e", "f")
+    finder.turns = ("a", (call("handoff", to_agent="writer", reason="found"),))
+    agents = [
+        agent(finder, name="finder", description="Finds.", can_handoff_to=["writer"], max_hops=1),
+        agent(writer, name="writer", description="Writes.", max_hops=1),
+    ]
+    done = await AgentWorkflow(agents=agents, root_agent="finder").run(user_msg=CASE.question)
+    assert str(done) == ANSWER
+    assert [tools for tools, _ in finder.heard] == [["search", "handoff"], ["handoff"]]
+    assert queries(rg) == [["a", "d"]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "argument"),
+    [
+        ({"max_hops": 0}, "max_hops"),
+        ({"budget_ms": 0}, "budget_ms"),
+        ({"search_tools": "search"}, "search_tools"),
+    ],
+)
+async def test_wrong_settings_are_refused_at_once(settings, argument):
+    with pytest.raises(InvalidInput, match=f"^{argument}: got "):
+        agent(Searching(), **settings)
+
+
+class Search(Event):
+    number: int
+
+
+class Research(Workflow):
+    """Searches until it is advised to answer; asks a person after the first search where it is to."""
+
+    def __init__(self, max_hops: int = 6, asks: bool = False) -> None:
+        super().__init__()
+        self.max_hops, self.asks = max_hops, asks
+
+    @step
+    async def begin(self, ev: StartEvent) -> Search:
+        return Search(number=0)
+
+    @step
+    async def search(self, ctx: Context, ev: Search) -> Search | InputRequiredEvent | StopEvent:
+        ragguard.retrieved(PLAN[ev.number], finds(PLAN[ev.number]))
+        if (await advise_step(ctx, max_hops=self.max_hops, budget_ms=PATIENT)).enough:
+            return StopEvent(result=f"{ev.number + 1} searches")
+        if self.asks and ev.number == 0:
+            return InputRequiredEvent(prefix="go on?")
+        return Search(number=ev.number + 1)
+
+    @step
+    async def go_on(self, ev: HumanResponseEvent) -> Search:
+        return Search(number=1)
+
+
+async def test_a_workflow_answers_once_what_it_found_suffices(rg):
+    assert await Research().run(question=CASE.question) == "2 searches"
+    assert queries(rg) == [CASE.sub_questions]
+    assert [one.advice.action for one in rg.runs()[0].steps] == ["continue", "answer"]
+
+
+async def test_a_workflow_keeps_to_its_hops_in_each_of_its_runs(rg):
+    research = Research(max_hops=1)
+    ctx = Context(research)
+    for _ in range(2):
+        assert await research.run(question=CASE.question, ctx=ctx) == "1 searches"
+
+
+async def test_a_workflow_that_asked_a_person_counts_on(rg):
+    research = Research(max_hops=2, asks=True)
+    handler = research.run(question=CASE.question)
+    async for event in handler.stream_events():
+        if isinstance(event, InputRequiredEvent):
+            handler.ctx.send_event(HumanResponseEvent(response="yes"))
+    assert await handler == "2 searches"
+
+
+async def test_a_workflow_that_nobody_captures_keeps_to_its_hops(caplog):
+    assert await Research(max_hops=3).run(question=CASE.question) == "3 searches"
+    assert caplog.text.count("outside of any captured run") == 1
+
+
+async def test_wrong_settings_of_a_step_are_refused(rg):
+    with pytest.raises(InvalidInput, match=r"^max_hops: got 0"):
+        await Research(max_hops=0).run(question=CASE.question)
