@@ -161,9 +161,9 @@ def known(n, seed):
 
 def test_a_calibration_is_learnt_saved_and_used(tmp_path):
     with RagGuard(store=None, scorers=()) as rg:
-        found = rg.advice.calibrate(known(20, 5), max_loss=0.1)
+        found = rg.advice.calibrate(known(12, 5), max_loss=0.1)
         found.save(tmp_path / "advice.json")
-        assert (found.runs, found.skipped) == (20, 0)
+        assert (found.runs, found.skipped) == (12, 0)
         assert 0 < found.threshold <= 1
     with RagGuard(store=None, scorers=()) as rg:
         rg.advice.use(tmp_path / "advice.json")

@@ -84,7 +84,7 @@ def cost(traces, threshold):
     return np.mean([one.correct[-1] - one.correct[stop_at(one.sufficiency, threshold) - 1] for one in traces])
 
 
-@pytest.mark.parametrize(("max_loss", "n", "draws"), [(0.05, 40, 400), (0.1, 60, 200), (0.02, 120, 100)])
+@pytest.mark.parametrize(("max_loss", "n", "draws"), [(0.05, 40, 250), (0.1, 60, 120), (0.02, 120, 80)])
 def test_the_expected_loss_on_new_runs_stays_at_the_promise(max_loss, n, draws):
     rng = np.random.default_rng(int(1000 * max_loss))
     losses, stops = [], []
