@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing
 
-from ragguard.errors import EngineError, PartUnanswered, StoreError
+from ragguard.errors import EngineError, EngineUnreachable, PartUnanswered, StoreError
 from ragguard.parts.part import Part
 from ragguard.parts.reading import read_part
 from ragguard.parts.settings import PartJob
@@ -38,7 +38,7 @@ from ragguard.store.parttables import MOST_REASONS, PartCounts, PartRows
 GIVE_UP_AFTER = 24
 """The number of runs in a row without an answer after which the engine is asked whether it is gone."""
 _BEFORE_START = RetrySchedule(attempts=10_000, first=1.0, longest=30.0)
-_BETWEEN_PASSES = RetrySchedule(attempts=3, first=1.0, longest=30.0)
+_BETWEEN_PASSES = RetrySchedule(attempts=5, first=1.0, longest=30.0)
 _WAITS = "an engine does not answer: {}. It is waited for up to {:.0f} s; what is complete stays"
 _PROBE_SECONDS = 60.0
 LOST = "PartLost"
@@ -50,7 +50,8 @@ class PartScorer:
 
     Args:
         job: The settings.
-        waits: The waits between two passes over those runs of a part that were not answered.
+        waits: The waits between two passes over those runs of a part that were not answered, and between two questions
+            that find out whether the engine answers anything.
     """
 
     def __init__(self, job: PartJob, *, waits: RetrySchedule = _BETWEEN_PASSES) -> None:
@@ -77,9 +78,9 @@ class PartScorer:
         """Scores a part, writes its results and returns its counts.
 
         A fault of a scorer or an engine is a failure of its run. Where the part was begun too often, all its runs
-        are failures, unless the models answer nothing else either: that raises their EngineError, and the part stays
-        open. Raises PartUnanswered where no run was answered any more: the process should end then. Raises
-        StoreError where the file cannot be read or the results cannot be written.
+        are failures, unless the engine answers nothing else either: then EngineUnreachable ends the job. Raises
+        PartUnanswered where no run was answered any more: the process should end then. Raises StoreError where the
+        file cannot be read or the results cannot be written.
         """
         job, key = self._job, part.key(self._job.digest)
         beyond = job.attempts + 1
@@ -91,7 +92,10 @@ class PartScorer:
         started = time.monotonic()
         results = _Results(part)
         if attempt.number == beyond:
-            await self._pipeline.probe(deadline=time.monotonic() + _PROBE_SECONDS)
+            if (error := await self._silence()) is not None:
+                raise EngineUnreachable(
+                    f"the engine answers nothing, after {job.attempts} attempts at a part: {error}"
+                )
             await asyncio.to_thread(self._give_up, part, attempt, results)
         else:
             try:
@@ -154,13 +158,23 @@ class PartScorer:
         cause = f"{failure.error}: {failure.message}"
         if not results.answered:
             raise PartUnanswered(f"no run of the part was answered: {cause}")
-        try:
-            await self._pipeline.probe(deadline=time.monotonic() + _PROBE_SECONDS)
-        except EngineError as error:
-            if worth_repeating(error):
-                raise PartUnanswered(
-                    f"runs were not answered ({cause}), and nothing else is: {error}"
-                ) from error
+        if (error := await self._silence()) is not None:
+            raise PartUnanswered(f"runs were not answered ({cause}), and nothing else is: {error}")
+
+    async def _silence(self) -> EngineError | None:
+        """Returns the error of a model that answers no question at all, for a while; None where all models answer."""
+        for number in itertools.count(1):
+            try:
+                await self._pipeline.probe(deadline=time.monotonic() + _PROBE_SECONDS)
+                return None
+            except EngineError as error:
+                wait = self._waits.after(number)
+                if not worth_repeating(error):
+                    return None
+                if wait is None:
+                    return error
+            await asyncio.sleep(wait)
+        return None
 
     def _give_up(self, part: Part, attempt: PartAttempt, results: _Results) -> None:
         """Makes failures of all runs of a part."""

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from ragguard.cli.app import app
 from ragguard.cli.score_parts import executor_of, said
-from ragguard.errors import InvalidInput
+from ragguard.errors import EngineUnreachable, InvalidInput, StoreError
 from ragguard.parts import JobProgress, JobTotals
 from ragguard.records import Usage
 from ragguard.store.runfile import write_runs
@@ -108,6 +108,43 @@ def test_broken_lines_are_told_with_file_and_byte(here):
     again = score("runs.jsonl", *ON, "--out", "out", "--scorers", "utility")
     assert again.exit_code == 1
     assert "3 of them were scored before; asked now: 0 requests" in again.output
+
+
+class Broken:
+    """An executor that comes to an end of its own."""
+
+    workers = 1
+
+    def __init__(self, error):
+        self.error = error
+
+    def connect(self):
+        pass
+
+    def completed(self, job, parts):
+        raise self.error
+        yield
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (EngineUnreachable("nobody there"), 1, "nobody there; what is complete stays in {out}: run it again"),
+        (
+            KeyboardInterrupt(),
+            130,
+            "stopped; the parts that are complete stay in {out}, and the same command goes on",
+        ),
+        (StoreError("the disk is full"), 2, "ragguard score: the disk is full"),
+    ],
+    ids=["engine", "interrupt", "disk"],
+)
+def test_a_job_that_ends_early_says_what_to_do(here, monkeypatch, error, code, says):
+    monkeypatch.setattr("ragguard.cli.score_parts.executor_of", lambda *options: Broken(error))
+    done = score("runs.jsonl", *ON, "--out", "out")
+    assert done.exit_code == code
+    (line,) = done.output.strip().splitlines()
+    assert says.format(out=here / "out") in line
 
 
 def test_progress_says_all_counts(monkeypatch):

@@ -146,7 +146,7 @@ async def test_a_part_is_not_given_up_while_its_engine_answers_nothing(engine, j
     for _ in range(job.attempts):
         with pytest.raises(PartUnanswered):
             await attempt(job, part)
-    with pytest.raises(EngineUnreachable, match="gone"):
+    with pytest.raises(EngineUnreachable, match="answers nothing, after 3 attempts at a part: gone"):
         await attempt(job, part)
     assert job.folder.finished() == []
     engine.fault = lambda call: None
@@ -178,19 +178,29 @@ async def test_a_full_disk_is_one_sentence_and_no_part(engine, job, part, monkey
     assert job.folder.finished() == []
 
 
-async def test_an_engine_that_nobody_can_reach_is_waited_for_and_then_told(engine, job):
-    engine.fault = lambda call: EngineUnreachable("gone")
-    asked = 0
+@pytest.mark.parametrize("patience", [0.0, 600.0])
+async def test_an_engine_that_nobody_can_reach_is_waited_for_and_then_told(
+    engine, job, monkeypatch, patience
+):
+    monkeypatch.setattr("ragguard.parts.scoring._BEFORE_START", NO_WAIT)
+    asked, known = 0, engine.info
 
     async def info():
         nonlocal asked
         asked += 1
-        raise EngineUnreachable("nobody there")
+        if asked < 4:
+            raise EngineUnreachable("nobody there")
+        return await known()
 
     engine.info = info
-    with pytest.raises(EngineUnreachable, match="nobody there"):
-        await PartScorer(job).start()
-    assert asked == 1
+    scorer = PartScorer(dataclasses.replace(job, patience_s=patience))
+    if patience:
+        await scorer.start()
+        assert asked >= 4
+    else:
+        with pytest.raises(EngineUnreachable, match="nobody there"):
+            await scorer.start()
+        assert asked == 1
 
 
 def test_settings_travel_with_the_content_of_prompt_files(tmp_path):
