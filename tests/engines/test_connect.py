@@ -16,6 +16,7 @@ from ragguard.engines.http.client import HttpClient, key_from_environment, parse
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
 from ragguard.engines.requests.verbs import layers_of
 from ragguard.errors import BudgetExceeded, InvalidInput, UnknownName
+from ragguard.scorers.settings import ScoringSettings
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,27 @@ def test_what_is_no_engine_is_refused(value):
 def test_a_model_is_named_after_its_scheme():
     with pytest.raises(InvalidInput, match="model"):
         open_engine("nano", model="x")
+
+
+def test_vllm_in_this_process_takes_its_own_arguments(monkeypatch):
+    made = []
+
+    def build(model, *, settings):
+        made.append((model, settings))
+        return ScriptedEngine()
+
+    monkeypatch.setattr("ragguard.engines.local.inprocess.InProcessVllmEngine", build)
+    connect("vllm:some/model", engine_args={"max_model_len": 512})
+    connect("vllm:some/model")
+    assert made == [("some/model", {"max_model_len": 512}), ("some/model", None)]
+    ScoringSettings(engine="vllm:some/model", engine_args={"dtype": "float32"}).build()
+    assert made[2] == ("some/model", {"dtype": "float32"})
+
+
+@pytest.mark.parametrize(("engine", "given"), [("nano", {"x": 1}), ("vllm:m", ["x"]), ("vllm:m", {1: 2})])
+def test_engine_arguments_that_nobody_reads_are_refused(engine, given):
+    with pytest.raises(InvalidInput, match="engine_args"):
+        connect(engine, engine_args=given)
 
 
 async def test_an_engine_gets_the_layers_once():
