@@ -90,7 +90,10 @@ def run(
     ] = None,
     gpus: Annotated[
         float | None,
-        typer.Option(help="With --on ray: GPUs of each actor. [default: 1 for vllm:MODEL, else 0]"),
+        typer.Option(
+            help="With --on: GPUs of each actor or process. [default: with ray 1 for "
+            "vllm:MODEL, else 0; with processes 0: every process sees all]"
+        ),
     ] = None,
     engine_args: Annotated[
         str | None,

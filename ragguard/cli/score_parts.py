@@ -59,13 +59,15 @@ def executor_of(
         from ragguard.parts.on_ray import RayActors
 
         return RayActors(address, actors=_actors(actors or "1:8"), gpus=gpus)
-    for name, value in (("--address", address), ("--actors", actors), ("--gpus", gpus)):
+    for name, value in (("--address", address), ("--actors", actors)):
         if value is not None:
             raise InvalidInput(name, value, "nothing without --on ray")
     kind, colon, number = on.partition(":")
     if kind != "processes" or (colon and not number.isdecimal()):
         raise InvalidInput("--on", on, WHERE)
-    return Processes(int(number) if colon else os.cpu_count() or 1)
+    if gpus is not None and not float(gpus).is_integer():
+        raise InvalidInput("--gpus", gpus, "a whole number, but with --on ray")
+    return Processes(int(number) if colon else os.cpu_count() or 1, gpus=int(gpus or 0))
 
 
 def _actors(text: str) -> tuple[int, int]:

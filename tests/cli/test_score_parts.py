@@ -52,7 +52,7 @@ def score(*words):
         (["runs.jsonl", "--on", "nonsense"], "--on: got 'nonsense'; allowed: processes"),
         (["runs.jsonl", "--on", "processes:0"], "workers: got 0"),
         (["runs.jsonl", "--actors", "2"], "--actors: got '2'; allowed: nothing without --on ray"),
-        (["runs.jsonl", "--gpus", "1"], "--gpus: got 1.0; allowed: nothing without --on ray"),
+        (["runs.jsonl", "--gpus", "0.5"], "--gpus: got 0.5; allowed: a whole number, but with --on ray"),
         (["runs.jsonl", "--address", "auto"], "--address: got 'auto'; allowed: nothing without --on ray"),
         (["runs.jsonl", "--on", "ray", "--actors", "many"], "--actors: got 'many'; allowed: the least and the most"),
         (["file:///no/such/folder"], "file:///no/such/folder does not exist"),
@@ -163,5 +163,8 @@ def test_progress_says_all_counts(monkeypatch):
 def test_where_parts_are_scored():
     assert executor_of("processes:3").workers == 3
     assert executor_of("processes").workers >= 1
+    assert executor_of("processes:2", gpus=1.0).workers == 2
+    with pytest.raises(InvalidInput, match=r"--gpus: got inf; allowed: a whole number"):
+        executor_of("processes:2", gpus=float("inf"))
     with pytest.raises(InvalidInput, match="--on"):
         executor_of("processes:")
