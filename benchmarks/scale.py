@@ -126,7 +126,7 @@ def job(runs: int, one: dict[str, float], ray: dict[str, float]) -> dict[str, An
 
 def main() -> None:
     """Measures, multiplies, prints and records."""
-    one = planning(100_000) | folder(200)
+    one = planning(20_000) | folder(60)
     memory = json.loads((RESULTS / "ray.json").read_text())["memory"]
     few, many = memory["few"], memory["many"]
     more = many["parts"] - few["parts"]
