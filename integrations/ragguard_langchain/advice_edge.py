@@ -94,7 +94,8 @@ class _PassCount:
     def _forget(self) -> None:
         self._lock = threading.Lock()
         self._calls: OrderedDict[int, tuple[object, set[object]]] = OrderedDict()
-        """By the identity of what LangGraph makes for each call of a graph: that object, and the steps."""
+        """The object that LangGraph makes for each call of a graph, and the steps of that call, by the identity of the
+        object."""
 
     def passed(self) -> int:
         """Notes that the current call passes the edge; returns in how many of its steps it has done so."""

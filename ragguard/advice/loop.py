@@ -39,7 +39,7 @@ _NO_RUN = (
 
 @dataclass(frozen=True, slots=True)
 class HopAdvice:
-    """What an agent does after a hop."""
+    """The choice of an agent after a hop."""
 
     enough: bool
     """True where it stops searching and answers."""

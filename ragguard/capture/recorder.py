@@ -64,7 +64,7 @@ class Recorder:
         self.guard_engines: weakref.WeakSet[object] = weakref.WeakSet()
         """The engines of the guards whose verdicts were recorded."""
         self.advising: Callable[[], Advising] | None = None
-        """What gives advice about open runs; None where there is no RagGuard."""
+        """The source of advice about open runs; None where there is no RagGuard."""
         self.faults = Faults()
         self._forget()
         at_fork(in_child=self._forget)
