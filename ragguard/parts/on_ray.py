@@ -126,6 +126,8 @@ class RayActors:
         context = data.DataContext.get_current()
         context.enable_progress_bars = False
         context.print_on_execution_start = False
+        if self._ours:
+            logger("ray.data").setLevel("ERROR")  # progress is shown by who calls
         gpus = _gpus(job) if self.gpus is None else self.gpus
         self._warn_of_resources(gpus)
         overlap = min(self._overlap, job.concurrency)
