@@ -32,7 +32,7 @@ class HopState(TypedDict):
     enough: bool
     """True where the model is offered no further search."""
     note: str
-    """What the model is told before its next turn."""
+    """The text that the model is told before its next turn."""
 
 
 class AdviceState(AgentState[Any]):

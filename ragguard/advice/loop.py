@@ -44,7 +44,7 @@ class HopAdvice:
     enough: bool
     """True where it stops searching and answers."""
     note: str = ""
-    """What its model is told before its next turn; empty where there is nothing to say."""
+    """The text that its model is told before its next turn; empty where there is nothing to say."""
     advice: Advice | None = None
     """The advice behind it. None: none could be had, or none was needed since the agent had made all its hops."""
 
