@@ -76,37 +76,34 @@ def test_one_actor_without_overlap_gives_the_very_scores_of_one_process(alone, c
     assert in_parts(out) == in_store(alone / "alone.db")
 
 
-def test_two_nodes_give_the_same_scores(alone, cluster):
+@pytest.fixture(scope="module")
+def on_two_nodes(alone, cluster):
+    """The same runs, scored on both nodes."""
     out = alone / "two"
     said = score(
         alone / "runs.jsonl", "--on", "ray", "--address", cluster.address, "--actors", "2:2", "--out", out, "--scorers",
         "utility",
     )  # fmt: skip
     assert "40 runs are in" in said
-    ours, theirs = in_parts(out), in_store(alone / "alone.db")
+    return out
+
+
+def test_two_nodes_give_the_same_scores(alone, on_two_nodes):
+    ours, theirs = in_parts(on_two_nodes), in_store(alone / "alone.db")
     assert ours.keys() == theirs.keys()
     worst = max(abs(ours[key][0] - theirs[key][0]) for key in ours)
     assert worst <= 5e-5
 
 
-def test_other_settings_are_refused_and_nothing_is_written(alone, cluster):
-    out = alone / "two"
-    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+def test_other_settings_are_refused_and_nothing_is_written(alone, on_two_nodes, cluster):
+    before = {path: path.stat().st_mtime_ns for path in on_two_nodes.rglob("*")}
     said = score(
-        alone / "runs.jsonl",
-        "--on",
-        "ray",
-        "--address",
-        cluster.address,
-        "--out",
-        out,
-        "--scorers",
-        "grades",
+        alone / "runs.jsonl", "--on", "ray", "--address", cluster.address, "--out", on_two_nodes, "--scorers", "grades",
         code=2,
-    )
+    )  # fmt: skip
     assert before
     assert "other settings" in said
-    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+    assert {path: path.stat().st_mtime_ns for path in on_two_nodes.rglob("*")} == before
 
 
 async def test_a_server_that_goes_away_completes_no_part_and_the_same_goes_on(drivers):
