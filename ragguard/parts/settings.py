@@ -7,7 +7,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 from ragguard.arguments import whole_number
@@ -15,6 +14,7 @@ from ragguard.credentials import split_credentials
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import InvalidInput
 from ragguard.records import new_id
+from ragguard.runtime.once import computed_once
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.secrets import without_secrets
@@ -64,7 +64,7 @@ class PartJob:
         if scoring.prompts is not None:
             object.__setattr__(self, "scoring", replace(scoring, prompts=load_prompts(scoring.prompts)))
 
-    @cached_property
+    @computed_once
     def record(self) -> dict[str, Any]:
         """The settings that decide about scores, as JSON takes them: without keys, texts of prompts as a digest."""
         scoring = self.scoring
@@ -80,7 +80,7 @@ class PartJob:
             "references": _digest(self.references) if self.references else None,
         }
 
-    @cached_property
+    @computed_once
     def digest(self) -> str:
         """A digest of `record`; part of the key of every part."""
         return _digest(self.record)

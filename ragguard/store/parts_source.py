@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ragguard.errors import SchemaMismatch, StoreError
 from ragguard.records import Failure, Level, Run, Score, ScoredRun
 from ragguard.runtime.faults import describe
+from ragguard.runtime.once import computed_once
 from ragguard.store.filesystems import pyarrow_for
 from ragguard.store.means import RunMeans
 from ragguard.store.overview import Overview, RunLine, ScoreSummary, overview_of
@@ -68,7 +68,7 @@ class PartsSource:
         """True where the run files were given."""
         return self._runs is not None
 
-    @cached_property
+    @computed_once
     def _counts(self) -> list[PartCounts]:
         table = self._table("parts", self._keys)
         return [PartCounts.of_row(row) for row in table.to_pylist()]
@@ -254,11 +254,11 @@ class PartsSource:
             "wrote it"
         )
 
-    @cached_property
+    @computed_once
     def _columns(self) -> dict[Table, list[str]]:
         return {table: schema.names for table, schema in table_schemas(self._pyarrow).items()}
 
-    @cached_property
+    @computed_once
     def _texts(self) -> dict[Table, list[str]]:
         """The columns of texts that repeat: a list of distinct texts, and a number a row."""
         text, schemas = self._pyarrow.string(), table_schemas(self._pyarrow)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from pyarrow import compute
 
 from ragguard.records import Usage
+from ragguard.runtime.once import computed_once
 from ragguard.store.overview import SCALE, RunLine, RunScore, ScoreSummary
 from ragguard.store.score_columns import FOR_OUTLINES, PartTables, coded, combined, numbers, rows_of
 from ragguard.store.scoretable import USAGE
@@ -63,7 +63,7 @@ class _Gathered:
         self._runs = batch.places(batch.scores)
         self._value = numbers(batch.scores["value"])
 
-    @cached_property
+    @computed_once
     def _utilities(self) -> NDArray[np.bool_]:
         return self._where("name", "utility")
 
@@ -124,7 +124,7 @@ class _Gathered:
         """Returns the JSON rows of the scores of the run."""
         return self._joined(self._where("level", "run"), "null", *self._said)
 
-    @cached_property
+    @computed_once
     def _said(self) -> tuple[Any, ...]:
         names = ("name", "label", "reference_source", "stage")
         name, label, source, stage = (self._quoted(column) for column in names)
