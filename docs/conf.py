@@ -27,6 +27,8 @@ html_theme = "furo"
 html_title = f"ragguard {__version__}"
 html_copy_source = False
 html_show_copyright = False
+# Fields called `bytes` are taken for targets of the type `bytes` in signatures; nothing refers to such a field.
+suppress_warnings = ["ref.python"]
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
 
