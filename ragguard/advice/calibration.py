@@ -94,12 +94,13 @@ class AdviceCalibration:
     gains: Sequence[Gain] = field(default_factory=list)
     """The change of correctness by one more step, by sufficiency."""
 
-    def gain_at(self, sufficiency: float) -> tuple[float, float]:
-        """Returns what one more step added to the correctness at a like sufficiency, and its standard error."""
+    def gain_at(self, sufficiency: float) -> tuple[float | None, float | None]:
+        """Returns what one more step added to the correctness at a like sufficiency, and its standard error; None
+        where no run of the calibration went on with that much."""
         for one in self.gains:
             if sufficiency <= one.upto:
                 return one.gain, one.stderr
-        return (self.gains[-1].gain, self.gains[-1].stderr) if self.gains else (0.0, 0.0)
+        return None, None
 
     def check(self, identity: Sequence[str]) -> None:
         """Raises CalibrationError where the models or prompts are other ones, of which the promise does not hold."""
@@ -158,7 +159,11 @@ def stop_at(sufficiency: Sequence[float], threshold: float) -> int:
 
 
 def gains_of(traces: Sequence[Trace]) -> list[Gain]:
-    """Returns what one more step added to the correctness, by sufficiency, in groups of about equal size."""
+    """Returns what one more step added to the correctness, by sufficiency, in groups of about equal size.
+
+    The standard error counts two steps more, one that added nothing and one that added all, since few equal steps prove
+    little.
+    """
     points = sorted(
         (enough, after - now)
         for trace in traces
@@ -169,7 +174,7 @@ def gains_of(traces: Sequence[Trace]) -> list[Gain]:
     found = []
     for group in np.array_split(np.array(points), min(BINS, len(points))):
         gains = group[:, 1]
-        stderr = float(gains.std() / math.sqrt(len(gains)))
+        stderr = float(np.append(gains, (0.0, 1.0)).std() / math.sqrt(len(gains) + 2))
         found.append(Gain(float(group[-1, 0]), float(gains.mean()), stderr, len(gains)))
     return found
 

@@ -24,8 +24,8 @@ class Judgement(NamedTuple):
 
     action: AdviceAction
     reasons: list[str]
-    expected_gain: float
-    stderr: float
+    expected_gain: float | None
+    stderr: float | None
 
 
 def sufficiency(evidence: Evidence) -> float:
@@ -45,7 +45,8 @@ def judge(evidence: Evidence, calibration: AdviceCalibration | None) -> Judgemen
     enough = sufficiency(evidence)
     threshold = THRESHOLD if calibration is None else calibration.threshold
     gain, stderr = _expected_gain(evidence) if calibration is None else calibration.gain_at(enough)
-    how = f"sufficiency {enough:.2f}, {'at least' if enough >= threshold else 'under'} {threshold:.2f}"
+    digits = 2 if f"{enough:.2f}" != f"{threshold:.2f}" else 4
+    how = f"sufficiency {enough:.{digits}f}, {'at least' if enough >= threshold else 'under'} {threshold:.{digits}f}"
     if enough >= threshold:
         return Judgement("answer", [how, *_closed(evidence)], gain, stderr)
     action, why = _otherwise(evidence)
@@ -73,6 +74,10 @@ def _closed(evidence: Evidence) -> list[str]:
 
 def _open(evidence: Evidence) -> list[str]:
     found = [f"open: {text[:SHOWN]}" for text in evidence.open]
+    if not evidence.open and evidence.p_answer < 0.5:
+        found.append(
+            f"the reader would abstain all the same: it answers with probability {evidence.p_answer:.2f}"
+        )
     if evidence.redundancy == 1.0:
         found.append("the last step answers only what was answered before")
     if evidence.unjudged:

@@ -125,7 +125,8 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
     with (out / "spans.jsonl").open("w", encoding="utf-8") as spans:
         exporter = ConsoleSpanExporter(out=spans, formatter=lambda span: f"{span.to_json(indent=None)}\n")
         provider.add_span_processor(SimpleSpanProcessor(exporter))
-        rg = RagGuard(engine=engine, store=out / "ragguard.db", tracer_provider=provider)
+        # With when="run" the spans are those of the finished runs alone.
+        rg = RagGuard(engine=engine, store=out / "ragguard.db", tracer_provider=provider, when="run")
         guard = DistractorGuard(rg.engine, THRESHOLD, budget_ms=2000)
         clock = time.perf_counter()
         for number, (title, module) in enumerate(attached.items()):

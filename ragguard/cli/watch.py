@@ -26,12 +26,15 @@ def run(
     """Watch runs as they go on: one line a run, hops with their numbers as they are scored.
 
     Ctrl-C ends it. A store that is not there yet, is deleted or replaced is waited for. Into a pipe each run is printed
-    once it is scored. Exit code 0.
+    once it is scored. Exit code 0; 2 where the path holds something else.
     """
     from ragguard.cli.terminal import screen
     from ragguard.report.watch import watch_table
+    from ragguard.store.store import Store
 
     console = screen()
+    if database.exists():
+        Store(database, read_only=True).close()  # says where it is no store
     if once:
         looked = next(_looks(database, most))
         console.print(watch_table(looked) if looked else f"no runs in {database}")

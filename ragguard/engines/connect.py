@@ -100,4 +100,4 @@ def _check_engine_args(engine: str | Engine, given: Mapping[str, Any] | None) ->
             "engine_args", given, "a mapping from names to values, such as {'max_model_len': 8192}"
         )
     if given and not (isinstance(engine, str) and engine.strip().startswith("vllm:")):
-        raise InvalidInput("engine_args", dict(given), "nothing, as only vllm:MODEL takes them")
+        raise InvalidInput("engine_args", given, "nothing, as only vllm:MODEL takes them")

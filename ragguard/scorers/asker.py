@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Hashable, Sequence
 from dataclasses import replace
+from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, RagguardError
@@ -105,6 +106,9 @@ class Asker:
         finally:
             for pending in (*tasks, *self._waves):
                 pending.cancel()
+            for scorer in scorers:
+                if getcoroutinestate(scorer) == CORO_CREATED:  # its task was cancelled before it began
+                    scorer.close()
             if self._timer is not None:
                 self._timer.cancel()
 

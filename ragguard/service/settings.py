@@ -156,11 +156,12 @@ class Settings:
 
 def _overflow(policy: object) -> tuple[Literal["oldest", "newest"], float | None]:
     """Returns what is dropped, and for how many seconds a thread waits first; None where it does not."""
-    if policy == "drop_oldest":
+    name = policy if isinstance(policy, str) else ""
+    if name == "drop_oldest":
         return "oldest", None
-    if policy == "drop_newest":
+    if name == "drop_newest":
         return "newest", None
-    block = _BLOCK.fullmatch(policy) if isinstance(policy, str) else None
+    block = _BLOCK.fullmatch(name)
     if block is None:
         raise InvalidInput("on_overflow", policy, "'drop_oldest', 'drop_newest', 'block' or 'block(SECONDS)'")
     return "newest", float(block.group(1) or _BLOCK_SECONDS)

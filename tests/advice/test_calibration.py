@@ -139,8 +139,17 @@ def test_what_a_step_adds_is_told_by_sufficiency():
     found = AdviceCalibration(0.5, 0.02, 80, 0, loss=0.0, steps_saved=0.5, engine="e", judge="j", entailer="n",
                               prompts="p", judge_prompts="q", gains=gains)  # fmt: skip
     assert sum(one.steps for one in gains) == 80
-    assert found.gain_at(0.05) == (1.0, 0.0)
-    assert found.gain_at(0.85) == found.gain_at(0.99) == (0.0, 0.0)
+    first, last = gains[0], gains[-1]
+    # Each standard error counts two steps more, one that added nothing and one that added all.
+    assert found.gain_at(0.05) == (
+        1.0,
+        pytest.approx(np.std([1] * first.steps + [0, 1]) / (first.steps + 2) ** 0.5),
+    )
+    assert found.gain_at(0.8) == (
+        0.0,
+        pytest.approx(np.std([0] * last.steps + [0, 1]) / (last.steps + 2) ** 0.5),
+    )
+    assert found.gain_at(0.81) == (None, None)  # no run went on with that much
     assert gains_of([Trace([0.5], [1.0])]) == []
 
 

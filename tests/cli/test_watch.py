@@ -122,6 +122,15 @@ def test_a_terminal_shows_a_table_that_is_kept_up_to_date(tmp_path):
         os.close(ours)
 
 
+@pytest.mark.parametrize("once", [["--once"], []])
+@pytest.mark.parametrize("kind", ["run file", "folder"])
+def test_something_that_is_no_store_is_refused(tmp_path, kind, once):
+    path = tmp_path / "runs.jsonl"
+    path.write_text('{"format": "ragguard.runs/1"}\n') if kind == "run file" else path.mkdir()
+    done = CliRunner().invoke(app, ["watch", str(path), *once])
+    assert (done.exit_code, "no runs" in done.output) == (2, False)
+
+
 def test_once_shows_what_is_there(tmp_path):
     store = tmp_path / "ragguard.db"
     nothing = CliRunner().invoke(app, ["watch", str(store), "--once"])

@@ -95,8 +95,9 @@ async def test_a_classic_stuff_chains_document_prompt_is_what_the_model_reads(ca
 def test_a_formatted_document_is_judged_once(tmp_path, store):
     engine = ScriptedEngine(label=judging)
     rg = RagGuard(
-        engine=engine, scorers=("utility",), store=tmp_path / "runs.db" if store == "file" else None
-    )
+        engine=engine, scorers=("utility",), store=tmp_path / "runs.db" if store == "file" else None,
+        when="run",  # while the run is open, a document may be judged before the chain formats it
+    )  # fmt: skip
     stuffed("Title: {source}\n{page_content}").invoke(
         {"input": QUESTION}, {"callbacks": [RagGuardCallback(rg)]}
     )

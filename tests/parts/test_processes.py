@@ -31,8 +31,11 @@ VALUES = [
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Runs of nano's world, in a file."""
-    path = tmp_path_factory.mktemp("runs") / "runs.jsonl"
-    made = [world.make_run(case, seed=3, junk=1) for case in world.cases(40, seed=3)]
+    return runs_file(tmp_path_factory.mktemp("runs") / "runs.jsonl", 40)
+
+
+def runs_file(path, number):
+    made = [world.make_run(case, seed=3, junk=1) for case in world.cases(number, seed=3)]
     write_runs((dataclasses.replace(run, id=f"r{at}") for at, run in enumerate(made)), path)
     return path
 
@@ -134,8 +137,11 @@ def test_a_process_that_its_parts_kill_leaves_failures_behind(runs, tmp_path, mo
     ]
 
 
-def test_an_interrupt_ends_all_processes_and_the_same_command_goes_on(runs, tmp_path):
-    out = tmp_path / "out"
+def test_an_interrupt_ends_all_processes_and_the_same_command_goes_on(tmp_path):
+    runs, out = (
+        runs_file(tmp_path / "many.jsonl", 160),
+        tmp_path / "out",
+    )  # enough not to be done before the interrupt
     begun = subprocess.Popen(scoring(runs, out), stderr=subprocess.PIPE, text=True, env=environment(),
                              start_new_session=True)  # fmt: skip
     try:
@@ -150,7 +156,7 @@ def test_an_interrupt_ends_all_processes_and_the_same_command_goes_on(runs, tmp_
     assert "Traceback" not in said
     done = subprocess.run(scoring(runs, out), capture_output=True, text=True, env=environment())
     assert done.returncode == 0, done.stderr
-    assert "40 runs are in" in done.stderr
+    assert "160 runs are in" in done.stderr
     assert len(score_ids(PartFolder(out))) == len(set(score_ids(PartFolder(out))))
 
 
