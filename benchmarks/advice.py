@@ -4,20 +4,22 @@
     python benchmarks/advice.py --calibration 51 --cases 30 --unanswered 12    smaller, for a look
 
 The target: as many right answers as the best fixed budget with at least 30 % fewer retrievals, and half its wrong
-answers on unanswerable questions. On 75 held-out questions, and 45 further ones without an answer, the best fixed
-budget is four searches (0.533 right; 0.158 wrong on unanswerable ones). Advice with the promise 0.05 or 0.1 reaches
-the target: 0.573 and 0.587 right, 37 % and 36 % fewer retrievals (95 %: 30 to 43 and 29 to 43), 0.070 wrong on
-unanswerable ones.
+answers on unanswerable questions. On 75 questions, and further ones without an answer (64 in all), that nobody had
+looked at before, the best fixed budget is four searches (0.533 right; 0.219 wrong on unanswerable ones). Advice with
+the promise 0.05 or 0.1 reaches the target: 0.560 right, 34 % and 33 % fewer retrievals (95 %: 28 to 41 and 26 to 40),
+0.047 wrong on unanswerable ones.
 
 Not reached, or paid for:
-- With the promise 0.02, 75 runs leave no room for a single loss, so the threshold is 0.99, and 0.360 are right.
-- The model's own word alone (search until it has an answer) has more right answers (0.640) with 3.3 retrievals, and
-  eight times the wrong ones on unanswerable questions (0.561).
+- With the promise 0.02, 75 runs leave no room for a single loss, so the threshold is 0.99, and 0.440 are right with
+  29 % fewer retrievals.
+- The model's own word alone (search until it has an answer) has more right answers (0.613) with 3.4 retrievals, and
+  eleven times the wrong ones on unanswerable questions (0.547).
 - Advice costs five times the tokens that the agent's model reads: nothing scores beside it, which would ask most of
   it.
-- The first attempt gave up after two `rephrase` in a row, `distrust` not counted: 32 % fewer retrievals and 0.600
-  right, but 0.105 wrong on unanswerable questions. On the trips of the calibration the rule of now had shown fewer
-  wrong answers (0.053 instead of 0.080) for one right answer less; so it was taken.
+- The rule for giving up was chosen with figures in sight, so those questions (seeds 72 and 73) no longer count: there
+  it saved 37 % with 0.573 right and 0.070 wrong on unanswerable ones. The attempt before it, in which two `rephrase`
+  in a row were needed and `distrust` did not count, had saved 32 % with 0.600 right and 0.105 wrong on unanswerable
+  ones.
 
 An agent plans its hops, reads each name with nano, searches 10,000 passages of which it sees three new ones at a
 time, and asks in other words where nothing was found. One question in five has no answer: the fact is not in the
@@ -61,7 +63,7 @@ K = 3
 NO = "NO-RESPONSE"
 UNANSWERABLE = 0.2
 PROMISES = (0.02, 0.05, 0.1)
-CALIBRATION, EVALUATION, UNANSWERED = 71, 72, 73
+CALIBRATION, EVALUATION, UNANSWERED = 71, 172, 173
 """The seeds of the questions."""
 CASES = (75, 75, 45)
 """The number of questions that are calibrated on, of those that are measured, and of further ones without an answer."""
