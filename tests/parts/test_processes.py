@@ -31,13 +31,15 @@ VALUES = [
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Runs of nano's world, in a file."""
-    return runs_file(tmp_path_factory.mktemp("runs") / "runs.jsonl", 40)
-
-
-def runs_file(path, number):
-    made = [world.make_run(case, seed=3, junk=1) for case in world.cases(number, seed=3)]
+    path = tmp_path_factory.mktemp("runs") / "runs.jsonl"
+    made = [world.make_run(case, seed=3, junk=1) for case in world.cases(40, seed=3)]
     write_runs((dataclasses.replace(run, id=f"r{at}") for at, run in enumerate(made)), path)
     return path
+
+
+def interruptible():
+    """Undoes what a shell does to programs in the background: they would ignore the interrupt."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def our_processes():
@@ -137,13 +139,11 @@ def test_a_process_that_its_parts_kill_leaves_failures_behind(runs, tmp_path, mo
     ]
 
 
-def test_an_interrupt_ends_all_processes_and_the_same_command_goes_on(tmp_path):
-    runs, out = (
-        runs_file(tmp_path / "many.jsonl", 160),
-        tmp_path / "out",
-    )  # enough not to be done before the interrupt
+def test_an_interrupt_ends_all_processes_and_the_same_command_goes_on(runs, tmp_path):
+    out = tmp_path / "out"
     begun = subprocess.Popen(scoring(runs, out), stderr=subprocess.PIPE, text=True, env=environment(),
-                             start_new_session=True)  # fmt: skip
+                             start_new_session=True,
+                             preexec_fn=interruptible)  # fmt: skip
     try:
         eventually(lambda: out.exists() and any((out / "attempts").glob("*")), 60)
         os.killpg(begun.pid, signal.SIGINT)  # as a terminal does: to the command and all its processes
@@ -156,7 +156,7 @@ def test_an_interrupt_ends_all_processes_and_the_same_command_goes_on(tmp_path):
     assert "Traceback" not in said
     done = subprocess.run(scoring(runs, out), capture_output=True, text=True, env=environment())
     assert done.returncode == 0, done.stderr
-    assert "160 runs are in" in done.stderr
+    assert "40 runs are in" in done.stderr
     assert len(score_ids(PartFolder(out))) == len(set(score_ids(PartFolder(out))))
 
 

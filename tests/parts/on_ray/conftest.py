@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -67,6 +68,8 @@ class Drivers:
         return subprocess.Popen(
             command(DRIVER, json.dumps(told)), env=environment(), text=True, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, start_new_session=True,
+            # A shell has programs in the background ignore the interrupt.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
 
     def finish(self, driver: subprocess.Popen[str], code: int = 0) -> tuple[dict[str, Any], str]:
