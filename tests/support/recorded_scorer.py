@@ -37,7 +37,11 @@ class RecordedScorer:
             await asyncio.sleep(_POLL_S)
         if (orders / "pause").exists():
             await asyncio.sleep(float((orders / "pause").read_text()))
-        if (orders / f"dead-{os.getpid()}").exists() or (orders / "gone").exists():
+        dead = (orders / f"dead-{os.getpid()}").exists()
+        if dead:  # such a call reaches no engine
+            with (orders / f"refused-{os.getpid()}").open("a") as file:
+                file.write(f"{view.run.id}\n")
+        if dead or (orders / "gone").exists():
             raise EngineUnreachable("the recorded engine is gone")
         _obey_full_disk(orders / "full")
         return [Score("recorded", len(view.run.id) / 7, "run", view.run.id)]
@@ -67,8 +71,12 @@ class Orders:
         return [int(path.name.partition("-")[2]) for path in self.folder.glob("scored-*")]
 
     def scored(self) -> Counter[str]:
-        """Returns how often each run was scored, over all processes."""
-        return Counter(line for path in self.folder.glob("scored-*") for line in path.read_text().split())
+        """Returns how often each run was scored, over all processes; calls of a dead engine do not count."""
+        return self._lines("scored") - self._lines("refused")
+
+    def _lines(self, kind: str) -> Counter[str]:
+        files = self.folder.glob(f"{kind}-*")
+        return Counter(line for path in files for line in path.read_text().split())
 
 
 def _obey_full_disk(order: Path) -> None:
