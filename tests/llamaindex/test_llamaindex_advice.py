@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from llama_index.core import __version__ as core
 from llama_index.core.agent.workflow import AgentWorkflow
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM
@@ -35,11 +34,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
     pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
 ]
-
-pytestmark = pytest.mark.skipif(
-    tuple(map(int, core.split(".")[:3])) < (0, 14, 23),
-    reason="llama-index-core before 0.14.23 runs sync tools without context, so that an agent's hops are not seen",
-)
 
 CASE = world.cases(4, hops=2)[3]
 PLAN = [*CASE.sub_questions, CASE.question] * 2
