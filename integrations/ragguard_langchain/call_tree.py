@@ -126,12 +126,11 @@ class CallTree:
         one = self.bare.pop(id, None)
         if one is None:
             return self.open_calls.get(id)
-        whole, metadata = one.whole, one.metadata
-        run = RunNotes(whole.query, whole.name, metadata, trace=whole.trace, options=one.options)
+        run = RunNotes(one.query, one.name, one.call_metadata, trace=one.trace, options=one.options)
         open_call = OpenCall(one.id, str(one.id), Scope(run))
-        open_call.started_ns, open_call.task, open_call.began_in = whole.started_ns, one.task, one.began_in
+        open_call.started_ns, open_call.task, open_call.began_in = one.started_ns, one.task, one.began_in
         self.open_calls.add_root(open_call, owner=True)
-        self.steps.begin(open_call, whole.query, whole.name, metadata, top_k=whole.top_k)
+        self.steps.begin(open_call, one.query, one.name, one.call_metadata, top_k=one.top_k)
         return open_call
 
     def pass_over(self, open_call: OpenCall[Scope]) -> None:
@@ -230,7 +229,7 @@ class CallTree:
             over = one.task is not None and _is_over(one.task)
             if over:
                 self.open_call(one.id)  # as such it may have another moment
-            elif now - one.whole.started_ns >= ttl * 1e9 and (old := self.open_call(one.id)) is not None:
+            elif now - one.started_ns >= ttl * 1e9 and (old := self.open_call(one.id)) is not None:
                 self.end_root(old, status="abandoned")
         for root in self.open_calls.roots():
             if root.task is not None and _is_over(root.task):

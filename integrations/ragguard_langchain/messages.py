@@ -170,12 +170,14 @@ def snapshot(documents: object) -> Taken:
     """
     if type(documents) is not list and isinstance(documents, Iterator):
         return [passage_of(documents)]
+    taken: Taken = []
+    add = taken.append
     try:
-        return [
-            part
-            for one in documents  # type: ignore[attr-defined]
-            for part in (one.page_content, one.id, one.metadata.copy())
-        ]
+        for one in documents:  # type: ignore[attr-defined]
+            add(one.page_content)
+            add(one.id)
+            add(one.metadata.copy())
+        return taken
     except Exception:  # noqa: BLE001 - a document of the user's may raise anything; each is looked at by itself now
         return passages_of(documents)
 
