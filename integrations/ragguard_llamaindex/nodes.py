@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, TypeAlias
 
 from llama_index.core.schema import (
@@ -35,7 +34,6 @@ TextOf: TypeAlias = Callable[[BaseNode], str]
 
 UNFORMATTED = "ragguard.unformatted"
 """Metadata key that says why a passage is the bare text of a node whose templates could not be filled."""
-_fields = itemgetter("text", "id_", "metadata_template", "metadata_separator", "text_template")
 
 
 @dataclass(slots=True)
@@ -76,18 +74,21 @@ def taken(nodes: object, text_of: TextOf | None = None) -> Taken:
         return [] if nodes is None else [_passage(nodes)]
     if text_of is not None:
         return [_copied(item, text_of) for item in nodes]
+    made: list[Passage | NodeSnapshot | NodeCopy] = []
+    add = made.append
     try:
-        return [
-            (
-                *_fields(state := node.__dict__),
-                tuple(hidden) if (hidden := state["excluded_llm_metadata_keys"]) else (),
-                state["metadata"].copy(),
-                item.score,
-            )
-            if type(node := item.node) is TextNode
-            else _passage(item)
-            for item in nodes
-        ]
+        for item in nodes:
+            node = item.node
+            if type(node) is not TextNode:
+                add(_passage(item))
+                continue
+            state = node.__dict__  # sooner read than the attributes of a pydantic model
+            hidden = state["excluded_llm_metadata_keys"]
+            add((
+                state["text"], state["id_"], state["metadata_template"], state["metadata_separator"],
+                state["text_template"], tuple(hidden) if hidden else (), state["metadata"].copy(), item.score,
+            ))  # fmt: skip
+        return made
     except Exception:  # noqa: BLE001 - a node of the user's may raise anything; each is looked at by itself now
         return [_passage(item) for item in nodes]
 
