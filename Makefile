@@ -74,7 +74,7 @@ test-vllm: .venv/.dev
 	$(BIN)/python -m pytest tests -m vllm
 
 test-floors: .venv/.dev
-	python=$$($(ENVIRONMENT) llamaindex-floor) && $$python -m pytest tests/llamaindex --ignore tests/llamaindex/test_llamaindex_advice.py
+	python=$$($(ENVIRONMENT) llamaindex-floor) && $$python -m pytest tests/llamaindex
 	python=$$($(ENVIRONMENT) langchain-floor) && $$python -m pytest tests/langchain
 	python=$$($(ENVIRONMENT) telemetry-floor) && $$python -m pytest tests/sinks
 

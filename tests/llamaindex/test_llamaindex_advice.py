@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from llama_index.core.agent.workflow import AgentWorkflow
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
-from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool, RetrieverTool
 from llama_index.core.workflow import (
@@ -21,7 +20,7 @@ from llama_index.core.workflow import (
     Workflow,
     step,
 )
-from support.llamaindex_parts import ListRetriever, call
+from support.llamaindex_parts import ListRetriever, ToolCallingModel, call
 from support.scripted_engine import ScriptedEngine
 
 import ragguard
@@ -81,7 +80,7 @@ class Searching:
     def __init__(self, *turns, answer=ANSWER):
         self.turns, self.answer, self.next = turns, answer, 0
         self.heard: list[tuple[list[str], str]] = []
-        self.llm = MockFunctionCallingLLM(response_generator=self.say)
+        self.llm = ToolCallingModel(self.say)
 
     def say(self, messages: Any, tools: Any = (), **kwargs: Any) -> ChatMessage:
         system = "\n".join(one.content or "" for one in messages if one.role == MessageRole.SYSTEM)
@@ -183,7 +182,7 @@ async def test_a_model_that_searches_without_a_tool_is_stopped_all_the_same(rg, 
     model.say = lambda messages, **kwargs: ChatMessage(
         role="assistant", blocks=[TextBlock(text="Maybe."), call("search", query="x")]
     )
-    built = agent(model, llm=MockFunctionCallingLLM(response_generator=model.say), max_hops=1)
+    built = agent(model, llm=ToolCallingModel(model.say), max_hops=1)
     ctx = Context(built)
     done = await built.run(user_msg=CASE.question, ctx=ctx)
     assert str(done) == "Maybe."

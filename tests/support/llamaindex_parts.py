@@ -9,6 +9,8 @@ from typing import Any
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import (
     ChatMessage,
+    ChatResponse,
+    ChatResponseAsyncGen,
     CompletionResponse,
     CompletionResponseGen,
     ToolCallBlock,
@@ -17,6 +19,7 @@ from llama_index.core.llms import CustomLLM, LLMMetadata
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from pydantic import PrivateAttr
 
 
 def nodes(name: str, count: int = 2, query: str = "") -> list[NodeWithScore]:
@@ -120,6 +123,29 @@ class Says(CustomLLM):
                 yield CompletionResponse(text=said, delta=delta)
 
         return tokens()
+
+
+class ToolCallingModel(MockFunctionCallingLLM):
+    """Answers with what a function says, which is given the messages and the tools that are offered.
+
+    LlamaIndex's own mock does not hand its function the tools in every supported version.
+    """
+
+    _say: Callable[..., ChatMessage] = PrivateAttr()
+
+    def __init__(self, say: Callable[..., ChatMessage]) -> None:
+        super().__init__()
+        self._say = say
+
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        return ChatResponse(message=self._say(messages, tools=kwargs.get("tools") or ()))
+
+    async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
+        async def parts() -> ChatResponseAsyncGen:
+            done = await self.achat(messages, **kwargs)
+            yield ChatResponse(message=done.message, delta=done.message.content or "")
+
+        return parts()
 
 
 def call(name: str, **arguments: Any) -> ToolCallBlock:
