@@ -35,26 +35,27 @@ def score(*arguments, code=0):
     return done.stderr
 
 
+KEY = ("run_id", "step_id", "passage_id", "position", "name", "sub_question", "stage", "scorer")
+SAID = ("value", "stderr", "expectation", "label", "explanation")
+
+
 def in_parts(folder):
-    """The scores of a folder by their keys."""
+    """What the scores of a folder say, by their keys."""
     found = PartFolder(folder)
-    columns = ["run_id", "step_id", "passage_id", "position", "name", "label", "value", "stderr"]
+    columns = [*KEY, *SAID]
     rows = [row for batch in found.read("scores", found.finished(), columns) for row in batch.to_pylist()]
-    return by_key(tuple(row.values()) for row in rows)
+    return by_key([row[name] for name in columns] for row in rows)
 
 
 def in_store(path):
     store = Store(path, read_only=True)
     scores = [score for run in store.runs() for score in store.scores(run.id)]
     store.close()
-    return by_key(
-        (one.run_id, one.step_id, one.passage_id, one.position, one.name, one.label, one.value, one.stderr)
-        for one in scores
-    )
+    return by_key([getattr(score, name) for name in (*KEY, *SAID)] for score in scores)
 
 
 def by_key(rows):
-    rows = [(row[:-2], row[-2:]) for row in rows]
+    rows = [(tuple(row[: len(KEY)]), tuple(row[len(KEY) :])) for row in rows]
     found = dict(rows)
     assert len(found) == len(rows), "a score stands twice"
     return found
