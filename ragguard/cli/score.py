@@ -101,6 +101,14 @@ def run(
             metavar="JSON", help='With --on: vLLM\'s arguments for vllm:MODEL, as {"max_model_len": 8192}.'
         ),
     ] = None,
+    retry_failures: Annotated[
+        bool,
+        typer.Option(
+            "--retry-failures",
+            help="With --on: also score complete parts again that hold failures, each as a whole; a part keeps its "
+            "result until the new one is written.",
+        ),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
 ) -> None:
     """Score captured runs.
@@ -120,7 +128,7 @@ def run(
     if on is not None:
         parts = PartOptions(
             inputs=files, on=on, out=out, store=store, max_tokens=max_tokens, concurrency=concurrency,
-            dry_run=dry_run, quiet=quiet, address=address, actors=actors, gpus=gpus,
+            dry_run=dry_run, quiet=quiet, address=address, actors=actors, gpus=gpus, retry_failures=retry_failures,
             references={} if references is None else read_references(references),
             scoring=ScoringSettings(
                 engine=engine, judge=judge, scorers=names, prompts=prompts,
@@ -132,7 +140,8 @@ def run(
             say(_plan_sentence(plan, price), error=True)
         return
     for name, value in (
-        ("--engine-args", engine_args), ("--address", address), ("--actors", actors), ("--gpus", gpus)
+        ("--engine-args", engine_args), ("--address", address), ("--actors", actors), ("--gpus", gpus),
+        ("--retry-failures", retry_failures or None),
     ):  # fmt: skip
         if value is not None:
             raise InvalidInput(name, value, "nothing without --on")

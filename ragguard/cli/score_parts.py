@@ -45,6 +45,7 @@ class PartOptions:
     address: str | None
     actors: str | None
     gpus: float | None
+    retry_failures: bool
     scoring: ScoringSettings
     references: Mapping[str, list[str]] = field(default_factory=dict)
 
@@ -115,7 +116,10 @@ def score_in_parts(options: PartOptions, console: Console) -> Plan | None:
         concurrency=options.concurrency,
     )  # fmt: skip
     try:
-        prepared = prepare(options.inputs, job, workers=executor.workers, reach_engine=not options.dry_run)
+        prepared = prepare(
+            options.inputs, job, workers=executor.workers, reach_engine=not options.dry_run,
+            retry_failures=options.retry_failures,
+        )  # fmt: skip
         if options.dry_run:
             return asyncio.run(_plan(prepared))
         report = _carried_out(prepared, executor, console, options.quiet)
@@ -158,6 +162,13 @@ def _sentence(report: JobReport, prepared: PreparedJob) -> str:
     lines += [f"  {count:,} x {reason}" for reason, count in reasons.most_common(_REASONS_SHOWN)]
     if len(reasons) > _REASONS_SHOWN:
         lines.append(f"  and {len(reasons) - _REASONS_SHOWN} other reasons; the table `failures` has all")
+    parts = before.parts_with_failures + now.parts_with_failures
+    if parts:
+        lines.append(
+            f"{before.failures + now.failures:,} failures stand in {before.failed_runs + now.failed_runs:,} runs; the "
+            f"same command with --retry-failures scores their parts again, each as a whole: {parts:,} of "
+            f"{len(prepared.parts):,} parts"
+        )
     rejected = before.rejected + now.rejected
     if rejected:
         lines.append(f"{rejected:,} lines were rejected; the table `parts` names them")

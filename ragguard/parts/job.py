@@ -57,9 +57,9 @@ class PreparedJob:
     parts: list[Part]
     """All parts of the inputs."""
     left: list[Part]
-    """The parts that are not complete."""
+    """The parts to score: those that are not complete, and those that are scored again for their failures."""
     finished: list[str]
-    """The keys of the parts that are complete."""
+    """The keys of all other parts, which are complete."""
     settings: Mapping[str, Any]
     """The settings of the folder."""
     progress: JobProgress
@@ -92,6 +92,7 @@ def prepare(
     workers: int = 1,
     size: int | None = None,
     reach_engine: bool = True,
+    retry_failures: bool = False,
 ) -> PreparedJob:
     """Returns the parts of a job and which of them are left to do; raises whatever is wrong, and writes nothing.
 
@@ -102,6 +103,8 @@ def prepare(
         size: About how many bytes a part has. None: the size in the folder, else one that fits inputs and workers.
         reach_engine: True where a model that cannot be reached is an error; models that each process loads for
             itself (`vllm:`, `hf:`) are not looked at.
+        retry_failures: True where complete parts that hold failures are left to do as well. Such a part is scored
+            again as a whole, and keeps its result until the new one is written.
     """
     folder = job.folder
     files = find_runs(inputs)
@@ -121,18 +124,21 @@ def prepare(
     keys = {part.key(job.digest): part for part in parts}
     finished = [] if known is None else folder.finished()
     _check_unchanged(folder, [key for key in finished if key not in keys], files_of=parts)
-    complete = set(finished) & keys.keys()
-    left = [part for key, part in keys.items() if key not in complete]
+    complete = sorted(set(finished) & keys.keys())
+    kept = set(complete)
+    if retry_failures:
+        kept -= {counts.key for counts in folder.counts(complete) if counts.failures}
+    left = [part for key, part in keys.items() if key not in kept]
     progress = JobProgress(all_parts=len(parts), all_bytes=sum(part.bytes for part in parts))
-    progress.before.parts = len(complete)
+    progress.before.parts = len(kept)
     progress.before.bytes = progress.all_bytes - sum(part.bytes for part in left)
     settings = {"settings": job.record, "part_bytes": size}
     prepared = PreparedJob(
-        job=job, folder=folder, parts=parts, left=left, finished=sorted(complete), settings=settings,
+        job=job, folder=folder, parts=parts, left=left, finished=sorted(kept), settings=settings,
         progress=progress,
     )  # fmt: skip
     if left and reach_engine:
-        _check_engine(prepared)
+        _check_engine(prepared, complete[:1])
     return prepared
 
 
@@ -207,14 +213,14 @@ def _check_unchanged(folder: PartFolder, foreign: Sequence[str], *, files_of: Se
         )
 
 
-def _check_engine(prepared: PreparedJob) -> None:
-    """Raises where a model cannot be reached, or is another one than that which scored the complete parts."""
+def _check_engine(prepared: PreparedJob, complete: Sequence[str]) -> None:
+    """Raises where a model cannot be reached, or is another one than that which scored these complete parts."""
     job = prepared.job
     models = (job.scoring.engine, job.scoring.judge, job.scoring.entailer)
     if any(str(model).strip().startswith(_HEAVY) for model in models):
         return
     identity = _LOOP.run(_identity(job))
-    for counts in prepared.folder.counts(prepared.finished[:1]):
+    for counts in prepared.folder.counts(complete):
         if counts.identity not in ("", identity):
             raise EngineError(
                 f"what {prepared.folder} holds was scored by another model, judge, prompts or version than now "

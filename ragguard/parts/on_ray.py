@@ -184,6 +184,7 @@ def score_on_ray(
     gpus: float | None = None,
     overlap: int = 2,
     size: int | None = None,
+    retry_failures: bool = False,
 ) -> JobReport:
     """Scores run files on a Ray cluster, into the folder of the job, and returns what was done.
 
@@ -199,10 +200,12 @@ def score_on_ray(
         gpus: GPUs of each actor.
         overlap: How many parts an actor scores at once.
         size: About how many bytes a part has; see `prepare`.
+        retry_failures: True where complete parts that hold failures are scored again; see `prepare`.
     """
     executor = RayActors(address, actors=actors, gpus=gpus, overlap=overlap)
     try:
-        return carry_out(prepare(inputs, job, workers=executor.workers, size=size), executor)
+        prepared = prepare(inputs, job, workers=executor.workers, size=size, retry_failures=retry_failures)
+        return carry_out(prepared, executor)
     finally:
         executor.disconnect()
 

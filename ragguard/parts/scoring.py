@@ -78,7 +78,8 @@ class PartScorer:
         """Scores a part, writes its results and returns its counts.
 
         A fault of a scorer or an engine is a failure of its run. Where the part was begun too often, all its runs
-        are failures, unless the engine answers nothing else either: then EngineUnreachable ends the job. Raises
+        are failures, unless the engine answers nothing else either: then EngineUnreachable ends the job. A part that
+        is complete already, and is scored again for its failures, then keeps its earlier result. Raises
         PartUnanswered where no run was answered any more: the process should end then. Raises StoreError where the
         file cannot be read or the results cannot be written.
         """
@@ -96,6 +97,9 @@ class PartScorer:
                 raise EngineUnreachable(
                     f"the engine answers nothing, after {job.attempts} attempts at a part: {error}"
                 )
+            if (earlier := await asyncio.to_thread(self._folder.complete, key)) is not None:
+                await asyncio.to_thread(self._folder.forget, attempt)
+                return earlier
             await asyncio.to_thread(self._give_up, part, attempt, results)
         else:
             try:

@@ -20,6 +20,7 @@ class JobTotals:
     failed_runs: int = 0
     scores: int = 0
     failures: int = 0
+    parts_with_failures: int = 0
     rejected: int = 0
     usage: Usage = field(default_factory=Usage)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -32,6 +33,7 @@ class JobTotals:
         self.failed_runs += counts.failed_runs
         self.scores += counts.scores
         self.failures += counts.failures
+        self.parts_with_failures += counts.failures > 0
         self.rejected += counts.rejected
         self.usage += counts.usage
         self.reasons.update(counts.reasons)

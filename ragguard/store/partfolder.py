@@ -9,7 +9,9 @@
     attempts/KEY.INVOCATION.N     the attempts at parts that are not complete
 
 A file is written under a name that begins with a dot and then renamed. Names are the keys of the parts, so that a part
-which is scored once more replaces what an interrupted attempt has left.
+which is scored once more replaces what an earlier attempt has left. A complete part that is replaced stays as it is
+until all new files are written. Then its file in `parts/` is removed first, so that no reader takes old and new tables
+for one part.
 """
 
 from __future__ import annotations
@@ -103,7 +105,7 @@ class PartFolder:
 
     def paths(self, table: Table, keys: Iterable[str]) -> list[str]:
         """Returns the paths of a table's files on `place.filesystem`, one for each of these complete parts."""
-        return [self.place.within(table, key + _SUFFIX).path for key in keys]
+        return [self._file(table, key).path for key in keys]
 
     def read(
         self, table: Table, keys: Iterable[str], columns: Sequence[str] | None = None, *, where: Any = None
@@ -131,6 +133,10 @@ class PartFolder:
         for batch in self.read("parts", keys):
             yield from map(PartCounts.of_row, batch.to_pylist())
 
+    def complete(self, key: str) -> PartCounts | None:
+        """Returns the counts of a part that is complete; None of another."""
+        return next(self.counts([key])) if self._exists(self._file("parts", key)) else None
+
     # Writing
 
     def begin(self, settings: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
@@ -141,8 +147,8 @@ class PartFolder:
         with writing(self.place):
             for name in (*TABLES, "attempts"):
                 self.place.filesystem.create_dir(self.place.within(name).path, recursive=True)
-            self._put(self.place.within(PLAN), plan.encode("utf-8"))
-            self._put(self.place.within(SETTINGS), text.encode("utf-8"))
+            self._put([(self.place.within(PLAN), plan.encode("utf-8"))])
+            self._put([(self.place.within(SETTINGS), text.encode("utf-8"))])
 
     def _plan(self) -> list[str]:
         try:
@@ -151,15 +157,17 @@ class PartFolder:
             return []
 
     def write(self, counts: PartCounts, tables: Mapping[Table, Any]) -> None:
-        """Writes the tables of a part and, last, its counts, which make it complete."""
+        """Writes the tables of a part and, last, its counts, which make it complete; replaces an older result."""
         pa = pyarrow_for(_PURPOSE)
         schema = table_schemas(pa)["parts"]
         every = {**tables, "parts": pa.Table.from_pylist([counts.row()], schema=schema)}
+        files: list[tuple[Location, bytes]] = []
+        for table in TABLES:
+            sink = pa.BufferOutputStream()
+            pa.parquet.write_table(every[table], sink)
+            files.append((self._file(table, counts.key), sink.getvalue()))
         with writing(self.place):
-            for table in TABLES:
-                sink = pa.BufferOutputStream()
-                pa.parquet.write_table(every[table], sink)
-                self._put(self.place.within(table, counts.key + _SUFFIX), sink.getvalue())
+            self._put(files, replaced=self._file("parts", counts.key))
 
     def clean(self, keys: Iterable[str]) -> None:
         """Removes what interrupted attempts at these complete parts have left."""
@@ -221,17 +229,31 @@ class PartFolder:
     def _marker(self, attempt: PartAttempt) -> Location:
         return self.place.within("attempts", f"{attempt.key}.{attempt.invocation}.{attempt.number}")
 
-    def _put(self, place: Location, content: Any) -> None:
-        """Writes a file under another name and renames it."""
-        folder, _, name = place.path.rpartition("/")
-        temporary = f"{folder}/.{name}.{new_id()}"
+    def _file(self, table: Table, key: str) -> Location:
+        return self.place.within(table, key + _SUFFIX)
+
+    def _put(self, files: Sequence[tuple[Location, bytes]], replaced: Location | None = None) -> None:
+        """Writes files under other names and, when all are written, renames them in order.
+
+        Args:
+            files: The places of the files, and their content.
+            replaced: A file that is removed before the first file is renamed, if there is one.
+        """
+        written: list[tuple[str, str]] = []
         try:
-            with self.place.filesystem.open_output_stream(temporary) as file:
-                file.write(content)
-            self.place.filesystem.move(temporary, place.path)
+            for place, content in files:
+                folder, _, name = place.path.rpartition("/")
+                written.append((f"{folder}/.{name}.{new_id()}", place.path))
+                with self.place.filesystem.open_output_stream(written[-1][0]) as file:
+                    file.write(content)
+            if replaced is not None and self._exists(replaced):
+                self.place.filesystem.delete_file(replaced.path)
+            for temporary, path in written:
+                self.place.filesystem.move(temporary, path)
         except BaseException:
-            with suppress(OSError):
-                self.place.filesystem.delete_file(temporary)
+            for temporary, _ in written:
+                with suppress(OSError):
+                    self.place.filesystem.delete_file(temporary)
             raise
 
     def _remove(self, place: Location) -> None:

@@ -1,7 +1,9 @@
 """`ragguard score --on`: what cannot be done is one sentence before anything is written; a dry run; what is said."""
 
 import pytest
+from support.parts import ExecutorHere
 from support.runs import a_run
+from support.scripted_engine import ScriptedEngine
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
@@ -53,6 +55,7 @@ def score(*words):
         (["runs.jsonl", "--on", "processes:0"], "workers: got 0"),
         (["runs.jsonl", "--actors", "2"], "--actors: got '2'; allowed: nothing without --on ray"),
         (["runs.jsonl", "--gpus", "0.5"], "--gpus: got 0.5; allowed: a whole number, but with --on ray"),
+        (["runs.jsonl", "--retry-failures", "--dry-run", "--on", "nowhere"], "--on: got 'nowhere'"),
         (["runs.jsonl", "--address", "auto"], "--address: got 'auto'; allowed: nothing without --on ray"),
         (["runs.jsonl", "--on", "ray", "--actors", "many"], "--actors: got 'many'; allowed: the least and the most"),
         (["file:///no/such/folder"], "file:///no/such/folder does not exist"),
@@ -78,6 +81,9 @@ def test_a_folder_for_the_scores_is_needed():
     done = score("runs.jsonl", "--engine-args", "{}")
     assert done.exit_code == 2
     assert "nothing without --on" in done.output
+    done = score("runs.jsonl", "--retry-failures")
+    assert done.exit_code == 2
+    assert "--retry-failures: got True; allowed: nothing without --on" in done.output
 
 
 def test_without_pyarrow_it_is_said_how_to_get_it(monkeypatch):
@@ -108,6 +114,28 @@ def test_broken_lines_are_told_with_file_and_byte(here):
     again = score("runs.jsonl", *ON, "--out", "out", "--scorers", "utility")
     assert again.exit_code == 1
     assert "3 of them were scored before; asked now: 0 requests" in again.output
+
+
+def test_failures_of_complete_parts_are_said_with_how_to_ask_again(here, monkeypatch):
+    engine = ScriptedEngine(label=lambda text, label: 0.4)
+    monkeypatch.setattr("ragguard.scorers.settings.connect", lambda *args, **more: engine)
+    monkeypatch.setattr("ragguard.cli.score_parts.executor_of", lambda *options: ExecutorHere())
+    engine.fault = lambda call: ValueError("odd")
+    words = ("runs.jsonl", *ON, "--out", "out", "--scorers", "utility")
+    says = (
+        "failures stand in 3 runs; the same command with --retry-failures scores their parts again, each as a whole: "
+        "1 of 1 parts"
+    )
+    for _ in range(2):
+        done = score(*words)
+        assert done.exit_code == 1
+        assert says in done.output
+    engine.fault = lambda call: None
+    done = score(*words, "--retry-failures")
+    assert done.exit_code == 0, done.output
+    assert says not in done.output
+    done = score(*words, "--retry-failures")
+    assert "3 of them were scored before; asked now: 0 requests" in done.output
 
 
 class Broken:

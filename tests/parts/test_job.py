@@ -1,14 +1,14 @@
 """A whole job: checked before anything is written, finished parts skipped, ids that stand twice found."""
 
-import asyncio
 import dataclasses
 
 import pytest
+from support.parts import ExecutorHere
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.errors import EngineError, EngineUnreachable, InvalidInput, StoreError
-from ragguard.parts import PartJob, PartScorer, ScoringSettings, carry_out, prepare
+from ragguard.parts import PartJob, ScoringSettings, carry_out, prepare
 from ragguard.parts.duplicates import find_duplicates
 from ragguard.store.runfile import write_runs
 
@@ -32,30 +32,15 @@ def runs(tmp_path):
     return path
 
 
-class Here:
-    """An executor in this process; stops after some parts."""
-
-    workers = 1
-
-    def __init__(self, stop_after=10**9):
-        self.stop_after, self.started, self.connected = stop_after, 0, False
-
-    def connect(self):
-        self.connected = True
-
-    def completed(self, job, parts):
-        assert self.connected
-        self.started += 1
-        scorer = PartScorer(job)
-        asyncio.run(scorer.start())
-        for part in parts[: self.stop_after]:
-            yield asyncio.run(scorer.attempt(part))
-        if len(parts) > self.stop_after:
-            raise KeyboardInterrupt
+def asking(at):
+    """A run with a question of its own."""
+    run = a_run(f"r{at:02}", 1, question=f"question {at:02}?")
+    run.steps[0].query = run.question
+    return run
 
 
 def score(inputs, job, executor=None, **more):
-    return carry_out(prepare(inputs, job, **more), executor or Here())
+    return carry_out(prepare(inputs, job, **more), executor or ExecutorHere())
 
 
 def run_ids(job):
@@ -66,7 +51,7 @@ def run_ids(job):
 
 def test_a_stopped_job_goes_on_and_a_finished_one_asks_nothing_and_starts_nothing(engine, job, runs):
     with pytest.raises(KeyboardInterrupt):
-        score([runs], job, Here(stop_after=3), size=4000)
+        score([runs], job, ExecutorHere(stop_after=3), size=4000)
     assert len(job.folder.finished()) == 3
     report = score([runs], job)  # with the parts that the folder was begun with
     assert report.progress.before.parts == 3
@@ -74,10 +59,42 @@ def test_a_stopped_job_goes_on_and_a_finished_one_asks_nothing_and_starts_nothin
     assert report.progress.share == 1.0
     assert report.whole
     assert run_ids(job) == sorted(f"r{at}" for at in range(40))
-    asked, executor = len(engine.calls), Here()
+    asked, executor = len(engine.calls), ExecutorHere()
     again = score([runs], job, executor)
     assert (len(engine.calls), executor.started) == (asked, 0)
     assert (again.progress.before.runs, again.totals.runs) == (40, 0)
+
+
+def test_failures_are_asked_again_when_it_is_said_and_only_their_parts(engine, job, tmp_path):
+    runs = tmp_path / "runs.jsonl"
+    write_runs([asking(at) for at in range(40)], runs)
+    odd = ("question 03?", "question 30?")
+    engine.fault = lambda call: ValueError("odd") if any(one in str(call.texts) for one in odd) else None
+    report = score([runs], job, size=4000)
+    assert (report.totals.failed_runs, report.totals.parts_with_failures) == (2, 2)
+    engine.fault = lambda call: None
+    asked, executor = len(engine.calls), ExecutorHere()
+    report = score([runs], job, executor)
+    assert (len(engine.calls), executor.started, report.progress.before.failed_runs) == (asked, 0, 2)
+
+    with pytest.raises(KeyboardInterrupt):
+        score([runs], job, ExecutorHere(stop_after=1), retry_failures=True)
+    assert len(prepare([runs], job, retry_failures=True).left) == 1  # the other one keeps what it has
+    assert len(run_ids(job)) == 40
+    report = score([runs], job, retry_failures=True)
+    assert (report.totals.parts, report.totals.failures, report.progress.before.failures) == (1, 0, 0)
+    assert report.progress.before.runs + report.totals.runs == 40
+    assert run_ids(job) == sorted(f"r{at:02}" for at in range(40))
+    assert prepare([runs], job, retry_failures=True).left == []
+
+
+def test_another_model_does_not_mend_failures(engine, job, runs, monkeypatch):
+    engine.fault = lambda call: ValueError("odd")
+    score([runs], job)
+    other = ScriptedEngine(label=lambda text, label: 0.4, model="another")
+    monkeypatch.setattr("ragguard.scorers.settings.connect", lambda *args, **more: other)
+    with pytest.raises(EngineError, match="was scored by another model"):
+        prepare([runs], job, retry_failures=True)
 
 
 def test_more_files_are_added_and_changed_ones_are_refused(engine, job, runs, tmp_path):
@@ -104,7 +121,7 @@ def test_other_settings_are_refused_with_their_names(engine, job, runs):
 
 def test_another_model_at_the_same_address_is_refused(engine, job, runs, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
-        score([runs], job, Here(stop_after=1), size=4000)
+        score([runs], job, ExecutorHere(stop_after=1), size=4000)
     other = ScriptedEngine(label=lambda text, label: 0.4, model="another")
     monkeypatch.setattr("ragguard.scorers.settings.connect", lambda *args, **more: other)
     with pytest.raises(EngineError, match="was scored by another model"):
@@ -158,7 +175,7 @@ def test_run_ids_that_stand_twice_are_found(engine, job, runs, tmp_path, at_once
 
 def test_leftovers_of_interrupted_attempts_are_removed_at_the_end(engine, job, runs, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        score([runs], job, Here(stop_after=3), size=4000)
+        score([runs], job, ExecutorHere(stop_after=3), size=4000)
     (key, *_), out = job.folder.finished(), tmp_path / "out"
     left = [out / "scores" / f".{key}.parquet.abc", out / "attempts" / f"{key}.older.1"]
     for path in left:
@@ -168,7 +185,7 @@ def test_leftovers_of_interrupted_attempts_are_removed_at_the_end(engine, job, r
 
 
 def test_what_an_executor_cannot_reach_is_said_before_anything_is_written(runs, job):
-    class Nowhere(Here):
+    class Nowhere(ExecutorHere):
         def connect(self):
             raise InvalidInput("address", "nowhere", "somewhere")
 

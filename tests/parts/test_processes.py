@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from support.polling import eventually
-from support.process_scorers import Deadly, DeadlyToMove, Seeing
+from support.process_scorers import Deadly, DeadlyToMove, Mending, Seeing
 from support.program import command, environment
 
 from ragguard import read_runs, world, write_runs
@@ -137,6 +137,23 @@ def test_a_process_that_its_parts_kill_leaves_failures_behind(runs, tmp_path, mo
     assert list(lost) == [
         "part, PartLost: its part was begun 2 times without a result; the last time: its process ended with exit code 7"
     ]
+
+
+def test_a_process_that_is_lost_while_failures_are_asked_again_costs_nothing(runs, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    scoring = ScoringSettings(scorers=(Mending(str(tmp_path), ("r3", "r30")),))
+    job = PartJob(scoring=scoring, out=str(tmp_path / "out"))
+    first = carry_out(prepare([runs], job, size=20_000), Processes(1))
+    assert (first.totals.failures, first.totals.parts_with_failures) == (2, 2)
+    for name in ("mended", "deadly"):
+        (tmp_path / name).touch()
+    job = dataclasses.replace(job, invocation="again")
+    prepared = prepare([runs], job, retry_failures=True)
+    assert len(prepared.left) == 2
+    report = carry_out(prepared, Processes(1))
+    assert not (tmp_path / "deadly").exists()
+    assert report.whole
+    assert len(score_ids(job.folder)) == len(set(score_ids(job.folder))) == 40
 
 
 def test_an_interrupt_ends_all_processes_and_the_same_command_goes_on(runs, tmp_path):

@@ -141,6 +141,18 @@ async def test_a_part_that_was_begun_too_often_is_failures_with_their_cause(engi
     assert all(".parquet" in name for name in left_over(tmp_path))  # the notes of the attempts are gone
 
 
+async def test_a_complete_part_that_is_begun_too_often_keeps_its_result(engine, job, part, tmp_path):
+    engine.fault = lambda call: ValueError("odd") if "question 07?" in str(call.texts) else None
+    first = await attempt(job, part)
+    engine.fault = lambda call: EngineUnreachable("gone") if "question" in str(call.texts) else None
+    for _ in range(job.attempts):
+        with pytest.raises(PartUnanswered):
+            await attempt(job, part)
+    assert await attempt(job, part) == dataclasses.replace(first, rejected_lines=list(first.rejected_lines))
+    assert (first.runs, first.failed_runs, set(rows(job, "failures", "run_id"))) == (40, 1, {"r07"})
+    assert all(name.endswith(".parquet") for name in left_over(tmp_path))
+
+
 async def test_a_part_is_not_given_up_while_its_engine_answers_nothing(engine, job, part, tmp_path):
     engine.fault = lambda call: EngineUnreachable("gone")
     for _ in range(job.attempts):
@@ -164,7 +176,7 @@ async def test_attempts_of_another_call_do_not_count(engine, job, part):
 
 
 async def test_a_full_disk_is_one_sentence_and_no_part(engine, job, part, monkeypatch):
-    def full(self, place, content):
+    def full(self, files, replaced=None):
         raise OSError(28, "No space left on device")
 
     job.folder.begin({})

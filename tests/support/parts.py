@@ -1,12 +1,15 @@
-"""Folders of scored parts, written as `ragguard score --out DIR` writes them, from records made by hand."""
+"""Folders of scored parts, written as `ragguard score --out DIR` writes them, from records made by hand; and an
+executor in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 
 import pyarrow
 
+from ragguard.parts import Part, PartJob, PartScorer
 from ragguard.records import ScoredRun
 from ragguard.store.filesystems import pyarrow_for
 from ragguard.store.partfolder import PartFolder
@@ -34,3 +37,31 @@ def write_part(folder: PartFolder, key: str, runs: Iterable[ScoredRun], *, rejec
         key=key, source="runs.jsonl", kind="lines", start=0, end=1, bytes=1, rejected=rejected, **rows.totals
     )
     folder.write(counts, rows.tables(pyarrow))
+
+
+class ExecutorHere:
+    """An executor in this process.
+
+    Args:
+        stop_after: The parts after which it is interrupted.
+    """
+
+    workers = 1
+
+    def __init__(self, stop_after: int = 10**9) -> None:
+        self.stop_after, self.started, self.connected = stop_after, 0, False
+
+    def connect(self) -> None:
+        """Notes that it was called."""
+        self.connected = True
+
+    def completed(self, job: PartJob, parts: Sequence[Part]) -> Generator[PartCounts, None, None]:
+        """Scores the parts one after another."""
+        assert self.connected
+        self.started += 1
+        scorer = PartScorer(job)
+        asyncio.run(scorer.start())
+        for part in parts[: self.stop_after]:
+            yield asyncio.run(scorer.attempt(part))
+        if len(parts) > self.stop_after:
+            raise KeyboardInterrupt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from ragguard import Score
 
@@ -43,3 +44,23 @@ class Seeing:
 
     async def score(self, view, ask):
         return [Score("seeing", 1.0, "run", view.run.id, label=os.environ["CUDA_VISIBLE_DEVICES"])]
+
+
+@dataclass(frozen=True)
+class Mending:
+    """Fails for some runs, until the file `mended` stands in a folder; ends its process once, where `deadly` stands."""
+
+    folder: str
+    run_ids: tuple[str, ...]
+    name: str = "mending"
+    version: str = "1"
+    models: tuple[str, ...] = ()
+
+    async def score(self, view, ask):
+        if view.run.id in self.run_ids:
+            if not (Path(self.folder) / "mended").exists():
+                raise ValueError("not mended yet")
+            if (deadly := Path(self.folder) / "deadly").exists():
+                deadly.unlink()
+                os._exit(9)
+        return [Score("mending", 1.0, "run", view.run.id)]

@@ -1,0 +1,96 @@
+"""A part that is scored again: wherever its process is killed, nobody reads old and new tables for one part."""
+
+import pytest
+from support.parts import write_part
+from support.runs import a_run
+
+from ragguard.errors import StoreError
+from ragguard.records import Score, ScoredRun
+from ragguard.store.partfolder import PartFolder
+
+CHANGES = 9
+"""Four files are written, the counts of before removed, and four files renamed."""
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+class FailingFilesystem:
+    """A file system whose changes of files fail with an error, after some that succeed."""
+
+    def __init__(self, real, changes, error, names=("open_output_stream", "delete_file", "move")):
+        self._real, self._left, self._error, self._names = real, changes, error, names
+
+    def __getattr__(self, name):
+        found = getattr(self._real, name)
+        return self._counted(found) if name in self._names else found
+
+    def _counted(self, change):
+        def counted(*arguments):
+            if self._left == 0:
+                raise self._error
+            self._left -= 1
+            return change(*arguments)
+
+        return counted
+
+
+def scored(value):
+    """Three runs with a score each."""
+    return [
+        ScoredRun(run := a_run(f"r{at}"), [Score("utility", value, "run", run.id)], []) for at in range(3)
+    ]
+
+
+def values(folder):
+    return {
+        one for batch in folder.read("scores", folder.finished(), ["value"]) for one in batch[0].to_pylist()
+    }
+
+
+def begun(path):
+    """A folder with one part."""
+    folder = PartFolder(path)
+    folder.begin({"settings": {}, "part_bytes": 1}, ["a"])
+    write_part(folder, "a", scored(0.25))
+    return folder
+
+
+def failing(folder, *how):
+    """The same folder on a file system that fails."""
+    other = PartFolder(folder.place.path)
+    other.place = folder.place._replace(filesystem=FailingFilesystem(folder.place.filesystem, *how))
+    return other
+
+
+@pytest.mark.parametrize("changes", range(CHANGES))
+def test_a_part_is_replaced_whole_or_is_not_complete(tmp_path, changes):
+    folder = begun(tmp_path / "out")
+    with pytest.raises(Killed):
+        write_part(failing(folder, changes, Killed()), "a", scored(0.75))
+    if changes <= 4:
+        assert (folder.finished(), values(folder)) == (["a"], {0.25})
+    else:
+        assert folder.finished() == []
+        assert folder.complete("a") is None
+    write_part(folder, "a", scored(0.75))
+    folder.clean(["a"])
+    assert (folder.finished(), values(folder)) == (["a"], {0.75})
+    assert not list((tmp_path / "out").rglob(".*"))
+
+
+def test_a_part_is_replaced(tmp_path):
+    folder = begun(tmp_path / "out")
+    write_part(folder, "a", scored(0.75))
+    assert (folder.finished(), values(folder)) == (["a"], {0.75})
+    assert folder.complete("a").scores == 3
+
+
+def test_a_disk_that_fills_up_leaves_the_result_of_before(tmp_path):
+    folder = begun(tmp_path / "out")
+    full = failing(folder, 3, OSError(28, "No space left on device"), ("open_output_stream",))
+    with pytest.raises(StoreError, match="No space left on device"):
+        write_part(full, "a", scored(0.75))
+    assert (folder.finished(), values(folder)) == (["a"], {0.25})
+    assert not list((tmp_path / "out").rglob(".*"))
