@@ -6,9 +6,11 @@ import os
 from contextlib import suppress
 
 import pytest
+from support.clock import Clock
 from support.environments import VLLM
 from support.vllm_server import VllmServer, serve
 
+from ragguard.runtime import circuit_breaker
 from ragguard.runtime.notices import NOTICES
 
 with suppress(ImportError):  # not every environment has it
@@ -29,6 +31,14 @@ def pytest_collection_modifyitems(items):
 def _fresh_notices():
     """What is logged once a process is logged once a test."""
     NOTICES.forget()
+
+
+@pytest.fixture
+def breaker_clock(monkeypatch):
+    """The clock of every circuit breaker: a pause is over once the test has added it to `breaker_clock.now`."""
+    clock = Clock()
+    monkeypatch.setattr(circuit_breaker, "monotonic", clock)
+    return clock
 
 
 @pytest.fixture(scope="session")

@@ -4,11 +4,11 @@ import asyncio
 import json
 import logging
 import threading
-import time
 from datetime import timedelta
 
 import pytest
 from support.child import in_child
+from support.polling import eventually
 from support.program import run_program
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
@@ -386,9 +386,7 @@ def test_a_loop_that_is_closed_under_it_does_no_harm(make):
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
     assert asyncio.run(rg.score(a_run("after")))
-    deadline = time.monotonic() + 10
-    while not rg.scores("left"):
-        assert time.monotonic() < deadline
+    eventually(lambda: rg.scores("left"))
     waiting.get_coro().close()
     waiting._log_destroy_pending = False
 

@@ -1,7 +1,8 @@
 """No test measures time: what a busy machine does with it is not the program's fault.
 
 A test counts instead (requests, events, passes, calls), or makes what it must not wait for last for ever and ends at
-all. Bounds on time live in `benchmarks/`. A deadline, after which a test that polls gives up, measures nothing.
+all. Bounds on time live in `benchmarks/`. One place waits for what another thread, task or process does, and gives up
+after some time: `support/polling.py`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-CLOCKS = {"monotonic", "monotonic_ns", "time", "time_ns"}
-"""They have other uses than to measure."""
+POLLING = TESTS / "support" / "polling.py"
+MONOTONIC = {"monotonic", "monotonic_ns"}
+"""Clocks that deadlines are made of; an assertion on one bounds a time."""
+CLOCKS = MONOTONIC | {"time", "time_ns"}
+"""Clocks that have other uses than to measure."""
 STOPWATCHES = {
     "perf_counter",
     "perf_counter_ns",
@@ -22,13 +26,13 @@ STOPWATCHES = {
     "thread_time",
     "thread_time_ns",
 }
-"""They have no other."""
+"""Clocks that have no other use than to measure."""
 DURATIONS = {"elapsed_ms", "elapsed", "seconds", "duration"}
-"""Names of durations that the package tells. That there is one may be asserted, and not how long."""
+"""Names of durations that the package reports. A test may assert that one is more than 0, and not how long it is."""
 
 
 def violations(source: str) -> list[int]:
-    """The lines that measure time."""
+    """Returns the numbers of the lines that measure time."""
     nodes = list(ast.walk(ast.parse(source)))
     readings = {
         named(target)
@@ -40,7 +44,8 @@ def violations(source: str) -> list[int]:
 
 
 def measures(node: ast.AST, readings: set[str]) -> bool:
-    """Whether it uses a stopwatch, takes the difference of two readings, or asserts a bound on a duration."""
+    """Returns True where a node uses a stopwatch, subtracts two readings of a clock, or asserts on a clock or on a
+    bound of a duration."""
     if isinstance(node, ast.Attribute | ast.Name):
         return named(node) in STOPWATCHES
     if isinstance(node, ast.Constant):  # the code of another program
@@ -49,22 +54,24 @@ def measures(node: ast.AST, readings: set[str]) -> bool:
         later = is_clock(node.left) or named(node.left) in readings
         return isinstance(node.op, ast.Sub) and later and not isinstance(node.right, ast.Constant)
     return isinstance(node, ast.Assert) and any(
-        bounds(one) for one in ast.walk(node.test) if isinstance(one, ast.Compare)
+        (isinstance(one, ast.Compare) and bounds(one))
+        or (isinstance(one, ast.Call) and named(one.func) in MONOTONIC)
+        for one in ast.walk(node.test)
     )
 
 
 def named(node: ast.AST) -> str:
-    """The last name of an expression."""
+    """Returns the last name of an expression; an empty string where it has none."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def is_clock(node: ast.AST) -> bool:
-    """Whether it is the reading of a clock."""
+    """Returns True for an expression that reads a clock."""
     return isinstance(node, ast.Call) and named(node.func) in CLOCKS
 
 
 def bounds(comparison: ast.Compare) -> bool:
-    """Whether a duration is compared with anything but zero."""
+    """Returns True where a duration is compared with anything but zero."""
     sides = [comparison.left, *comparison.comparators]
     return (
         any(isinstance(kind, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for kind in comparison.ops)
@@ -73,7 +80,7 @@ def bounds(comparison: ast.Compare) -> bool:
     )
 
 
-FILES = [path for path in sorted(TESTS.rglob("*.py")) if path != Path(__file__)]
+FILES = [path for path in sorted(TESTS.rglob("*.py")) if path not in (Path(__file__), POLLING)]
 
 
 def test_no_test_measures_time():
@@ -94,6 +101,7 @@ def test_no_test_measures_time():
         "run('import time; a = time.perf_counter()')",
         "assert decision.elapsed_ms < 50",
         "assert 0.1 < report.seconds",
+        "deadline = time.monotonic() + 5\nwhile not done():\n    assert time.monotonic() < deadline",
     ],
 )
 def test_what_measures_time_is_found(code):
@@ -103,7 +111,7 @@ def test_what_measures_time_is_found(code):
 @pytest.mark.parametrize(
     "code",
     [
-        "deadline = time.monotonic() + 5\nwhile not done():\n    assert time.monotonic() < deadline",
+        "eventually(done, 5)",
         "ask(deadline=time.monotonic() - 1)",
         "assert decision.elapsed_ms > 0",
         "assert found['elapsed_ms'] == 2.0",

@@ -10,20 +10,13 @@ from uuid import uuid4
 
 import pytest
 from support.captured import Captured
+from support.clock import Clock
 
 from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
 from ragguard.events import Delivered, RunEnded, RunStarted, StepEnded
 from ragguard.records import Decision, Passage
-
-
-class Clock:
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture

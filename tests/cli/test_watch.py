@@ -6,10 +6,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
+from support.polling import eventually
 from typer.testing import CliRunner
 
 from ragguard import Passage, RagGuard
@@ -57,11 +57,14 @@ class Watching:
         threading.Thread(target=read, daemon=True).start()
 
     def waits_for(self, text, times=1):
-        end = time.monotonic() + 60
-        while self.said.decode(errors="replace").count(text) < times:
-            assert time.monotonic() < end, self.said.decode(errors="replace")
+        def printed():
             assert self.process.poll() is None, self.process.stderr.read().decode()
-            time.sleep(0.02)
+            return self.printed().count(text) >= times
+
+        eventually(printed, 60, every=0.02, found=self.printed)
+
+    def printed(self):
+        return self.said.decode(errors="replace")
 
     def close(self):
         self.process.kill()

@@ -4,10 +4,10 @@ import asyncio
 import gc
 import math
 import threading
-import time
 from contextlib import suppress
 
 import pytest
+from support.polling import aeventually
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.errors import CalibrationError, EngineRejected, InvalidInput, PromptTooLong
@@ -180,10 +180,10 @@ async def test_a_broken_policy_means_everything_is_kept():
     assert "oops" in decision.reason
 
 
-async def test_a_dead_engine_is_not_asked_again_until_a_pause_is_over():
+async def test_a_dead_engine_is_not_asked_again_until_a_pause_is_over(breaker_clock):
     faulty = True
     model = engine(fault=lambda call: EngineRejected("down") if faulty else None)
-    watching = guard(model, pause_after=3, pause_s=0.2)
+    watching = guard(model, pause_after=3, pause_s=30)
     for _ in range(3):
         assert (await watching.aprune("q", [HELPS, MISLEADS])).status == "error"
     model.calls.clear()
@@ -191,22 +191,26 @@ async def test_a_dead_engine_is_not_asked_again_until_a_pause_is_over():
         assert (await watching.aprune("q", [HELPS, MISLEADS])).status == "error"
     assert model.calls == []
     faulty = False
-    deadline = time.monotonic() + 5
-    while (await watching.aprune("q", [HELPS, MISLEADS])).status != "pruned":
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.02)
+    assert (await watching.aprune("q", [HELPS, MISLEADS])).status == "error"
+    breaker_clock.now += 31
+    assert (await watching.aprune("q", [HELPS, MISLEADS])).status == "pruned"
     assert len(model.calls) == 1
 
 
 class Beginner(ScriptedEngine):
-    """Takes its time before the first answer, and anew whenever it is broken off meanwhile."""
+    """Has to be begun before its first answer; a call that is cancelled meanwhile has begun nothing."""
 
-    begun: bool = False
-    begin_s: float = 0.3
+    def __init__(self, **settings):
+        super().__init__(**settings)
+        self.begun, self.may_begin, self.waiting = False, asyncio.Event(), 0
 
     async def label_probs(self, *args, **kwargs):
         if not self.begun:
-            await asyncio.sleep(self.begin_s)
+            self.waiting += 1
+            try:
+                await self.may_begin.wait()
+            finally:
+                self.waiting -= 1
             self.begun = True
         return await super().label_probs(*args, **kwargs)
 
@@ -215,12 +219,19 @@ class Beginner(ScriptedEngine):
 async def test_an_engine_that_takes_longer_than_the_budget_to_begin_does_begin(pause_after):
     model = Beginner(label=says)
     watching = guard(model, budget_ms=60, pause_after=pause_after, pause_s=0.05)
-    deadline = time.monotonic() + 20
-    assert (await watching.aprune("q", [HELPS, MISLEADS])).status == "timeout"
-    while (decision := await watching.aprune("q", [HELPS, MISLEADS])).status != "pruned":
-        assert len(decision.kept) == 2
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.02)
+    for _ in range(2):
+        decision = await watching.aprune("q", [HELPS, MISLEADS])
+        assert (decision.status, len(decision.kept)) == ("timeout", 2)
+    for _ in range(50):  # the second call is cancelled, the first goes on
+        await asyncio.sleep(0)
+    assert model.waiting == 1
+    model.may_begin.set()
+    await aeventually(lambda: model.begun)
+
+    async def prunes():
+        return (await watching.aprune("q", [HELPS, MISLEADS])).status == "pruned"
+
+    await aeventually(prunes)
 
 
 async def test_only_one_call_at_a_time_outlives_its_budget_and_only_until_the_engine_has_begun():
@@ -246,10 +257,7 @@ async def test_a_cancelled_caller_stays_cancelled():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    deadline = time.monotonic() + 5
-    while model.running:
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0)
+    await model.until_running(0)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from llama_index.core.tools import RetrieverTool
 from llama_index_instrumentation import get_dispatcher
 from support.captured import Captured
 from support.llamaindex_parts import FixedRetriever, ListRetriever, OverridingRetriever, Says, call, scripted
+from support.polling import aeventually
 
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
@@ -266,19 +267,13 @@ async def test_an_agent_that_is_cancelled(recorder, captured, how):
     else:
         handler.cancel()
     await asyncio.gather(handler, return_exceptions=True)
-    await until(lambda: captured.run.status != "open")
+    await aeventually(lambda: captured.run.status != "open")
     run = captured.run
     assert run.status == "cancelled"
     assert sorted((one.query, one.status) for one in run.steps) == [("a", "cancelled"), ("b", "cancelled")]
     for one in slow:
         one.gate.set()  # a task that is cancelled leaves LlamaIndex's last tool call waiting in the background
-    await until(lambda: open_calls() == 0)
-
-
-async def until(true):
-    async with asyncio.timeout(10):
-        while not true():
-            await asyncio.sleep(0.001)
+    await aeventually(lambda: open_calls() == 0)
 
 
 def remembered():

@@ -15,6 +15,7 @@ from llama_index_instrumentation.event_handlers import BaseEventHandler
 from pydantic import Field
 from support.guards import guarding, judging
 from support.llamaindex_parts import ListRetriever, Says, nodes
+from support.polling import aeventually
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard, RagGuard, connect
@@ -36,12 +37,6 @@ def engine(guard, retriever=None):
 def open_calls():
     (handler,) = (one for one in get_dispatcher("root").span_handlers if isinstance(one, SpanHandler))
     return len(handler.spans)
-
-
-async def until(true):
-    async with asyncio.timeout(10):
-        while not true():
-            await asyncio.sleep(0.001)
 
 
 @MODES
@@ -282,7 +277,7 @@ async def test_a_thousand_cancelled_guarded_queries_leave_nothing_behind(recorde
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    await until(lambda: model.running == 0)
+    await aeventually(lambda: model.running == 0)
     assert [run.status for run in captured.runs] == ["cancelled"] * 1_000
     assert (open_calls(), recorder.open_runs, recorder.open_steps) == (0, 0, 0)
 

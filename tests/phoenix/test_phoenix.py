@@ -1,10 +1,10 @@
 """What a real Phoenix shows of a scored two-hop run: its documents, its span scores, its document scores."""
 
 import asyncio
-import time
 
 import httpx
 import pytest
+from support.polling import eventually
 from support.scored_runs import two_hops
 
 from ragguard.sinks.otlp import ExportError
@@ -15,14 +15,15 @@ pytestmark = pytest.mark.phoenix
 
 def poll(url, path, enough, **params):
     """What Phoenix says, once it has taken in enough; it does so some seconds later."""
-    deadline = time.monotonic() + 30
-    while True:
+    last = []
+
+    def come():
         answer = httpx.get(f"{url}{path}", params=params, timeout=5)
+        last[:] = [answer.text[:2000]]
         data = answer.json()["data"] if answer.is_success else []
-        if enough(data):
-            return data
-        assert time.monotonic() < deadline, answer.text[:2000]
-        time.sleep(0.2)
+        return data if enough(data) else None
+
+    return eventually(come, 30, every=0.2, found=lambda: last)
 
 
 @pytest.fixture(scope="module")
@@ -114,16 +115,14 @@ def project_spans(url, fields):
 def test_the_scores_of_passages_stand_on_their_documents(shown):
     url, spans = shown
     wanted = ids(spans, "RETRIEVER")
-    deadline = time.monotonic() + 30
-    while True:
+
+    def scored():
         found = project_spans(url, "documentEvaluations { name score label explanation documentPosition }")
-        scored = [found[span]["documentEvaluations"] for span in wanted]
-        scored = [evaluations for evaluations in scored if len(evaluations) == 6]
-        if len(scored) == 2:
-            break
-        assert time.monotonic() < deadline, found
-        time.sleep(0.2)
-    for evaluations in scored:
+        complete = [found[span]["documentEvaluations"] for span in wanted]
+        complete = [evaluations for evaluations in complete if len(evaluations) == 6]
+        return complete if len(complete) == 2 else None
+
+    for evaluations in eventually(scored, 30, every=0.2):
         by_name = {
             (item["name"], item["documentPosition"]): (item["score"], item["label"]) for item in evaluations
         }

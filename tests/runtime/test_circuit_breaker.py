@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.child import in_child
+from support.clock import Clock
 
 from ragguard.errors import CircuitOpen, EngineUnreachable
 from ragguard.runtime import circuit_breaker
@@ -16,29 +17,11 @@ from ragguard.runtime.retry import RetrySchedule
 PAUSES = RetrySchedule(first=10.0, longest=40.0, jitter=(1.0, 1.0))
 
 
-class Clock:
-    """Time that passes only when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        self.now += 1e-6  # no two readings are equal, as on a real clock
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(circuit_breaker, "monotonic", clock)
-    return clock
-
-
 def fail(breaker: CircuitBreaker, why: str = "gone") -> bool:
     return breaker.failed(breaker.enter(), why, EngineUnreachable(why))
 
 
-def test_it_opens_after_failures_in_a_row_and_says_why(clock):
+def test_it_opens_after_failures_in_a_row_and_says_why(breaker_clock):
     breaker = CircuitBreaker(3, PAUSES)
     assert [fail(breaker), fail(breaker)] == [False, False]
     breaker.succeeded()
@@ -49,29 +32,29 @@ def test_it_opens_after_failures_in_a_row_and_says_why(clock):
     assert 9.9 < breaker.pause <= 10.0
 
 
-def test_pauses_grow_with_each_failed_try_and_begin_anew_after_a_success(clock):
+def test_pauses_grow_with_each_failed_try_and_begin_anew_after_a_success(breaker_clock):
     breaker, pauses = CircuitBreaker(1, PAUSES), []
     for _ in range(4):
         fail(breaker)
         pauses.append(round(breaker.pause))
-        clock.now += pauses[-1] + 1
+        breaker_clock.now += pauses[-1] + 1
     breaker.succeeded()
     assert (breaker.is_open, breaker.pause) == (False, 0.0)
     fail(breaker)
     assert [*pauses, round(breaker.pause)] == [10, 20, 40, 40, 10]
 
 
-def test_calls_of_one_cause_that_were_under_way_together_are_one_failure(clock):
+def test_calls_of_one_cause_that_were_under_way_together_are_one_failure(breaker_clock):
     breaker, shared = CircuitBreaker(2, PAUSES), EngineUnreachable("gone")
     together = [breaker.enter() for _ in range(9)]
     assert not any(breaker.failed(attempt, "gone", shared) for attempt in together)
     assert breaker.failed(breaker.enter(), "gone", shared)
 
 
-def test_a_call_that_says_nothing_of_the_engine_lets_another_one_try(clock):
+def test_a_call_that_says_nothing_of_the_engine_lets_another_one_try(breaker_clock):
     breaker = CircuitBreaker(1, PAUSES)
     fail(breaker)
-    clock.now += 11
+    breaker_clock.now += 11
     probe = breaker.enter()
     with pytest.raises(CircuitOpen, match="trying it just now"):
         breaker.enter()
@@ -117,10 +100,10 @@ def test_whatever_happens_one_call_at_a_time_tries_an_open_circuit(after, steps)
                     assert breaker.is_open is (was_open or opened)
 
 
-def test_threads_find_one_way_through(clock):
+def test_threads_find_one_way_through(breaker_clock):
     breaker = CircuitBreaker(1, PAUSES)
     fail(breaker)
-    clock.now += 11
+    breaker_clock.now += 11
     together, passed = threading.Barrier(8), []
 
     def enter() -> None:

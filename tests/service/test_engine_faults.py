@@ -1,12 +1,12 @@
 """Faults of real engines seen through the whole service: data, never an exception, and scored once it is back."""
 
 import asyncio
-import time
 
 import pytest
 from support.child import in_child
 from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer, Reply
+from support.polling import aeventually
 
 from ragguard import Passage, RagGuard, world
 from ragguard.engines.connect import open_engine
@@ -33,11 +33,8 @@ async def rg(server, tmp_path):
     await one.aclose(2)
 
 
-async def errors(rg, run, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    while not (found := rg.failures(run.id)):
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
+async def errors(rg, run):
+    found = await aeventually(lambda: rg.failures(run.id))
     return {failure.error for failure in found}, {failure.will_retry for failure in found}
 
 

@@ -93,27 +93,36 @@ def test_the_writer_waits_fifty_milliseconds_at_most_with_an_event_in_hand(start
 
 
 def test_events_behind_a_job_are_gathered_again(start, monkeypatch):
-    """Whoever asks for a job hurries the writer. Said too late, that would hurry what comes after the job instead."""
+    """A job wakes the writer. A wake after the writer has taken the job would end its wait for events instead."""
+    woken, rest = [], EventQueue.rest
+
+    def watched(queue, seconds):
+        in_hand = bool(queue)
+        ended = rest(queue, seconds)
+        if in_hand:
+            woken.append(ended)
+        return ended
+
     intake, store = start()
-    sizes, record = [], store.record
-    monkeypatch.setattr(
-        store, "record", lambda events: (sizes.append(len(kept := list(events))), record(kept))
-    )
-    monkeypatch.setattr(module, "LINGER", 1.0)
-    intake.start()
+    queue, wake = intake._queue, intake._queue.wake
+    at_work, may_end = threading.Event(), threading.Event()
+
+    def held_up():  # in the calling thread, for as long as its job needs to reach the writer
+        if queue and not queue._asleep:
+            assert at_work.wait(20)
+        wake()
+
     intake.do(lambda: None).result(10)
-    wake = intake._queue.wake
-    monkeypatch.setattr(intake._queue, "wake", lambda: (time.sleep(0.5), wake()))
-    intake.do(lambda: None).result(10)
-    monkeypatch.setattr(intake._queue, "wake", wake)
-    for number in range(5):
-        intake(RunStarted(Run(f"r{number}", "who?", status="open")))
-        time.sleep(0.01)
-    deadline = time.monotonic() + 10
-    while sum(sizes) < 5:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-    assert sizes == [5]
+    eventually(lambda: queue._asleep)
+    monkeypatch.setattr(EventQueue, "rest", watched)
+    monkeypatch.setattr(queue, "wake", held_up)
+    done = intake.do(lambda: (at_work.set(), may_end.wait(20)))
+    assert at_work.wait(20)
+    intake(RunStarted(Run("behind", "who?", status="open")))
+    may_end.set()
+    done.result(10)
+    eventually(lambda: store.run("behind"))
+    assert woken == [False], "the time alone ended the wait"
 
 
 def test_a_full_batch_does_not_wait_for_more(start, monkeypatch):
@@ -124,10 +133,7 @@ def test_a_full_batch_does_not_wait_for_more(start, monkeypatch):
     intake.do(lambda: None).result(10)
     for number in range(UNMEASURED):
         intake(RunStarted(Run(f"r{number}", "who?", status="open")))
-    deadline = time.monotonic() + 20
-    while store.run_count() < UNMEASURED:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: store.run_count() == UNMEASURED)
 
 
 def test_a_writer_that_is_awake_is_woken_by_no_hook(start, monkeypatch):
@@ -141,10 +147,7 @@ def test_a_writer_that_is_awake_is_woken_by_no_hook(start, monkeypatch):
 
     def put_and_wait(number):
         intake(RunStarted(Run(f"r{number}", "who?", status="open")))
-        deadline = time.monotonic() + 10
-        while store.run(f"r{number}") is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        eventually(lambda: store.run(f"r{number}"))
 
     monkeypatch.setattr(module, "AWAKE", 30.0)
     intake, store = start()
@@ -154,10 +157,7 @@ def test_a_writer_that_is_awake_is_woken_by_no_hook(start, monkeypatch):
     monkeypatch.setattr(module, "AWAKE", 0.0)
     before = len(waits)
     put_and_wait(6)
-    deadline = time.monotonic() + 10
-    while len(waits) == before:  # now it waits
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    eventually(lambda: len(waits) > before)  # now it waits
     put_and_wait(7)
 
 
@@ -462,21 +462,23 @@ def test_closing_writes_what_is_in(start):
 
 
 def test_the_tick_comes_now_and_then_also_under_load(start):
-    ticks = []
+    ticks, number = [], 0
     listener = SimpleNamespace(
         started=lambda: None,
         runs_due=lambda: None,
         steps_ended=lambda changed: None,
         waits_for_steps=False,
-        tick=lambda: ticks.append(time.monotonic()),
+        tick=lambda: ticks.append(number),
     )
     intake, _ = start(listener=listener, tick_seconds=0.02)
-    deadline = time.monotonic() + 10
-    number = 0
-    while len(ticks) < 5:
+
+    def ticked():
+        nonlocal number
         put(intake, a_run(f"r{number}"))
         number += 1
-        assert time.monotonic() < deadline
+        return len(ticks) >= 5
+
+    eventually(ticked, every=0)
 
 
 HUNDRED_THOUSAND = """

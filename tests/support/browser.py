@@ -9,12 +9,13 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from support.polling import eventually
 
 CHROMIUM = shutil.which("chromium")
 _FLAGS = (
@@ -50,12 +51,7 @@ class Page:
 
     def wait(self, script: str, seconds: float = 60) -> Any:
         """Polls an expression until it is true."""
-        end = time.monotonic() + seconds
-        while not (value := self.value(script)):
-            if time.monotonic() > end:
-                raise TimeoutError(script)
-            time.sleep(0.02)
-        return value
+        return eventually(lambda: self.value(script), seconds, every=0.02, found=lambda: script)
 
     def press(self, key: str) -> None:
         """Presses and releases one key."""

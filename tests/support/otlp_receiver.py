@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from support.polling import eventually
 
 
 def value_of(value: Any) -> Any:
@@ -71,10 +71,7 @@ class Received:
 
     def wait(self, enough: Callable[[Received], bool], seconds: float = 10) -> Received:
         """Returns once `enough` holds; fails loudly when it never does."""
-        deadline = time.monotonic() + seconds
-        while not enough(self):
-            assert time.monotonic() < deadline, f"only {[span.name for span in self.spans]}"
-            time.sleep(0.01)
+        eventually(lambda: enough(self), seconds, found=lambda: f"only {[span.name for span in self.spans]}")
         return self
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer, Reply
+from support.polling import aeventually
 
 from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.http.client import HttpClient
@@ -479,8 +480,7 @@ async def test_a_call_that_is_cancelled_breaks_its_request_off(pair):
     server, engine = pair
     server.script([Reply({}, wait_s=30)])
     call = asyncio.create_task(engine.label_probs(["Who?"], LABELS))
-    while not server.requests:
-        await asyncio.sleep(0.01)
+    await aeventually(lambda: server.requests)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from support.polling import aeventually
 from support.tiny_checkpoint import TEMPLATE, make_checkpoint
 
 from ragguard.engines.base import Message, Prompt, Span
@@ -245,8 +246,7 @@ async def test_the_event_loop_is_never_held_up(engine, monkeypatch):
 
     monkeypatch.setattr(CausalModel, "draw", held)
     call = asyncio.ensure_future(engine.sample(TEXTS, n=2, max_tokens=3))
-    while not computing.is_set():
-        await asyncio.sleep(0.001)
+    await aeventually(computing.is_set)
     may_go_on.set()
     await call
 

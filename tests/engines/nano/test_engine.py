@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from support.polling import aeventually
 
 from ragguard import world
 from ragguard.engines.nano.engine import NanoEngine
@@ -118,8 +119,7 @@ async def test_the_loop_stays_free_while_it_computes(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Model, "next_logprobs", held)
     call = asyncio.ensure_future(NanoEngine().label_probs(rendered(3), ["A"]))
-    while not computing.is_set():
-        await asyncio.sleep(0.001)
+    await aeventually(computing.is_set)
     may_go_on.set()
     await call
 
