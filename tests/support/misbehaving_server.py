@@ -63,11 +63,11 @@ def not_found(request: Request) -> Reply:
 class MisbehavingServer:
     """`async with MisbehavingServer(handler) as server:` then `server.url`, `server.requests`, `server.script`."""
 
-    def __init__(self, handler: Handler = not_found) -> None:
+    def __init__(self, handler: Handler = not_found, port: int = 0) -> None:
         self.handler = handler
         self.requests: list[Request] = []
         self._script: deque[tuple[str, Reply]] = deque()
-        self._port = 0
+        self._port = port
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
