@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
-from typing import Annotated, Any, NotRequired, TypedDict
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Annotated, Any, NotRequired, TypedDict, TypeGuard
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import PrivateStateAttr
@@ -12,9 +12,12 @@ from langgraph.runtime import Runtime
 
 from ragguard.advice.loop import (
     MAX_HOPS,
+    WRITE,
     HopAdvice,
     LoopAdviser,
+    check_search_tools,
     note_calls_left_out,
+    note_empty_answer,
     note_unknown_tools,
     search_tools_of,
 )
@@ -44,6 +47,8 @@ class AdviceState(AgentState[Any]):
 _BEGUN = HopState(hops=0, turn="", enough=False, note="")
 _CALLS = ("tool_use", "tool_call", "function_call")
 """The types of content blocks in which providers repeat the tool calls of a message."""
+_NO_ANSWERS = ("text", "reasoning", "thinking", "redacted_thinking")
+"""The types of content blocks that answer nothing where the message has no text."""
 
 
 class AdviceMiddleware(AgentMiddleware[Any, Any]):
@@ -52,15 +57,17 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
         create_agent(model, tools, middleware=[AdviceMiddleware(max_hops=6)])
 
     Before each turn the model is told, at the end of its system message, which sub-questions are still open. When the
-    advice is `answer`, and after `max_hops` at the latest, its turn is without tools, so that it answers. The call must
-    be captured by a RagGuard (`RagGuardCallback(rg)`, `instrument(rg)` or `with rg.run(question)`), whose engine
-    judges. Where no advice can be had, the loop goes on within `max_hops`, and a warning says why.
+    advice is `answer`, and after `max_hops` at the latest, its turn is without tools, so that it answers; a model that
+    then writes nothing is asked once more. The call must be captured by a RagGuard (`RagGuardCallback(rg)`,
+    `instrument(rg)` or `with rg.run(question)`), whose engine judges. Where no advice can be had, the loop goes on
+    within `max_hops`, and a warning says why.
 
     Args:
         max_hops: After how many hops the model answers, whatever the advice; 1 or more. The tool calls of one message
             are one hop.
         search_tools: The names of the tools that search, where the agent has others too: these are still offered when
-            it is to search no more. None: all of its tools.
+            it is to search no more. None: all of its tools. Where the first call of a model offers tools, and none of
+            these, it is refused with an InvalidInput.
         budget_ms: How many milliseconds advice may take after a hop. Where that is not enough, the loop goes on.
     """
 
@@ -75,6 +82,7 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
     ) -> None:
         super().__init__()
         self._adviser, self._searching = LoopAdviser(max_hops, budget_ms), search_tools_of(search_tools)
+        self._tools_are_known = False
 
     def before_agent(self, state: AdviceState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Begins to count with a new question; an agent that is resumed counts on."""
@@ -99,7 +107,13 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
     ) -> ModelResponse[Any] | AIMessage:
         """Asks the model with what it is to know, and without tools where it is to answer."""
         asked, withheld = self._advised(request)
-        return _without_calls(handler(asked), withheld)
+        response = _without_calls(handler(asked), withheld)
+        if not withheld or not _is_empty(response):
+            return response
+        response = _without_calls(handler(_asking_for_text(asked)), withheld)
+        if _is_empty(response):
+            note_empty_answer()
+        return response
 
     async def awrap_model_call(
         self,
@@ -108,12 +122,18 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
     ) -> ModelResponse[Any] | AIMessage:
         """Does what `wrap_model_call` does."""
         asked, withheld = self._advised(request)
-        return _without_calls(await handler(asked), withheld)
+        response = _without_calls(await handler(asked), withheld)
+        if not withheld or not _is_empty(response):
+            return response
+        response = _without_calls(await handler(_asking_for_text(asked)), withheld)
+        if _is_empty(response):
+            note_empty_answer()
+        return response
 
     def _searched(self, state: AdviceState) -> HopState | None:
         """Returns what is kept of an agent whose model has searched in its last turn; None where it has not, or where
         that turn was counted before."""
-        known = state.get("ragguard_advice") or _BEGUN
+        known = _hops_of(state)
         message = next((one for one in reversed(state["messages"]) if isinstance(one, AIMessage)), None)
         if message is None or not any(self._searches(call["name"]) for call in message.tool_calls):
             return None
@@ -128,15 +148,52 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
     def _advised(self, request: ModelRequest) -> tuple[ModelRequest, frozenset[str]]:
         """Returns the request as advice has it, and the names of the tools that it no longer offers."""
         offered = frozenset(map(_name_of, request.tools))
-        known: HopState = request.state.get("ragguard_advice") or _BEGUN  # type: ignore[assignment]
+        known = _hops_of(request.state)
         if known["note"]:
             request = request.override(system_message=_with_note(request.system_message, known["note"]))
         if not known["enough"]:
             if not known["hops"]:
-                note_unknown_tools(self._searching, offered)
+                self._check_tools(offered)
             return request, frozenset()
         stays = [one for one in request.tools if not self._searches(_name_of(one))]
         return request.override(tools=stays, tool_choice=None), offered - frozenset(map(_name_of, stays))
+
+    def _check_tools(self, offered: frozenset[str]) -> None:
+        """Refuses names of search tools where the first model that is offered tools has none of them. Afterwards tools
+        may come and go, and the log says so."""
+        if offered and not self._tools_are_known:
+            if self._searching is not None and self._searching.isdisjoint(offered):
+                check_search_tools(self._searching, offered)
+            self._tools_are_known = True
+        note_unknown_tools(self._searching, offered)
+
+
+def _hops_of(state: Mapping[str, object]) -> HopState:
+    """Returns what the middleware keeps in the state of an agent."""
+    kept = state.get("ragguard_advice")
+    return kept if _is_hop_state(kept) else _BEGUN
+
+
+def _is_hop_state(kept: object) -> TypeGuard[HopState]:
+    return isinstance(kept, dict) and kept.keys() >= _BEGUN.keys()
+
+
+def _asking_for_text(request: ModelRequest) -> ModelRequest:
+    return request.override(system_message=_with_note(request.system_message, WRITE))
+
+
+def _is_empty(response: ModelResponse[Any] | AIMessage) -> bool:
+    """True where a model has neither answered nor called a tool."""
+    if isinstance(response, AIMessage):
+        return _says_nothing(response)
+    messages = [one for one in response.result if isinstance(one, AIMessage)]
+    return response.structured_response is None and all(map(_says_nothing, messages))
+
+
+def _says_nothing(message: AIMessage) -> bool:
+    blocks = [one for one in message.content if isinstance(one, dict)]
+    other = any(one.get("type") not in _NO_ANSWERS for one in blocks)
+    return not (message.text.strip() or message.tool_calls or other)
 
 
 def _kept(searched: HopState, hop: HopAdvice) -> dict[str, Any]:
@@ -179,7 +236,7 @@ def _answering(message: AIMessage, withheld: frozenset[str]) -> AIMessage:
     gone = {call["id"] for call in message.tool_calls if call["name"] in withheld}
     if not gone:
         return message
-    note_calls_left_out(message.text)
+    note_calls_left_out()
     content = message.content
     if not isinstance(content, str):
         content = [one for one in content if not (isinstance(one, dict) and _id_of_call(one) in gone)]

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from llama_index.core.agent.workflow import AgentOutput, FunctionAgent
 from llama_index.core.agent.workflow.agent_context import AgentContext
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole, TextBlock, ToolCallBlock
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    MessageRole,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
+from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.memory import BaseMemory
-from llama_index.core.tools import AsyncBaseTool
+from llama_index.core.tools import AsyncBaseTool, BaseTool
 from llama_index.core.workflow import Context
 from pydantic import PrivateAttr
 
 from ragguard.advice.loop import (
     MAX_HOPS,
+    WRITE,
     HopAdvice,
     LoopAdviser,
+    check_search_tools,
     note_calls_left_out,
+    note_empty_answer,
     note_unknown_tools,
     search_tools_of,
 )
@@ -29,21 +40,34 @@ HANDOFF = "handoff"
 _HOPS = "ragguard_hops"
 
 
+@runtime_checkable
+class CallsTools(Protocol):
+    """A model whose messages can be read for calls of tools; every model of a `FunctionAgent` is one."""
+
+    def get_tool_calls_from_response(
+        self, response: ChatResponse, error_on_no_tool_call: bool = True
+    ) -> list[ToolSelection]:
+        """Returns the tool calls of a message."""
+        ...
+
+
 class AdvisedFunctionAgent(FunctionAgent):
     """A `FunctionAgent` that asks for advice after each hop, and answers once what it has found suffices.
 
         AdvisedFunctionAgent(tools=[search], llm=llm, max_hops=6)
 
     Before each turn its model is told, at the end of the system message, which sub-questions are still open. When the
-    advice is `answer`, and after `max_hops` at the latest, its turn is without tools, so that it answers. The call must
-    be captured by a RagGuard (`instrument(rg)`, or `with rg.run(question)`), whose engine judges. Where no advice can
-    be had, the loop goes on within `max_hops`, and a warning says why.
+    advice is `answer`, and after `max_hops` at the latest, its turn is without tools, so that it answers; a model that
+    then writes nothing is asked once more. The call must be captured by a RagGuard (`instrument(rg)`, or
+    `with rg.run(question)`), whose engine judges. Where no advice can be had, the loop goes on within `max_hops`, and a
+    warning says why.
 
     Args:
         max_hops: After how many hops the model answers, whatever the advice; 1 or more. The tool calls of one message
             are one hop.
         search_tools: The names of the tools that search, where the agent has others too: these are still offered when
-            it is to search no more. None: all of its tools but that of a handoff.
+            it is to search no more. None: all of its tools but that of a handoff. A name that none of the given tools
+            has is refused with an InvalidInput; with a `tool_retriever`, or without tools, they are known later.
         budget_ms: How many milliseconds advice may take after a hop. Where that is not enough, the loop goes on.
         settings: The arguments of a `FunctionAgent`.
     """
@@ -61,6 +85,9 @@ class AdvisedFunctionAgent(FunctionAgent):
     ) -> None:
         adviser, searching = LoopAdviser(max_hops, budget_ms), search_tools_of(search_tools)
         super().__init__(**settings)
+        if self.tools and self.tool_retriever is None:
+            named = (tool.metadata.name or "" for tool in self.tools if isinstance(tool, BaseTool))
+            check_search_tools(searching, list(named))
         self._adviser, self._searching = adviser, searching
 
     async def take_step(
@@ -82,16 +109,24 @@ class AdvisedFunctionAgent(FunctionAgent):
         if not hop.enough:
             return await super().take_step(ctx, llm_input, tools, memory)
         stays = [tool for tool in tools if not self._searches(tool.metadata.name or "")]
-        output = await super().take_step(ctx, llm_input, stays, memory)
-        return await self._answering(ctx, output)
+        output = await self._answering(ctx, await super().take_step(ctx, llm_input, stays, memory))
+        if len(stays) == len(tools) or not _is_empty(output):
+            return output
+        made = await ctx.store.get(self.scratchpad_key, default=[])
+        await ctx.store.set(self.scratchpad_key, made[:-1])
+        llm_input = _with_note(llm_input, WRITE)
+        output = await self._answering(ctx, await super().take_step(ctx, llm_input, stays, memory))
+        if _is_empty(output):
+            note_empty_answer()
+        return output
 
     def _searches(self, tool: str) -> bool:
         return tool != HANDOFF if self._searching is None else tool in self._searching
 
     def _has_searched(self, message: ChatMessage) -> bool:
-        if message.role != MessageRole.ASSISTANT:
+        if message.role != MessageRole.ASSISTANT or not isinstance(self.llm, CallsTools):
             return False
-        calls = self.llm.get_tool_calls_from_response(  # type: ignore[attr-defined]
+        calls = self.llm.get_tool_calls_from_response(
             ChatResponse(message=message), error_on_no_tool_call=False
         )
         return any(self._searches(call.tool_name) for call in calls)
@@ -102,7 +137,7 @@ class AdvisedFunctionAgent(FunctionAgent):
         if not gone:
             return output
         message = output.response
-        note_calls_left_out(message.content or "")
+        note_calls_left_out()
         blocks = [
             one for one in message.blocks if not (isinstance(one, ToolCallBlock) and one.tool_call_id in gone)
         ]
@@ -134,6 +169,14 @@ async def advise_step(ctx: Context, *, max_hops: int = MAX_HOPS, budget_ms: floa
     hops = known.get("hops", 0) + 1 if known.get("run") == run_id else 1
     await ctx.store.set(_HOPS, {"run": run_id, "hops": hops})
     return await adviser.aafter(hops)
+
+
+def _is_empty(output: AgentOutput) -> bool:
+    """True where a model has neither answered nor called a tool."""
+    message = output.response
+    says = (message.content or "").strip()
+    other = any(not isinstance(one, TextBlock | ThinkingBlock) for one in message.blocks)
+    return not (says or output.tool_calls or other)
 
 
 def _with_note(messages: Sequence[ChatMessage], note: str) -> list[ChatMessage]:

@@ -30,6 +30,8 @@ _REPHRASE = "The last search brought nothing for its query: search in other word
 _DISTRUST = (
     "Passages that were retrieved contradict each other or mislead: check them before relying on them."
 )
+WRITE = "Write your answer as text now; no tool for searching can be called."
+"""The text that a model is told, once more, which was to answer and wrote nothing."""
 _OPEN = "Not answered yet by what was retrieved:"
 _NO_RUN = (
     "an agent asked for advice outside of any captured run, so there is none: its loop goes on, within max_hops alone. "
@@ -119,23 +121,43 @@ def search_tools_of(names: object) -> frozenset[str] | None:
     return frozenset(names)
 
 
-def note_unknown_tools(search_tools: frozenset[str] | None, offered: Collection[str]) -> None:
-    """Logs once where an agent is offered none of the tools that are said to search."""
-    if search_tools is not None and search_tools.isdisjoint(offered):
-        NOTICES.once(
-            f"advice search_tools {sorted(search_tools)}",
-            f"an agent has no tool of search_tools={sorted(search_tools)}, so that its hops are not counted and it is "
-            f"given no advice; it is offered {sorted(offered)}. (Logged once a process)",
+def check_search_tools(search_tools: frozenset[str] | None, tools: Collection[str]) -> None:
+    """Raises InvalidInput where a name of `search_tools` is none of `tools`, which are all that an agent has."""
+    unknown = (search_tools or frozenset()).difference(tools)
+    if unknown:
+        raise InvalidInput(
+            "search_tools", sorted(unknown), f"names of tools that the agent has, which are {sorted(tools)}"
         )
 
 
-def note_calls_left_out(beside: str) -> None:
-    """Logs once that a model which was to answer has called a tool that it was not offered; `beside` is what it wrote
-    with that call."""
+def note_unknown_tools(search_tools: frozenset[str] | None, offered: Collection[str]) -> None:
+    """Logs once where an agent is not offered all of the tools that are said to search."""
+    missing = sorted((search_tools or frozenset()).difference(offered))
+    if missing:
+        NOTICES.once(
+            f"advice search_tools {missing}",
+            f"an agent is not offered {missing} of search_tools; it is offered {sorted(offered)}. Calls of other tools "
+            "than search_tools are no hops: they get no advice, and max_hops does not count them. (Logged once a "
+            "process)",
+        )
+
+
+def note_calls_left_out() -> None:
+    """Logs once that a model which was to answer has called a tool that it was not offered."""
     NOTICES.once(
         "advice calls without tools",
         "a model that was to answer asked for a search, although it was offered none. The call is left out, and what "
-        f"it wrote beside it is the answer{'' if beside.strip() else ': nothing'}. (Logged once a process)",
+        "it wrote beside it is the answer; where it wrote nothing, it is asked once more. (Logged once a process)",
+    )
+
+
+def note_empty_answer() -> None:
+    """Logs that an agent ends with an empty answer, since its model wrote none without tools, twice."""
+    NOTICES.warn(
+        "advice empty answer",
+        "an agent that was told to answer ends with an empty answer: its model was asked twice without tools for "
+        "searching, and wrote no text. What to do: see what the model writes where it is offered no tools, or let "
+        "another model answer",
     )
 
 

@@ -8,23 +8,13 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send, interrupt
+from support.advised import CASE, PATIENT, PLAN, finds
 
 import ragguard
-from ragguard import RagGuard, connect, world
+from ragguard import RagGuard, connect
 from ragguard.errors import InvalidInput
 from ragguard.records import Advice
 from ragguard_langchain import RagGuardCallback, advise_edge
-
-CASE = world.cases(4, hops=2)[3]
-PLAN = [*CASE.sub_questions, CASE.question] * 2
-PATIENT = 120_000
-"""Milliseconds for advice, so that a busy machine changes nothing."""
-
-
-def finds(query):
-    """Gives the passage that answers a sub-question, and one that does not."""
-    gold = dict(zip(CASE.sub_questions, CASE.gold, strict=True)).get(query)
-    return [*([] if gold is None else [gold]), CASE.distractors[0]]
 
 
 class State(TypedDict, total=False):

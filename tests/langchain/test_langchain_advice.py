@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelRetryMiddleware
-from langchain.agents.structured_output import ToolStrategy
-from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel
-from support.langchain_agents import ANSWER, agent, asked
-from support.langchain_parts import ListRetriever, Says, call
+from support.advised import ANSWER, CASE, PATIENT, PLAN, TROUBLES, troubled
+from support.langchain_advised import SYNC_AND_ASYNC, Searches, go, search, searches, searching, watching
+from support.langchain_agents import asked
+from support.langchain_parts import ListRetriever, call
 from support.polling import eventually
 from support.scripted_engine import ScriptedEngine
 
-from ragguard import DistractorGuard, RagGuard, connect, world
-from ragguard.errors import EngineUnreachable, InvalidInput
-from ragguard_langchain import AdviceMiddleware, GuardMiddleware, RagGuardCallback
+from ragguard import DistractorGuard, RagGuard, connect
+from ragguard.errors import InvalidInput
+from ragguard_langchain import AdviceMiddleware, GuardMiddleware
 
 MODES = pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream", "astream"])
-CASE = world.cases(4, hops=2)[3]
-PLAN = (*CASE.sub_questions, CASE.question) * 2
-PATIENT = 120_000
-"""Milliseconds for advice, so that a busy machine changes nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -40,72 +34,6 @@ def nano():
 def rg(nano):
     with RagGuard(nano, store=None, scorers=()) as rg:
         yield rg
-
-
-def finds(query):
-    """Gives the passage that answers a sub-question, and one that does not."""
-    gold = dict(zip(CASE.sub_questions, CASE.gold, strict=True)).get(query)
-    return [*([] if gold is None else [gold]), CASE.distractors[0]]
-
-
-@tool(response_format="content_and_artifact")
-def search(query: str) -> tuple[str, list[Document]]:
-    """Searches nano's world."""
-    found = [Document(one.text, id=one.id) for one in finds(query)]
-    return "\n".join(one.page_content for one in found), found
-
-
-class Searches(Says):
-    """A model that calls the next of its turns as long as it is offered a tool, then answers.
-
-    `heard` has what it was told each time: the names of the tools, and the system message.
-    """
-
-    heard: list[tuple[list[str], str]]
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        return self.bind(tools=tools)
-
-    def _generate(self, messages: Any, *args: Any, tools: Any = (), **kwargs: Any) -> Any:
-        system = "\n".join(one.text for one in messages if isinstance(one, SystemMessage))
-        self.heard.append(([one.name for one in tools], system))
-        if not tools:
-            self._next = len(self.turns) - 1
-        return super()._generate(messages, *args, **kwargs)
-
-    def _stream(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
-        yield from ()
-        raise NotImplementedError
-
-
-def searching(*queries, answer=ANSWER, name="search"):
-    """A model that makes these searches one after the other; several in a tuple are made at once."""
-    turns = [
-        [call(name, query=one) for one in (query if isinstance(query, tuple) else (query,))]
-        for query in queries
-    ]
-    return Searches(turns=[*turns, answer], heard=[], disable_streaming=True)
-
-
-async def go(built, given, config, mode="invoke"):
-    """Calls an agent, and returns its messages."""
-    if mode == "invoke":
-        done = built.invoke(given, config)
-    elif mode == "ainvoke":
-        done = await built.ainvoke(given, config)
-    elif mode == "stream":
-        *_, done = built.stream(given, config, stream_mode="values")
-    else:
-        done = [state async for state in built.astream(given, config, stream_mode="values")][-1]
-    return done["messages"]
-
-
-def searches(messages):
-    return [one for one in messages if isinstance(one, ToolMessage)]
-
-
-def watching(rg):
-    return {"callbacks": [RagGuardCallback(rg)]}
 
 
 @MODES
@@ -177,7 +105,7 @@ async def test_searches_side_by_side_are_one_hop_and_get_one_advice(rg):
     assert len(searches(messages)) == 3
 
 
-@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+@SYNC_AND_ASYNC
 async def test_an_agent_that_nobody_captures_keeps_to_its_hops_and_says_so_once(mode, caplog):
     for _ in range(2):
         built = create_agent(searching(*PLAN), [search], middleware=[AdviceMiddleware(max_hops=3)])
@@ -213,16 +141,11 @@ async def test_tools_that_nobody_declared_as_retrievals_are_named_once(nano, cap
     assert caplog.text.count("no step") == 1
 
 
-@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
-@pytest.mark.parametrize("trouble", ["down", "slow", "spent"])
+@SYNC_AND_ASYNC
+@pytest.mark.parametrize("trouble", TROUBLES)
 async def test_the_loop_goes_on_where_the_engine_does_not(trouble, mode, caplog):
-    engine = ScriptedEngine(
-        fault=(lambda call: EngineUnreachable("it is gone")) if trouble == "down" else (lambda call: None),
-        gate=asyncio.Event() if trouble == "slow" else None,
-    )
-    budget = {"requests": 1} if trouble == "spent" else None
-    with RagGuard(engine, store=None, scorers=(), budget=budget) as rg:
-        middleware = AdviceMiddleware(max_hops=5, budget_ms=50 if trouble == "slow" else 5000)
+    with troubled(trouble) as (rg, budget_ms):
+        middleware = AdviceMiddleware(max_hops=5, budget_ms=budget_ms)
         built = create_agent(searching("a", "b", "c"), [search], middleware=[middleware])
         messages = await go(built, asked(CASE.question), watching(rg), mode)
         assert (len(searches(messages)), messages[-1].text) == (3, ANSWER)
@@ -265,7 +188,7 @@ async def test_two_agents_in_one_run_count_their_own_hops(rg):
     assert len(rg.runs()[0].steps) == 4
 
 
-@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+@SYNC_AND_ASYNC
 async def test_an_agent_that_was_interrupted_counts_on(rg, mode):
     @tool
     def ask_human(query: str) -> str:
@@ -296,7 +219,7 @@ async def test_an_agent_that_was_interrupted_counts_on(rg, mode):
     assert len(searches(messages)) == 4  # a new question begins anew, up to where it asks the person
 
 
-@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
+@SYNC_AND_ASYNC
 async def test_advice_knows_what_was_found_before_an_interrupt(rg, mode):
     @tool
     def ask_human(query: str) -> str:
@@ -325,35 +248,6 @@ async def test_advice_knows_what_was_found_before_an_interrupt(rg, mode):
     ]
 
 
-async def test_a_model_that_searches_without_a_tool_is_stopped_all_the_same(rg, caplog):
-    blocks = [
-        {"type": "text", "text": "Maybe."},
-        {"type": "tool_use", "id": "call-search-x", "name": "search"},
-    ]
-    says = [AIMessage(blocks, tool_calls=[call("search", query="x")]) for _ in range(2)]
-    built = agent(*says, tools=[search], middleware=[AdviceMiddleware(max_hops=1)])
-    messages = await go(built, asked(CASE.question), watching(rg))
-    assert len(searches(messages)) == 1
-    assert (messages[-1].text, messages[-1].tool_calls, len(messages[-1].content)) == ("Maybe.", [], 1)
-    assert caplog.text.count("although it was offered none") == 1
-
-
-async def test_other_tools_stay(rg):
-    @tool
-    def book(query: str) -> str:
-        """Books something."""
-        return "booked"
-
-    model = searching(*PLAN)
-    built = create_agent(
-        model, [search, book], middleware=[AdviceMiddleware(max_hops=1, search_tools={"search"})]
-    )
-    model.turns = [call("search", query="a"), call("book", query="b"), ANSWER]
-    messages = await go(built, asked(CASE.question), watching(rg))
-    assert [one.name for one in searches(messages)] == ["search", "book"]
-    assert [tools for tools, _ in model.heard] == [["search", "book"], ["book"], ["book"]]
-
-
 @pytest.mark.parametrize(
     "prompt", ["Be brief.", SystemMessage([{"type": "text", "text": "Be brief."}])], ids=["text", "blocks"]
 )
@@ -363,17 +257,6 @@ async def test_the_system_message_stays_in_front_of_the_note(rg, prompt):
     await go(built, asked(CASE.question), watching(rg))
     assert model.heard[0][1] == "Be brief."
     assert model.heard[1][1].startswith("Be brief.\n\nNo further search")
-
-
-async def test_an_agent_without_tools_for_searching_still_gives_its_structured_answer(rg):
-    class Found(BaseModel):
-        person: str
-
-    model = Says(turns=[call("search", query="a"), call("Found", person="Ada")])
-    built = create_agent(
-        model, [search], response_format=ToolStrategy(Found), middleware=[AdviceMiddleware(max_hops=1)]
-    )
-    assert built.invoke(asked(CASE.question), watching(rg))["structured_response"] == Found(person="Ada")
 
 
 async def test_a_model_that_is_asked_again_after_an_error_gets_no_second_advice(rg):
@@ -392,15 +275,6 @@ async def test_a_model_that_is_asked_again_after_an_error_gets_no_second_advice(
     built = create_agent(model, [search], middleware=[retry, AdviceMiddleware(budget_ms=PATIENT)])
     messages = await go(built, asked(CASE.question), watching(rg))
     assert len(searches(messages)) == 2
-
-
-async def test_tools_that_the_agent_does_not_have_are_named_once(rg, caplog):
-    for _ in range(2):
-        middleware = AdviceMiddleware(max_hops=1, search_tools=["serach"])
-        built = create_agent(searching("a", "b"), [search], middleware=[middleware])
-        await go(built, asked(CASE.question), watching(rg))
-    assert caplog.text.count("no tool of search_tools=['serach']") == 1
-    assert "it is offered ['search']" in caplog.text
 
 
 async def test_advice_is_about_what_a_guard_let_through(rg, nano):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 from llama_index.core.agent.workflow import AgentWorkflow
-from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
+from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock, ThinkingBlock
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool, RetrieverTool
 from llama_index.core.workflow import (
@@ -20,12 +19,12 @@ from llama_index.core.workflow import (
     Workflow,
     step,
 )
+from support.advised import ANSWER, CASE, PATIENT, PLAN, TROUBLES, finds, troubled
 from support.llamaindex_parts import ListRetriever, ToolCallingModel, call
-from support.scripted_engine import ScriptedEngine
 
 import ragguard
-from ragguard import RagGuard, connect, world
-from ragguard.errors import EngineUnreachable, InvalidInput
+from ragguard import RagGuard, connect
+from ragguard.errors import InvalidInput
 from ragguard_llamaindex import AdvisedFunctionAgent, advise_step, instrument, uninstrument
 
 # LlamaIndex's agents use what pydantic and LlamaIndex's own workflows call deprecated.
@@ -33,18 +32,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
     pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
 ]
-
-CASE = world.cases(4, hops=2)[3]
-PLAN = [*CASE.sub_questions, CASE.question] * 2
-PATIENT = 120_000
-"""Milliseconds for advice, so that a busy machine changes nothing."""
-ANSWER = "Ada Berg"
-
-
-def finds(query):
-    """Gives the passage that answers a sub-question, and one that does not."""
-    gold = [one for asked, one in zip(CASE.sub_questions, CASE.gold, strict=True) if asked in query]
-    return [*gold, CASE.distractors[0]]
 
 
 @pytest.fixture(scope="module")
@@ -159,18 +146,11 @@ async def test_a_run_that_is_not_sampled_keeps_to_its_hops_and_says_so_once(nano
     assert caplog.text.count("was not sampled") == 1
 
 
-@pytest.mark.parametrize("trouble", ["down", "slow", "spent"])
+@pytest.mark.parametrize("trouble", TROUBLES)
 async def test_the_loop_goes_on_where_the_engine_does_not(trouble, caplog):
-    engine = ScriptedEngine(
-        fault=(lambda call: EngineUnreachable("it is gone")) if trouble == "down" else (lambda call: None),
-        gate=asyncio.Event() if trouble == "slow" else None,
-    )
-    with RagGuard(
-        engine, store=None, scorers=(), budget={"requests": 1} if trouble == "spent" else None
-    ) as rg:
+    with troubled(trouble) as (rg, budget_ms):
         instrument(rg)
-        model = Searching("a", "b", "c")
-        built = agent(model, budget_ms=50 if trouble == "slow" else 5000)
+        built = agent(Searching("a", "b", "c"), budget_ms=budget_ms)
         assert str(await built.run(user_msg=CASE.question)) == ANSWER
         assert queries(rg) == [["a", "b", "c"]]
         assert caplog.text.count("its loop goes on") == 1
@@ -190,6 +170,64 @@ async def test_a_model_that_searches_without_a_tool_is_stopped_all_the_same(rg, 
     memory = await ctx.store.get("memory")
     assert [len(one.blocks) for one in await memory.aget()][-1] == 1
     assert caplog.text.count("although it was offered none") == 1
+
+
+def unheeding(*turns):
+    """A model that takes its turns whether it is offered tools or not; the last one again and again."""
+    model = Searching()
+
+    def say(messages: Any, tools: Any = (), **kwargs: Any) -> ChatMessage:
+        Searching.say(model, messages, tools)
+        turn = turns[min(len(model.heard), len(turns)) - 1]
+        return ChatMessage(role="assistant", blocks=[turn])
+
+    model.llm = ToolCallingModel(say)
+    return model
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize(
+    "silent",
+    [call("search", query="x"), ThinkingBlock(content="I should search."), TextBlock(text=" ")],
+    ids=["searches", "thinks", "blank"],
+)
+async def test_a_model_that_writes_nothing_without_tools_is_asked_once_more(rg, caplog, silent, streaming):
+    model = unheeding(call("search", query="x"), silent, TextBlock(text=ANSWER))
+    built = agent(model, max_hops=1, streaming=streaming)
+    ctx = Context(built)
+    assert str(await built.run(user_msg=CASE.question, ctx=ctx)) == ANSWER
+    assert queries(rg) == [["x"]]
+    assert [tools for tools, _ in model.heard] == [["search"], [], []]
+    assert "as text now" in model.heard[-1][1]
+    assert "as text now" not in model.heard[1][1]
+    memory = await (await ctx.store.get("memory")).aget()
+    assert [one.role.value for one in memory] == ["user", "assistant", "tool", "assistant"]
+    assert "empty answer" not in caplog.text
+
+
+async def test_an_answer_that_stays_empty_is_told_once_and_asked_for_no_third_time(rg, caplog):
+    for _ in range(2):
+        model = unheeding(call("search", query="x"))
+        assert str(await agent(model, max_hops=1).run(user_msg=CASE.question)) == ""
+        assert len(model.heard) == 3
+    assert caplog.text.count("ends with an empty answer") == 1
+
+
+async def test_a_name_of_no_tool_is_refused_where_the_tools_are_known():
+    refusal = r"^search_tools: got \['serach'\]; .* are \['search'\]$"
+    with pytest.raises(InvalidInput, match=refusal):
+        agent(Searching(), search_tools=["search", "serach"])
+    agent(Searching(), search_tools=["search"])
+
+
+async def test_tools_that_come_later_are_no_error_and_named_once(rg, caplog):
+    for _ in range(2):
+        built = agent(Searching("a"), tools=None, search_tools=["search"])
+        assert str(await built.run(user_msg=CASE.question)) == ANSWER
+        built.tools = [search_tool()]
+        await built.run(user_msg=CASE.question)
+    assert caplog.text.count("not offered ['search'] of search_tools") == 1
+    assert "it is offered []" in caplog.text
 
 
 async def test_other_tools_stay(rg):
