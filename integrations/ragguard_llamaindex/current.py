@@ -10,6 +10,7 @@ from ragguard_llamaindex.calls import Call, note_step
 from ragguard_llamaindex.deliveries import about, retrieves
 from ragguard_llamaindex.instrumentation import attached
 from ragguard_llamaindex.kinds import Kind
+from ragguard_llamaindex.nodes import Taken
 from ragguard_llamaindex.shares import PendingRetrieval
 from ragguard_llamaindex.spans import Spans
 
@@ -35,7 +36,7 @@ def _begin(spans: Spans, call: Call, query: str) -> None:
 def _found(call: Call, step_id: str, query: str, passages: list[Passage]) -> None:
     if not call.step_id:
         note_step(call, step_id)
-        call.give(PendingRetrieval(step_id, passages))
+        call.give(PendingRetrieval(step_id, Taken.of(passages)))
 
 
 frameworks["llama-index"] = current_call

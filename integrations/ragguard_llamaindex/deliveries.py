@@ -186,7 +186,7 @@ class Deliveries:
         elif are_nodes(documents):
             found = taken(documents, self._runs.options.text_of)
         else:
-            found = passages_of(documents)
+            found = Taken.of(passages_of(documents))
         self._recorder.step_ended(call.step_id, found, unpack=unpacked)
 
     def _close_declared(self, call: Call, output: object, result: object) -> None:

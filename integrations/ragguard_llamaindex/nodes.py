@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from llama_index.core.schema import (
     DEFAULT_METADATA_TMPL,
@@ -53,11 +53,37 @@ class NodeCopy:
         return made
 
 
-NodeSnapshot: TypeAlias = tuple[str, str, str, str, str, tuple[str, ...], Mapping[str, Any], float | None]
-"""A text node's text, id and three templates; the metadata keys hidden from models; metadata; score. One plain tuple,
-which the garbage collector does not visit again while it waits."""
-Taken: TypeAlias = Sequence[Passage | NodeSnapshot | NodeCopy]
-"""One snapshot a node; a passage where it took more than a look."""
+NodeFields: TypeAlias = tuple[str, str, str, str, str, tuple[str, ...], float | None]
+"""The text, the id and the three templates of a text node; the metadata keys hidden from models; the score."""
+
+
+class Taken(NamedTuple):
+    """A snapshot of nodes, in two lists of one length.
+
+    Metadata stands apart: Python's garbage collector does not visit a tuple of texts and numbers again, and one that
+    holds a dict each time.
+    """
+
+    nodes: Sequence[NodeFields | NodeCopy | Passage] = ()
+    """One a node; a passage where reading it took more than its fields."""
+    metadata: Sequence[Mapping[str, Any]] = ()
+    """The metadata of each node of which the fields are kept; empty for the others."""
+
+    @property
+    def ids(self) -> set[str]:
+        """The ids of the nodes."""
+        return {
+            one.id if isinstance(one, Passage) else one.node.node_id if isinstance(one, NodeCopy) else one[1]
+            for one in self.nodes
+        }
+
+    @classmethod
+    def of(cls, nodes: Sequence[NodeCopy | Passage]) -> Taken:
+        """Makes a snapshot of copies and passages, which hold their own metadata."""
+        return cls(nodes, [_NOTHING] * len(nodes))
+
+
+_NOTHING: Mapping[str, Any] = {}
 
 
 def checked_text_of(text_of: TextOf | None) -> TextOf | None:
@@ -68,58 +94,59 @@ def checked_text_of(text_of: TextOf | None) -> TextOf | None:
 
 
 def taken(nodes: object, text_of: TextOf | None = None) -> Taken:
-    """A snapshot of what a retriever gave: normally a list of NodeWithScore."""
+    """Returns a snapshot of what a retriever gave: normally a list of NodeWithScore."""
     if not isinstance(nodes, (list, tuple)):
         # What else can be iterated may be the application's own stream: only a look, no reading.
-        return [] if nodes is None else [_passage(nodes)]
+        return Taken() if nodes is None else Taken.of([_passage(nodes)])
     if text_of is not None:
-        return [_copied(item, text_of) for item in nodes]
-    made: list[Passage | NodeSnapshot | NodeCopy] = []
-    add = made.append
+        return Taken.of([_copied(item, text_of) for item in nodes])
+    fields: list[NodeFields | NodeCopy | Passage] = []
+    metadata: list[Mapping[str, Any]] = []
+    add, add_metadata = fields.append, metadata.append
     try:
         for item in nodes:
             node = item.node
             if type(node) is not TextNode:
                 add(_passage(item))
+                add_metadata(_NOTHING)
                 continue
             state = node.__dict__  # sooner read than the attributes of a pydantic model
             hidden = state["excluded_llm_metadata_keys"]
             add((
                 state["text"], state["id_"], state["metadata_template"], state["metadata_separator"],
-                state["text_template"], tuple(hidden) if hidden else (), state["metadata"].copy(), item.score,
+                state["text_template"], tuple(hidden) if hidden else (), item.score,
             ))  # fmt: skip
-        return made
+            add_metadata(state["metadata"].copy())
+        return Taken(fields, metadata)
     except Exception:  # noqa: BLE001 - a node of the user's may raise anything; each is looked at by itself now
-        return [_passage(item) for item in nodes]
+        return Taken.of([_passage(item) for item in nodes])
 
 
-def unpacked(snapshot: Taken) -> list[Passage]:
-    """The passages of a snapshot."""
+def unpacked(snapshot: Taken | tuple[()]) -> list[Passage]:
+    """Returns the passages of a snapshot; none of an empty tuple, which stands for what was not taken."""
     return OwnPassages([
-        _seen(one) if isinstance(one, tuple) else one if isinstance(one, Passage) else one.passage()
-        for one in snapshot
+        _seen(one, metadata) if isinstance(one, tuple) else one if isinstance(one, Passage) else one.passage()
+        for one, metadata in zip(*(snapshot or Taken()), strict=True)
     ])  # fmt: skip
 
 
 def bare(snapshot: Taken) -> list[Passage]:
-    """The passages with the nodes' own texts, of those nodes whose text was not read in another form already."""
+    """Returns the passages with the nodes' own texts, of those nodes whose text was not read in another form
+    already."""
     return [
         passage(_bare(one.node)[0], one.node.node_id, one.score, one.node.metadata)
         if isinstance(one, NodeCopy)
-        else passage(one[0], one[1], score_of(one[7], {}), one[6])
-        for one in snapshot
+        else passage(one[0], one[1], score_of(one[6], {}), metadata)
+        for one, metadata in zip(*snapshot, strict=True)
         if not isinstance(one, Passage)
     ]
 
 
 def same(before: Taken, after: Taken) -> bool:
-    """True when two snapshots show the same nodes in the same order, whatever their scores."""
-    return len(before) == len(after) and all(map(_alike, before, after))
-
-
-def id_in(one: Passage | NodeSnapshot | NodeCopy) -> str:
-    """The id of a node in a snapshot."""
-    return one.id if isinstance(one, Passage) else one.node.node_id if isinstance(one, NodeCopy) else one[1]
+    """Returns whether two snapshots show the same nodes in the same order, whatever their scores."""
+    return len(before.nodes) == len(after.nodes) and all(
+        map(_alike, before.nodes, before.metadata, after.nodes, after.metadata)
+    )
 
 
 def node_id(item: object) -> str:
@@ -138,10 +165,15 @@ def are_nodes(value: object) -> bool:
     return isinstance(value, list) and bool(value) and _node(value[0]) is not None
 
 
-def _alike(one: Passage | NodeSnapshot | NodeCopy, other: Passage | NodeSnapshot | NodeCopy) -> bool:
+def _alike(
+    one: NodeFields | NodeCopy | Passage,
+    metadata: Mapping[str, Any],
+    other: NodeFields | NodeCopy | Passage,
+    others_metadata: Mapping[str, Any],
+) -> bool:
     try:
         if isinstance(one, tuple) and isinstance(other, tuple):
-            return one[:7] == other[:7]
+            return one[:6] == other[:6] and metadata == others_metadata
         if isinstance(one, NodeCopy) and isinstance(other, NodeCopy):
             return bool(one.node == other.node)
         if isinstance(one, Passage) and isinstance(other, Passage):
@@ -151,12 +183,12 @@ def _alike(one: Passage | NodeSnapshot | NodeCopy, other: Passage | NodeSnapshot
     return False
 
 
-def _seen(look: NodeSnapshot) -> Passage:
-    """The passage of a text node as `get_content(MetadataMode.LLM)` shows it to a model."""
-    text, id, *_, metadata, score = look
+def _seen(fields: NodeFields, metadata: Mapping[str, Any]) -> Passage:
+    """Returns the passage of a text node as `get_content(MetadataMode.LLM)` shows it to a model."""
+    text, id, *_, score = fields
     if metadata:
         try:
-            text = _with_metadata(look)
+            text = _with_metadata(fields, metadata)
         except Exception as error:  # noqa: BLE001 - templates and values are the user's
             metadata = {**metadata, UNFORMATTED: describe(error)}
     if type(text) is type(id) is str and type(score) is float and type(metadata) is dict:
@@ -168,11 +200,11 @@ _written: TextMemo[tuple[str, tuple[Any, ...], Mapping[str, Any] | None, str]] =
 """The texts that came lately: the text, its templates and hidden keys, its metadata, and all of it put together."""
 
 
-def _with_metadata(look: NodeSnapshot) -> str:
-    """The text of a node with its metadata before it, by its templates."""
-    text, _, template, separator, whole, hidden, metadata, _ = look
+def _with_metadata(fields: NodeFields, metadata: Mapping[str, Any]) -> str:
+    """Returns the text of a node with its metadata before it, by its templates."""
+    text, _, template, separator, whole, hidden, _ = fields
     known = _written.known.get(id(text))
-    if known is not None and known[1] == look[2:6] and is_same(metadata, known[2]):
+    if known is not None and known[1] == fields[2:6] and is_same(metadata, known[2]):
         return known[3]
     shown = metadata.items() if not hidden else [one for one in metadata.items() if one[0] not in hidden]
     if template == DEFAULT_METADATA_TMPL:  # most nodes have it, and formatting by a template takes long
@@ -186,7 +218,7 @@ def _with_metadata(look: NodeSnapshot) -> str:
         else:
             written = whole.format(content=text, metadata_str=about).strip()
     if type(text) is str:
-        _written.keep(text, (text, look[2:6], comparable(metadata), written))
+        _written.keep(text, (text, fields[2:6], comparable(metadata), written))
     return written
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ragguard.capture.decisions import Verdict, about, merged
 from ragguard.records import Decision, Passage
-from ragguard_llamaindex.nodes import Taken, TextOf, id_in, ids_of, node_id, same, taken, unpacked
+from ragguard_llamaindex.nodes import Taken, TextOf, ids_of, node_id, same, taken, unpacked
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +31,7 @@ class PendingRetrieval:
     @property
     def ids(self) -> Set[str]:
         """The ids of what was found."""
-        return {id_in(one) for one in self.found}
+        return self.found.ids
 
     def becomes(self, nodes: Sequence[object]) -> list[Passage] | None:
         """Notes that these nodes go on to the model; returns their passages, or None where nothing changed."""
