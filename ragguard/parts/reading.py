@@ -20,7 +20,7 @@ def read_part(part: Part) -> Iterator[Line]:
     """Yields every line of a part that is not blank: its run, or the error in its place.
 
     The number of a line is the byte at which it begins in the file (in what was packed, for a packed file), or the row
-    of a Parquet file; the errors name the same.
+    of a Parquet file; the errors name the same, and in a part that begins its file the number of the line, too.
 
     Args:
         part: The part, as `plan_parts` returns it.
@@ -48,12 +48,10 @@ def _lines(file: IO[bytes], start: int, end: int | None) -> Iterator[Line]:
     if start:
         file.seek(start - 1)  # a line begins at `start` where a line ends just before it
         place += next((size for _, size in raw_lines(file, 0)), 0) - 1
-    lines = raw_lines(file, LONGEST_LINE)
-    while end is None or place < end:
-        raw, size = next(lines, (b"", 0))
-        if not size:
+    for number, (raw, size) in enumerate(raw_lines(file, LONGEST_LINE), 1):
+        if end is not None and place >= end:
             return
-        line = line_of(raw, size, place, "byte")
+        line = line_of(raw, size, place, "byte" if start else f"line {number}, byte")
         if line is not None:
             yield line
         place += size

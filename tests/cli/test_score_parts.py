@@ -102,13 +102,16 @@ def test_a_dry_run_prices_all_parts_and_writes_nothing(here):
     assert not (here / "out").exists()
 
 
-def test_broken_lines_are_told_with_file_and_byte(here):
+def test_broken_lines_are_told_with_file_and_line(here):
     lines = (here / "runs.jsonl").read_bytes()
     (here / "runs.jsonl").write_bytes(b"{\n" + lines + b"[]\n")
     done = score("runs.jsonl", *ON, "--out", "out", "--scorers", "utility")
     assert done.exit_code == 1, done.output
-    assert f"{here / 'runs.jsonl'}: byte 0, JSON: got '{{" in done.output
-    assert f"{here / 'runs.jsonl'}: byte {2 + len(lines)}, line: got []; allowed: an object" in done.output
+    assert f"{here / 'runs.jsonl'}: line 1, byte 0, JSON: got '{{" in done.output
+    assert (
+        f"{here / 'runs.jsonl'}: line 5, byte {2 + len(lines)}, line: got []; allowed: an object"
+        in done.output
+    )
     assert "3 runs are in" in done.output
     assert "2 lines were rejected" in done.output
     again = score("runs.jsonl", *ON, "--out", "out", "--scorers", "utility")

@@ -1,9 +1,11 @@
 """The lines of all parts are exactly those of the whole reader, wherever a file is cut."""
 
+import dataclasses
 import gzip
 import io
 import json
 import os
+import re
 from itertools import pairwise
 
 import pyarrow as pa
@@ -42,7 +44,9 @@ def without_place(line):
     """What is wrong with a line, without where it is."""
     if line.problem is None:
         return None
-    unit, number, rest = str(line.problem).split(" ", 2)
+    _, unit, number, rest = re.fullmatch(
+        r"(line \d+, (?=byte))?(\w+) (\S+) (.*)", str(line.problem), re.S
+    ).groups()
     assert (unit, number.rstrip(",")) in (("line", str(line.number)), ("byte", str(line.number)))
     return rest
 
@@ -83,6 +87,21 @@ def test_a_line_that_is_read_in_pieces_or_is_too_long_is_one_line(tmp_path, monk
     assert ["over 60 bytes" in str(problem) for _, _, problem in expected] == [False, True, False]
     for place in range(len(content) + 1):
         assert cut(path, content, [place]) == expected
+
+
+def test_a_part_that_begins_its_file_tells_the_number_of_a_line_too(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    path.write_bytes(b"\n" + GOOD[0] + b"\n{\n[]\n")
+    second = len(GOOD[0]) + 2
+    size, modified = second + 5, os.stat(path).st_mtime_ns
+    whole_file = Part(
+        source=str(path), kind="lines", start=0, end=size, size=size, modified_ns=modified, bytes=size
+    )
+    told = [str(line.problem).partition(", JSON")[0] for line in read_part(whole_file) if line.problem]
+    assert told[0] == f"line 3, byte {second}"
+    rest = dataclasses.replace(whole_file, start=second, bytes=5)
+    told = [str(line.problem).partition(", JSON")[0] for line in read_part(rest) if line.problem]
+    assert told[0] == f"byte {second}"
 
 
 def test_a_packed_file_is_one_part_and_tells_bytes_of_what_was_packed(tmp_path):

@@ -68,7 +68,7 @@ def left_over(tmp_path):
 async def test_a_part_is_written_with_scores_runs_and_counts(engine, job, part, tmp_path):
     counts = await attempt(job, part)
     assert (counts.runs, counts.scores, counts.failures, counts.rejected) == (40, 440, 0, 2)
-    assert counts.rejected_lines[0].partition(": byte ")[2][:8] == "0, JSON:"
+    assert counts.rejected_lines[0].partition(": line ")[2][:16] == "1, byte 0, JSON:"
     assert rows(job, "runs", "run_id") == [f"r{at:02}" for at in range(40)]
     assert len(set(zip(rows(job, "scores", "run_id"), rows(job, "scores", "name"), rows(job, "scores", "position"),
                        strict=True))) == 440  # fmt: skip
