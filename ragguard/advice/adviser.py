@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -232,7 +233,7 @@ class Adviser:
         """Returns the calibration that these runs give, which is used from now on."""
         outcomes = [one if isinstance(one, KnownOutcome) else _of_references(one) for one in given]
         useful = [one for one in outcomes if one is not None]
-        check_runs(len(useful), max_loss)  # before the models are asked
+        check_runs(len(useful), max_loss, _skipped(given))  # before the models are asked
         before = _identity(await self._asking.ask_about(Run(question="?"), [], priority=BEHIND))
         traces = await in_parallel([partial(self._trace, one) for one in useful], CALIBRATED_AT_ONCE)
         threshold, loss, saved = choose_threshold(traces, max_loss)
@@ -345,8 +346,21 @@ def _prefixes(run: Run) -> list[Run]:
 
 def _of_references(run: Run) -> KnownOutcome | None:
     """Returns the run to be judged by its references; None where it has none, or no question or step."""
-    known = any(one.strip() for one in run.references or ())
-    return KnownOutcome(run, ()) if known and run.question.strip() and run.steps else None
+    return None if _lacks(run) else KnownOutcome(run, ())
+
+
+def _lacks(run: Run) -> str:
+    """Returns what a run lacks to be judged by its references; empty where it lacks nothing."""
+    if not any(one.strip() for one in run.references or ()):
+        return "no references"
+    return "" if run.question.strip() and run.steps else "no question or no step"
+
+
+def _skipped(given: Sequence[Run | KnownOutcome]) -> str:
+    """Returns how many runs have no known outcome, and why, as a part of a sentence; empty where all have one."""
+    lacking = Counter(_lacks(one) for one in given if isinstance(one, Run))
+    del lacking[""]
+    return "".join(f", {count} skipped: {what}" for what, count in lacking.items())
 
 
 def _is_readable(steps: Sequence[RetrievalStep]) -> bool:

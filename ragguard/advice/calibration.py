@@ -123,13 +123,19 @@ class AdviceCalibration:
         return cls(**fields, gains=[Gain(**one) for one in gains])
 
 
-def check_runs(runs: int, max_loss: float) -> None:
-    """Raises `CalibrationError` where so few runs cannot keep the promise."""
+def check_runs(runs: int, max_loss: float, skipped: str = "") -> None:
+    """Raises `CalibrationError` where so few runs cannot keep the promise.
+
+    Args:
+        runs: How many runs have a known outcome.
+        max_loss: The promise.
+        skipped: What was given beside them, and why it says nothing.
+    """
     least = least_examples("max_loss", max_loss)
     if runs < least:
         raise CalibrationError(
-            f"{runs} runs with a known outcome were given; to lose at most {max_loss:g} of correctness by stopping, at "
-            f"least {least} are needed: give more, or allow a larger loss"
+            f"{runs} runs with a known outcome were given{skipped}; to lose at most {max_loss:g} of correctness by "
+            f"stopping, at least {least} are needed: give more, or allow a larger loss"
         )
 
 
