@@ -35,8 +35,8 @@ from ragguard.runtime.retry import RetrySchedule
 _Answer = TypeVar("_Answer")
 
 _UNANSWERED = (
-    "an engine does not answer: {}. The application goes on; what was captured waits to be scored, and the engine is "
-    "asked again, ever more rarely. To see what is wrong: ragguard doctor ADDRESS"
+    "an engine does not answer: {}. It is asked again, ever more rarely, for as long as a question may wait. To see "
+    "what is wrong: ragguard doctor ADDRESS"
 )
 
 

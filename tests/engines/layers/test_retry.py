@@ -81,6 +81,13 @@ async def test_it_gives_up_and_says_after_how_many_attempts():
     assert len(engine.calls) == 3
 
 
+async def test_an_engine_that_does_not_answer_is_told_in_words_that_are_true_in_a_command_too(caplog):
+    await ask(quick(failing(EngineUnreachable("gone"))))
+    assert "an engine does not answer: gone. It is asked again" in caplog.text
+    assert "application" not in caplog.text
+    assert "captured" not in caplog.text
+
+
 async def test_waits_grow_with_full_jitter_and_are_capped(waits):
     for _ in range(60):
         with pytest.raises(EngineUnreachable):
