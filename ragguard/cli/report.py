@@ -101,14 +101,16 @@ def _show_runs(runs: Iterable[RunLine], sort: str, most: int) -> None:
     ]
     ids = short_ids(line["id"] for line in lines)
     console = screen()
-    show_table(console, f"{_runs(len(lines))}, {_ORDER_TITLES[sort]}", [
+    going_on = sum(line["status"] == "open" for line in lines)
+    still = f" ({going_on} still running)" if going_on else ""
+    show_table(console, f"{_runs(len(lines))}{still}, {_ORDER_TITLES[sort]}", [
         Column("question", [as_markup(question_line(line["question"])) for line in shown], least=24),
         Column("hops", [str(line["hops"]) for line in shown], right=True, spare=2),
         Column("ΔSePer", gains, right=True),
         Column("misleading", [_misleading(line) for line in shown], right=True),
         Column("UDCG", [_number(line["udcg"], ".3f") for line in shown], right=True, spare=3),
         Column("coverage", [_number(line["coverage"], ".2f") for line in shown], right=True, spare=4),
-        Column("answer", [as_markup(line["answer"]) for line in shown], spare=1),
+        Column("answer", [as_markup(line["answer"] or line["state"]) for line in shown], spare=1),
         Column("failed", [str(line["failures"]) for line in shown], right=True, spare=5),
         Column("run", [as_markup(ids[line["id"]]) for line in shown]),
     ])  # fmt: skip

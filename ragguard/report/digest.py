@@ -13,6 +13,8 @@ from ragguard.store.overview import SCALE, Overview, RunLine, StepLine
 Data = dict[str, Any]
 MISLEADS = -0.2
 """A passage whose utility is lower than this is said to mislead. The guard's default threshold is the same."""
+STATES = {"open": "running", "ok": "", "interrupted": "waits to go on"}
+"""Status of a run → how it is shown; the other statuses are shown as they are."""
 
 
 class Texts:
@@ -39,6 +41,7 @@ def summary(run: RunLine) -> Data:
         "question": run.question,
         "name": run.name,
         "status": run.status,
+        "state": STATES.get(run.status, run.status),
         "started": run.started_ns // 1_000_000,
         "hops": run.hops,
         "gain": None if total is None else total.value,

@@ -9,13 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ragguard.records import RetrievalStep, Score, ScoredRun
-from ragguard.report.digest import MISLEADS, best
+from ragguard.report.digest import MISLEADS, STATES, best
 from ragguard.report.hop_lines import colour_of
 from ragguard.report.text import question_line
 from ragguard.terminal_text import harmless
-
-STATES = {"open": "running", "ok": "", "interrupted": "waits to go on"}
-"""Status of a run → how it is shown; the other statuses are shown as they are."""
 
 
 def watch_table(runs: Sequence[ScoredRun]) -> Table:

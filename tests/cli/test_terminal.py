@@ -1,5 +1,6 @@
 """What the commands print in terminals that are narrow, that tell no width, or that do not speak UTF-8."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ from ragguard.cli.app import COMMANDS, app
 from ragguard.cli.validate import _show
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.store.scorefile import write_scores
+from ragguard.store.store import Store
 from ragguard.validate.tables import Table
 
 
@@ -37,6 +39,20 @@ def test_a_list_of_runs_shows_their_questions_at_any_width(monkeypatch, store, w
     for word in ("founded", "firm", "number", "+0.50 (support)"):
         assert said.count(word) >= 7, word
     assert ("A wider terminal shows more: " in said) is (width < 160)
+
+
+def test_a_list_marks_runs_that_have_no_end(monkeypatch, tmp_path):
+    path = tmp_path / "open.db"
+    with contextlib.closing(Store(path)) as kept:
+        for name, status in (("a", "open"), ("b", "ok"), ("c", "abandoned"), ("d", "open")):
+            kept.put(Run(f"run-{name}", f"{name}?", status=status))
+    said = shown(monkeypatch, 160, "report", str(path))
+    assert "4 runs (2 still running), most misled first" in said
+    marks = {line.split()[0]: line for line in said.splitlines() if line.strip()[1:2] == "?"}
+    assert [word for word in ("running", "abandoned") if word in marks["a?"]] == ["running"]
+    assert [word for word in ("running", "abandoned") if word in marks["b?"]] == []
+    assert [word for word in ("running", "abandoned") if word in marks["c?"]] == ["abandoned"]
+    assert "(2 still running)" in shown(monkeypatch, 60, "report", str(path))
 
 
 def test_a_comparison_is_whole_at_eighty_columns(monkeypatch, store):

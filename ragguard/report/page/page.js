@@ -122,6 +122,7 @@
 
   function facts(run) {
     const parts = [[run.hops + (run.hops === 1 ? " hop" : " hops")]];
+    if (run.state) parts.unshift([run.state, run.status === "open" || run.status === "interrupted" ? "soft" : "bad"]);
     if (run.gain != null)
       parts.push(["ΔSePer " + signed(run.gain) + (run.source === "answer" ? " (support)" : ""), run.gain < 0 ? "bad" : "good"]);
     if (run.misleading) parts.push([run.misleading + " misleading", "bad"]);
