@@ -80,7 +80,7 @@ class FrameworkRun:
         return self._kept(await self._advising().aadvise_captured(self, budget_ms))
 
     def _advising(self) -> Advising:
-        """Returns what gives advice about the run; raises AdviceError where none can be given."""
+        """Returns the adviser of the run; raises AdviceError where the run can get no advice."""
         call = self._call
         if not call.recorder.sampling.takes(call.run_id):
             raise AdviceError(
@@ -91,7 +91,7 @@ class FrameworkRun:
         return call.recorder.advising()
 
     def _kept(self, advice: Advice) -> Advice:
-        """Returns the advice, which is kept with the step that it was given after."""
+        """Stores the advice with the latest step of the run, and returns it."""
         recorder, run_id = self._call.recorder, self._call.run_id
         ended = recorder.ended_steps(run_id)
         if ended and advice.step_id not in ended:
@@ -101,8 +101,8 @@ class FrameworkRun:
 
 
 def current_call() -> CurrentCall | None:
-    """The call at work: a framework's that belongs to a run, or the code inside `with rg.run(...)`; None outside of
-    both, and in a pause."""
+    """Returns the call at work: a call of a framework that belongs to a run, or the code inside `with rg.run(...)`;
+    None outside of both, and in a pause."""
     if is_paused():
         return None
     handle, call = innermost(), framework_call()
@@ -112,7 +112,8 @@ def current_call() -> CurrentCall | None:
 
 
 def current_run() -> RunHandle | FrameworkRun | None:
-    """The run that the code at hand is inside of; None outside of any, and inside `with ragguard.paused()`."""
+    """Returns the run that the calling code is inside of; None outside of any run, and inside `with
+    ragguard.paused()`."""
     call = current_call()
     if call is None:
         return None

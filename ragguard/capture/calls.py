@@ -1,4 +1,4 @@
-"""The calls that were seen and not taken as retrievals, so that a run without a retrieval can say what it had."""
+"""Counts calls that were not taken as retrievals, so that a warning about a run without a retrieval can name them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ class CallsSeen:
         return "; ".join(parts)
 
     def way_out(self) -> str:
-        """Returns what to declare, so that a retrieval among these calls, or beside them, is captured."""
+        """Returns a sentence that says what the user has to declare, so that retrievals in or beside these calls are
+        captured."""
         tools = self.tools()
         declare = (
             f"if {tools[0]!r} retrieves, declare it with tools={{{tools[0]!r}: SPLITTER}}; " if tools else ""
@@ -73,7 +74,7 @@ def what_to_do(calls: CallsSeen) -> str:
 
 
 class CallLog:
-    """The calls of all runs together, and of the runs that have not ended, at most 256 of these."""
+    """Counts the calls of all runs together, and of each of the latest 256 open runs."""
 
     def __init__(self) -> None:
         self.total = CallsSeen()

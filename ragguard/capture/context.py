@@ -21,7 +21,7 @@ class CurrentCall:
     turn: TurnKey | Callable[[], int] | None = None
     """The turn of a retrieval that begins, or a function that gives it when one does."""
     within: str = ""
-    """The retrieval that the call is, or is a part of."""
+    """The id of the retrieval that the call itself is, or that the call is a part of."""
     metadata: Mapping[str, Any] | None = None
     begin: Callable[[str], None] = lambda query: None
     """Opens the run, which frameworks do with the first retrieval; takes the query."""
@@ -35,7 +35,7 @@ frameworks: dict[str, FindCall] = {}
 
 
 def framework_run() -> str:
-    """The id of the run that a framework's call around the caller belongs to; '' outside of any."""
+    """Returns the id of the run that a framework's call around the caller belongs to; '' outside of any such call."""
     call = framework_call() if frameworks else None
     return "" if call is None else call.run_id
 

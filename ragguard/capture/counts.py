@@ -13,4 +13,4 @@ class CaptureCounts:
     steps: int = 0
     unsampled: int = 0
     abandoned: int = 0
-    """Runs that were closed here because nothing else ended them."""
+    """The number of runs that the recorder closed because nothing else ended them."""

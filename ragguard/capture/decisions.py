@@ -1,4 +1,4 @@
-"""Relates guards' decisions to the retrieval they are about: dropped passages get their rank among its candidates.
+"""Relates a guard's decision to the retrieval that it is about: dropped passages get their ranks among the candidates.
 
 Between a retrieval and its guard other postprocessors may have reordered, cut or rewritten the passages.
 A step may have several guards: its own, and those of the retrievers that it consists of.
@@ -29,7 +29,7 @@ class Verdict:
     """The engine that the guard judges with: the report of a RagGuard that records the verdict counts what it could not
     judge."""
     part: bool = False
-    """True where the guard saw one of the arms of a retrieval only."""
+    """True where the retrieval has several sub-retrievals and the guard judged the passages of one of them only."""
 
 
 def about(verdict: Verdict, candidates: Sequence[Passage], *, alone: bool = True) -> Decision:
@@ -78,8 +78,8 @@ def merged(first: Decision | None, second: Decision) -> Decision:
 def joined(verdicts: Sequence[Verdict], found: Sequence[Passage]) -> tuple[list[Passage], Decision]:
     """Returns the candidates of a retrieval that gave `found`, and what the guards inside it decided.
 
-    Candidates are the passages that its own first guard was given; behind them those that guards of its arms had
-    dropped before, unless they came back by another arm.
+    Candidates are the passages that the retrieval's own first guard was given. Behind them come the passages that
+    guards of its sub-retrievals had dropped before, unless another sub-retrieval found them as well.
     """
     whole = next((verdict for verdict in verdicts if not verdict.part), None)
     candidates = list(found if whole is None else whole.judged)
@@ -93,7 +93,7 @@ def joined(verdicts: Sequence[Verdict], found: Sequence[Passage]) -> tuple[list[
             candidates += [drop.passage for drop in lost]
             status = verdict.decision.status
             if status == "pruned" and not lost:
-                status = "kept_all"  # another arm delivered all that it dropped
+                status = "kept_all"  # another sub-retrieval delivered all that this guard dropped
             reported = replace(verdict, decision=replace(verdict.decision, dropped=lost, status=status))
         decision = merged(decision, about(reported, candidates))
     assert decision is not None
@@ -103,7 +103,7 @@ def joined(verdicts: Sequence[Verdict], found: Sequence[Passage]) -> tuple[list[
 def _ranks(judged: Sequence[Passage], candidates: Sequence[Passage]) -> list[int]:
     """Returns the 1-based rank of each judged passage among the candidates; 0 for one that is not among them.
 
-    Each rank is given once.
+    No rank is returned twice.
     """
     free: dict[tuple[str, str], list[int]] = {}
     by_id: dict[str, list[int]] = {}
@@ -118,7 +118,7 @@ def _ranks(judged: Sequence[Passage], candidates: Sequence[Passage]) -> list[int
         same = free.get(_key(passage), [])
         # A text that was rewritten on the way keeps its id.
         named = by_id.get(passage.id, []) if passage.id else []
-        # What was taken out of a tool's text has none.
+        # A passage that was cut out of a tool's text has no id.
         nameless = [] if passage.id else by_text.get(passage.text, [])
         rank = next((rank for rank in (*same, *named, *nameless) if rank not in used), 0)
         used.add(rank)

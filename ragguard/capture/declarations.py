@@ -39,7 +39,8 @@ def checked_tools(given: object) -> dict[str, Splitter]:
 
 
 def warn_of_unknown(given: Mapping[Any, object], what: str, known: Iterable[str]) -> None:
-    """Warns once of each key that is addressed to ragguard and that nothing reads; `what` names such a key."""
+    """Warns once of each key that is addressed to ragguard and that nothing reads; `what` describes such a key in
+    words."""
     for key in given:
         if type(key) is str and key.startswith(_PREFIX) and key not in known:
             NOTICES.once(f"{what} {key}", partial(unknown_key, key, known))
@@ -59,7 +60,9 @@ def warn_of_missing(argument: str, key: str, there: Iterable[object]) -> None:
 def unknown_key(key: str, known: Iterable[str]) -> str:
     """Returns the warning about a `ragguard_...` key of metadata, or a tag, that nothing reads."""
     names = sorted(known)
-    endings = {name.removeprefix(_PREFIX): name for name in names}  # all are alike by their beginning
+    endings = {
+        name.removeprefix(_PREFIX): name for name in names
+    }  # keys with the same prefix are reported as one
     close = difflib.get_close_matches(key.removeprefix(_PREFIX), list(endings), 1)
     meant = f"; did you mean {endings[close[0]]!r}?" if close else "."
     return f"{key!r} is not a key that ragguard reads, so it is ignored{meant} Known keys: {', '.join(names)}"

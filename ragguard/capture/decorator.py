@@ -122,7 +122,8 @@ def _decorated(
 
 
 class _Recording:
-    """One call of a decorated function: a step that begins with it and ends with what it gave."""
+    """Records one call of a decorated function as a step, from the call to its result, its error or the end of its
+    iterator."""
 
     def __init__(self, query: str, tool: str, *, name: str, k: object, top_k: int | None) -> None:
         self._query, self._tool, self._name, self._k, self._top_k = query, tool, name, k, top_k
@@ -141,8 +142,8 @@ class _Recording:
 
     @contextmanager
     def enclosing(self) -> Iterator[None]:
-        """Makes the retrievals inside the `with` parts of the step. A generator holds this only while it runs: between
-        its items the context is its caller's."""
+        """Makes the retrievals inside the `with` block parts of the step. A generator leaves the block whenever it
+        yields, since its caller's code runs in the same context."""
         call = self._call
         if call is None:
             yield
@@ -189,7 +190,7 @@ class _Recording:
 
     def _end(self, call: CurrentCall, error: BaseException | None) -> None:
         if isinstance(error, GeneratorExit):
-            error = None  # whoever iterated it had enough: what was given until then is what was retrieved
+            error = None  # the caller stopped reading: the items so far are what was retrieved
         if error is None:
             end_step(call, self._step_id, self._query, _documents(self.found), k=self._k)
         else:
@@ -223,7 +224,7 @@ def _argument(
     if signature is not None and any(name in signature.parameters for name in names):
         try:
             bound = signature.bind(*args, **kwargs)
-        except TypeError:  # the call itself says so
+        except TypeError:  # the call itself will raise the error
             return None
         bound.apply_defaults()
         return next((bound.arguments[name] for name in names if name in bound.arguments), None)

@@ -291,7 +291,7 @@ def _parts(
         length = _length(quoted)
         if length < min(_ENOUGH, max(len(text.words) / 2, 1)):
             continue
-        if not left.has(quoted):  # others have taken some of it since
+        if not left.has(quoted):  # other passages have used some of these words since
             quotes[number] = left.quotations(text.words)
             heapq.heappush(queue, (-_length(quotes[number]), number))
             continue

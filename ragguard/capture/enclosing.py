@@ -44,7 +44,7 @@ class GeneratorFrame:
     def suspended(self) -> bool:
         """True where the generator waits to be iterated again, and so the code at hand is not inside of it."""
         if self._frame.f_back is not None:
-            return False  # it is at work
+            return False  # the generator is running
         if self._frame.f_code.co_flags & inspect.CO_GENERATOR:
             return True
         # An async generator also stands still while it awaits, which another task or thread cannot tell apart.
@@ -86,7 +86,7 @@ class paused:  # noqa: N801 - reads as a word in a with statement
 
     @property
     def holds(self) -> bool:
-        """True where the code at hand is inside of it, or of the pause around it."""
+        """True where the calling code is inside of this pause, or of the pause around this one."""
         if not self.over and (self._frame is None or not self._frame.suspended):
             return True
         return self._outer is not None and self._outer.holds
@@ -109,7 +109,7 @@ class EnclosingStep(NamedTuple):
     step_id: str
 
     def of(self, recorder: object, run_id: str) -> bool:
-        """True where the retrieval belongs to that run."""
+        """True where the retrieval belongs to the run of this id."""
         return self.recorder is recorder and self.run_id == run_id
 
 

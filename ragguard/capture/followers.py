@@ -6,16 +6,16 @@ from typing import Protocol
 
 
 class Follower(Protocol):
-    """The state of open calls that an integration keeps; it goes when the recorder lets go of their runs."""
+    """The state of open calls that an integration keeps, and removes when the recorder forgets their runs."""
 
     def run_closed(self, run_id: str) -> None:
-        """Removes the state that is kept of that run."""
+        """Removes the state of the calls of one run."""
         ...
 
     def sweep(self, ttl: float) -> None:
-        """Ends calls that nothing else will end, and forgets what is older than so many seconds."""
+        """Ends the calls that nothing else will end, and removes the state that is older than `seconds`."""
         ...
 
     def forget(self) -> None:
-        """Removes everything, in a forked process: what is remembered belongs to the parent."""
+        """Removes all state, in a forked process: the open calls belong to the parent process."""
         ...

@@ -157,7 +157,7 @@ class RunHandle:
         return self
 
     def _join(self) -> bool:
-        """Continues a run that is open in this process: whoever began it ends it."""
+        """Continues a run that is open in this process. The code that began the run also ends it."""
         collected = self.recorder.join(self.key, self._collected) if self._resume else None
         if collected is None:
             return False
@@ -201,7 +201,7 @@ class RunHandle:
     ) -> None:
         self._awaits = True
         self.__exit__(kind, error, traceback)
-        if not isinstance(error, CancelledError):  # whoever was cancelled does not want to wait
+        if not isinstance(error, CancelledError):  # a cancelled caller must not wait
             await self._acknowledged()
 
     async def _acknowledged(self) -> None:
@@ -318,7 +318,7 @@ class RunHandle:
         return self._kept(run, await advising.aadvise(run, budget_ms))
 
     def _advised_run(self) -> tuple[Advising, Run]:
-        """Returns what gives advice, and the run as it stands; raises AdviceError where none can be given."""
+        """Returns the adviser, and the run so far; raises AdviceError where the run can get no advice."""
         if self.recorder.advising is None:
             raise AdviceError("advice needs the engine of a RagGuard: begin the run with rg.run(...)")
         if self.closed or not self._opened:
@@ -332,7 +332,7 @@ class RunHandle:
         return self.recorder.advising(), self.record()
 
     def _kept(self, run: Run, advice: Advice) -> Advice:
-        """Returns the advice, which is kept with the step that it was given after."""
+        """Stores the advice with the latest step of the run, and returns it."""
         self.recorder.step_advised(advice.step_id, self.key, advice)
         return advice
 
@@ -359,7 +359,8 @@ class RunHandle:
 
 
 def _open(handle: RunHandle | None) -> RunHandle | None:
-    """Returns the handle, or the first around it that is still open: closed ones would be kept alive by the chain."""
+    """Returns this handle where it is still open, else the nearest open handle around it, so that a chain of handles
+    keeps no closed one in memory."""
     while handle is not None and handle.closed:
         handle = handle.outer
     if handle is not None:
@@ -372,12 +373,13 @@ def _is_cancellation(error: BaseException) -> bool:
 
 
 def current_run(recorder: Recorder) -> RunHandle | None:
-    """Returns the innermost open `with rg.run(...)` of that recorder around the caller."""
+    """Returns the innermost open `with rg.run(...)` of one recorder around the caller; None where there is none."""
     return innermost(recorder)
 
 
 def innermost(recorder: Recorder | None = None) -> RunHandle | None:
-    """Returns the innermost open `with rg.run(...)` around the caller, of one recorder or of any."""
+    """Returns the innermost open `with rg.run(...)` around the caller, of the given recorder or of any; None where
+    there is none."""
     handle = current_handle.get()
     while handle is not None and (
         handle.closed or handle.suspended or (recorder is not None and handle.recorder is not recorder)

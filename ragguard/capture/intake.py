@@ -1,4 +1,4 @@
-"""The protocols by which capture knows those above it: what takes its events, and what advises on an open run."""
+"""Protocols that capture needs from the packages above it: one takes events, one gives advice about an open run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class EventIntake(Protocol):
 
 
 class Acknowledging(Protocol):
-    """Tells code that can wait when what was captured is safe."""
+    """Confirms that captured events are stored, to code that can wait for it."""
 
     async def written(self) -> None:
-        """Waits until what was captured so far is where the settings want it to be. Never raises."""
+        """Waits until the events so far are stored as safely as the setting `durability` says. Never raises."""
         ...
 
     def not_awaited(self) -> None:
-        """Takes note that a run has ended in code that cannot wait."""
+        """Notes that a run has ended in code that cannot wait for the disk."""
         ...
 
 

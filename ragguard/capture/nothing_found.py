@@ -25,7 +25,7 @@ def says_nothing(output: str, said: Set[str], known: Set[str]) -> bool:
     Args:
         output: What a tool gave; it quotes none of the retrieved texts.
         said: The words of the output.
-        known: The words of the retrieved texts. A short output that is made of these may be an answer.
+        known: The words of the retrieved texts. A short output that consists of such words may be an answer.
     """
     return bool(_NOTHING.match(output)) or (
         len(output.strip()) < _SHORT and 2 * len(said & known) < len(said)

@@ -1,6 +1,6 @@
 """The runs that have begun and not ended, within bounds: least recently touched first.
 
-Only the recorder and its emitter change them, under the lock that is here.
+Only the recorder and its emitter change them, and both hold `OpenRuns.lock` while they do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 
 Unpack: TypeAlias = Callable[[Any], Iterable[str | Passage]]
-"""Makes passages of what a hook took; runs when the step is first read, on the intake's side."""
+"""A function that makes passages from what a hook was given; called when the step is first read, never in a hook."""
 Order: TypeAlias = tuple[tuple[int, str], ...]
 """Ranks from the outermost parallel call to the innermost one: numbers first, names among equal numbers."""
 About: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
@@ -58,7 +58,8 @@ class Retrieval:
     outer: Retrieval | None = None
     """The retrieval that this one is a part of."""
     guessed: bool = False
-    """True while being a part is only likely: it holds if this one ends before its outer one, and that ends well."""
+    """True while it is only likely that this retrieval is a part of `outer`: it is one if it ends before `outer`
+    ends without an error."""
     index: int = 0
     turn: int = 0
     key: int | TurnKey | None = None
@@ -100,9 +101,9 @@ class Retrieval:
         )  # fmt: skip
 
     def _asked_for(self, delivered: int) -> int | None:
-        """Returns the `top_k` of the retriever that this is, or of its only part where all that it found went on to
-        the guard or the model; None where the retriever gave more than that."""
-        # The record of a decision that is none is refused later, with its reason.
+        """Returns the `top_k` of this retriever, or of its only part where all passages of that part went on to the
+        guard or the model; None where the retriever gave more passages than its `top_k`."""
+        # A value that is no decision is refused later, with the reason.
         dropped = self.decision.dropped if isinstance(self.decision, Decision) else ()
         before = delivered + len(dropped)
         top_k = self.top_k
@@ -113,8 +114,8 @@ class Retrieval:
         return top_k if top_k is not None and top_k >= max(before, 1) else None
 
     def _candidates(self, passages: list[Passage], parts: Sequence[Retrieval]) -> list[Passage]:
-        """Returns what was retrieved. Where the step gave less than its parts did (a reranker, a cut), the parts'
-        passages are that."""
+        """Returns the passages that were retrieved: those of the step's parts where the step returned fewer of them,
+        as after a reranker or a cut."""
         if self.candidates is not None:
             return self.candidates
         found = {
@@ -172,7 +173,7 @@ class WholeRun:
 
 @dataclass(slots=True, eq=False)
 class OpenRun:
-    """A run that has begun. The words of a framework about it are kept for its end."""
+    """A run that has begun, with what a framework has reported about it and its end event will need."""
 
     id: str
     sampled: bool
@@ -181,7 +182,7 @@ class OpenRun:
     collected: list[StepEnded | StepAmended] | None = None
     answer: str | None = None
     answered: bool = False
-    """True where the application has named the answer itself."""
+    """True where the application has given the answer itself."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     index: int = 0
     turns: Turns = field(default_factory=Turns)
@@ -197,7 +198,7 @@ class OpenRun:
     holds: int = 0
     """The number of streams that are read and handlers that are awaited in the run."""
     withheld: Callable[[], None] | None = None
-    """Ends the run, which was to end while it was held."""
+    """Ends the run; set where the run was to end while it was held open."""
     identity: RunIdentity | None = None
 
     def number(self, one: Retrieval, turn: int | TurnKey | None) -> None:
@@ -224,7 +225,7 @@ class OpenRun:
         metadata: Mapping[str, Any] | None,
         sub_questions: list[str] | None,
     ) -> None:
-        """Keeps the words of a framework about the run until its end."""
+        """Keeps what a framework reports about the run until the run ends."""
         self.question = self.question or question
         if not self.answered:
             self.answer = self.answer if answer is None else answer
@@ -257,7 +258,8 @@ class OpenRun:
     def parted(self, one: Retrieval) -> list[Retrieval]:
         """Returns the steps that only seemed to be parts of a retrieval which ends now."""
         for inner in self.steps.values():
-            if inner.outer is one and inner.guessed:  # it outlives what it seemed to be a part of
+            # It ends later than the retrieval that it seemed to be a part of.
+            if inner.outer is one and inner.guessed:
                 inner.outer = None
                 self.number(inner, inner.key)
         parts = one.parts or []
@@ -293,18 +295,18 @@ class OpenRuns:
         return run_id in self._runs
 
     def get(self, run_id: str) -> OpenRun | None:
-        """Returns the open run of that id."""
+        """Returns the open run of this id; None where no such run is open."""
         return self._runs.get(run_id)
 
     def put(self, run: OpenRun) -> None:
-        """Adds a run, or moves it to where the most recently touched ones are."""
+        """Adds a run, or moves it to the end of the order, where the most recently touched runs stand."""
         self._runs.pop(run.id, None)
         self._runs[run.id] = run
 
     def put_step(
         self, one: Retrieval, turn: int | TurnKey | None, within: str, perhaps_within: str, *, now: float
     ) -> None:
-        """Adds a retrieval that begins: numbered as a step, or as a part of the one that it is within."""
+        """Adds a retrieval that begins: as a numbered step, or as a part of the retrieval that encloses it."""
         run = one.run
         with self.lock:
             if one.id in self.steps or run.id not in self._runs:  # the run may have ended since
@@ -355,7 +357,8 @@ def begun(
 def unpacked(
     found: Any, unpack: Unpack | None, metadata: Mapping[str, Any], name: str = ""
 ) -> tuple[list[Passage], Mapping[str, Any]]:
-    """Returns the passages in what a hook took, and the step's metadata, which name the error where that failed."""
+    """Returns the passages in what a hook was given, and the step's metadata, which name the error where the
+    passages cannot be read."""
     if unpack is None:
         return list(found), metadata
     try:

@@ -1,4 +1,5 @@
-"""Retrievals that plain code reports, recorded as steps where a call stands. Errors become faults of the recorder."""
+"""Records retrievals that plain code reports as steps of the current call's run. Errors become faults of the
+recorder."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def start_step(
     call: CurrentCall, query: str, tool: str, turn: int | None = None, *, started_ns: int = 0, id: str = "",
     name: str = "", top_k: int | None = None,
 ) -> str:  # fmt: skip
-    """Opens a step where the call stands, and returns its id."""
+    """Opens a step in the run and the turn of the current call, and returns the step's id."""
     step_id = id_in(id)
     try:
         asked = text_of(query)[0]

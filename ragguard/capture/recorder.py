@@ -1,8 +1,8 @@
 """The recorder: turns what hooks report into events, in microseconds.
 
-It knows runs, steps and sub-steps by their ids, and no framework. Every verb may be called from
-any thread, twice, too late or for something unknown; none raises and none waits. What nobody
-ends is ended here: by its age, by the end of its task, or when too much is open.
+It knows runs, steps and sub-steps by their ids, and no framework. Every verb may be called from any thread, twice, too
+late or for something unknown; none raises and none waits. The recorder itself ends runs that nobody ends: by their age,
+at the end of their task, or when too many are open.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Collected: TypeAlias = list[StepEnded | StepAmended]
 
 
 class Recorder:
-    """Makes events of what happened, and hands them to an intake."""
+    """Turns what hooks report into events, and hands these to an intake."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Recorder:
         at_fork(in_child=self._forget)
 
     def _forget(self) -> None:
-        """Starts with nothing open: at first, and in a forked child, as what is open belongs to the parent process."""
+        """Starts with nothing open: at first, and in a forked child, as open runs belong to the parent process."""
         self._runs = OpenRuns(self._max_open, self._ttl)
         self._lock, self._steps = self._runs.lock, self._runs.steps
         self._given = GivenIds()
@@ -113,7 +113,7 @@ class Recorder:
             return self._given.claim(run_id, resumes, in_use=run_id in self._runs)
 
     def release(self, run_id: str) -> None:
-        """Lets an id be given again, since its run was deleted."""
+        """Allows an id to be used again, since its run was deleted."""
         with self._lock:
             self._given.discard(run_id)
 
@@ -185,7 +185,8 @@ class Recorder:
                 self._emitter.close(old, "abandoned")
 
     def run_made(self, run: WholeRun, found: Any) -> None:
-        """Records a run that is one retrieval and has ended now; `found` is what the run's `unpack` takes."""
+        """Records a run that consists of one retrieval and has ended now; `found` is the argument of the run's
+        `unpack`."""
         try:
             ended_ns = run.ended_ns = time.time_ns()
             run.started_ns, run.found = run.started_ns or ended_ns, found
@@ -211,7 +212,8 @@ class Recorder:
         metadata: Mapping[str, Any] | None = None,
         sub_questions: list[str] | None = None,
     ) -> None:
-        """Keeps what a framework said about a run that somebody else ends; that end may overrule it."""
+        """Keeps what a framework reports about a run that other code ends; the end may report something else, which
+        then counts."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is not None:
@@ -242,7 +244,8 @@ class Recorder:
 
     @never_raises
     def run_answered(self, run_id: str, answer: str | None) -> None:
-        """Keeps the answer that the application names itself; what a framework says afterwards does not overrule it."""
+        """Keeps the answer that the application gives itself; an answer that a framework reports afterwards does not
+        replace it."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is not None:
@@ -392,7 +395,7 @@ class Recorder:
     def without_steps(self, run_id: str) -> None:
         """Warns, once a process, that a run ended well and nothing in it was taken as a retrieval.
 
-        The recorder does so for its own runs; an integration calls this for calls that never became a run.
+        The recorder calls this for its runs, and an integration for calls that never became a run.
         """
         self.calls.without_steps(run_id, captured=self.counts.steps)
 
@@ -403,7 +406,7 @@ class Recorder:
 
     @never_raises
     def sweep(self) -> None:
-        """Ends runs that nothing else will end; called now and then."""
+        """Ends runs that nothing else will end; called at regular intervals."""
         with self._lock:
             overdue = self._runs.overdue(self._clock())
         for run in overdue:

@@ -8,7 +8,7 @@ from ragguard.arguments import number_between
 
 
 class Sampling:
-    """Takes a share of all runs."""
+    """Chooses a share of all runs."""
 
     def __init__(self, rate: float) -> None:
         number_between("sample_rate", rate, 0.0, 1.0, "a share between 0 and 1")
@@ -17,5 +17,5 @@ class Sampling:
         self._below = rate * 2**32
 
     def takes(self, run_id: str) -> bool:
-        """True where a run of that id is recorded."""
+        """True where a run of this id is recorded."""
         return self.takes_all or zlib.crc32(run_id.encode("utf-8", "replace")) < self._below

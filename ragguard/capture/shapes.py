@@ -33,9 +33,9 @@ class ScoredItem(NamedTuple):
 def documents_in(value: object) -> list[Any] | None:
     """Returns the retrieved documents in a value, each as it came; None where the value is no retrieval.
 
-    Recognised are a document, a list of documents, of (document, score) pairs or of lists of them, and a
-    mapping that holds such a list under a usual name. An empty list gives an empty list. Plain texts and mappings
-    are not recognised, since a function may return those for any reason. An iterator is not read.
+    A retrieval is a document, a list of documents, of (document, score) pairs or of lists of them, or a mapping that
+    holds such a list under a usual name. An empty list gives an empty list. Plain texts and mappings are not
+    recognised, since a function may return those for any reason. An iterator is not read.
     """
     try:
         return _documents_in(value)
@@ -107,8 +107,8 @@ def node_in(item: object) -> Any | None:
 
 
 def node_content(node: Any) -> tuple[str, str]:
-    """Returns a node's text as a model reads it, metadata template included; and what the node holds in place of
-    text."""
+    """Returns a node's text as a model reads it, metadata template included, and the kind of its content where that
+    is no text."""
     kinds = [kind for kind in _MEDIA if _holds(node, kind)]
     if kinds and not node.get_content():
         return "", ", ".join(kinds)

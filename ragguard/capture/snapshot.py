@@ -1,4 +1,4 @@
-"""Copies of what a retriever gave, made at once: texts by reference, metadata one level deep.
+"""Copies what a retriever returned, at the time of the call: texts by reference, metadata one level deep.
 
 Strings cannot change, so a reference to them is a copy. Content of any
 type is recorded as what it is: no function here raises for it or changes it.
@@ -73,7 +73,7 @@ def _passages_in(items: Iterable[object]) -> list[Passage]:
 
 
 def _held(value: object) -> object:
-    """Returns the several items that a value holds; None where it is one item itself."""
+    """Returns the items that a value holds, where it holds several; None where the value is one item itself."""
     if isinstance(value, Mapping):
         if any(name in value for name in _TEXTS):
             return None
@@ -179,7 +179,7 @@ def _read(item: object) -> Passage:
 
 
 def _graded(found: Passage, grade: object) -> Passage:
-    """Returns the passage with its grade; with a reason in its metadata where the grade is none."""
+    """Returns the passage with its grade, or with a reason in its metadata where the given grade is not a valid one."""
     if grade is None:
         return found
     if type(grade) is int and grade in _GRADES:
@@ -226,7 +226,7 @@ def metadata_of(metadata: object) -> dict[str, Any]:
 
 
 def text_of(content: object) -> tuple[str, str]:
-    """Returns the text in a message's content, and the kind of what is no text in it (image, bytes), or ""."""
+    """Returns the text in a message's content, and the kind of the content that is not text (image, bytes), else ""."""
     if isinstance(content, str):
         return content, ""
     if content is None:
@@ -238,7 +238,8 @@ def text_of(content: object) -> tuple[str, str]:
 
 
 def answer_of(answer: object) -> tuple[str, str]:
-    """Returns the text of an answer and the kind of what is no text in it; a number, a mapping, an object: as JSON."""
+    """Returns the text of an answer, and the kind of the content that is not text. Numbers, mappings and objects
+    come as JSON."""
     text, kind = text_of(answer)
     if text or answer is None or isinstance(answer, str | bytes | list | tuple):
         return text, kind
@@ -251,7 +252,7 @@ def answer_of(answer: object) -> tuple[str, str]:
 
 
 def text_in(value: object) -> str:
-    """Returns a name or an id as a text; "" for one whose own text cannot be had."""
+    """Returns a name or an id as a text; "" where its `str()` fails."""
     if type(value) is str:
         return value
     try:
@@ -261,12 +262,12 @@ def text_in(value: object) -> str:
 
 
 def id_in(value: object) -> str:
-    """Returns an id as a text; a fresh one where none is given or its text cannot be had."""
+    """Returns an id as a text; a new id where none is given or its `str()` fails."""
     return text_in(value) or new_id()
 
 
 def top_k_in(value: object) -> int | None:
-    """Returns how many passages a framework's retriever is asked for; None for what is no such number."""
+    """Returns how many passages a framework's retriever is asked for; None where the value is not such a number."""
     return value if type(value) is int and value > 0 else None
 
 

@@ -1,4 +1,4 @@
-"""Splits the one string that a tool gave into passages; runs on the scorer's side, never in a hook.
+"""Splits the one string that a tool returned into passages; runs when the step is first read, never in a hook.
 
     RagGuardCallback(rg, tools={"search": paragraphs, "wiki": separated_by("---")})
 

@@ -1,7 +1,7 @@
 """The result of a tool in the forms that tools use (text, JSON, MCP's content blocks), and the part of it that is a
 retrieval.
 
-The hook takes the result without reading it; whoever reads the step takes it apart.
+The hook keeps the result without reading it; the result is taken apart when the step is read.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ class ToolResult:
     """The output of one call of a declared tool."""
 
     blocks: Sequence[str]
-    """The texts of the result: one, or with MCP one a content block, which FastMCP makes of each item of a list."""
+    """The texts of the result: one text, or with MCP one for each content block. FastMCP makes a content block of
+    each item of a list."""
     structure: Any = None
-    """The same as a structure, where the tool gave one."""
+    """The result as structured data, where the tool gave that as well."""
     error: bool = False
 
     @classmethod
     def of(cls, output: object, text: str) -> ToolResult:
-        """Wraps an output; `text` is what LlamaIndex makes of it."""
+        """Wraps a tool's output; `text` is LlamaIndex's text of that output."""
         content = getattr(output, "content", None)
         if isinstance(content, (list, tuple)) and hasattr(output, "isError"):  # MCP's CallToolResult
             blocks = [block.text for block in content if isinstance(getattr(block, "text", None), str)]
@@ -48,7 +49,8 @@ class ToolResult:
         return json.dumps(self.structure, ensure_ascii=False, default=str)
 
     def split(self, splitter: Splitter) -> Iterable[str | Passage]:
-        """Returns the passages: what the splitter makes of each text; the items of the structure where it cannot."""
+        """Returns the passages that the splitter makes of each text; where the splitter fails, the items of the
+        structured data."""
         try:
             return [passage for block in self.blocks or [self.text] for passage in splitter(block)]
         except Exception:
@@ -59,7 +61,8 @@ class ToolResult:
 
 
 class OutputShare:
-    """The text of a tool, and what was retrieved inside the tool: compared once, by whoever asks first."""
+    """Compares the text that a tool returned with what was retrieved inside the tool, once, when the result is first
+    needed."""
 
     def __init__(
         self,
@@ -81,7 +84,7 @@ class OutputShare:
         self._compared = False
 
     def of(self, number: int) -> Delivered:
-        """Returns what the model got of the retrieval with this number."""
+        """Returns the passages that the model got of the retrieval with this number."""
         with self._lock:
             if not self._compared:
                 self._compare()

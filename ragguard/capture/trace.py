@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
 _RETRIEVALS = ("retrieval", "vector_db_retrieve")
-"""The values of `gen_ai.operation.name` for a retrieval: as the conventions have it, and as OpenLLMetry does."""
+"""The values of `gen_ai.operation.name` for a retrieval, by OpenTelemetry's conventions and by OpenLLMetry."""
 
 
 def trace_context() -> TraceContext | None:
     """Returns the ids of the current span; None without one. Never imports OpenTelemetry: an application that traces
     has done so."""
     trace = sys.modules.get("opentelemetry.trace")
-    # An empty context holds no span; that is told sooner than which span is the current one.
+    # An empty context holds no span; this check is quicker than finding the current span.
     if trace is None or not sys.modules["opentelemetry.context"].get_current():
         return None
     return context_of(trace.get_current_span())

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import TypeAlias
 
 TurnKey: TypeAlias = tuple[Hashable, Hashable]
-"""(group, branch): branches of one group run in parallel, steps of one branch follow each other."""
+"""A (group, branch) pair: branches of one group run in parallel, steps of one branch follow each other."""
 GROUPS_KEPT = 256
 """The number of groups of a run that are remembered; only the latest can still grow."""
 
@@ -27,7 +27,7 @@ class Turns:
         self._latest: dict[TurnKey, int] = {}
         """The number of turns that each branch has begun, less one."""
         self._shared: dict[tuple[Hashable, int], int] = {}
-        """(group, nth turn of a branch) → turn."""
+        """The turn for each (group, nth turn of a branch)."""
 
     def given(self, turn: int) -> int:
         """Notes a turn that the user gave."""

@@ -26,7 +26,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A query, what was retrieved for it, and which of it is gold."""
+    """A labelled example: a query, the passages that were retrieved for it, and which of them are gold."""
 
     query: str
     """The query that the retriever was asked."""
@@ -54,14 +54,14 @@ class Calibration:
     gold_loss: float
     """The mean share of gold passages that the threshold drops from the examples themselves."""
     distractors_dropped: float
-    """The share of all other passages that it drops from the examples themselves."""
+    """The mean share of all other passages that the threshold drops from the examples themselves."""
     min_keep: int
     engine: str
     judge: str
     prompts: str
     passages_kept: float | None = None
-    """The mean number of passages that it keeps of a retrieval of the examples. Where that is `min_keep`, the bound had
-    no effect: the best passages of each retrieval held all the gold, and the rest could go."""
+    """The mean number of passages of an example that the threshold keeps. Where that is `min_keep`, the bound had no
+    effect: the best passages of each example held all the gold, and all others could be dropped."""
 
     def save(self, path: str | Path) -> None:
         """Writes the calibration as JSON."""
@@ -69,7 +69,8 @@ class Calibration:
 
     @classmethod
     def load(cls, path: str | Path) -> Calibration:
-        """Reads a calibration that `save` wrote; raises `CalibrationError` where the file is none."""
+        """Reads a calibration that `save` wrote; raises `CalibrationError` where the file does not hold a
+        calibration."""
         return load_calibration(cls, path, format=FORMAT)
 
 
@@ -84,7 +85,7 @@ def gold_of(passage: Passage) -> bool | None:
 
 
 def examples_of(steps: Iterable[RetrievalStep]) -> list[Example]:
-    """Makes examples of the steps in which each candidate is known to be gold or not."""
+    """Returns an example for each step in which every candidate is known to be gold or not."""
     found = []
     for step in steps:
         passages = step.candidates or step.passages
@@ -100,7 +101,7 @@ def least_examples(max_gold_loss: float, confidence: float | None) -> int:
 
 
 def check_promise(examples: int, max_gold_loss: float, confidence: float | None) -> None:
-    """Raises `CalibrationError` where so few examples cannot keep the bound."""
+    """Raises `CalibrationError` where the examples are too few to keep the bound."""
     least = least_examples(max_gold_loss, confidence)
     if examples < least:
         bound = (

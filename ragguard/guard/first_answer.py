@@ -1,8 +1,8 @@
-"""Time for an engine's first answer.
+"""Gives an engine more time than the budget for its first answer.
 
 A server that has to be looked at, or a model that has to be loaded, may need longer than any budget. Were every call
-cancelled with its budget, such an engine would begin anew each time. So one call at a time may go on behind its budget
-until the engine has answered for the first time.
+cancelled with its budget, such an engine would begin anew each time. So one call at a time may go on after its budget
+has ended, until the engine has answered for the first time.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class FirstAnswer:
             return True
 
     def waited(self, *, answered: bool) -> None:
-        """Takes note that the call that went on has ended, with an answer or without."""
+        """Notes that the call that went on has ended, with an answer or without."""
         self._answered = self._answered or answered
         self._waiting_until = 0.0
 
     def came(self) -> None:
-        """Takes note that the engine has answered."""
+        """Notes that the engine has answered."""
         self._answered = True
 
     def forget(self) -> None:
-        """Takes note that the engine has gone away: it may come back as another one."""
+        """Notes that the engine has gone away: another model may answer at its address later."""
         self._answered = False

@@ -171,7 +171,7 @@ class DistractorGuard:
         """Chooses the utility threshold that drops at most that share of gold passages, and uses it from now on."""
         given = list(examples)
         useful = [example for example in given if any(example.gold)]
-        check_promise(len(useful), max_gold_loss, confidence)  # before the models are asked
+        check_promise(len(useful), max_gold_loss, confidence)  # checked before the models are asked
 
         async def utilities_of(example: Example) -> list[float | None]:
             return [item.utility for item in await self.judged(example.query, example.passages)]
@@ -194,7 +194,8 @@ class DistractorGuard:
         BACKGROUND.run(self.ause(calibration))
 
     async def ause(self, calibration: Calibration | str | Path) -> None:
-        """Takes over a calibrated threshold; refuses one that was found with other models, prompts or `min_keep`."""
+        """Uses a calibrated threshold from now on; refuses one that was found with other models, prompts or
+        `min_keep`."""
         found = calibration if isinstance(calibration, Calibration) else Calibration.load(calibration)
         mine = (*(await self._judge.identity()), str(self.min_keep))
         theirs = (found.engine, found.judge, found.prompts, str(found.min_keep))
@@ -307,7 +308,7 @@ class DistractorGuard:
             if not task.done():
                 task.add_done_callback(_retrieve)
                 if not (starts and late):
-                    # In the loop's next turn: other calls whose time is over must not wait while this one is cancelled.
+                    # In the loop's next turn: other calls whose budgets are over must not wait for this one.
                     task.get_loop().call_soon(task.cancel)
         if not task.done():
             return self._too_late(began, left, waiting, attempt)
@@ -327,7 +328,8 @@ class DistractorGuard:
         return outcome
 
     def _too_late(self, began: float, left: float, waiting: EngineTime, attempt: Attempt) -> GuardOutcome:
-        """Returns why no judgement came in time. The engine failed unless the time went by in the guard's own queue."""
+        """Returns the outcome of a call whose judgement was late. Counts a failure of the engine, unless the call
+        spent its time in the guard's own queue."""
         failures = [failure_since(engine, began) for engine in (self.engine, self.judge)]
         failure = next((one for one in failures if one is not None), None)
         if failure is not None:

@@ -62,7 +62,7 @@ class GuardOutcome(NamedTuple):
     status: GuardStatus
     reason: str
     cause: str = ""
-    """The reason why passages could not be judged: one of few words, such as `unreachable`, under which it is
+    """The reason why passages could not be judged, as a word such as `unreachable`, under which the decision is
     counted."""
     dropped: Sequence[Dropped] = ()
 
@@ -82,7 +82,7 @@ class GuardHealth:
     reasons: Mapping[str, str] = field(default_factory=dict)
     """The latest reason of each cause, in full."""
     without_text: int = 0
-    """Passages that were kept unjudged since they have no text."""
+    """The number of passages that were kept unjudged since they have no text."""
     not_understood: Mapping[str, int] = field(default_factory=dict)
     """Tool results in which no passages were recognised, by tool."""
 
@@ -167,7 +167,7 @@ def _measure(status: str, cause: str) -> None:
     """Adds one decision to the application's OpenTelemetry metrics, where it has set up any."""
     if _counter:
         _counter[0].add(1, {"status": status, "cause": cause} if cause else {"status": status})
-    elif "opentelemetry.metrics" in sys.modules:  # without this module nobody has set up a meter provider
+    elif "opentelemetry.metrics" in sys.modules:  # not imported: no meter provider is set
         from opentelemetry import metrics
 
         _, unit, meaning = METRICS[_COUNTER]
@@ -182,7 +182,8 @@ _lock = threading.Lock()
 
 
 def _begin_in_child() -> None:
-    """Starts with no counts and a new lock, in a forked process: a thread that is not there may hold the old one."""
+    """Starts with no counts and a new lock, in a forked process: a thread of the parent process may hold the old
+    lock."""
     global _lock
     _lock = threading.Lock()
     _unjudged.clear()

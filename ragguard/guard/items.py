@@ -1,6 +1,6 @@
 """Guards a framework's own objects (documents, nodes) by the passages that they hold.
 
-Nothing raises but a cancellation: a guard must never be the reason that an answer is missing.
+No function raises anything but a cancellation: a guard must never be the reason that an answer is missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Asks the engine and the judge about passages: would the model abstain, is the passage relevant.
+"""Asks the engine whether it would abstain after reading a passage, and the judge whether the passage is relevant.
 
 Knows prompts and engines; knows no budget and no policy.
 """
@@ -30,12 +30,13 @@ T = TypeVar("T")
 AHEAD = -10
 """The priority of guard requests: before everything that only scores."""
 READ, READ_AGAIN = 32_000, 4_000
-"""Characters of a passage that are judged; fewer once a server refused the batch for one that is too long."""
+"""The most characters of a passage that are judged: at first, and after a server has refused a batch with a passage
+that is too long."""
 AT_A_TIME = 10
 """Passages for which prompts are written before the loop may do something else."""
 AT_ONCE = 512
-"""Passages that one guard judges at once on each event loop: some full batches. Waiting callers hold no prompts, so
-that they cost no memory and no garbage collection, whose pauses would make all guards late."""
+"""The number of passages that one guard judges at once on each event loop: several full batches. Waiting callers
+hold no prompts, so that they cost no memory and no garbage collection, whose pauses would make all guards late."""
 WRITING = Limiter(1, per_loop=True)
 """Lets one caller at a time of each event loop write prompts, so that the loop stays free for timers."""
 
@@ -44,7 +45,8 @@ Candidate = tuple[int, Passage]
 
 
 class EngineTime:
-    """Measures how long one call waits for its engines, and not in the guard's own queues: `with waiting: await …`"""
+    """Measures how long one call waits for its engines, without its time in the guard's own queues: `with waiting:
+    await …`"""
 
     __slots__ = ("_ended", "_since", "asked")
 
@@ -78,7 +80,8 @@ class PassageJudge:
         self._limiter = Limiter(AT_ONCE, per_loop=True)
 
     async def identity(self) -> tuple[str, str, str]:
-        """Returns the fingerprints of engine and judge, and the prompt set: a calibration belongs to these three."""
+        """Returns the fingerprints of engine and judge, and the prompt set: a calibration is valid for these three
+        only."""
         engine, judge = await self.engine.info(), await self.judge.info()
         prompts = self._prompts or load_prompts(engine.prompts)
         return engine.fingerprint, judge.fingerprint, prompts.identity
@@ -172,7 +175,7 @@ def _read(
             relevant[at] = min(1.0, read_relevance(question, verdict).p)
         except LowLabelMass as error:
             problems[at] = str(error)
-    # One call for all passages: each call with arrays has a fixed cost.
+    # One call of numpy for all passages, since each call has a fixed cost.
     utilities = np.asarray(utility(relevant, abstains)).tolist()
     return [
         Judged(passage, position, p_abstain=abstains[at], problem=problems[at])

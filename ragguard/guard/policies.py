@@ -1,7 +1,7 @@
-"""Policies choose which of the judged passages are dropped, and why. Each is a small value; several apply in order.
+"""Policies choose which of the judged passages are dropped, and why. Several policies apply in order.
 
-Each policy sees what the policies before it left. A passage without a utility, which the judge could not judge,
-is never dropped for its utility.
+Each policy gets the passages that the policies before it kept. A passage without a utility, which the judge could not
+judge, is never dropped for its utility.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Judged:
 
     passage: Passage
     position: int
-    """1-based rank among the candidates."""
+    """The 1-based rank among the candidates."""
     utility: float | None = None
-    """Expected utility, (2r − 1)(1 − p), in [−1, 1]; None where it could not be judged."""
+    """The expected utility, (2r − 1)(1 − p), in [−1, 1]; None where it could not be judged."""
     p_abstain: float | None = None
     p_relevant: float | None = None
     problem: str = ""
@@ -44,7 +44,7 @@ class Policy(Protocol):
         ...
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        """Returns position → reason for the passages to drop."""
+        """Returns the passages to drop: a reason for each position."""
         ...
 
 
@@ -61,7 +61,7 @@ class UtilityThreshold:
             raise InvalidInput("threshold", self.threshold, "a utility in [-1, 1]; -1 drops nothing")
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        """Drops everything strictly under the threshold."""
+        """Drops the passages whose utility is under the threshold."""
         return {
             item.position: f"utility {_less(item.utility, self.threshold)}"
             for item in judged
@@ -71,7 +71,7 @@ class UtilityThreshold:
 
 @dataclass(frozen=True, slots=True)
 class TopUtility:
-    """Keeps the k most useful."""
+    """Keeps the k passages of the highest utility."""
 
     k: int
     """How many passages stay, 1 or more. Passages that could not be judged stay as well."""
@@ -82,7 +82,7 @@ class TopUtility:
             raise InvalidInput("k", self.k, "a whole number, 1 or more")
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        """Drops everything but the k best; of equal utilities the retriever's order decides."""
+        """Drops all passages but the k of the highest utility; equal utilities keep the retriever's order."""
         ranked = sorted(judged, key=_by_utility)
         return {
             item.position: f"not among the {self.k} most useful"
@@ -104,7 +104,7 @@ class TokenBudget:
             raise InvalidInput("tokens", self.tokens, "a whole number, 1 or more")
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        """Drops each passage that does not fit into what is left; a later passage that fits stays."""
+        """Drops each passage that has more tokens than are left; a later passage that fits stays."""
         sizes = {item.position: max(1, count_tokens(item.passage.text)) for item in judged}
         left = self.tokens - sum(sizes[item.position] for item in judged if item.utility is None)
         gone = {}
@@ -134,7 +134,8 @@ class Deduplicate:
             raise InvalidInput("similarity", self.similarity, "a share in (0, 1]; 1 drops exact copies only")
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        """Drops each passage whose word triples overlap (Jaccard) at least so much with an earlier kept one's."""
+        """Drops each passage whose word triples overlap (Jaccard) by `similarity` or more with those of an earlier
+        kept passage."""
         kept: list[tuple[int, frozenset[tuple[str, ...]]]] = []
         gone = {}
         for item in judged:
@@ -150,8 +151,8 @@ class Deduplicate:
 
 
 def choose(policies: Sequence[Policy], judged: Sequence[Judged], min_keep: int) -> dict[int, str]:
-    """Returns position → reason for the passages that all policies in order drop. Where fewer than `min_keep` would be
-    left, the best of these stay: those that could not be judged first, then those of the highest utility."""
+    """Returns the passages that the policies drop, in order: a reason for each position. Where fewer than `min_keep`
+    would be left, some of these stay: first those that could not be judged, then those of the highest utility."""
     left, reasons = tuple(judged), dict[int, str]()
     for policy in policies:
         asked = policy.drop(left)

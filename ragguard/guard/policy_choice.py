@@ -36,7 +36,7 @@ class PolicyChoice:
         budget_ms: float,
         blank: int,
     ) -> GuardOutcome:
-        """Returns what the policies drop of the judged passages, or why they did not choose.
+        """Returns the outcome: the judged passages that the policies drop, or the reason why they did not choose.
 
         `deadline` is when the budget of `budget_ms` ends; `blank` passages had no text and were not judged.
         """
@@ -81,7 +81,7 @@ class PolicyChoice:
 
 
 def _caught(job: Callable[[], dict[int, str]]) -> dict[int, str] | BaseException:
-    """Returns what the job returns or raises, as a value: no future of asyncio's carries a StopIteration."""
+    """Returns what the job returns or raises, as a value, since a future of asyncio cannot hold a StopIteration."""
     try:
         return job()
     except BaseException as error:  # noqa: BLE001 - a policy's SystemExit, too, is no reason to lose the passages

@@ -1,2 +1,2 @@
-"""The machines on which the whole package runs, one of each: fork registry, retry schedule, circuit breaker, limiter,
+"""Mechanisms that the whole package uses, one of each kind: fork registry, retry schedule, circuit breaker, limiter,
 deadline, background loop, threads, clock, notices, faults."""

@@ -25,9 +25,9 @@ T = TypeVar("T")
 _log = logger("ragguard")
 
 _HELPERS = min(32, (os.cpu_count() or 1) + 4)
-"""How many threads do what blocks (`asyncio.to_thread`, name lookups); as many as asyncio's own pool has."""
+"""The number of threads for blocking calls (`asyncio.to_thread`, name lookups); as many as asyncio's own pool has."""
 _END_SECONDS = 1.0
-"""How long tasks of a stopped loop may take to end."""
+"""The seconds that the tasks of a stopped loop may take to end."""
 
 
 class BackgroundLoop:
@@ -43,14 +43,15 @@ class BackgroundLoop:
     def _renew(self) -> None:
         """Starts without a thread: at first, and in a forked child, where the thread is gone."""
         if self._loop is not None:
-            _left_behind.append(self._loop)  # closing it would close the parent's
-        self._lock = threading.RLock()  # a finalizer may submit while the same thread submits
+            _left_behind.append(self._loop)  # closing the loop here would close the parent's loop as well
+        # Reentrant: a finalizer may call `submit` while the same thread is in it.
+        self._lock = threading.RLock()
         self._loop = None
         self._thread: threading.Thread | None = None
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Starts the coroutine; cancelling the future cancels the coroutine."""
-        with self._lock:  # so that no work is handed to a loop that has stopped
+        with self._lock:  # held so that no work is given to a loop that has stopped
             return asyncio.run_coroutine_threadsafe(work, self._running())
 
     def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
@@ -82,7 +83,8 @@ class BackgroundLoop:
         future = self.submit(work)
 
         def notify(_: Future[T]) -> None:
-            with suppress(RuntimeError):  # the caller's loop was closed under it: nobody listens
+            # The caller's loop was closed meanwhile: nobody waits for the result.
+            with suppress(RuntimeError):
                 here.call_soon_threadsafe(done.set)
 
         future.add_done_callback(notify)
@@ -98,11 +100,11 @@ class BackgroundLoop:
         return self._loop is not None
 
     def is_current(self) -> bool:
-        """True on the loop's own thread, where waiting for the loop would never end."""
+        """True on the loop's own thread, which would wait for itself for ever."""
         return threading.current_thread() is self._thread
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        """Returns the loop, started where none runs. The caller holds the lock."""
+        """Returns the running loop; starts one where none runs. The caller holds the lock."""
         if self._loop is None or self._thread is None or not self._thread.is_alive():
             self._loop = asyncio.new_event_loop()  # noqa: TID251 - the one place
             self._loop.set_default_executor(DaemonThreads(_HELPERS, f"{self.name}-helper"))
@@ -112,7 +114,8 @@ class BackgroundLoop:
         return self._loop
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Runs the loop, again when work ended it with a SystemExit or KeyboardInterrupt: others wait for it."""
+        """Runs the loop. Runs it again where work has ended it with a SystemExit or KeyboardInterrupt, since other
+        work waits for it."""
         while True:
             try:
                 loop.run_forever()
@@ -122,7 +125,8 @@ class BackgroundLoop:
                 _end_tasks(loop)
                 loop.close()
                 return
-            except (SystemExit, KeyboardInterrupt) as error:  # raised by work: no signal reaches this thread
+            # Raised by submitted work, since no signal reaches this thread.
+            except (SystemExit, KeyboardInterrupt) as error:
                 _log.error(
                     "Work on the thread %s raised %r; the thread goes on without it.", self.name, error
                 )
@@ -130,7 +134,7 @@ class BackgroundLoop:
 
 def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
     """Cancels what still runs on a loop that has stopped, so that its callers do not wait for ever."""
-    loop.run_until_complete(asyncio.sleep(0))  # what was handed over until now becomes a task
+    loop.run_until_complete(asyncio.sleep(0))  # submitted work becomes a task, to be cancelled
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()
@@ -139,4 +143,4 @@ def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
 
 
 _left_behind: list[asyncio.AbstractEventLoop] = []
-"""The loops of parent processes, which must not be collected."""
+"""The loops of parent processes, which must not be garbage-collected in a child process."""

@@ -48,7 +48,7 @@ class CircuitBreaker:
 
     @property
     def is_open(self) -> bool:
-        """True until a call succeeds, also while one is let through."""
+        """True from the opening until a call succeeds, also while one call tries the engine."""
         return self._openings > 0
 
     @property
@@ -75,13 +75,13 @@ class CircuitBreaker:
             return attempt
 
     def succeeded(self) -> None:
-        """Closes the circuit. A late answer to a call from before it opened proves the engine well, too."""
+        """Closes the circuit. A late answer to a call from before the opening also shows that the engine works."""
         with self._lock:
             self._failures = self._openings = 0
             self._probe = None
 
     def left(self, attempt: Attempt) -> None:
-        """Ends a call that says nothing of the engine: it was cancelled, or its own prompt was at fault."""
+        """Ends a call that does not show whether the engine works: it was cancelled, or its own prompt was at fault."""
         with self._lock:
             if self._probe is attempt:
                 self._probe = None
@@ -89,7 +89,7 @@ class CircuitBreaker:
     def failed(self, attempt: Attempt, why: str, cause: object) -> bool:
         """Ends a call that failed; True where this opened the circuit.
 
-        Calls of one cause that had begun when its failure was counted are no further failures: several callers
+        Calls that fail with the same `cause` count once, where all had begun before the first of them failed: they
         waited for one request, or for an engine that went away.
         """
         with self._lock:

@@ -1,6 +1,6 @@
 """The time of day in this process, which never goes back: it is read once, and a monotonic clock counts on from there.
 
-What is ordered or due by this clock stays so when somebody sets the machine's clock.
+Order and due times by this clock do not change when somebody sets the machine's clock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Deadlines: instants of `time.monotonic()`, so that one and the same number is handed on from part to part."""
+"""Deadlines are instants of `time.monotonic()`, so that all parts of the package can pass on the same number."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def remaining(deadline: float | None, what: str) -> float | None:
 class until:  # noqa: N801 - read as a word: `async with until(…)`
     """Cancels its block at the deadline and raises EngineTimeout about `what`."""
 
-    # A class and no generator: every waiting call has some of these, and each generator brings three objects more.
+    # A class, no generator: every waiting call has several deadlines, and a generator needs three objects more.
     __slots__ = ("_deadline", "_left", "_limit", "_what")
 
     def __init__(self, deadline: float | None, what: str) -> None:
@@ -53,7 +53,7 @@ class until:  # noqa: N801 - read as a word: `async with until(…)`
             late = expired
         if late is None or not self._limit.expired():
             return
-        # Breaks the reference cycle of the task and this error: a garbage collection is a pause for everyone.
+        # Breaks the reference cycle of the task and this error: a garbage collection stops all threads.
         self._limit = None
         late.__traceback__ = None
         raise EngineTimeout(

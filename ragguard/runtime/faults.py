@@ -15,9 +15,9 @@ from ragguard.secrets import logger, without_secrets
 log = logger("ragguard.capture")
 
 FAULTS: tuple[type[BaseException], ...] = (Exception, CancelledError)
-"""Errors that must not reach the application from a hook. CancelledError is one: nothing in a hook awaits, so it can
-only come from a fault, and frameworks let it pass from a handler. KeyboardInterrupt and SystemExit belong to the
-application and go on."""
+"""Errors that must not reach the application from a hook. CancelledError is one of them: no hook awaits, so only a
+fault can raise it, and frameworks do not catch it. KeyboardInterrupt and SystemExit belong to the application and
+are not caught."""
 
 
 class Faults:
@@ -30,7 +30,7 @@ class Faults:
         at_fork(in_child=self._renew)
 
     def _renew(self) -> None:
-        """Makes a new lock, for a forked process: the old one may be held by a thread that is not there."""
+        """Makes a new lock, for a forked process: a thread of the parent process may hold the old one."""
         self._lock = threading.RLock()
 
     def note(self, where: str, error: BaseException) -> None:
@@ -68,7 +68,7 @@ class NotesFaults(Protocol):
 
     @property
     def faults(self) -> Faults:
-        """The count of what went wrong."""
+        """The counter of the object's faults."""
 
 
 P = ParamSpec("P")

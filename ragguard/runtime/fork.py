@@ -1,4 +1,4 @@
-"""The fork registry: what an object does when the process forks.
+"""The fork registry calls an object's hooks when the process forks.
 
 A child process has a copy of the memory of its parent, but only the one thread that forked: locks that other threads
 held stay locked there, and what those threads did is never finished. An object that holds locks, threads, files or
@@ -68,7 +68,7 @@ def _call(references: Iterable[_Reference]) -> None:
             _log.error("a part of ragguard could not follow a fork of the process: %r", error)
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows
+if hasattr(os, "register_at_fork"):  # missing on Windows
     os.register_at_fork(  # noqa: TID251 - the one place
         before=lambda: _call([hooks[0] for hooks in reversed(list(_registered.values()))]),
         after_in_parent=lambda: _call([hooks[1] for hooks in list(_registered.values())]),

@@ -1,4 +1,4 @@
-"""The limiter: how much may be under way at once; the most urgent of the waiting callers goes first."""
+"""The limiter bounds how many calls are under way at once; the most urgent of the waiting callers goes first."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Limiter:
     def _begin(self) -> None:
         """Starts with every slot free: at first, and in a forked child."""
         self._shared = _Slots(self._size)
-        # Not asyncio's semaphores: they hold their event loop for ever.
+        # Not asyncio's semaphores, which keep a reference to their event loop for ever.
         self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Slots] = WeakKeyDictionary()
 
     def admitted(self, need: int = 1, *, priority: int = 0, deadline: float | None = None) -> _Admission:
@@ -50,7 +50,7 @@ class Limiter:
 
 
 class _Slots:
-    """The slots that are free, and the callers that wait for some, the next one first."""
+    """The free slots, and the waiting callers in the order in which they are admitted."""
 
     def __init__(self, free: int) -> None:
         self.free = free
@@ -59,7 +59,7 @@ class _Slots:
         self.waiting: list[tuple[int, int, _Admission]] = []
 
     def leave(self, caller: _Admission) -> None:
-        """Takes a caller out: an admitted one gives its slots back, another one waits no more."""
+        """Removes a caller: one that was admitted gives its slots back, one that waits leaves the queue."""
         with self.lock:
             if caller.is_in:
                 self.free += caller.need
@@ -69,15 +69,15 @@ class _Slots:
             self.admit()
 
     def admit(self) -> None:
-        """Lets in whoever is next, as long as there are enough slots. The caller holds the lock."""
+        """Admits the next waiting callers, as long as there are enough slots. The lock must be held."""
         while self.waiting and self.waiting[0][2].need <= self.free:
             heapq.heappop(self.waiting)[2].let_in()
 
 
 class _Admission:
-    """One caller of a limiter."""
+    """A caller of a limiter: the context that waits for slots and holds them."""
 
-    # A class and no generator: hundreds may wait at once, and each object is work for the garbage collector.
+    # A class instead of a generator: hundreds may wait at once, and each object is work for the garbage collector.
     __slots__ = ("_deadline", "_loop", "_priority", "_slots", "_turn", "is_in", "need")
 
     def __init__(self, slots: _Slots, need: int, priority: int, deadline: float | None) -> None:
@@ -85,15 +85,14 @@ class _Admission:
         self.is_in = False
 
     def let_in(self) -> None:
-        """Gives the caller its slots and wakes it on its own event loop. The caller of this method holds the lock."""
+        """Gives the waiting caller its slots and wakes it on its own event loop. The lock must be held."""
         self.is_in = True
         self._slots.free -= self.need
         if self._loop is asyncio._get_running_loop():
             _wake(self._turn)
         else:
-            with suppress(
-                RuntimeError
-            ):  # its loop was closed under it: the slots come back when it is collected
+            # RuntimeError: the event loop was closed meanwhile. The slots come back with garbage collection.
+            with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(_wake, self._turn)
 
     async def __aenter__(self) -> None:
@@ -106,11 +105,11 @@ class _Admission:
             self._loop = asyncio.get_running_loop()
             self._turn = self._loop.create_future()
             heapq.heappush(slots.waiting, (self._priority, next(slots.order), self))
-            slots.admit()  # an urgent call may fit where the one that waited first does not
+            slots.admit()  # an urgent call may need fewer slots than the one that waited first
         try:
             async with until(self._deadline, "a call that waited for its turn"):
                 await self._turn
-        except BaseException:  # cancelled, perhaps just when it was let in
+        except BaseException:  # cancelled, perhaps just when it was admitted
             slots.leave(self)
             raise
 

@@ -12,7 +12,8 @@ class computed_once(Generic[T]):  # noqa: N801 - used as a decorator, as `proper
     """A property that is computed at first use and then kept in the instance's `__dict__`.
 
     `functools.cached_property` of Python 3.11 holds one lock for all instances: a fork that happens meanwhile copies
-    the lock as held, and the child waits for it without end. Here two threads may compute the value twice instead.
+    the lock as held, and the child waits for it without end. This class has no lock: two threads may both compute the
+    value.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:

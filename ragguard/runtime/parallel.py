@@ -1,4 +1,4 @@
-"""Several calls at once, a bounded number at a time; the first failure cancels the others."""
+"""Makes several calls at once, up to a bound; the first failure cancels the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 async def in_parallel(calls: Iterable[Callable[[], Coroutine[Any, Any, T]]], at_once: int) -> list[T]:
     """Returns the answers of all calls, in order; raises the first failure and leaves nothing running."""
     todo = list(calls)
-    if len(todo) == 1:  # needs no task and no turn
+    if len(todo) == 1:  # one call needs no task of its own
         return [await todo[0]()]
     limiter = Limiter(at_once)
 

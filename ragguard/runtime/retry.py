@@ -1,4 +1,4 @@
-"""The retry schedule: how often something is tried, and how many seconds lie between two attempts."""
+"""The retry schedule says how often a call is tried, and how many seconds lie between two attempts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class RetrySchedule:
     """Waits that double with each failure in a row."""
 
     attempts: int = 20
-    """How often something is tried at most."""
+    """The most attempts, the first one included."""
     first: float = 1.0
     """Seconds to wait after the first failure."""
     longest: float = 900.0
@@ -20,9 +20,9 @@ class RetrySchedule:
     """Each wait is multiplied by a random number between these two, so that callers do not come back together."""
 
     def wait(self, failures: int) -> float:
-        """Returns the seconds to wait after so many failures in a row."""
+        """Returns the seconds to wait after a number of failures in a row."""
         return min(self.longest, self.first * 2.0 ** min(failures - 1, 60)) * random.uniform(*self.jitter)
 
     def after(self, attempts: int) -> float | None:
-        """Returns the seconds to wait after so many attempts; None after the last one."""
+        """Returns the seconds to wait after a number of attempts; None after the last one."""
         return None if attempts >= self.attempts else self.wait(attempts)

@@ -1,7 +1,7 @@
-"""A thread pool whose threads never hold the process up.
+"""A thread pool whose threads never delay the end of the process.
 
-The standard pool refuses work once `main()` has returned, though other threads of the application may still
-serve; and the process waits at its end for every job in it, however long that hangs.
+The standard pool refuses work once `main()` has returned, though other threads of the application may still serve; and
+the process waits at its end for every job in that pool, even for one that never ends.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 IDLE_S = 10.0
-"""Seconds after which a thread without work ends, so that a forgotten pool leaves none behind."""
+"""Seconds after which a thread without work ends, so that a forgotten pool leaves no threads behind."""
 
 
 class DaemonThreads(ThreadPoolExecutor):
-    """Runs work in at most `most` daemon threads, started as they are needed. What hangs in one ends with the process.
+    """Runs work in at most `most` daemon threads, started as they are needed. A job that hangs ends with the process.
 
-    It is a ThreadPoolExecutor by type alone, since event loops accept no other default executor.
+    The class inherits from ThreadPoolExecutor only since event loops accept no other default executor.
     """
 
     def __init__(self, most: int, name: str) -> None:
@@ -60,8 +60,8 @@ class DaemonThreads(ThreadPoolExecutor):
         return done
 
     def _grow(self) -> bool:
-        """Starts one more thread; False where there is none at all, since Python 3.12 starts none while the process
-        ends: the caller then does the job itself."""
+        """Starts one more thread. Returns False where none can be started and the pool has none, as Python 3.12
+        starts no thread while the process ends; the caller then does the job itself."""
         thread = threading.Thread(target=self._serve, name=f"{self._name}_{len(self._running)}", daemon=True)
         try:
             thread.start()
@@ -94,10 +94,10 @@ class DaemonThreads(ThreadPoolExecutor):
             if job is None:
                 return
             job()
-            del job  # an idle thread must not keep alive what the last job holds
+            del job  # an idle thread must not keep the last job's objects alive
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Takes no more jobs and ends the threads after those that it has; jobs are never cancelled."""
+        """Accepts no more jobs and ends the threads after the jobs in the queue; jobs are never cancelled."""
         with self._lock:
             self._closed = True
             threads = list(self._running)

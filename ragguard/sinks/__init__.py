@@ -1,4 +1,4 @@
-"""Sinks: where scores go."""
+"""Sinks send scores to where users read them: OpenTelemetry, Phoenix, files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HOMES = {
     "Sink": "ragguard.sinks.base",
     "SpanSink": "ragguard.sinks.base",
 }
-"""Each name, and the module where it is defined."""
+"""The module in which each name is defined, by the name."""
 
 __all__ = [
     "BufferingSink",

@@ -1,7 +1,7 @@
-"""The runs that wait and the runs that were lost, as metrics: one sum for all sinks of one meter provider.
+"""Reports how many runs wait and how many were lost as metrics: one sum for all sinks of one meter provider.
 
-A provider makes an instrument of one name once, and asks only whoever made it. A second RagGuard's losses would
-never be reported, and the first RagGuard would be kept alive by the provider.
+A meter provider makes one instrument for a name, and asks only the callbacks with which it was made. Without the sum,
+the losses of a second RagGuard would never be reported, and the provider would keep the first RagGuard in memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class BacklogGauge:
             self._instruments.open.add(self)
 
     def close(self) -> None:
-        """Ends the reports of what waits; what was lost stays counted."""
+        """Ends the report of waiting runs; lost runs stay counted."""
         if self._instruments is not None:
             self._instruments.lost.update(self.lost())
             self._instruments.open.discard(self)
@@ -87,7 +87,7 @@ class _ProviderInstruments:
 
 
 class _Application:
-    """Stands for the application's own provider, which may be set later."""
+    """Stands for the application's own meter provider, which may be set later."""
 
 
 _APPLICATION = _Application()

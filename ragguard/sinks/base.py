@@ -1,4 +1,5 @@
-"""The protocol of sinks, which take scored runs. A sink is two coroutines; one that fails never stops the others."""
+"""The protocol of sinks, which take scored runs. A sink has two coroutines; a sink that fails never stops the
+others."""
 
 from __future__ import annotations
 
@@ -21,16 +22,16 @@ class Sink(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Sends what is left and closes the sink."""
+        """Sends all that is not sent yet, and closes the sink."""
         ...
 
 
 @runtime_checkable
 class BufferingSink(Sink, Protocol):
-    """A sink that takes now and sends later, so that what it took may still not arrive."""
+    """A sink that sends scores some time after `submit`, so that they may still be lost."""
 
     async def flush(self) -> None:
-        """Sends what waits, and returns once it has arrived or failed."""
+        """Sends the waiting scores, and returns once they have arrived or failed."""
         ...
 
     def undelivered(self) -> Mapping[str, int]:
@@ -43,5 +44,6 @@ class SpanSink(Sink, Protocol):
     """A sink that writes spans and metrics: a RagGuard that is given one makes none of its own beside it."""
 
     def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
-        """Makes the sink report how many runs wait, and what was lost, by reason."""
+        """Registers two functions of a RagGuard whose numbers the sink reports: how many runs wait, and how many
+        were lost, by reason."""
         ...

@@ -1,5 +1,5 @@
-"""Decides whether texts leave the process by telemetry: off unless asked for, by argument or by the standard
-variables."""
+"""Decides whether texts leave the process by telemetry: only where an argument or a standard environment variable
+asks for that."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Content:
 
     @classmethod
     def chosen(cls, wanted: bool | str | None, environment: Mapping[str, str] | None = None) -> Content:
-        """Returns what the argument says, else the environment; OPENINFERENCE_HIDE_* overrides both."""
+        """Returns the choice of the argument, else that of the environment; OPENINFERENCE_HIDE_* overrides both."""
         env = os.environ if environment is None else environment
         if isinstance(wanted, bool):
             mode = "SPAN_AND_EVENT" if wanted else "NO_CONTENT"

@@ -32,7 +32,7 @@ class Instruments:
     def record(self, scored: ScoredRun) -> None:
         """Adds one scored run to all metrics."""
         for score in scored.scores:
-            # A score of an open run is counted as its end gives it; a nan in a histogram makes its sum nan.
+            # A run's scores are counted at its end; a nan would make the sum of its histogram nan.
             if score.provisional or not math.isfinite(score.value):
                 continue
             labels: dict[str, str] = {

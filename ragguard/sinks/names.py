@@ -19,9 +19,10 @@ class Name(str):
     carriers: tuple[Carrier, ...]
     content: bool
 
+    # A subclass of str, so that a name can be used as a key.
     def __new__(
         cls, name: str, type: str, meaning: str, *, on: tuple[Carrier, ...], content: bool = False
-    ) -> Name:  # a string, so that it is used as one
+    ) -> Name:
         self = super().__new__(cls, name)
         self.type, self.meaning, self.carriers, self.content = type, meaning, on, content
         return self

@@ -1,4 +1,5 @@
-"""The spans of runs that are scored while they are open: a run's own span ends once, a step has one span."""
+"""Remembers the spans of runs that are scored while they are open, since a run and each of its steps get one span
+only."""
 
 from __future__ import annotations
 
@@ -21,11 +22,12 @@ class RunTrace:
     """The spans that were written of one run so far."""
 
     span: Span | None = None
-    """ragguard's own span of the run, not ended yet; None where there is none, or the application has one."""
+    """The span that ragguard began for the run and has not ended; None where there is none, or the application has a
+    span of the run."""
     targets: dict[str, SpanContext] = field(default_factory=dict)
-    """Step id → the span of its retrieval."""
+    """The span of each step's retrieval, by the step's id."""
     decided: set[str] = field(default_factory=set)
-    """The steps whose guard's decision has a span."""
+    """The ids of the steps whose guard's decision has a span."""
 
 
 class OpenTraces:
@@ -36,14 +38,14 @@ class OpenTraces:
         self._traces: OrderedDict[str, RunTrace] = OrderedDict()
 
     def take(self, run_id: str) -> RunTrace:
-        """Removes and returns what was written of a run; an empty trace where nothing was, also after a fork."""
+        """Removes and returns the spans of a run; an empty trace where there are none, and after a fork."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
             self._traces.clear()
         return self._traces.pop(run_id, None) or RunTrace()
 
     def keep(self, run_id: str, trace: RunTrace) -> None:
-        """Keeps what was written of a run until more is known of it."""
+        """Keeps the spans of a run until more of the run is known."""
         self._traces[run_id] = trace
         if len(self._traces) > KEPT:
             self._end(self._traces.popitem(last=False)[1])

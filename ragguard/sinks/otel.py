@@ -1,9 +1,9 @@
 """Scores as OpenTelemetry spans, events, metrics and, if wanted, log records.
 
-A score comes after its step's span has ended, so it stands on a span of its own: a child of the
-step's span and linked to it. The retrieval's span is the application's where it made one, else
-ours, with the times of the retrieval itself. Everything happens on the scorer's side; nothing is
-attached to a context, and no provider is ever set globally.
+A score comes after its step's span has ended, so it stands on a span of its own: a child of the step's span and linked
+to it. The retrieval's span is the application's where it made one, else a span of ragguard's with the times of the
+retrieval. Everything happens on the scorer's side; nothing is attached to a context, and no provider is ever set
+globally.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class OtelSink:
     With no provider given, the application's own (global) ones are used.
 
     Args:
-        tracer_provider: Where spans go. None: the application's provider.
-        meter_provider: Where metrics go. None: the application's provider.
-        logger_provider: Where log records go. None: the application's provider.
+        tracer_provider: The provider that gets the spans. None: the application's provider.
+        meter_provider: The provider that gets the metrics. None: the application's provider.
+        logger_provider: The provider that gets the log records. None: the application's provider.
         otlp: An OTLP/HTTP address, for an application that has no provider of its own: private ones export there.
             Needs the extra `otlp`.
         project: The project's name at `otlp`.
@@ -52,8 +52,7 @@ class OtelSink:
             measures a trace by its last span.
         log_records: True: each score is a log record as well.
         capture_content: Whether queries, passages and answers are written: True, False, or one of OpenTelemetry's
-            modes (`NO_CONTENT`, `SPAN_ONLY`, `EVENT_ONLY`, `SPAN_AND_EVENT`). None: as the environment says, else
-            not.
+            modes (`NO_CONTENT`, `SPAN_ONLY`, `EVENT_ONLY`, `SPAN_AND_EVENT`). None: as the environment says, else not.
         max_documents: How many passages of a step are written, 0 or more; attributes say how many there were.
         max_text: How many characters of a text are written, 64 or more; a longer one is cut and says so.
         max_attributes: How many attributes a span may have: no more passages are written than fit.
@@ -146,20 +145,22 @@ class OtelSink:
         return targets
 
     async def flush(self) -> None:
-        """Sends what a private exporter holds; an application's own providers are left to it."""
+        """Sends the spans and log records that a private exporter holds; does nothing with the application's own
+        providers."""
         if self._exporting is not None and self._exporting.is_here():
             await in_daemon_thread(self._exporting.flush)
 
     def undelivered(self) -> Mapping[str, int]:
-        """Returns what a private exporter could not deliver, by kind and address; an application's own is not asked."""
+        """Returns how much a private exporter could not deliver, by kind and address; empty with the application's
+        own providers."""
         if self._exporting is None:
             return self._not_delivered
-        return (
-            self._exporting.undelivered() if self._exporting.is_here() else {}
-        )  # the parent process reports its own losses
+        # Only the parent process reports the losses of its exporter.
+        return self._exporting.undelivered() if self._exporting.is_here() else {}
 
     async def aclose(self) -> None:
-        """Sends what a private exporter still holds; an application's own providers are left to it."""
+        """Ends the spans of open runs, and closes a private exporter after its last export; an application's own
+        providers stay open."""
         exporting = self._exporting
         self._traces.end()
         try:
@@ -174,7 +175,8 @@ class OtelSink:
         """Returns the span of the run: the application's, else one of ragguard's."""
         if run.trace is None:
             return self._run_span(run, known)
-        if known.span is not None:  # the application's became known after ragguard's own had begun
+        # The application's span became known after ragguard had begun a span of its own.
+        if known.span is not None:
             self._run_span(run, known)
         return _span_context(run.trace)
 

@@ -42,7 +42,7 @@ class Counted:
         result = None
         try:
             result = self._exporter.export(batch)
-        finally:  # older ones raise where nobody is listening
+        finally:  # older exporters raise where no server listens
             if result is None or result.name != "SUCCESS":
                 self.lost += len(batch)
             else:
@@ -109,7 +109,8 @@ class Exporting:
         )
 
         class EndedSpans(SpanProcessor):
-            """Counts what the batch processor is given: it drops spans without a word where its queue is full."""
+            """Counts the spans that the batch processor is given, since it drops spans silently where its queue is
+            full."""
 
             count = 0
 
@@ -149,19 +150,21 @@ class Exporting:
         self.logs.force_flush()
 
     def undelivered(self) -> Mapping[str, int]:
-        """Returns what did not arrive of what was there when `flush` or `close` was called, by kind and address."""
+        """Returns how much of the telemetry that waited at the last `flush` or `close` did not arrive, by kind and
+        address."""
         spans, records = self._counted.values()
         missing = max(spans.lost, self._due - spans.sent)
         counts = {f"spans to {self._base}": missing, f"log records to {self._base}": records.lost}
         return {what: count for what, count in counts.items() if count}
 
     def close(self) -> None:
-        """Exports what is left, and raises where something did not arrive.
+        """Exports all that waits; raises where some of it did not arrive.
 
         A collector that is down costs one exporter's time limit, not three.
         """
         self._due = self._ended.count
-        threads = DaemonThreads(3, "ragguard-blocking")  # an exporter that hangs must not hold the process
+        # An exporter that hangs must not delay the end of the process.
+        threads = DaemonThreads(3, "ragguard-blocking")
         wait([threads.submit(each.shutdown) for each in (self.traces, self.metrics, self.logs)])
         threads.shutdown(wait=False)
         if lost := {what: count for what, count in self.lost().items() if count}:

@@ -4,9 +4,9 @@ Phoenix takes spans by OTLP but ignores evaluations that stand on them; its scor
 `/v1/span_annotations` and `/v1/document_annotations`. An annotation may come before its span, and
 the same name on the same span replaces the earlier one, so sending again is harmless.
 
-Phoenix takes every document score for a relevance, computes nDCG, precision and hits of it, and
-cannot show a page that holds a negative one. So only scores that are like one go as numbers; the
-others go as a word, with the number in the explanation.
+Phoenix treats every document score as a relevance, computes nDCG, precision and hits from it, and cannot show a page
+with a negative one. So only scores that can be read as a relevance are sent as numbers; the others are sent as a word,
+with the number in the explanation.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from ragguard.sinks.spans import annotator, identity, score_name
 from ragguard.sinks.values import Attributes, identifier, text
 
 SIGNED = {"utility": ("helps", "misleads")}
-"""The words for a positive and a negative document score, where these have a meaning of their own."""
+"""The words for a positive and a negative document score, for the scores whose sign has a meaning."""
 TEXT = 4096
-"""Characters after which a text is cut."""
+"""The most characters of a text; longer ones are cut."""
 RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -109,7 +109,7 @@ class PhoenixSink:
         await self._post("/v1/document_annotations", on_documents)
 
     async def flush(self) -> None:
-        """Sends the spans that wait, unless another sink does."""
+        """Sends the spans that wait, unless another sink sends them."""
         if self._owns_spans:
             await self._spans.flush()
 

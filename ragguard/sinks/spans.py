@@ -1,4 +1,5 @@
-"""Runs, steps, decisions and scores as attributes and events: what is written, not how it is sent."""
+"""Converts runs, steps, decisions and scores into attributes of spans and events. Knows what is written, and not how
+it is sent."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from ragguard.sinks.values import Attributes, Value, as_list, identifier, plain
 
 Event = tuple[str, dict[str, Value]]
 RESERVED = 40
-"""Attributes a step's span keeps free of documents, so that nothing that names it is ever evicted."""
+"""The number of attributes of a step's span that are kept free of documents, so that the attributes which identify
+the step are never evicted."""
 
 
 def digest(text: str) -> str:
@@ -51,8 +53,8 @@ class Writer:
         return put
 
     def step(self, step: RetrievalStep) -> Attributes:
-        """Returns the attributes of a step's RETRIEVER span. The documents come first, the identity last: an overflow
-        evicts the oldest."""
+        """Returns the attributes of a step's RETRIEVER span. The documents come first and the identity last, since
+        OpenTelemetry evicts the oldest attributes where there are too many."""
         put = self.attributes()
         with_text = self.content.spans and self.content.outputs
         fitting = max(0, self.max_attributes - RESERVED) // (4 if with_text else 2)
@@ -205,8 +207,7 @@ class Writer:
         return n.EVENT_EVALUATION, put.values
 
     def failure(self, failure: Failure) -> Event:
-        """Returns the attributes of a score that is missing: by the conventions an evaluation event with an error
-        type."""
+        """Returns the attributes of a missing score: an evaluation event with an error type, as the conventions say."""
         put = self.attributes()
         put.put(n.GEN_AI_EVALUATION, failure.scorer)
         put.put(n.ERROR_TYPE, failure.error)
@@ -221,18 +222,18 @@ def passage_id(passage: Passage) -> str:
 
 
 def source(step: RetrievalStep) -> str:
-    """Returns where a step retrieved: its tool, else its retriever; "" where neither is known."""
+    """Returns the name of a step's tool, else of its retriever; "" where neither is known."""
     retriever = step.metadata.get("retriever", "")
     return step.tool or (retriever if isinstance(retriever, str) else "")
 
 
 def score_name(score: Score) -> str:
-    """Returns the score's name; a score against the run's own answer has another one than a score against gold."""
+    """Returns the score's name, which is another one where the reference is the run's own answer and not gold."""
     return f"{score.name}.support" if score.reference_source == "answer" else score.name
 
 
 def annotator(score: Score) -> str:
-    """Returns who judged: a model, or arithmetic alone."""
+    """Returns `LLM` where a model judged, and `CODE` for a score that is computed without one."""
     return "LLM" if score.engine else "CODE"
 
 
@@ -251,7 +252,7 @@ def _passage_key(score: Score) -> str:
 
 
 def _guard_summary(decision: Decision) -> str:
-    """Returns what a guard did, in one line for readers of its span."""
+    """Returns a summary of a guard's decision in one line, for readers of its span."""
     retrieved = len(decision.kept) + len(decision.dropped)
     lines = [f"{decision.status}: {len(decision.kept)} of {retrieved} passages kept ({decision.reason})"]
     lines += [

@@ -71,7 +71,7 @@ class Attributes:
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else None
         if isinstance(value, int):
-            value = int(value)  # members of such an enumeration, too
+            value = int(value)  # a member of an IntEnum as a plain number
             return value if -INT64 <= value < INT64 else None
         return text(value, self._max_text) if isinstance(value, str) else None
 

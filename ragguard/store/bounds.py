@@ -1,4 +1,4 @@
-"""Bounds on what memory may hold where there is no file, and what is removed beyond them."""
+"""Bounds the runs that memory holds where there is no file, and removes runs beyond the bounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Bound:
 
 
 def drop_waiting(memory: sqlite3.Connection, owner: str, bound: Bound, claimed: Collection[str]) -> int:
-    """Takes runs beyond the bound off the owner's list, unscored; returns how many."""
+    """Drops the owner's waiting runs beyond the bound, unscored; returns how many."""
     surplus = ledger.left(memory, owner).pending - bound.size
     if surplus <= 0:
         return 0
@@ -57,7 +57,7 @@ def evict_settled(memory: sqlite3.Connection) -> None:
 
 
 def evict_ended(memory: sqlite3.Connection, claimed: Collection[str]) -> list[str]:
-    """Removes the oldest runs that have ended, those with work left last; returns their ids."""
+    """Removes the oldest runs that have ended, first those for which nothing is left to do; returns their ids."""
     rows = memory.execute(
         "SELECT seq, id FROM runs WHERE status <> 'open' ORDER BY owner IS NOT NULL, seq LIMIT ?",
         (removal.REMOVED_AT_ONCE + len(claimed),),

@@ -1,4 +1,4 @@
-"""Runs that are taken to be scored, so that nobody else scores them at the same time."""
+"""Claims on runs: a run that one worker scores is given to no other worker at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values as the columns of a row take them: texts that UTF-8 can hold, and JSON of anything."""
+"""Converts values for the columns of a row: texts that UTF-8 can hold, and JSON of any value."""
 
 from __future__ import annotations
 

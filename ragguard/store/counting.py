@@ -17,7 +17,7 @@ class Counting:
         self._lock = threading.RLock()  # a garbage collection may run a hook inside a hook
 
     def add(self, name: str, by: int) -> None:
-        """Adds `by` to the counter of that name."""
+        """Adds `by` to the counter of this name."""
         with self._lock:
             self._totals[name] += by
             self._new[name] += by

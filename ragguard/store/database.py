@@ -26,7 +26,7 @@ _log = logger("ragguard")
 _FORK_WAIT = 5.0
 _TURN, _LONG_TURN = 0.25, 2.0
 """Seconds that a reader waits for the connection where the file can be read without it, and where it cannot."""
-# Errors of the file or the disk, and not of what was written: memory, or another file, may take that.
+# Errors of the file or the disk, and not of the written data: memory or another file may accept the data.
 _FAULTS_OF_THE_DISK = frozenset((
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED,
@@ -38,19 +38,19 @@ class DatabaseOwner(Protocol):
     """The part of a store that its database calls. A copy that raises is rolled back; `to_disk` is tried again."""
 
     def opened(self, db: sqlite3.Connection, /) -> None:
-        """Runs in the first transaction of a connection."""
+        """Prepares the store, in the first transaction of a connection."""
 
     def to_memory(self, disk: sqlite3.Connection | None, memory: sqlite3.Connection, /) -> None:
-        """Copies what is under way from the file; `disk` is None where the file could not be opened."""
+        """Copies the runs with work left from the file to memory; `disk` is None where the file could not be opened."""
 
     def to_disk(self, memory: sqlite3.Connection, disk: sqlite3.Connection, /) -> Sequence[str]:
-        """Copies back what memory holds; returns why runs could not be copied, one text a run."""
+        """Copies the runs from memory back to the file; returns why runs could not be copied, one text a run."""
 
     def count(self, name: str, by: int = 1, /) -> None:
         """Adds to a counter."""
 
     def forked(self) -> None:
-        """Starts afresh, in a child process."""
+        """Forgets the state of the parent process, in a forked child."""
 
 
 class Database:
@@ -88,7 +88,8 @@ class Database:
         """Runs `work` on one state of the data.
 
         While another thread holds the connection, such as a writer that waits for another process's lock, the file is
-        read over a connection of its own. Memory cannot be; there a StoreError says after a while that it is busy.
+        read over a connection of its own. A database in memory cannot be read that way: a StoreError says after some
+        time that it is busy.
         """
         if not self.lock.acquire(timeout=_TURN):
             # A file that is being opened for the first time may have no tables yet.
@@ -123,7 +124,7 @@ class Database:
         return True
 
     def close(self) -> None:
-        """Lets the file go. Safe to call twice."""
+        """Closes the file. Safe to call twice."""
         with self.lock:
             self.closed = True
             if self._db is not None:
@@ -143,7 +144,7 @@ class Database:
             except StoreError as error:
                 if self._db is not None or self.in_memory or self._read_only:
                     raise
-                self._degrade(error)  # another program's file has come to the path
+                self._degrade(error)  # another program has put its file at the path
                 return self._transact(self._connected(), work, begin)
             except (sqlite3.Error, UnicodeDecodeError) as error:
                 damaged = files.is_damage(error) and (self._db is not None or self._is_ours())
@@ -210,7 +211,7 @@ class Database:
         return self.path is not None and files.has_our_mark(self.path)
 
     def _degrade(self, error: Exception) -> None:
-        """Goes on in memory with what is under way."""
+        """Replaces the file by memory, which gets the runs with work left."""
         _log.error(
             "%s cannot be written (%s): going on IN MEMORY, bounded, and what is captured now is lost if this "
             "process ends. Free the disk or name another file; it is tried again every few seconds",
@@ -220,7 +221,7 @@ class Database:
         self._go_to_memory()
 
     def _replace_damaged(self, error: Exception) -> None:
-        """Moves a damaged file aside and goes on in a new one, with what is under way."""
+        """Moves a damaged file aside and opens a new one, which gets the runs with work left."""
         self._go_to_memory()
         assert self.path is not None
         self._move_aside(self.path, error)
@@ -241,7 +242,8 @@ class Database:
         )  # fmt: skip
 
     def _notice_another_file(self) -> None:
-        """Goes on in the file that is at the path, with what is under way, where it is not the one that was opened."""
+        """Opens the file that is now at the path, where it is not the one that was opened before; copies the runs
+        with work left."""
         if self.path is None or self.degraded or self._identity is None or self.closed:
             return
         there = files.identity_of(self.path)
@@ -256,7 +258,8 @@ class Database:
         if self._db is not None:
             with suppress(sqlite3.Error):
                 left_behind = self._db.execute("SELECT count(*) FROM runs WHERE owner IS NULL").fetchone()[0]
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # all of it to the file that was moved
+                # All of it belongs to the file that was moved.
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._owner.count("files_lost", 1)
         self._owner.count("runs_lost", left_behind)
         _log.error(

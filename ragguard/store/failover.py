@@ -1,4 +1,5 @@
-"""Notes what went to memory while the file could not be written, so that nothing is lost on the way back."""
+"""Notes what was written to memory while the file could not be written, so that all of it is copied back to the
+file."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from ragguard.store.transfer import copy_back, copy_unfinished
 
 
 class Failover:
-    """The time in memory from a failure of the file until everything is in the file again."""
+    """The state of a store while memory stands in for its file: from the failure until everything is in the file
+    again."""
 
     def __init__(self) -> None:
         self._begin()
@@ -25,7 +27,7 @@ class Failover:
         """The number of events that only memory holds."""
 
     def to_memory(self, disk: sqlite3.Connection | None, memory: sqlite3.Connection, owner: str) -> None:
-        """Starts in memory with the runs of the file on which this process has work left; with none without a file."""
+        """Begins to write to memory, with copies of the runs in the file on which this process has work left."""
         self._begin()
         if disk is not None:
             self._copied = copy_unfinished(disk, memory, owner)

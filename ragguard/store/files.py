@@ -59,7 +59,8 @@ def move_aside(path: Path, identity: Identity | None) -> Path | None:
 
 
 def check(path: Path, name: str, *, read_only: bool) -> Exception | None:
-    """Raises what cannot be right with the file; returns the damage of a store that may be moved aside.
+    """Raises StoreError for a file that cannot be used as a store; returns the damage of a store that may be moved
+    aside.
 
     A file that cannot be read now raises when it is written.
     """

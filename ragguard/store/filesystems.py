@@ -1,4 +1,5 @@
-"""Files by their address: local paths, and what `pyarrow.fs` opens, such as `s3://`, `gs://`, `hdfs://` and `file://`."""
+"""Finds and opens files by their address: local paths, and what `pyarrow.fs` opens, such as `s3://`, `gs://`,
+`hdfs://` and `file://`."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ EXTRA = "parquet"
 
 
 class FileInfo(NamedTuple):
-    """One file that was found: its address, its size in bytes, and when it was changed, in nanoseconds."""
+    """A file on a file system: its address, its size in bytes, and the time of its last change in nanoseconds since
+    1970."""
 
     address: str
     size: int
@@ -100,7 +102,7 @@ def find_files(address: str | Path) -> list[FileInfo] | None:
 
 
 def file_at(place: Location) -> FileInfo | None:
-    """Returns what is known of one file; None where there is none."""
+    """Returns the size and the time of one file; None where there is none."""
     with reading(place):
         found = place.filesystem.get_file_info([place.path])[0]
     return FileInfo(place.address, _size(found), found.mtime_ns or 0) if found.is_file else None
@@ -108,7 +110,7 @@ def file_at(place: Location) -> FileInfo | None:
 
 @contextmanager
 def opened_at(place: Location) -> Iterator[IO[bytes]]:
-    """The bytes of a file, buffered, at any position."""
+    """Yields a file that is open to read bytes, buffered, from any position."""
     with reading(place), place.filesystem.open_input_file(place.path) as file:
         yield cast(IO[bytes], io.BufferedReader(file, _BUFFER))
 

@@ -1,4 +1,5 @@
-"""The runs that a process has still to score or deliver, and the results of scoring: each score stored once."""
+"""Keeps account of the runs that a process has still to score or deliver, and stores the results of scoring, each
+score once."""
 
 from __future__ import annotations
 
@@ -54,13 +55,13 @@ class ScoringOutcome:
     references: Sequence[str] | None = None
     """References that were found while scoring; kept with the run."""
     uncertain: Collection[tuple[str, str]] = ()
-    """The scorers, each with a step's id or "", that could not say everything for now: what they said of the open run
-    stays for as long."""
+    """The scorers, each with a step's id or "", that could not give all their scores for now; their provisional
+    scores of the open run stay until they can."""
 
     @property
     def says_something(self) -> bool:
-        """True where sinks are told although no score is new: of failures; and once of a run of which there is nothing
-        to say, such as one whose retrieval failed."""
+        """True where sinks get the run although no score is new: with failures, and once for a run that has no
+        scores at all, such as one whose retrieval failed."""
         return bool(self.failures) or (not self.scores and self.attempts == 1)
 
 
@@ -115,7 +116,7 @@ def settle(connection: sqlite3.Connection, outcome: ScoringOutcome) -> list[Scor
     ).fetchone()
     earlier = provisional.clear(connection, run, outcome.scores, outcome.uncertain)
     if scored is not None and scored["revision"] < outcome.revision:
-        # The run has changed since: what the same settings said of it then no longer holds.
+        # The run has changed since then: its earlier scores by the same settings are no longer valid.
         delete_of_origins(connection, run, outcome.scores)
     new = provisional.insert_in_place(connection, run, outcome.scores, earlier)
     connection.execute("DELETE FROM failures WHERE run = ? AND identity IN (?, '')", (run, outcome.identity))
@@ -182,7 +183,7 @@ def drop(
 def give_up(connection: sqlite3.Connection, reasons: Mapping[str, str]) -> None:
     """Marks runs that cannot be read as done, with the reason as a failure."""
     for run_id, reason in reasons.items():
-        row = connection.execute(  # the id itself may be what is wrong
+        row = connection.execute(  # the id itself may be unreadable
             "SELECT seq FROM runs WHERE CAST(id AS BLOB) = ?", (run_id.encode("utf-8", "replace"),)
         ).fetchone()
         if row is None:
@@ -233,8 +234,8 @@ def settle_open(
     failures: Sequence[Failure],
     references: Sequence[str] | None,
 ) -> list[Score] | None:
-    """Stores what is known so far of a run; returns the scores that are new or have changed. None, and nothing is
-    stored, where the run has ended since. The run stays open, and nothing of it counts as done."""
+    """Stores the provisional results of an open run; returns the scores that are new or have changed. Returns None
+    and stores nothing where the run has ended since. No settings count as done for the run."""
     head = connection.execute("SELECT seq, status FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
     if head is None or head["status"] != "open":
         return None

@@ -1,4 +1,4 @@
-"""Scored runs for a comparison: one mean a metric, computed in SQL for the runs of a store."""
+"""Prepares scored runs for a comparison: one mean for each metric of a run, computed in SQL for the runs of a store."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ragguard.store.unreadable import WRONG_SCORES, check_scores
 
 
 class Series(NamedTuple):
-    """The properties that two numbers share where they are comparable: gold is never mixed with support, nor before the
-    guard with after."""
+    """The properties in which two numbers must agree to be comparable: gold is never mixed with support, nor before
+    the guard with after."""
 
     name: str
     level: Level
@@ -40,7 +40,7 @@ class RunMeans:
     steps: int = 0
     passages: int = 0
     places: int = 0
-    """K of all steps together."""
+    """The sum of K over all steps."""
     failures: int = 0
     means: dict[Series, float] = field(default_factory=dict)
     origins: dict[Series, str] = field(default_factory=dict)
@@ -98,6 +98,7 @@ def means_at(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, R
         found[seq].failures = failures
     for seq, mean, origin, wrong, *names in chunks(connection, _MEANS, seqs):
         check_scores(wrong)
-        series = Series(*names)  # of one that was scored in several ways the latest comes last, and holds
+        # Of several rows for one series the latest comes last, and replaces the others.
+        series = Series(*names)
         found[seq].means[series], found[seq].origins[series] = mean, origin
     return found

@@ -1,4 +1,4 @@
-"""Runs that begin in one transaction. Most end in it, too; each is written once, as one row.
+"""Collects the runs that begin in one transaction, and writes each once, as one row. Most runs also end in it.
 
 Writing the start, the steps and the end one after the other takes several times as long: the end reads, changes and
 indexes the row again.
@@ -56,7 +56,8 @@ def insert_new(
 ) -> range:
     """Writes new runs and their steps; returns the `seq` of each run. Their texts are noted in `needed`.
 
-    A run that is open is its `owner`'s; one that has ended is to be scored by `scorer`, or by nobody.
+    An open run belongs to `owner`; a run that has ended is to be scored by `scorer`, or by nobody where `scorer` is
+    empty.
     """
     first = _next_seq(db)
     runs: list[tuple[Any, ...]] = []

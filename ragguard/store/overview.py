@@ -1,8 +1,7 @@
-"""Runs for reports: the scores of each run are gathered in SQL, since ten thousand runs have a million scores.
+"""Reads runs for reports. SQL gathers the scores of each run, since ten thousand runs have a million scores.
 
-Numbers leave SQLite as JSON of whole numbers in units of 1 / SCALE, in the order in which they were
-stored; only those about a run as a whole become objects here. Knows what a row's body holds, and
-nothing of how a report looks.
+Numbers leave SQLite as JSON of whole numbers in units of 1 / SCALE, in the order in which they were stored; only those
+about a run as a whole become objects here. Knows the content of a row's body, and nothing of the looks of a report.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ class RunScore(NamedTuple):
 
 @dataclass(slots=True)
 class ScoreSummary:
-    """The scores of a run, gathered."""
+    """The scores of a run: those of its passages and steps as JSON, with some numbers about them."""
 
     of_passages: str = "[]"
-    """JSON rows of: the step's `seq`, rank, name, value, sub-question."""
+    """JSON rows with the step's `seq`, rank, name, value, sub-question."""
     of_steps: str = "[]"
-    """JSON rows of: the step's `seq`, name, value, error, label, source of the reference, stage."""
+    """JSON rows with the step's `seq`, name, value, error, label, source of the reference, stage."""
     of_run: str = "[]"
     """JSON rows as those of `of_steps`, without a `seq`."""
     worst: float | None = None
@@ -93,18 +92,18 @@ class StepLine:
     kept: list[bool]
     """True for each of the texts that the model got."""
     reasons: dict[int, str]
-    """Rank → why the guard dropped it."""
+    """The guard's reason for each dropped passage, by its rank."""
     decision: Data | None
     advice: Data | None
     error: str
     places: int
-    """K: for how many passages there was a place; 0 where the step's K cannot be right."""
+    """K, the number of passages that the prompt had a place for; 0 where the step's K cannot be right."""
     notice: str
-    """The notice that a reader of its numbers needs where it is unknown what the model read."""
+    """A notice for readers of the step's numbers where it is unknown what the model read."""
 
     @property
     def drops(self) -> dict[int, Dropped]:
-        """Returns rank → the passage that the guard dropped there, with its numbers and without its text."""
+        """Returns the passages that the guard dropped, by rank, with their numbers and without their texts."""
         given = [] if self.decision is None else self.decision["dropped"]
         return {rank: Dropped(Passage(""), rank, *rest) for _, rank, *rest in given}
 
@@ -126,7 +125,7 @@ class RunLine:
     worst: float | None
     """The least utility of a passage."""
     misleading: int
-    """How many passages have a utility under the bound that was asked for."""
+    """The number of passages with a utility under the bound that was asked for."""
     usage: Usage
     provisional: int = 0
     """How many scores are provisional."""
@@ -145,7 +144,7 @@ class Overview:
 
     @property
     def line(self) -> RunLine:
-        """Returns what a list of runs shows of the run."""
+        """Returns the run as one line of a list of runs."""
         row, summary = self.row, self.summary
         return RunLine(
             row["id"], row["question"], row["name"], row["status"], started_ns=row["started_ns"],
@@ -222,7 +221,7 @@ def _step(row: RowValues, body: Data, texts: Mapping[str, str]) -> StepLine:
         if unmatched[same] > 0:
             unmatched[same] -= 1
         else:
-            read.append(position)  # rewritten on its way to the model, by a postprocessor or a tool
+            read.append(position)  # a postprocessor or a tool has rewritten the passage for the model
     kept += [True] * len(read)
     shown = [texts.get(items[position][0], "") for position in (*candidates, *read)]
     metadata = body.get("metadata", {})

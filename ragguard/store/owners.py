@@ -1,7 +1,7 @@
-"""The processes that runs belong to, by leases, and whether these processes live.
+"""Assigns runs to processes by leases, and finds out whether these processes live.
 
-A process holds a lease while it works on a store. When it is gone, the next one to look takes over
-what it left, so nothing is scored twice at a time and nothing is left behind.
+A process holds a lease while it works on a store. When the process is gone, the next one that checks takes over its
+runs, so that no run is scored by two processes at a time and no run is left unscored.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def renew(connection: sqlite3.Connection, process: Process) -> None:
 
 
 def resign(connection: sqlite3.Connection, owner: str) -> None:
-    """Ends the lease, so that other processes take over what is not done."""
+    """Ends the lease, so that other processes take over the runs that are not done."""
     connection.execute("DELETE FROM leases WHERE owner = ?", (owner,))
 
 
@@ -79,7 +79,7 @@ def adopt(connection: sqlite3.Connection, owner: str) -> int:
 
 
 def abandon_overdue(connection: sqlite3.Connection, owner: str, idle_since_ns: int) -> None:
-    """Ends the open runs that began before that time, and have no later step."""
+    """Ends the open runs that began before `idle_since_ns` and had no step since then."""
     _abandon(
         connection,
         "owner = ? AND started_ns < ? AND NOT EXISTS "

@@ -1,4 +1,4 @@
-"""Reads of a store that leave out the runs whose rows are damaged, all at once or page by page."""
+"""Reads runs of a store, all at once or page by page, without the runs whose rows are damaged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ReadRuns: TypeAlias = Callable[[sqlite3.Connection, Sequence[int]], dict[int, T]
 
 
 def pages(db: Database, read: ReadRuns[T], left_out: LeftOut) -> Iterator[dict[int, T]]:
-    """Yields what `read` makes of all runs, page by page; runs that cannot be read are left out and logged."""
+    """Yields the results of `read` for all runs, page by page; runs that cannot be read are left out and logged."""
 
     def page(connection: sqlite3.Connection) -> tuple[list[int], dict[int, T]]:
         seqs = reading.seqs_after(connection, after)
@@ -34,7 +34,7 @@ def pages(db: Database, read: ReadRuns[T], left_out: LeftOut) -> Iterator[dict[i
 def some(
     db: Database, seqs: Callable[[sqlite3.Connection], Sequence[int]], read: ReadRuns[T], left_out: LeftOut
 ) -> list[T]:
-    """Returns what `read` makes of the runs that `seqs` finds, without those that cannot be read."""
+    """Returns the results of `read` for the runs that `seqs` finds, without those that cannot be read."""
     return db.read(lambda connection: list(read_each(connection, seqs(connection), read, left_out).values()))
 
 
@@ -44,7 +44,7 @@ def one(
     read: Callable[[sqlite3.Connection, dict[int, str]], dict[int, T]],
     otherwise: T,
 ) -> T:
-    """Returns what `read` makes of one run; `otherwise` where the store does not have it."""
+    """Returns the result of `read` for one run; `otherwise` where the store does not have the run."""
 
     def find(connection: sqlite3.Connection) -> T:
         seq = reading.seq_of(connection, run_id)

@@ -34,12 +34,12 @@ _PURPOSE = "a folder of scored parts"
 
 
 class PartAttempt(NamedTuple):
-    """One attempt at a part."""
+    """An attempt at scoring a part."""
 
     key: str
     invocation: str
     number: int
-    """1 for the first attempt of this invocation of the command."""
+    """The number of the attempt: 1 for the first one of this invocation of the command."""
 
 
 class PartFolder:
@@ -134,7 +134,7 @@ class PartFolder:
             yield from map(PartCounts.of_row, batch.to_pylist())
 
     def complete(self, key: str) -> PartCounts | None:
-        """Returns the counts of a part that is complete; None of another."""
+        """Returns the counts of a complete part; None where the part is not complete."""
         return next(self.counts([key])) if self._exists(self._file("parts", key)) else None
 
     # Writing
@@ -183,7 +183,8 @@ class PartFolder:
     # Attempts at a part
 
     def attempt(self, key: str, invocation: str, most: int) -> PartAttempt:
-        """Notes an attempt at a part, before it is begun, and returns it with its number; at most `most` are counted.
+        """Notes an attempt at a part before the attempt begins, and returns it with its number; at most `most` are
+        counted.
 
         Args:
             key: The part.

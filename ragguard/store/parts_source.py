@@ -1,4 +1,5 @@
-"""A folder of scored parts, read as a store of the same runs is read: `ScoredSource` in `source.py` has the methods.
+"""Reads a folder of scored parts through the same methods as a store of the same runs: those of `ScoredSource` in
+`source.py`.
 
 Parts are read some at a time, so that memory does not grow with the folder. A folder holds no texts of passages: they
 come from the run files, where these are given.
@@ -34,9 +35,9 @@ from ragguard.store.score_columns import (
 from ragguard.store.score_lines import FOR_LINES, FOR_SUMMARIES, lines_of_batch, summaries_of_batch
 
 BATCH_BYTES = 24 * 2**20
-"""About how many bytes of score files are read at once: about a million scores."""
+"""The approximate number of bytes of score files that are read at once: those of about a million scores."""
 READERS = 8
-"""Files that are read at the same time."""
+"""The number of files that are read at the same time."""
 _COUNTED = ("run_id",)
 
 
@@ -44,8 +45,8 @@ class PartsSource:
     """The complete parts of a folder, with their runs in the order of the input."""
 
     def __init__(self, address: str | Path, runs: Callable[[], Iterable[Run]] | None = None) -> None:
-        """Takes in `runs`, which gives the runs of the input with their texts; it is called each time that they are
-        needed."""
+        """Opens a folder. `runs` is a function that yields the runs of the input with their texts; it is called each
+        time they are needed."""
         self._pyarrow = pyarrow_for("reading a folder of scored parts")
         self._folder, self._runs = PartFolder(address), runs
         if self._folder.settings() is None:
@@ -117,7 +118,8 @@ class PartsSource:
         return found
 
     def run(self, run_id: str) -> Run | None:
-        """Returns one run; from the run files where they are given and have it, else what its scores tell of it."""
+        """Returns one run: from the run files where they are given and have the run, else a run made from the ids in
+        its scores."""
         batch = self._batch_of(run_id)
         if batch is None:
             return None
@@ -201,7 +203,8 @@ class PartsSource:
     # Files
 
     def _batches(self, scores: Sequence[str], failures: Sequence[str] | None) -> Iterator[PartTables]:
-        """Yields the tables of some parts after the other, with these columns of scores and failures; None: all."""
+        """Yields the tables of a few parts at a time, with these columns of scores and failures; None stands for all
+        columns."""
         keys: list[str] = []
         size = 0
         infos = self._folder.place.filesystem.get_file_info(self._folder.paths("scores", self._keys))
@@ -260,7 +263,8 @@ class PartsSource:
 
     @computed_once
     def _texts(self) -> dict[Table, list[str]]:
-        """The columns of texts that repeat: a list of distinct texts, and a number a row."""
+        """Returns the columns whose texts repeat; Arrow keeps such a column as a list of distinct texts and a number
+        for each row."""
         text, schemas = self._pyarrow.string(), table_schemas(self._pyarrow)
         repeating = {"scores": schemas["scores"], "failures": schemas["failures"]}
         return {
@@ -279,16 +283,18 @@ def _compute() -> Any:
 
 
 class _FoundRuns:
-    """The runs of the run files, asked for in the order of the folder; those that come before are kept until then."""
+    """Finds the runs of the run files in the order of the folder; runs that the files have earlier are kept until
+    they are asked for."""
 
     def __init__(self, runs: Iterable[Run], wanted: set[str]) -> None:
         self._rest, self._wanted = iter(runs), wanted
         self._kept: dict[str, Run] = {}
         self.missing = 0
-        """How many runs were asked for and not found."""
+        """The number of runs that were asked for and not found."""
 
     def take(self, head: Run) -> Run | None:
-        """Returns the run of that id and question; None where there is none, or no longer."""
+        """Returns the run of this id and question; None where the files do not have it, or it was dropped from
+        memory."""
         found = self._kept.pop(head.id, None)
         self._wanted.discard(head.id)
         while found is None and (run := next(self._rest, None)) is not None:

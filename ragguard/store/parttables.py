@@ -32,14 +32,14 @@ class PartCounts:
     key: str
     """The digest of the input's name, size and time, of the part's range, and of all settings; see `parts.PartJob`."""
     source: str
-    """The file, without keys and passwords."""
+    """The address of the file, without keys and passwords."""
     kind: str
     """`lines`, `gzip` or `parquet`."""
     start: int
     """The beginning and the end of the part in the file: bytes, or rows of Parquet."""
     end: int
     bytes: int
-    """About how many bytes of the file the part has."""
+    """The approximate size of the part in bytes of the file."""
     runs: int = 0
     """Runs that were read, scored or not."""
     failed_runs: int = 0
@@ -49,15 +49,15 @@ class PartCounts:
     rejected: int = 0
     """Lines that could not be read as runs."""
     requests: int = 0
-    """Requests of the scores, as `usage` of each score counts them; likewise the next four."""
+    """The sum of the requests in the `usage` of all scores; the next four fields are such sums as well."""
     prompts: int = 0
     prompt_tokens: int = 0
     output_tokens: int = 0
     cached: int = 0
     seconds: float = 0.0
-    """How long the attempt took that gave these results."""
+    """The duration of the attempt that gave these results."""
     attempts: int = 1
-    """How often the part was begun."""
+    """The number of attempts at the part."""
     identity: str = ""
     """A digest of engine, judge, prompts and scorers as they named themselves; "" where none could be reached."""
     reasons: Mapping[str, int] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class PartCounts:
         )  # fmt: skip
 
     def row(self) -> Data:
-        """Returns the counts as a row of the table `parts`, and as plain data for any other carrier."""
+        """Returns the counts as plain data: a row of the table `parts`."""
         row: Data = {one.name: getattr(self, one.name) for one in fields(self)}
         row["reasons"] = [{"reason": reason, "count": count} for reason, count in self.reasons.items()]
         row["rejected_lines"] = list(self.rejected_lines)
@@ -110,7 +110,7 @@ class PartRows:
 
     @property
     def totals(self) -> dict[str, Any]:
-        """The fields of `PartCounts` that are counted here."""
+        """The fields of `PartCounts` that this class counts, by name."""
         return {
             "runs": len(self._runs),
             "failed_runs": sum(bool(rows) for rows in self._failures.values()),

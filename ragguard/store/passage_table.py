@@ -1,8 +1,8 @@
-"""The passages of one row: each distinct one once, as JSON, with its text apart under the text's digest.
+"""Encodes the passages of one row as JSON, each distinct one once, with its text apart under the text's digest.
 
-Hundreds of thousands of passages come this way in a minute, so a passage is encoded in as few steps as will do.
-Passages with new texts are encoded all at once, with the row. What a passage looks like in JSON is remembered when its
-text comes a second time, since most texts come once, or again and again. Knows no SQL.
+Hundreds of thousands of passages are encoded in a minute, so each is encoded in as few steps as possible. Passages with
+new texts are encoded all at once, with the row. The JSON of a passage is remembered when its text comes a second time,
+since most texts come either once or many times. Knows no SQL.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Item: TypeAlias = str | tuple[Any, ...]
 
 
 class EncodedPassages:
-    """Passages as items of a row; those that came lately with the same text are not encoded again."""
+    """Encodes passages as items of a row. Passages whose text came shortly before are not encoded again."""
 
     def __init__(self, characters: int) -> None:
-        """Keeps what is known of so many characters of text at most."""
+        """Remembers passages with at most that many characters of text together."""
         self._texts: TextMemo[_Known] = TextMemo(characters)
 
     def encode(self, passage: Passage) -> tuple[Item, bytes, str]:
@@ -48,7 +48,7 @@ class EncodedPassages:
         )  # fmt: skip
         known = self._texts.known.get(id(given))
         if known is None:
-            # Every new text comes this way, so little is asked and few functions are called.
+            # Runs for every new text, hence few checks and few calls.
             text = given
             try:
                 written = given.encode()
@@ -86,19 +86,20 @@ class PassageTable:
     __slots__ = ("_first", "_items", "_new", "_positions", "_texts", "digests")
 
     def __init__(self, texts: dict[bytes, str], items: Iterable[list[Any]] = ()) -> None:
-        """Takes the texts under their digests, to which the texts of new items are added. `items` are those that the
-        row has already; their texts are in the store."""
+        """Takes a mapping of digests to texts, to which the texts of new items are added. `items` are the items that
+        the row already has; their texts are in the store."""
         self._texts = texts
         self._items: list[Any] = [dump(item) for item in items]
         self._positions: dict[str, int] = {}
-        """Item, in JSON → its position among the items."""
+        """The position of each item among the items, by its JSON."""
         for position, item in enumerate(self._items):
             self._positions.setdefault(item, position)
         self._first: dict[str, int] = {}
-        """Digest → the position of the first item with that text; empty until an item comes that is not in JSON."""
+        """The position of the first item with a text, by the text's digest; empty until an item comes that is not in
+        JSON."""
         self._new: dict[int, tuple[int, Passage]] = {}
-        """Address of a passage → the position of its item, which is not in JSON; and the passage, so that no other one
-        comes to its address."""
+        """The position of each item that is not in JSON, by the address of its passage, together with the passage,
+        so that no other object gets this address."""
         self.digests: list[bytes] = []
         """The digests of the texts of new items, one an item."""
 
@@ -145,7 +146,8 @@ class PassageTable:
         return positions
 
     def _find(self, item: str, first: int) -> int:
-        """Returns the position of an item, that of the next one where the item is new; `first` may have its text."""
+        """Returns the position of an item, or the number of items where it is new; the item at `first` may have the
+        same text."""
         items = self._items
         if first < len(items) and type(items[first]) is tuple:
             items[first] = dump(items[first])

@@ -21,7 +21,7 @@ class ProcessState:
         self.forked()
 
     def forked(self) -> None:
-        """Starts afresh: at first, and in a child process."""
+        """Starts with a new owner id and empty state: at first, and in a forked child."""
         self.process = owners.this_process(new_id())
         self.claimed: set[str] = set()
         """The runs that are being scored or delivered."""
@@ -39,7 +39,8 @@ class ProcessState:
         owners.renew(db, self.process)
 
     def to_memory(self, disk: sqlite3.Connection | None, memory: sqlite3.Connection) -> None:
-        """Copies the runs on which this process has work left from the file, where it could be opened."""
+        """Copies the runs on which this process has work left from the file to memory, where the file could be
+        opened."""
         self.failover.to_memory(disk, memory, self.owner)
 
     def to_disk(self, memory: sqlite3.Connection, disk: sqlite3.Connection) -> list[str]:

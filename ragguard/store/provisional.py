@@ -1,6 +1,7 @@
-"""Scores of runs that are open: each is marked, replaced as more becomes known, and gives way to the score at the end.
+"""Writes provisional scores, those of open runs: each is marked, replaced when more is known, and replaced for good at
+the run's end.
 
-What a score cost stays with it when it is replaced: the later attempt was answered by the cache.
+The cost of a score is added to the score that replaces it, since the cache answered the later attempt.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ def clear(
 ) -> dict[bytes, EarlierScore]:
     """Removes the provisional scores of a run that has ended and has these scores now; returns the removed ones by key.
 
-    `uncertain` are scorers, each with a step's id or "" for the whole run, that could not say everything for now.
-    Their provisional scores stay where they have given none in their place.
+    `uncertain` are scorers, each with a step's id or "" for the whole run, that could not give all their scores for
+    now. Their provisional scores stay where they have given no new ones.
     """
     rows = connection.execute(
         "SELECT key, value, usage, step_id, scorer FROM scores JOIN origins ON origins.id = origin "
@@ -78,7 +79,7 @@ def insert_in_place(
 def replace_changed(connection: sqlite3.Connection, run: int, scores: Sequence[Score]) -> list[Score]:
     """Writes the provisional scores that are new or have changed; returns those, with their own cost alone.
 
-    A score that is final stays: the run was continued, and its next end replaces the score.
+    A final score stays: the run was continued, and its next end replaces the score.
     """
     rows = score_rows(connection, run, scores)
     stored = {
@@ -112,7 +113,7 @@ def _says_the_same(stored: sqlite3.Row, row: ScoreRow) -> bool:
 
 
 def _after(score: Score, earlier: EarlierScore | None) -> Score:
-    """Returns the score; where it had another value before, with that value in its metadata."""
+    """Returns the score, with its earlier value in its metadata where that was another one."""
     if earlier is None or earlier.value == score.value:
         return score
     return replace(score, metadata={**score.metadata, BEFORE: earlier.value})
@@ -127,7 +128,7 @@ def _with_cost(row: ScoreRow, score: Score, earlier: EarlierScore | None) -> Sco
 
 
 def _cost_of(score: Score) -> Usage:
-    """Returns what the score cost beyond answers that were known."""
+    """Returns the cost of a score, without answers from a cache."""
     return replace(score.usage, prompts=score.usage.prompts - score.usage.cached, cached=0)
 
 

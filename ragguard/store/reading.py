@@ -87,7 +87,7 @@ def scores_at(
     """Returns the scores of the runs (`seq` → id), or those of one level, in the order in which they were stored."""
     scores: dict[int, list[Score]] = {seq: [] for seq in runs}
     cursor = connection.cursor()
-    cursor.row_factory = None  # plain tuples: there may be a million of them
+    cursor.row_factory = None  # plain tuples, since there may be a million rows
     wanted, of_level = ("", ()) if level is None else ("level = ? AND ", (level,))
     rows = list(chunks(cursor, _SCORES.format(f"{wanted}run IN ({{}})"), list(runs), *of_level))
     origins = origins_of(connection, {row[-1] for row in rows})
@@ -157,7 +157,7 @@ def with_bodies(
 
 
 def texts_of(connection: sqlite3.Connection, bodies: Sequence[Data]) -> dict[str, str]:
-    """Returns digest → text, of the texts that bodies need."""
+    """Returns the texts that bodies need, by digest."""
     wanted = list({digest for body in bodies for digest in digests_in(body)})
     rows = chunks(connection, "SELECT digest, text FROM passages WHERE digest IN ({})", wanted)
     return {row["digest"].hex(): row["text"] for row in rows}

@@ -32,7 +32,8 @@ class Removals:
         """Runs that were deleted, whose texts may still be in the log; "" stands for those that grew old."""
 
     def delete(self, run_id: str) -> bool:
-        """Removes a run for good; False where it is not there; raises as `Store.delete` does."""
+        """Removes a run for good; returns False where the store does not have it. Raises the errors of
+        `Store.delete`."""
         if self._db.degraded:
             raise StoreError(
                 f"{run_id!r} was not deleted: {self._db.path} cannot be written now; try again later"
@@ -58,7 +59,7 @@ class Removals:
         return True
 
     def prune(self, ended_before_ns: int) -> int:
-        """Removes all runs that ended before that time, scored or not; returns how many."""
+        """Removes all runs that ended before `ended_before_ns`, scored or not; returns how many."""
 
         def remove(db: sqlite3.Connection) -> int:
             seqs = ended_before(db, ended_before_ns, REMOVED_AT_ONCE)
@@ -74,12 +75,12 @@ class Removals:
         return total
 
     def wipe_rest(self) -> None:
-        """Empties the log of what was deleted, where that could not be done at once."""
+        """Empties the log of the texts of deleted runs, where that could not be done at once."""
         if self._unwiped and not self._db.degraded:
             self._wipe()
 
     def _wipe(self) -> bool:
-        """Empties the log of what was deleted; where that cannot be done yet, `wipe_rest` tries again."""
+        """Empties the log of the texts of deleted runs; where that cannot be done yet, `wipe_rest` tries again."""
         wiped = self._db.wipe()
         if wiped:
             self._unwiped.clear()

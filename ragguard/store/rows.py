@@ -1,4 +1,4 @@
-"""Records as rows and back. Knows the shape of the columns, and no SQL.
+"""Converts records to rows and back. Knows the shape of the columns, and no SQL.
 
 The texts of passages do not stand in the rows: a row holds each distinct passage once, under
 the digest of its text (`passage_table`), and lists of passages are lists of positions among those.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sqlite3 import Row
 
 Texts: TypeAlias = Mapping[str, str]
-"""Digest, in hexadecimal digits → text."""
+"""Texts by their digests in hexadecimal digits."""
 
 
 def run_data(run: Run, table: PassageTable) -> Data:
@@ -55,7 +55,8 @@ def run_data(run: Run, table: PassageTable) -> Data:
 
 
 def add_end(body: Data, end: RunEnded, table: PassageTable, part: int = 0) -> None:
-    """Adds what a run's end says to what has no column of its own; `part` is how many times the run was continued."""
+    """Adds the values of a run's end to those that have no column of their own; `part` is how many times the run was
+    continued."""
     if end.references is not None:
         body["references"] = end.references
     if end.sub_questions is not None:
@@ -65,7 +66,7 @@ def add_end(body: Data, end: RunEnded, table: PassageTable, part: int = 0) -> No
     if end.metadata:
         known = body.get("metadata", {})
         body["metadata"] = {**known, **plain_metadata(end.metadata)}
-        if part and "question_source" not in known:  # the question is that of the first part
+        if part and "question_source" not in known:  # a continued run keeps the question of its first part
             body["metadata"].pop("question_source", None)
     if end.trace is not None:
         body["trace"] = trace_body(end.trace)
@@ -96,7 +97,7 @@ class StepRow(NamedTuple):
     """True while other steps of its turn are still open."""
 
     def placed(self, run_id: str, index: int, turn: int) -> StepRow:
-        """Returns the step as one of another run, behind so many steps and turns of that run."""
+        """Returns the step as a step of another run, after `index` steps and `turn` turns of that run."""
         id, own_index, own_turn, *rest = self.columns
         return self._replace(run_id=run_id, columns=(id, own_index + index, own_turn + turn, *rest))
 
@@ -135,8 +136,8 @@ def _step_data(step: RetrievalStep, table: PassageTable) -> Data:
 
 
 def amend(body: Data, event: StepAmended, table: PassageTable, k: int | None) -> int | None:
-    """Adds to a step's body what the model really got; returns the step's K. Of what was retrieved only texts change,
-    to what the model reads of them."""
+    """Adds to a step's body the passages that the model really got; returns the step's K. Of the retrieved passages
+    only the texts change, to what the model reads of them."""
     k = event.k(k, len(body["passages"]), len(body.get("decision", {}).get("dropped", ())))
     if event.passages is not None:
         body.setdefault("candidates", body["passages"])
@@ -284,7 +285,7 @@ _NO_USAGE = Usage()
 
 @lru_cache(maxsize=1024)
 def usage_of(written: str) -> Usage:
-    """Returns the usage of a column. Remembered: many scores share theirs."""
+    """Returns the usage of a column; cached, since many scores share theirs."""
     return Usage(*json.loads(written))
 
 

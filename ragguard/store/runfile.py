@@ -1,4 +1,4 @@
-"""Run files: one run a line, as JSON. `docs/run-format.md` is the format for its users.
+"""Reads and writes run files: one run a line, as JSON. `docs/run-format.md` describes the format for users.
 
 Reading goes line by line with bounded memory. A line that cannot be read becomes a problem with its
 number and its reason, and the lines after it are read all the same.
@@ -27,7 +27,7 @@ from ragguard.store.runformat import Wrong, data_of_run, run_of_data
 LONGEST_LINE = 64 * 2**20
 """The most bytes of one line."""
 MOST_VALUES = 4_000_000
-"""The most brackets and commas of one line: sixty megabytes of `[],` become 1.5 GB of lists."""
+"""The most brackets and commas of one line, since sixty megabytes of `[],` would become 1.5 GB of lists."""
 _PIECE = 2**20
 
 

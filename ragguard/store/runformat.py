@@ -41,12 +41,13 @@ LONGEST_TEXT = 1_000_000
 
 T = TypeVar("T")
 Check: TypeAlias = Callable[[Any, str], Any]
-"""A check of one field: a value and where it stands → the value as the records have it; raises `Wrong`."""
+"""A check of one field: takes a value and its path in the line; returns the value as the records have it, or raises
+`Wrong`."""
 _LARGEST = 2**63 - 1
 
 
 class Wrong(Exception):
-    """A field of a line has a value that is not allowed."""
+    """Raised where a field of a line has a value that is not allowed."""
 
     def __init__(self, where: str, value: object, allowed: str) -> None:
         self.where, self.value, self.allowed = where, value, allowed
@@ -341,7 +342,7 @@ def _span_data(record: Run | RetrievalStep | SubStep) -> Data:
 def _given(
     record: Run | RetrievalStep | SubStep | Decision | Dropped | Advice | Passage, *names: str
 ) -> Data:
-    """Returns the fields that have other than their default values."""
+    """Returns the fields whose values are not their defaults."""
     given: Data = {}
     for name in names:
         value, declared = getattr(record, name), record.__dataclass_fields__[name]

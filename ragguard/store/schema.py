@@ -1,7 +1,7 @@
 """The tables of a store, their version, and the migrations of older files.
 
-A file is migrated step by step, each step in one transaction: a kill in the middle leaves the
-version that was there. A file from a newer ragguard is left alone.
+A file is migrated step by step, each step in one transaction: a process that is killed meanwhile leaves the version of
+the last whole step. A file from a newer ragguard is left alone.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ MIGRATIONS: Mapping[int, Sequence[str]] = {
     # Of older steps K is not known: readers count the places, as `RetrievalStep.places` says.
     2: ("ALTER TABLE steps ADD COLUMN k INTEGER",),
 }
-"""Version → the statements that make the next version of it. Files of past versions are in tests/store/data."""
+"""The statements that migrate a file to the next version, by the version of the file. Files of past versions are in
+tests/store/data."""
 
 
 PAGE_BYTES = 16_384
@@ -155,7 +156,7 @@ def connect(path: str, *, full: bool = False, patience: float | None = None) -> 
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         # A batch of large steps in memory until its commit, and the upper floors of the indexes from one to the next.
         connection.execute("PRAGMA cache_size = -16384")
-        connection.execute("PRAGMA secure_delete = ON")  # what is deleted is gone from the file as well
+        connection.execute("PRAGMA secure_delete = ON")  # deleted data is overwritten in the file
         connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
     except BaseException:
         connection.close()
@@ -206,7 +207,8 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 def check(connection: sqlite3.Connection, path: str, *, version: int = VERSION) -> int:
     """Returns the schema version of a file; refuses a file of another program, or of a newer version."""
-    connection.execute("BEGIN")  # another process may be making the file: all is read of one state
+    # Another process may be making the file: everything is read in one transaction.
+    connection.execute("BEGIN")
     try:
         found = version_of(connection)
         owner = int(connection.execute("PRAGMA application_id").fetchone()[0])
@@ -242,7 +244,7 @@ def _advance(connection: sqlite3.Connection, version: int, migrations: Mapping[i
             connection.execute(f"PRAGMA user_version = {reached}")
         connection.execute("COMMIT")
     except BaseException:
-        # A disk that failed has rolled back already, and is what is to be told.
+        # A disk that failed has rolled back already; its error is the one to report.
         with suppress(sqlite3.OperationalError):
             connection.execute("ROLLBACK")
         raise

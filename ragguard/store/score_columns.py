@@ -1,4 +1,4 @@
-"""Scores of many runs as columns, and the means and records made of them with Arrow and numpy.
+"""Groups the scores of many runs as columns, and makes means and records from them with Arrow and numpy.
 
 A million scores are grouped without an object for each of them. The numbers are those of a store of the same runs
 (`means.py`). Knows the columns of the tables of parts, and neither files nor folders.
@@ -43,7 +43,7 @@ class PartTables:
     failures: Any
 
     def places(self, table: Any) -> Codes:
-        """Returns for each row of a table the place of its run among the runs."""
+        """Returns for each row of a table the index of its run among the runs."""
         codes, ids = coded(table["run_id"])
         known = {id: place for place, id in enumerate(self.runs["run_id"].to_pylist())}
         places = np.array([known.get(id, -1) for id in ids], dtype=np.int64)[codes]
@@ -63,7 +63,7 @@ class PartTables:
 
 
 def coded(column: Any) -> tuple[Codes, list[Any]]:
-    """Returns a column as places in a list of its distinct values, and that list."""
+    """Returns a column as indices into a list of its distinct values, and that list."""
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     whole = column.unify_dictionaries().combine_chunks()
@@ -77,7 +77,7 @@ def numbers(column: Any) -> Numbers:
 
 
 def combined(*columns: Codes) -> tuple[Codes, NDArray[np.int64]]:
-    """Returns for each row the place of its combination among the distinct ones, and these: a row each."""
+    """Returns for each row the index of its combination of values, and the distinct combinations, one in each row."""
     sizes = [int(column.max(initial=-1)) + 1 for column in columns]
     key = np.zeros(len(columns[0]), dtype=np.int64)
     for column, size in zip(columns, sizes, strict=True):
@@ -92,7 +92,7 @@ def combined(*columns: Codes) -> tuple[Codes, NDArray[np.int64]]:
 
 
 def means_of_batch(batch: PartTables) -> Iterator[RunMeans]:
-    """Yields the means of each run. Where a series was scored in several ways, the latest way holds."""
+    """Yields the means of each run. Where a series was scored in several ways, the latest way counts."""
     failures = np.bincount(batch.places(batch.failures), minlength=len(batch.runs)).tolist()
     found = [
         RunMeans(question, steps, passages, places, failures=failed)
@@ -106,7 +106,7 @@ def means_of_batch(batch: PartTables) -> Iterator[RunMeans]:
     count = len(parts)
     means = np.bincount(groups, numbers(batch.scores["value"]), count) / np.bincount(groups, None, count)
     last = np.zeros(count, dtype=np.int64)
-    last[groups] = np.arange(len(groups))  # of several rows of a group the last one holds
+    last[groups] = np.arange(len(groups))  # of several rows of a group the last one counts
     order = np.argsort(last)
     for (run, of, origin), mean in zip(parts[order].tolist(), means[order].tolist(), strict=True):
         found[run].means[all_series[of]] = mean
@@ -170,7 +170,7 @@ def _scores(table: Any) -> Iterator[Score]:
 
 
 def outlines_of_batch(batch: PartTables) -> list[Run]:
-    """Returns the runs with what their scores tell of their steps: which there are, and the ids of judged passages."""
+    """Returns the runs, with the steps and the ids of the judged passages that their scores name."""
     found = batch.heads()
     table = batch.scores.filter(compute.not_equal(batch.scores["step_id"], ""))
     indices, positions = (

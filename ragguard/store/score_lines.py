@@ -1,4 +1,4 @@
-"""Scores of many runs as lines of a list and as the gathered numbers of a page, made from columns.
+"""Makes lines of a list, and the gathered numbers of a page, from the scores of many runs as columns.
 
 The numbers are those that `overview.py` has SQL gather from a store of the same runs.
 """
@@ -40,7 +40,7 @@ def lines_of_batch(batch: PartTables, misleads: float) -> Iterator[RunLine]:
 
 
 def summaries_of_batch(batch: PartTables, misleads: float) -> list[ScoreSummary]:
-    """Returns the scores of each run, gathered; a step is numbered by its place in the run."""
+    """Returns the gathered scores of each run; a step is numbered by its position in the run."""
     gathered = _Gathered(batch, misleads)
     of_passages, of_steps, of_run = gathered.of_passages(), gathered.of_steps(), gathered.of_run()
     worst, misleading, usages = gathered.worst(), gathered.misleading(), gathered.usages()
@@ -72,19 +72,19 @@ class _Gathered:
         return np.array([name == value for name in names], dtype=bool)[codes]
 
     def worst(self) -> list[float | None]:
-        """The least utility of a passage."""
+        """The least utility of a passage, for each run."""
         least = np.full(self._count, np.inf)
         np.minimum.at(least, self._runs[self._utilities], self._value[self._utilities])
         return [None if value == np.inf else value for value in least.tolist()]
 
     def misleading(self) -> list[int]:
-        """How many utilities are under the bound."""
+        """The number of utilities under the bound, for each run."""
         rows = self._utilities & (self._value < self._misleads)
         found: list[int] = np.bincount(self._runs[rows], minlength=self._count).tolist()
         return found
 
     def usages(self) -> list[Usage]:
-        """The sum of all usages."""
+        """The sum of all usages, for each run."""
         sums = [np.bincount(self._runs, numbers(self._table[name]), self._count).tolist() for name in USAGE]
         whole = [
             values if name == "usage_seconds" else map(int, values)
@@ -93,7 +93,7 @@ class _Gathered:
         return [Usage(**dict(zip(USAGE.values(), row, strict=True))) for row in zip(*whole, strict=True)]
 
     def run_scores(self) -> list[list[RunScore]]:
-        """The scores about the run as a whole."""
+        """The scores about each run as a whole."""
         found: list[list[RunScore]] = [[] for _ in range(self._count)]
         rows = np.flatnonzero(self._where("level", "run"))
         table = self._table.select(["name", "label", "reference_source", "stage"]).take(rows)
@@ -131,7 +131,7 @@ class _Gathered:
         return name, self._written("value"), self._written("stderr"), label, source, stage
 
     def engines(self) -> list[set[str]]:
-        """The engines that gave the scores."""
+        """The engines that gave the scores, for each run."""
         codes, names = coded(self._table["engine"])
         found: list[set[str]] = [set() for _ in range(self._count)]
         for run, engine in combined(self._runs, codes)[1].tolist():
@@ -153,7 +153,8 @@ class _Gathered:
         return {run: [str(question) for question in json.loads(made)] for run, made in found.items()}
 
     def _units(self, name: str) -> NDArray[np.float64]:
-        """Returns a column of numbers in units of 1 / SCALE, halves rounded away from zero, as SQLite does."""
+        """Returns a column of numbers in units of 1 / SCALE, with halves rounded away from zero, as SQLite rounds
+        them."""
         value = numbers(self._table[name])
         found: NDArray[np.float64] = np.sign(value) * np.floor(np.abs(value * SCALE) + 0.5)
         return found
@@ -173,7 +174,7 @@ class _Gathered:
         return pa.array([json.dumps(text) for text in names], pa.string()).take(pa.array(codes))
 
     def _joined(self, rows: NDArray[np.bool_], *columns: Any) -> list[str]:
-        """Returns for each run the JSON of its rows in order; `rows` says which rows there are."""
+        """Returns for each run the JSON of its rows in order; `rows` selects the rows."""
         places = np.flatnonzero(rows)
         places = places[np.argsort(self._runs[places], kind="stable")]
         chosen = [column if isinstance(column, str) else column.take(pa.array(places)) for column in columns]

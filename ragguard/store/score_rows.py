@@ -37,7 +37,7 @@ def insert_scores(connection: sqlite3.Connection, run: int, scores: Sequence[Sco
 
 
 def delete_of_origins(connection: sqlite3.Connection, run: int, scores: Iterable[Score]) -> None:
-    """Removes what the scorers of these scores, with the same settings and references, said of a run before."""
+    """Removes the earlier scores of a run by the scorers of these scores, with the same settings and references."""
     origins: dict[tuple[str, ...], int] = {}
     connection.executemany(
         "DELETE FROM scores WHERE run = ? AND origin = ?",

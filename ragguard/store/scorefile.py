@@ -1,4 +1,5 @@
-"""Score files: one score or failure a line as JSON, or a Parquet table of scores. `docs/run-format.md` has both."""
+"""Reads and writes score files: one score or failure a line as JSON, or a Parquet table of scores.
+`docs/run-format.md` describes both."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def write_scores(runs: Iterable[ScoredRun], path: str | Path) -> int:
 
 
 def check_score_file(path: str | Path) -> None:
-    """Raises what would keep `write_scores` from writing there, before any work is done."""
+    """Raises the error that `write_scores` would raise for this path, before any work is done."""
     if Path(path).is_dir() or not Path(path).absolute().parent.is_dir():
         raise StoreError(f"{path} could not be written (no such folder, or itself one); name another file")
     if str(path).endswith(".parquet"):
@@ -71,7 +72,7 @@ def read_scored(path: str | Path) -> Iterator[ScoredRun]:
         return
     for (run_id, question), group in groupby(_records(path), key=lambda record: record[:2]):
         results = [result for _, _, result in group if not (isinstance(result, Score) and result.provisional)]
-        if not results:  # a run that was open when this was written; what its end said comes later
+        if not results:  # a provisional score: the scores of the run's end come later in the file
             continue
         yield ScoredRun(
             Run(run_id, question),
@@ -83,7 +84,7 @@ def read_scored(path: str | Path) -> Iterator[ScoredRun]:
 def read_means(path: str | Path, remarks: list[str] | None = None) -> Iterator[RunMeans]:
     """Yields scored runs as `read_scored` does, each as one mean a metric: much quicker from a store or a folder.
 
-    `remarks` is given what a reader of the numbers has to know, once all runs were read.
+    `remarks` gets the facts that a reader of the numbers has to know, once all runs were read.
     """
     if not isinstance(path, str | Path):
         raise InvalidInput("path", path, "the path of a store, of a folder of parts or of a score file")

@@ -1,4 +1,4 @@
-"""The table of scores: its columns, its rows, and a Parquet file of it. `docs/run-format.md` has it for users."""
+"""The table of scores: its columns, its rows, and a Parquet file of it. `docs/run-format.md` describes it for users."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from ragguard.store.filesystems import pyarrow_for
 
 FORMAT = "ragguard.score/1"
 USAGE = {f"usage_{field.name}": field.name for field in fields(Usage)}
-"""Column → field of a usage: `prompts` is a prompt set in a score and a number in its usage."""
+"""The field of a usage for each column: `prompts` is a prompt set in a score and a number in its usage."""
 FIELDS = tuple(field.name for field in fields(Score) if field.name not in ("usage", "metadata"))
 """The fields of a score that are columns of the same name."""
 _ROWS_AT_ONCE = 20_000
 
 
 def about_steps(run: Run) -> Callable[[str], Data]:
-    """Returns a function of a step's id that gives what a score or failure of that step has beside its own fields."""
+    """Returns a function that takes a step's id and returns the columns about that step, which each of its scores
+    and failures has beside its own fields."""
     steps = {step.id: step.index for step in run.steps}
     return lambda step_id: {
         "format": FORMAT, "question": run.question, "step_index": steps.get(step_id)

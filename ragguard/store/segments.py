@@ -1,8 +1,9 @@
-"""Finds the run in the store that captured events belong to: the one of that id, one of its own, or one to continue.
+"""Finds the stored run that captured events belong to: the run of the same id, a new run with an id of its own, or a
+run to continue.
 
-A run whose id another run has gets an id of its own. A run that says that it continues is appended to the one that
-is there: its steps are numbered on, the question stays. Which is which is known from the start event alone, so the
-decision is kept for the events that follow it.
+A run whose id another run has gets an id of its own. A run that continues another one is appended to it: the numbers of
+its steps go on, and the first question stays. Only the start event tells these cases apart, so the decision is kept for
+the events that follow.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ragguard.store.columns import dump, storable
 from ragguard.store.rows import StepRow
 
 KEPT = 10_000
-"""The number of runs that were renamed or continued and are remembered: for longer than their events are under way."""
+"""The number of renamed or continued runs that are remembered: enough for all runs whose events are under way."""
 PART = "part"
 """Key in a run's body of the number of times it was continued."""
 RESUMES = "ragguard.resumes"
@@ -47,7 +48,7 @@ class Segment:
     dropped: bool = False
 
     def placed(self, step: StepRow) -> StepRow:
-        """Returns the row of a step as one of that run."""
+        """Returns the row of a step as a step of this run."""
         return step.placed(self.run_id, self.index, self.turn)
 
 
@@ -132,7 +133,7 @@ def forget_waiting(db: sqlite3.Connection, run_id: str) -> None:
 
 
 def _continued(db: sqlite3.Connection, there: sqlite3.Row, run: Run, owner: str) -> Segment:
-    """Opens a run again, for this process to append to; its question stays."""
+    """Opens an ended run again, so that this process can append to it; its question stays."""
     seq = there["seq"]
     index, turn = db.execute(
         "SELECT coalesce(max(idx) + 1, 0), coalesce(max(turn) + 1, 0) FROM steps WHERE run = ?", (seq,)
@@ -162,7 +163,7 @@ def _row(db: sqlite3.Connection, run_id: str) -> sqlite3.Row | None:
 
 
 def _is_same(there: sqlite3.Row, run: Run, owner: str) -> bool:
-    """True for the run itself, written before by a batch that is repeated; and for one that a step has opened."""
+    """True where the stored run is the same run: a repeated batch has written it before, or a step has opened it."""
     if there["started_ns"] == run.started_ns:
         return True
     return there["owner"] == owner and UNANNOUNCED in json.loads(there["body"])

@@ -1,4 +1,4 @@
-"""Scored runs to read, wherever they are: in a store, or in a folder of parts that `ragguard score --out DIR` wrote.
+"""Reads scored runs from a store, or from a folder of parts that `ragguard score --out DIR` wrote.
 
 Reports, comparisons and validations read a `ScoredSource` and do not know which of the two it is.
 """
@@ -67,7 +67,7 @@ class ScoredSource(Protocol):
         ...
 
     def close(self) -> None:
-        """Lets the files go."""
+        """Closes the files."""
         ...
 
 
@@ -78,7 +78,7 @@ def is_folder(path: str | Path) -> bool:
 
 
 def holds_parts(path: str | Path) -> bool:
-    """True where a path is that of a folder of parts; an address elsewhere can be of nothing else."""
+    """True where a path is that of a folder of parts; every address such as `s3://…` counts as one."""
     return "://" in str(path) or is_part_folder(path)
 
 

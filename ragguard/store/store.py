@@ -1,4 +1,4 @@
-"""The store: one SQLite file, or memory, behind plain calls that any thread may make.
+"""The store keeps runs in one SQLite file, or in memory, behind plain calls that any thread may make.
 
 Every call is one short transaction. Knows no engine, no queue and no event loop.
 """
@@ -47,10 +47,10 @@ _LAST_PATIENCE = 1.0
 
 
 class Store:
-    """Runs with their scores and failures, in a file; bounded and in memory where `path` is None."""
+    """Keeps runs with their scores and failures in a file; where `path` is None, in memory and within bounds."""
 
     has_texts = True
-    """Runs come with the texts of their passages."""
+    """True, as in every store: runs come with the texts of their passages."""
 
     def __init__(
         self,
@@ -99,7 +99,8 @@ class Store:
         return [str(self.left_out)] if self.left_out.reasons else []
 
     def record(self, events: Iterable[Event]) -> dict[str, bool]:
-        """Writes captured events in one transaction; durable when it returns. Each event is read once, and let go.
+        """Writes captured events in one transaction, which is durable when this returns. Each event is read once, and
+        not kept.
 
         Returns the ids of the open runs of which steps ended or were amended, each with whether other steps of the
         same turn are still open.
@@ -158,13 +159,13 @@ class Store:
         def change(db: sqlite3.Connection) -> tuple[T, dict[str, int]]:
             return work(db), self._own.counting.write(db)
 
-        with self._db.lock:  # what is written is not written again by another thread
+        with self._db.lock:  # so that no other thread writes the same counts
             result, counts = self._db.change(change)
             self._own.counting.written(counts)
         return result
 
     def submit(self, run: Run, identity: str) -> Submission:
-        """Puts a whole run in, in place of what is there under its id, and claims it for scoring."""
+        """Writes a whole run in place of the stored one of its id, and claims it for scoring."""
 
         def put(db: sqlite3.Connection) -> Submission:
             Writing(db, self._own.owner).put(run)
@@ -182,7 +183,7 @@ class Store:
         return self._put_whole(run, put)
 
     def put(self, run: Run) -> bool:
-        """Puts a whole run in to be kept, not to be scored; False where it was there already."""
+        """Writes a whole run that is not to be scored; returns False where the store has it already."""
         return self._put_whole(run, lambda db: Writing(db, self._own.owner).put(run))
 
     def _put_whole(self, run: Run, put: Callable[[sqlite3.Connection], T]) -> T:
@@ -216,7 +217,7 @@ class Store:
         unreadable.warn(self._db.name)
 
     def release(self, run_id: str) -> None:
-        """Gives a claimed run back as it is."""
+        """Releases a claimed run without a result."""
         self._own.claimed.discard(run_id)
 
     def settle(self, outcome: ScoringOutcome) -> list[Score]:
@@ -231,8 +232,8 @@ class Store:
         failures: Sequence[Failure],
         references: Sequence[str] | None,
     ) -> list[Score] | None:
-        """Stores what is known so far of a run; returns the scores that are new or have changed. None, and nothing is
-        stored, where the run has ended since."""
+        """Stores the provisional results of an open run; returns the scores that are new or have changed. Returns
+        None and stores nothing where the run has ended since."""
         return self._change(lambda db: ledger.settle_open(db, run_id, scores, failures, references))
 
     def keep_unscored(self, due: Due, *, emit: bool) -> None:
@@ -244,7 +245,7 @@ class Store:
         self._db.change(lambda db: ledger.emitted(db, run_id))
 
     def left(self, queued_until_ns: int | None = None) -> Left:
-        """Returns what this process has still to do, of the runs that were queued until that time."""
+        """Returns how much this process has still to do for the runs that were queued until `queued_until_ns`."""
         return self._db.read(lambda db: ledger.left(db, self._own.owner, queued_until_ns))
 
     def count(self, name: str, by: int = 1) -> None:
@@ -252,11 +253,12 @@ class Store:
         self._own.count(name, by)
 
     def housekeep(self, *, run_ttl: float | None = None, retention: float | None = None) -> None:
-        """Renews the lease, takes over what dead processes left, ends what nobody will end, removes what is old.
+        """Renews the lease, takes over the runs of dead processes, ends runs that nothing else will end, and removes
+        old ones.
 
         `run_ttl` and `retention` are in seconds.
         """
-        now = min(now_ns(), time.time_ns())  # a clock that was set forward makes no run old
+        now = min(now_ns(), time.time_ns())  # a machine's clock that was set forward must not make a run old
         self.recover()
 
         def keep(db: sqlite3.Connection) -> None:
@@ -278,7 +280,7 @@ class Store:
         self._db.recover(_PATIENCE)
 
     def _keep_bounds(self) -> None:
-        """Removes what memory has no room for, and counts it.
+        """Removes the runs beyond the bounds of memory, and counts them.
 
         Where there is no file, runs beyond the bound go unscored, then the oldest that are settled go. While memory
         stands in for a file, runs go only beyond what memory may hold.
@@ -303,7 +305,7 @@ class Store:
         return self._removals.delete(run_id)
 
     def prune(self, ended_before_ns: int) -> int:
-        """Removes all runs that ended before that time, scored or not; returns how many."""
+        """Removes all runs that ended before `ended_before_ns`, scored or not; returns how many."""
         return self._removals.prune(ended_before_ns)
 
     def run_count(self) -> int:
@@ -379,7 +381,7 @@ class Store:
         return self._db.read(counters_of)
 
     def close(self) -> None:
-        """Leaves what is not done to the next process and lets the file go. Safe to call twice."""
+        """Leaves unfinished work to the next process and closes the file. Safe to call twice."""
         if not self._read_only and not self._db.closed:
             self._db.recover(_LAST_PATIENCE)
             try:

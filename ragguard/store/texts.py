@@ -1,4 +1,4 @@
-"""The texts of passages: each is stored once, under its digest, and goes with the last row that needs it."""
+"""Stores the texts of passages: each once, under its digest, and deletes it with the last row that needs it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 _AT_ONCE = 100
-"""Rows that are written by one statement. One statement of many rows takes a fraction of many statements of one."""
+"""The number of rows that one statement writes. One statement for many rows takes a fraction of the time of many
+statements."""
 
 
 class NeededTexts:
@@ -29,11 +30,11 @@ class NeededTexts:
         self._uses.subtract(digests)
 
     def write(self, connection: sqlite3.Connection) -> None:
-        """Writes the texts that are not there, and how often each is needed; deletes those that nobody needs."""
-        # In the order of the digests: what comes one after the other stands side by side in the index.
+        """Writes the texts that are not stored yet, and how often each is needed; deletes those that no row needs."""
+        # In the order of the digests, so that neighbours are written to the same page of the index.
         needed = sorted(digest for digest, count in self._uses.items() if count > 0)
         there = _insert(connection, needed, self._texts)
-        # That a text is there stands for its first use.
+        # A stored text counts as its first use.
         more = {
             digest: count - (count > 0 and digest not in there)
             for digest, count in self._uses.items()
@@ -45,7 +46,7 @@ class NeededTexts:
 def _insert(
     connection: sqlite3.Connection, digests: Sequence[bytes], texts: Mapping[bytes, str]
 ) -> set[bytes]:
-    """Writes the texts that are not there; returns the digests of those that are.
+    """Writes the texts that are not stored yet; returns the digests of those that are.
 
     During a statement other threads run: no rest is needed in between.
     """

@@ -10,7 +10,7 @@ milliseconds, which an event loop notices."""
 
 
 class TimeSlice:
-    """Measures the time since the last rest; asked after each piece of work, however small."""
+    """Measures the time since the last rest; long work calls `rest_if_used` after each piece, however small."""
 
     __slots__ = ("_since",)
 
@@ -18,7 +18,7 @@ class TimeSlice:
         self._since = time.perf_counter()
 
     def rest_if_used(self) -> None:
-        """Sleeps for a moment where the slice is used up, and begins the next one."""
+        """Sleeps for a moment where the time slice is used up, and begins the next slice."""
         if time.perf_counter() - self._since > WORK:
             time.sleep(REST)
             self._since = time.perf_counter()

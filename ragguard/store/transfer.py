@@ -49,10 +49,10 @@ def copy_back(
 ) -> list[str]:
     """Copies every run from memory to the file; returns what could not be copied, and why, one text a run.
 
-    `copied` are the runs that came from the file: memory has all of them, and replaces them. `replaced` are runs that
-    a caller put in as a whole; scores that only the file has stay unless the run is another one now. Of any other run
-    that the file has as well, memory has only what came late, which is added to it, and the run is due again.
-    `amendments` belong to steps that only the file has.
+    `copied` are the runs that came from the file; memory has all of their data, which replaces that of the file.
+    `replaced` are runs that a caller put in as a whole; scores that only the file has stay unless the run is another
+    one now. Of any other run that the file has as well, memory has only what came late, which is added to it, and the
+    run is due again. `amendments` belong to steps that only the file has.
     """
 
     def copy(chunk: Sequence[int]) -> None:
@@ -95,9 +95,10 @@ def _in_chunks(
     *,
     fatal: Collection[type[Exception]],
 ) -> list[str]:
-    """Copies in chunks, and one by one where a run in a chunk cannot be copied; returns why those could not.
+    """Copies runs in chunks, or one by one where a run in a chunk cannot be copied; returns the reasons of runs that
+    cannot.
 
-    An error of a type in `fatal` is one of the database and not of the run; it is raised.
+    An error of a type in `fatal` comes from the database and not from the run; it is raised.
     """
 
     def tried(chunk: Sequence[int]) -> str:
@@ -153,7 +154,7 @@ def _copy_whole(
 
 
 def _began_in_memory(memory: sqlite3.Connection, seq: int) -> bool:
-    """True for a run whose start was captured in memory, and not only later events of it."""
+    """True for a run whose start was written to memory, and not only later events of the run."""
     body = memory.execute("SELECT body FROM runs WHERE seq = ?", (seq,)).fetchone()[0]
     return UNANNOUNCED not in json.loads(body)
 
@@ -171,7 +172,7 @@ def _without(key: str, run: Run) -> Run:
 
 
 def _write_late(writing: Writing, run: Run, identity: RunIdentity | None = None) -> None:
-    """Adds the events that memory has of a run to the file's row, as capture reported them."""
+    """Adds the events of a run in memory to the file, as they were captured."""
     writing.event(RunStarted(replace(run, answer=None, steps=[], status="open"), identity))
     for step in run.steps:
         writing.event(event_row(StepEnded(step), writing.texts))

@@ -1,4 +1,5 @@
-"""Rows that cannot be read, since a column or a body is not what it should be: they cost their own run and no other.
+"""Leaves out runs with rows that cannot be read, since a column or a body has the wrong content; all other runs are
+read.
 
 SQLite takes any value in any column, and a file may have been written by another program.
 """
@@ -127,7 +128,7 @@ WRONG_SCORES = (
 
 
 def check_scores(wrong: int) -> None:
-    """Raises where `WRONG_SCORES` found some."""
+    """Raises an error where `WRONG_SCORES` has counted wrong columns."""
     if wrong:
         raise TypeError(f"scores: {wrong} hold something else than a number or a text")
 

@@ -28,7 +28,7 @@ EventRow: TypeAlias = NewRun | RunStarted | StepRow | StepAmended | RunEnded
 
 
 def event_row(event: Event, texts: dict[bytes, str]) -> EventRow:
-    """Returns the event as it is written; adds the texts that it needs to `texts`, under their digests."""
+    """Returns the event as rows; adds the texts that it needs to `texts`, under their digests."""
     match event:
         case StepEnded():
             row = step_row(event.step, texts)
@@ -62,18 +62,18 @@ class Writing:
         self._new: dict[str, NewRun] = {}
         """Runs that began in this transaction and are not in the tables yet, by id."""
         self.made_due = False
-        """True where a run that was in the tables before became due."""
+        """True once a run that was in the tables before has become due."""
         self.changed: dict[str, bool] = {}
         """The open runs of which a step ended or was amended, by their ids in the store; True where other steps of the
         last step's turn are still open."""
         self.unplaced: list[StepAmended] = []
         """Amendments to steps that the store does not have."""
         self.texts: dict[bytes, str] = {} if texts is None else texts
-        """Digest → text, of the passages that are written."""
+        """The texts of the written passages, by digest."""
         self._needed = NeededTexts(self.texts)
 
     def write(self, events: Iterable[EventRow]) -> None:
-        """Writes events, and all that they need."""
+        """Writes events and the texts that they need."""
         time_slice = TimeSlice()
         for event in events:
             self.event(event)
@@ -97,13 +97,13 @@ class Writing:
                 self._amended(event)
 
     def put(self, run: Run) -> bool:
-        """Writes a whole run as `run` does, and all that it needs."""
+        """Writes a whole run as `run` does, and the texts that it needs."""
         changed = self.run(run)
         self.finish()
         return changed
 
     def run(self, run: Run) -> bool:
-        """Writes a whole run in place of what is there under its id; False where nothing is different."""
+        """Writes a whole run in place of the stored one of its id; returns False where nothing is different."""
         ids = [step.id for step in run.steps]
         if len(set(ids)) < len(ids):
             raise InvalidInput("run.steps", ids, "steps with different ids")
@@ -330,7 +330,7 @@ class Writing:
         return added.rowcount > 0
 
     def _replace(self, run: int, steps: Sequence[StepRow]) -> bool:
-        """Puts the steps in place of those there; False where they are the same."""
+        """Replaces the stored steps of a run; returns False where they are the same."""
         rows = self._db.execute(
             "SELECT id, idx, turn, query, status, tool, started_ns, ended_ns, body, k FROM steps "
             "WHERE run = ? ORDER BY idx, seq",
