@@ -17,6 +17,7 @@ from ragguard.records import K_ERROR, Failure, RetrievalStep, Run, Score
 from ragguard.report.digest import MISLEADS, best
 from ragguard.report.hop_lines import Hop, Hops, Row, colour_of
 from ragguard.report.text import line_of
+from ragguard.scorers.answers import SAME_WORDS
 from ragguard.scorers.view import view_step
 from ragguard.terminal_text import harmless
 
@@ -58,7 +59,7 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
         head.append(f"\n{run.status}{': ' if why else ''}{why}", "red")
     head = Text.assemble(head, f"\nanswer: {harmless(run.answer or '–')}")
     if correct is not None and correct.label:
-        head.append(f" ({harmless(correct.label)})", colour_of(correct.value - 0.5))
+        head.append(f" ({harmless(correct.label)}{_judged_by(correct)})", colour_of(correct.value - 0.5))
     if total is not None:
         head.append(f"   ΔSePer of the run: {_signed(total)}")
     if any(score.provisional for score in scores):
@@ -69,6 +70,15 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
     head.append("".join(f"\n{why}" for why in _reasons(about_run)), "yellow")
     head.append(f"\nrun {harmless(run.id)}{'' if run.steps else ': no retrieval was captured'}", "dim")
     return Group(head, Hops([_hop(step, said[step.id], unsaid[step.id]) for step in run.steps]))
+
+
+def _judged_by(correct: Score) -> str:
+    """Returns whose judgement it is that an answer is right; empty where it has the words of a reference."""
+    if not correct.value or correct.explanation in ("", SAME_WORDS):
+        return ""
+    if correct.engine.startswith("nano:"):
+        return ", as nano judges, to which all words that it does not know are the same"
+    return ", as a model judges"
 
 
 def _by_step(results: Sequence[R]) -> defaultdict[str, list[R]]:

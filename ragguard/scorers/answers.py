@@ -20,6 +20,8 @@ from ragguard.scorers.view import View
 Verdict = Literal["correct", "abstained", "wrong"]
 VALUES = {"correct": 1.0, "correct, unsupported": 0.5, "abstained": 0.0, "wrong": 0.0}
 """The value of `answer_correct` for each verdict; a right answer that no passage supports counts half."""
+SAME_WORDS = "the same words as a reference"
+"""The explanation of `answer_correct` where no model was needed to find an answer right."""
 
 
 async def verdict_of(answer: str, references: Sequence[str], meanings: Meanings) -> tuple[Verdict, str]:
@@ -31,7 +33,7 @@ async def verdict_of(answer: str, references: Sequence[str], meanings: Meanings)
     if is_abstention(answer, meanings.language):
         return "abstained", ""
     if exact_match(answer, references, meanings.language):
-        return "correct", "the same words as a reference"
+        return "correct", SAME_WORDS
     words = meanings.words(answer)
     targets = [meanings.words(reference) for reference in references]
     await meanings.learn((words, target) for target in targets)

@@ -6,6 +6,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from ragguard import RagGuard
 from ragguard.errors import InvalidInput
 from ragguard.records import (
     K_ERROR,
@@ -52,6 +53,28 @@ def test_query_passages_scores_and_what_was_dropped_are_shown():
         "coverage 0.50", "+0.90", "helps", "dropped: -0.80 < -0.20", "(correct)",
     ):  # fmt: skip
         assert expected in text, expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("Ada Berg", "answer: Ada Berg (correct)"),
+        ("Nobody", "answer: Nobody (correct, as nano judges, to which all words that it does not know are the same)"),
+    ],
+)  # fmt: skip
+def test_a_verdict_says_whose_judgement_it_is_where_the_words_do_not_tell(answer, said):
+    question = "Who founded the firm based in Oslo?"
+    with RagGuard("nano", store=None) as rg:
+        with rg.run(question, references=["Ada Berg"]) as run:
+            run.retrieved(question, [Passage("Ada Berg founded Fjord Foods, based in Oslo.")])
+            run.answered(answer)
+        rg.flush(timeout=60)
+        text = shown(rg.runs()[0], rg.scores(run.id))
+    assert said in text
+    judged = Score(
+        "answer_correct", 1.0, "run", "r", label="correct", engine="a model", explanation="they follow"
+    )
+    assert "(correct, as a model judges)" in shown(guarded(), [judged])
 
 
 def test_passages_that_contradict_each_other_are_named():
