@@ -161,7 +161,7 @@ def _said(value: object) -> str:
     return (_answer(value).text or "") if isinstance(value, AIMessage) else ""
 
 
-def snapshot(documents: object) -> Taken:
+def snapshot(documents: Any) -> Taken:
     """Copies what is needed of documents to make passages of them later, at once: texts by reference, metadata as a
     shallow copy. A stream is the caller's to read, so only its kind is noted.
 
@@ -173,7 +173,7 @@ def snapshot(documents: object) -> Taken:
     taken: Taken = []
     add = taken.append
     try:
-        for one in documents:  # type: ignore[attr-defined]
+        for one in documents:
             add(one.page_content)
             add(one.id)
             add(one.metadata.copy())

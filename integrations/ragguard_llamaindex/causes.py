@@ -100,8 +100,8 @@ def _sends() -> Any:
     try:
         from workflows.runtime.types.results import StepWorkerStateContextVar
 
-        return StepWorkerStateContextVar.get().sends  # type: ignore[attr-defined,unused-ignore]
-    except (ImportError, LookupError, AttributeError):
+        return getattr(StepWorkerStateContextVar.get(), "sends", None)
+    except (ImportError, LookupError):
         return None
 
 
