@@ -26,17 +26,19 @@ class ModelProcess:
     """The process of a server; `url` is its address, also of the one that is started next."""
 
     def __init__(self) -> None:
-        self.url, self._process = "", None
+        self.url = ""
+        self._process: subprocess.Popen[str] | None = None
         self.start()
 
     def start(self) -> None:
         """Starts the server; returns once it answers."""
         port = self.url.rpartition(":")[2].removesuffix("/v1") or 0
-        self._process: subprocess.Popen[str] | None = subprocess.Popen(
+        process = subprocess.Popen(
             command(_SERVER, port), env=environment(), stdout=subprocess.PIPE, text=True
         )
-        assert self._process.stdout is not None
-        self.url = self._process.stdout.readline().strip()
+        self._process = process
+        assert process.stdout is not None
+        self.url = process.stdout.readline().strip()
         assert self.url, "the server did not start"
 
     def kill(self) -> None:
