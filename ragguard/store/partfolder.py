@@ -31,6 +31,8 @@ from ragguard.store.parttables import FORMAT, TABLES, PartCounts, Table, table_s
 SETTINGS, PLAN = "settings.json", "plan.json"
 _SUFFIX = ".parquet"
 _PURPOSE = "a folder of scored parts"
+_FILES_AT_ONCE = 64
+"""A data set of pyarrow's keeps what it knows of each of its files, some 40 KiB, until it is dropped."""
 
 
 class PartAttempt(NamedTuple):
@@ -125,8 +127,10 @@ class PartFolder:
             return
         schema = table_schemas(pyarrow_for(_PURPOSE))[table]
         with reading(self.place):
-            found = dataset.dataset(paths, schema, format="parquet", filesystem=self.place.filesystem)
-            yield from found.to_batches(columns=columns, filter=where)
+            for at in range(0, len(paths), _FILES_AT_ONCE):
+                some, filesystem = paths[at : at + _FILES_AT_ONCE], self.place.filesystem
+                found = dataset.dataset(some, schema, format="parquet", filesystem=filesystem)
+                yield from found.to_batches(columns=columns, filter=where)
 
     def counts(self, keys: Iterable[str]) -> Iterator[PartCounts]:
         """Yields the counts of these complete parts."""

@@ -1,7 +1,11 @@
 """A part that is scored again: wherever its process is killed, nobody reads old and new tables for one part."""
 
+import json
+import os
+
 import pytest
 from support.parts import write_part
+from support.program import run_program
 from support.runs import a_run
 
 from ragguard.errors import StoreError
@@ -10,6 +14,18 @@ from ragguard.store.partfolder import PartFolder
 
 CHANGES = 9
 """Four files are written, the counts of before removed, and four files renamed."""
+
+
+READING = """
+import json, sys
+from pathlib import Path
+from ragguard.store.partfolder import PartFolder
+
+folder, keys = PartFolder(sys.argv[1]), json.loads(sys.argv[2])
+for some in (keys[:60], keys):
+    assert sum(batch.num_rows for batch in folder.read("runs", some, ["run_hash"])) == 3 * len(some)
+    print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
+"""
 
 
 class Killed(BaseException):
@@ -94,3 +110,15 @@ def test_a_disk_that_fills_up_leaves_the_result_of_before(tmp_path):
         write_part(full, "a", scored(0.75))
     assert (folder.finished(), values(folder)) == (["a"], {0.25})
     assert not list((tmp_path / "out").rglob(".*"))
+
+
+def test_reading_many_parts_holds_few_of_them(tmp_path):
+    """Peak memory, in a process of its own: of 1,200 parts some 8 MiB more than of 60, and not 40 KiB for each."""
+    folder = begun(tmp_path / "out")
+    (runs,) = folder.paths("runs", ["a"])
+    keys = [f"{number:04x}" for number in range(1200)]
+    for path in folder.paths("runs", keys):
+        os.link(runs, path)
+    done = run_program(READING, tmp_path / "out", json.dumps(keys))
+    few, many = map(int, done.stdout.split())
+    assert many - few < 20 * 1024
