@@ -109,8 +109,8 @@ def score_in_parts(options: PartOptions, console: Console) -> Plan | None:
         )  # fmt: skip
     if options.store is not None:
         raise InvalidInput("--store", options.store, "nothing with --on: scores go into the folder of --out")
-    if options.out is None:
-        raise InvalidInput("--out", None, "a folder for the scores, with --on")
+    if not options.out:
+        raise InvalidInput("--out", options.out, "a folder for the scores, with --on")
     job = PartJob(
         scoring=options.scoring, out=options.out, references=options.references,
         concurrency=options.concurrency,

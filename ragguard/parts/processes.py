@@ -49,7 +49,13 @@ class _PartProcess:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(job, theirs, gpus), name="ragguard-parts")
-        self._process.start()
+        before = signal.pthread_sigmask(
+            signal.SIG_BLOCK, [signal.SIGINT]
+        )  # for the process, until it ignores Ctrl-C
+        try:
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         self.gpus = gpus
         self.part: Part | None = None
@@ -75,6 +81,10 @@ class _PartProcess:
         self.connection.close()
         if self.part is not None or not self.ready:
             self._process.terminate()
+
+    def kill(self) -> None:
+        """Ends the process at once."""
+        self._process.kill()
 
     def join(self) -> str:
         """Waits until the process has ended, which is made sure of, and returns how it ended."""
@@ -138,10 +148,15 @@ class Processes:
                     else:
                         worker.ready, lost = True, 0
         finally:
-            for worker in crew:
-                worker.leave()
-            for worker in crew:
-                worker.join()
+            try:
+                for worker in crew:
+                    worker.leave()
+                for worker in crew:
+                    worker.join()
+            except KeyboardInterrupt:  # a second one: nothing is waited for any more
+                for worker in crew:
+                    worker.kill()
+                raise
 
     def _occupy(self, job: PartJob, crew: list[_PartProcess], waiting: deque[Part]) -> None:
         """Gives parts to processes that wait for one, and starts as many as the other parts need."""
@@ -175,9 +190,9 @@ def _serve(job: PartJob, connection: Connection, gpus: str | None) -> None:
     """Scores the parts that come through the connection; the body of a process."""
     if gpus is not None:
         os.environ[_VISIBLE] = gpus  # before anything looks for GPUs
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the whole group; the parent ends its processes
+    # Ctrl-C reaches the whole group; the parent ends its processes.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     threading.Thread(target=_end_with_parent, name="ragguard-parent", daemon=True).start()
     with suppress(EOFError, OSError):  # the parent has closed the connection
         asyncio.run(_work(job, connection))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import zlib
@@ -82,13 +83,21 @@ def locate(address: str | Path) -> Location:
 
 def find_files(address: str | Path) -> list[FileInfo] | None:
     """Returns the file at an address, or all files below the folder there in the order of their names; None where there
-    is neither. Names that begin with `.` or `_` below a folder are left out, as by other readers of such folders."""
+    is neither. Raises StoreError for a pipe or a device, which several processes cannot read.
+
+    Names that begin with `.` or `_` below a folder are left out, as by other readers of such folders.
+    """
     place = locate(address)
     fs = pyarrow_for("reading and writing parts of the input").fs
     with reading(place):
         found = place.filesystem.get_file_info([place.path])[0]
         if found.type == fs.FileType.NotFound:
             return None
+        if found.type == fs.FileType.Unknown:
+            raise StoreError(
+                f"{place.shown} is neither a file nor a folder, and several processes cannot read it; write its runs "
+                "to a file first"
+            )
         if found.type != fs.FileType.Directory:
             return [FileInfo(place.address, _size(found), found.mtime_ns or 0)]
         below = place.filesystem.get_file_info(fs.FileSelector(place.path, recursive=True))
@@ -134,9 +143,14 @@ def writing(place: Location) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        mend = (
+            "free the disk"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT)
+            else "check the path and its permissions"
+        )
         raise StoreError(
-            f"{place.shown} could not be written ({describe(error)}); what was finished before stays: free the disk "
-            "and run the same again"
+            f"{place.shown} could not be written ({describe(error)}); what was finished before stays: {mend} and run "
+            "the same again"
         ) from error
 
 

@@ -72,7 +72,7 @@ class PartFolder:
         if found.type != pa.fs.FileType.Directory:
             raise StoreError(f"{self} is a file; name a folder, which is made if it is missing")
         if not self._exists(self.place.within(SETTINGS)):
-            names = self._names()
+            names = [name for name in self._names() if not name.startswith(f".{SETTINGS}.")]
             if names:
                 raise StoreError(f"{self} holds other files, such as {names[0]!r}; name a new folder")
             return None
@@ -149,10 +149,12 @@ class PartFolder:
         text = json.dumps({"format": FORMAT, **settings}, indent=2, sort_keys=True) + "\n"
         plan = json.dumps({"format": FORMAT, "parts": list(dict.fromkeys([*self._plan(), *keys]))}) + "\n"
         with writing(self.place):
+            self.place.filesystem.create_dir(self.place.path, recursive=True)
+            # First of all: a folder that holds other files alone is refused when the job is begun again.
+            self._put([(self.place.within(SETTINGS), text.encode("utf-8"))])
             for name in (*TABLES, "attempts"):
                 self.place.filesystem.create_dir(self.place.within(name).path, recursive=True)
             self._put([(self.place.within(PLAN), plan.encode("utf-8"))])
-            self._put([(self.place.within(SETTINGS), text.encode("utf-8"))])
 
     def _plan(self) -> list[str]:
         try:

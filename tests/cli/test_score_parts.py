@@ -74,6 +74,11 @@ def test_what_cannot_be_done_is_one_sentence_before_anything_is_written(here, wo
 
 
 def test_a_folder_for_the_scores_is_needed():
+    assert "--out: got ''; allowed: a folder for the scores" in score("runs.jsonl", *ON, "--out", "").output
+    assert (
+        "check the path and its permissions"
+        in score("runs.jsonl", *ON, "--out", "empty.jsonl/x", "--scorers", "utility").output
+    )
     done = score("runs.jsonl", *ON)
     assert (done.exit_code, done.output) == (
         2, "ragguard score: --out: got None; allowed: a folder for the scores, with --on\n"

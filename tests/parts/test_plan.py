@@ -1,6 +1,7 @@
 """Which files hold runs, and which parts they are cut into."""
 
 import gzip
+import os
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -87,8 +88,9 @@ def test_parts_are_sized_for_inputs_and_processes():
         ),
         (lambda path: path.write_text("x"), "could not be read"),
         (lambda path: Store(path).close(), "is a store, which one process reads"),
+        (os.mkfifo, "is neither a file nor a folder, and several processes cannot read it"),
     ],
-    ids=["missing", "empty", "version", "packed", "column", "numbers", "parquet", "store"],
+    ids=["missing", "empty", "version", "packed", "column", "numbers", "parquet", "store", "pipe"],
 )
 def test_what_holds_no_runs_is_one_sentence(tmp_path, request, make, says):
     case = request.node.callspec.id

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from support.polling import eventually
-from support.process_scorers import Deadly, DeadlyToMove, Mending, Seeing
+from support.process_scorers import Deadly, DeadlyToMove, Interrupted, Mending, Seeing
 from support.program import command, environment
 
 from ragguard import read_runs, world, write_runs
@@ -156,25 +156,35 @@ def test_a_process_that_is_lost_while_failures_are_asked_again_costs_nothing(run
     assert len(score_ids(job.folder)) == len(set(score_ids(job.folder))) == 40
 
 
-def test_an_interrupt_ends_all_processes_and_the_same_command_goes_on(runs, tmp_path):
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_interrupt_ends_all_processes_and_the_same_command_goes_on(runs, tmp_path, times):
     out = tmp_path / "out"
     begun = subprocess.Popen(scoring(runs, out), stderr=subprocess.PIPE, text=True, env=environment(),
                              start_new_session=True,
                              preexec_fn=interruptible)  # fmt: skip
     try:
         eventually(lambda: out.exists() and any((out / "attempts").glob("*")), 60)
-        os.killpg(begun.pid, signal.SIGINT)  # as a terminal does: to the command and all its processes
+        for _ in range(times):
+            os.killpg(begun.pid, signal.SIGINT)  # as a terminal does: to the command and all its processes
         _, said = begun.communicate(timeout=60)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(begun.pid, signal.SIGKILL)
-    assert begun.returncode == 130, said
+    assert begun.returncode in ((130,) if times == 1 else (130, -signal.SIGINT)), said
     assert said.strip().startswith("stopped; the parts that are complete stay in")
     assert "Traceback" not in said
     done = subprocess.run(scoring(runs, out), capture_output=True, text=True, env=environment())
     assert done.returncode == 0, done.stderr
     assert "40 runs are in" in done.stderr
     assert len(score_ids(PartFolder(out))) == len(set(score_ids(PartFolder(out))))
+
+
+def test_an_interrupt_reaches_no_process_that_is_still_starting(runs, tmp_path, monkeypatch):
+    """Ctrl-C reaches the command and all its processes; only the command may answer it."""
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    job = PartJob(scoring=ScoringSettings(scorers=(Interrupted(),)), out=str(tmp_path / "out"))
+    report = carry_out(prepare([runs], job), Processes(1))
+    assert (report.totals.runs, report.totals.failures) == (40, 0)
 
 
 def test_processes_end_with_a_parent_that_was_killed(runs, tmp_path):

@@ -122,3 +122,15 @@ def test_reading_many_parts_holds_few_of_them(tmp_path):
     done = run_program(READING, tmp_path / "out", json.dumps(keys))
     few, many = map(int, done.stdout.split())
     assert many - few < 20 * 1024
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), Killed()], ids=["full", "killed"])
+@pytest.mark.parametrize("changes", range(4))
+def test_a_folder_that_could_not_be_begun_is_begun_again(tmp_path, changes, error):
+    """Settings and plan are written and renamed."""
+    folder = PartFolder(tmp_path / "out")
+    names = ("open_output_stream", "move", "delete_file")
+    with pytest.raises((StoreError, Killed), match="free the disk" if isinstance(error, OSError) else None):
+        failing(folder, changes, error, names).begin({"settings": {}, "part_bytes": 1}, ["a"])
+    assert folder.settings() is None or folder.settings()["part_bytes"] == 1
+    assert begun(tmp_path / "out").planned() == ["a"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,21 @@ class DeadlyToMove(Deadly):
 
     def __reduce__(self):
         return os._exit, (9,)
+
+
+@dataclass(frozen=True)
+class Interrupted(Deadly):
+    """Interrupts each process that it is sent to, before that process has begun its work."""
+
+    run_id: str = ""
+
+    def __reduce__(self):
+        return _interrupted, ()
+
+
+def _interrupted():
+    os.kill(os.getpid(), signal.SIGINT)
+    return Interrupted()
 
 
 @dataclass(frozen=True)
