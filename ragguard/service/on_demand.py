@@ -10,6 +10,7 @@ from ragguard.errors import RagguardError
 from ragguard.recordcheck import checked_run
 from ragguard.records import Failure, Run, ScoredRun
 from ragguard.runtime.background_loop import BackgroundLoop
+from ragguard.runtime.notices import NOTICES
 from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.pipeline import Inquiry
 from ragguard.scorers.plan import Plan
@@ -23,6 +24,11 @@ from ragguard.store.store import Store
 
 PRIORITY = 5
 """Above background scoring, below every guard."""
+_REDACTED = (
+    "advice is judged from what redact= leaves of questions, queries and passages, and not from what the model reads: "
+    "where it takes out what was asked for, passages answer nothing, and the advice is to search on. (Logged once a "
+    "process)"
+)
 
 
 class CapturedRun(Protocol):
@@ -91,6 +97,9 @@ class ScoringOnDemand:
     ) -> Coroutine[Any, Any, View]:
         """Returns what lets inquiries ask the models about a run, to be awaited on the scorer's event loop; nothing is
         stored. `redacted`: the run is as `captured_run` gives it, and is not redacted again."""
+
+        if self._redactor is not None:
+            NOTICES.once("advice on redacted texts", _REDACTED)
 
         async def ask() -> View:
             about = run if redacted else self._redacted(run)

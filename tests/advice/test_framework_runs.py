@@ -75,6 +75,17 @@ def test_it_is_about_what_redaction_left_and_stands_with_the_right_step(nano):
         assert [step.advice is None for step in run.steps] == [True, False]
 
 
+@pytest.mark.parametrize("redact", [None, lambda text: text])
+def test_that_redacted_texts_are_judged_is_said_once(nano, caplog, redact):
+    def research(question):
+        find(0)
+        return [ragguard.current_run().advise(PATIENT) for _ in range(2)]
+
+    with RagGuard(nano, store=None, scorers=(), redact=redact) as rg:
+        advised(rg, research)
+    assert caplog.text.count("advice is judged from what redact= leaves") == (0 if redact is None else 1)
+
+
 def test_before_the_first_step_it_is_refused(nano):
     with RagGuard(nano, store=None, scorers=()) as rg, pytest.raises(AdviceError, match="no step yet"):
         advised(rg, lambda question: ragguard.current_run().advise())
