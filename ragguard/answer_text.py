@@ -127,7 +127,8 @@ def normalise(text: str, language: Language = ENGLISH) -> str:
     if plain.isascii():
         words = plain.translate(_ASCII_PUNCTUATION).split()
     else:
-        words = "".join(char for char in plain if not _punctuation(char)).split()
+        spoken = "".join(char for char in plain if not _punctuation(char))
+        words = unicodedata.normalize("NFKC", spoken).split()  # an accent may have come next to its letter
     kept = [word for word in words if word not in language.articles]
     return " ".join(kept or words or plain.split())
 

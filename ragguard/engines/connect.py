@@ -11,6 +11,7 @@ from ragguard.engines.base import Engine
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
 from ragguard.engines.requests.verbs import Layer
 from ragguard.errors import InvalidInput, UnknownName
+from ragguard.runtime.protocols import implements
 from ragguard.secrets import without_secrets
 
 SCHEMES = "nano, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, or an Engine"
@@ -64,7 +65,7 @@ def open_engine(
     """Returns the engine without layers."""
     _check_engine_args(engine, engine_args)
     if not isinstance(engine, str):
-        if not isinstance(engine, Engine):
+        if not implements(engine, Engine):
             raise InvalidInput("engine", engine, SCHEMES)
         return engine
     scheme, colon, rest = engine.strip().partition(":")

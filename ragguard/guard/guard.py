@@ -35,6 +35,7 @@ from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.faults import describe
 from ragguard.runtime.parallel import in_parallel
+from ragguard.runtime.protocols import implements
 from ragguard.runtime.retry import RetrySchedule
 
 CALIBRATED_AT_ONCE = 16
@@ -96,7 +97,7 @@ class DistractorGuard:
             raise InvalidInput("policies", policies, "a list of policies, or None for the threshold alone")
         self.policies: tuple[Policy, ...] = (threshold_policy,) if policies is None else tuple(policies)
         for policy in self.policies:
-            if not isinstance(policy, Policy):
+            if not implements(policy, Policy):
                 raise InvalidInput("policies", policy, "policies: something with `needs_utility` and `drop`")
         self.budget_ms, self.min_keep = float(budget_ms), min_keep
         self.engine = connect(engine)

@@ -17,6 +17,7 @@ from ragguard.records import K_ERROR, Failure, RetrievalStep, Run, Score
 from ragguard.report.digest import MISLEADS, best
 from ragguard.report.hop_lines import Hop, Hops, Row, colour_of
 from ragguard.report.text import line_of
+from ragguard.runtime.protocols import implements
 from ragguard.scorers.answers import SAME_WORDS
 from ragguard.scorers.view import view_step
 from ragguard.terminal_text import harmless
@@ -40,7 +41,7 @@ def print_hops(rg: Shown, console: Console | None = None) -> None:
         rg: The RagGuard.
         console: A rich Console to print to. None: the terminal.
     """
-    if not isinstance(rg, Shown):
+    if not implements(rg, Shown):
         raise InvalidInput("rg", rg, "a RagGuard")
     out = console or Console(highlight=False)
     for run in rg.runs():

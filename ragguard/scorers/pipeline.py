@@ -31,6 +31,7 @@ from ragguard.records import (
     Score,
     new_id,
 )
+from ragguard.runtime.protocols import implements
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import Asker, PromptAllowance, Respondent
 from ragguard.scorers.belief import Belief
@@ -89,7 +90,7 @@ def _scorers(given: Sequence[str | Scorer], soft: bool) -> tuple[Scorer, ...]:
     found: list[Scorer] = []
     for item in given:
         if not isinstance(item, str):
-            if not isinstance(item, Scorer):
+            if not implements(item, Scorer):
                 raise InvalidInput("scorers", item, f"one of {', '.join(FAMILIES)}, or an object with "
                                    "`name`, `version` and `async def score(view, ask)`")  # fmt: skip
             found.append(item)

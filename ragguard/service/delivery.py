@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ragguard.records import ScoredRun
 from ragguard.runtime.faults import Faults, describe, is_cancelled
+from ragguard.runtime.protocols import implements
 from ragguard.service.span_output import SpanOutput
 from ragguard.sinks.base import BufferingSink, Sink
 from ragguard.store.store import Store
@@ -61,13 +62,13 @@ class Delivery:
     @property
     def buffers(self) -> bool:
         """True where a sink sends later what it takes now, and so has to be flushed."""
-        return any(isinstance(sink, BufferingSink) for sink in self._sinks)
+        return any(implements(sink, BufferingSink) for sink in self._sinks)
 
     def undelivered(self) -> tuple[Undelivered, ...]:
         """Returns what did not reach its sink, and what buffering sinks could not send when they were last flushed."""
         found = Counter(self._failed)
         for sink in self._sinks:
-            if isinstance(sink, BufferingSink):
+            if implements(sink, BufferingSink):
                 found.update(sink.undelivered())
         return tuple(Undelivered(what, count, self._causes.get(what, "")) for what, count in found.items())
 
@@ -85,7 +86,7 @@ class Delivery:
 
     async def flush(self) -> None:
         """Makes the buffering sinks send what they hold. Never raises; `undelivered` says what did not arrive."""
-        await asyncio.gather(*(self._flush(sink) for sink in self._sinks if isinstance(sink, BufferingSink)))
+        await asyncio.gather(*(self._flush(sink) for sink in self._sinks if implements(sink, BufferingSink)))
 
     async def _flush(self, sink: BufferingSink) -> None:
         try:

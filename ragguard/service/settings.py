@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ragguard.arguments import whole_number
 from ragguard.errors import InvalidInput
+from ragguard.runtime.protocols import implements
 from ragguard.runtime.retry import RetrySchedule
 from ragguard.scorers.references import References, ReferenceTable
 from ragguard.scorers.settings import ScoringSettings
@@ -83,7 +84,7 @@ class Settings:
         if not isinstance(self.sinks, list | tuple):
             raise InvalidInput("sinks", self.sinks, "a list of sinks")
         for sink in self.sinks:
-            if not isinstance(sink, Sink):
+            if not implements(sink, Sink):
                 raise InvalidInput("sinks", sink, "something with `async def submit(scored)` and `aclose()`")
         _function("redact", self.redact)
         _function("references", self.find_references)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ragguard.errors import Closed
+from ragguard.runtime.protocols import implements
 from ragguard.service.settings import Settings
 from ragguard.sinks.base import Sink, SpanSink
 from ragguard.store.store import Store
@@ -27,7 +28,7 @@ class SpanOutput:
         """Returns the sinks that were given, and one for spans where the settings ask for spans."""
         found: list[Sink] = list(self._settings.sinks)
         for sink in found:
-            if isinstance(sink, SpanSink):
+            if implements(sink, SpanSink):
                 sink.watch(self.depth, self.losses)
         return [*found, self._made()] if self._settings.makes_spans else found
 
@@ -35,7 +36,7 @@ class SpanOutput:
     def awaits_application(self) -> bool:
         """True where scores go to the application's own provider, once it has one."""
         return not self._settings.makes_spans and not any(
-            isinstance(sink, SpanSink) for sink in self._settings.sinks
+            implements(sink, SpanSink) for sink in self._settings.sinks
         )
 
     def of_application(self) -> Sink | None:

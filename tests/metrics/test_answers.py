@@ -24,6 +24,7 @@ GERMAN = m.Language(articles=("der", "die", "das"), abstentions=("ich weiß nich
         ("?!", "?!"),
         ("", ""),
         ("  ", ""),
+        ("c:\u0327", "ç"),
     ],
 )
 def test_normalise(text, expected):

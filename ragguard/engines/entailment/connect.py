@@ -8,6 +8,7 @@ from ragguard.engines.account import Account, Cost
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.entailment.base import Entailer, Entailments, Pair, same
 from ragguard.errors import InvalidInput, UnknownName
+from ragguard.runtime.protocols import implements
 from ragguard.secrets import without_secrets
 
 _FRAME_TOKENS = 16
@@ -31,7 +32,7 @@ def connect_entailer(entailer: str | Entailer, account: Account | None = None) -
 
 def _opened(entailer: str | Entailer) -> Entailer:
     if not isinstance(entailer, str):
-        if not isinstance(entailer, Entailer):
+        if not implements(entailer, Entailer):
             raise InvalidInput("entailer", entailer, SCHEMES)
         return entailer
     scheme, _, rest = entailer.strip().partition(":")

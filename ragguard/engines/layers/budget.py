@@ -26,6 +26,7 @@ from ragguard.errors import (
     PromptTooLong,
 )
 from ragguard.records import Usage
+from ragguard.runtime.protocols import implements
 
 _TEMPLATE_TOKENS, _MESSAGE_TOKENS = 64, 16
 """More tokens than chat templates put around a conversation and around each of its messages."""
@@ -116,7 +117,7 @@ class Budget(Layer):
                 fitting, low = middle, middle + 1
         piece = list(prompts[: max(1, fitting)])
         most = self._most(request.about(piece), info)
-        if not fitting and isinstance(self._engine, CountsTokens):
+        if not fitting and implements(self._engine, CountsTokens):
             with self.account.reserving(Cost()):
                 (tokens,) = await self._engine.count_tokens(piece, request.deadline)
             most = request.about(piece).cost(info, tokens)
