@@ -50,7 +50,7 @@ _HOMES = {
     "GuardMiddleware": "ragguard_langchain.middleware",
     "advise_edge": "ragguard_langchain.advice_edge",
 }
-"""The names whose modules are imported when they are asked for: the middleware needs more than langchain-core, and
+"""Names whose modules are imported at first use, by module: the middleware needs more than langchain-core, and
 advice needs the scorers."""
 
 

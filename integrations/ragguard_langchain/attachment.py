@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 class _Attachment:
-    """Attaches one handler to all calls: stands where LangChain expects a context variable, and the class of its
-    values. LangChain asks the variable for its value, and the class whether a handler is its instance."""
+    """Attaches one handler to all calls. LangChain gets this object in place of a context variable and of the class
+    of the variable's values: it asks the variable for its value, and the class whether a handler is an instance."""
 
     def __init__(self) -> None:
         self.handler: RagGuardCallback | None = None
@@ -34,7 +34,7 @@ class _Attachment:
         self.lock = threading.Lock()
 
     def get(self) -> RagGuardCallback | None:
-        """The handler of every call, in every thread and task."""
+        """Returns the handler of every call, in every thread and task; None where nothing is attached."""
         return self.handler
 
     def __call__(self) -> BaseCallbackHandler:
@@ -87,6 +87,6 @@ def instrument(
 
 
 def uninstrument() -> None:
-    """Stops capturing calls that begin from now on; those under way are captured to their end."""
+    """Stops capturing calls that begin from now on; calls under way are captured to their ends."""
     with _attachment.lock:
         _attachment.handler = None

@@ -1,4 +1,4 @@
-"""A retriever that is the outermost call and a run of its own: the most frequent case, which has to cost least.
+"""Records retriever calls that are outermost and runs of their own: the most frequent case, which has to cost least.
 
 It is one record, a `WholeRun`, from the hook of its start to the store's writer. Where something else happens in it,
 the call tree makes an open run with an open step of it (`CallTree.open_call`).
@@ -26,19 +26,20 @@ from ragguard_langchain.stack import Where
 from ragguard_langchain.tree_runs import THREAD, kept_metadata
 
 LIMIT = 65_536
-"""How many may be open; the oldest go first."""
+"""The most open calls that are kept; beyond it the oldest are forgotten."""
 _JOINS = frozenset(KEYS) | {THREAD}
-"""Metadata keys by which a call may belong to another run, or says something of its own that is recorded at once."""
+"""Metadata keys by which a call may belong to another run, or that are recorded when the call begins."""
 
 
 class BareRetrieval(WholeRun):
-    """An open retriever call in which nothing else has happened so far; once it has ended, the record of its run."""
+    """A retriever call in which nothing else has happened so far, while it is open; the record of its run, once it
+    has ended."""
 
     __slots__ = ("call_metadata", "options", "task", "thread")
     id: UUID
     """The id that LangChain gave to the call."""
     around: None = None
-    """No retrieval is around it."""
+    """None: no retrieval is around an outermost call."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class BareRetrieval(WholeRun):
         self.call_metadata, self.options, self.unpack = metadata, options, options.unpack
         self.trace = span_of(call, retrieval=True) or trace_context()
         self.task: weakref.ref[Task[Any]] | None = current_task()
-        """The asyncio task that runs it; LangChain reports no end where that task is cancelled."""
+        """The asyncio task that runs the call; LangChain reports no end where that task is cancelled."""
         self.thread = threading.get_ident()
         self.ended_ns = 0
         self.started_ns = time.time_ns()
@@ -69,7 +70,7 @@ class BareRetrieval(WholeRun):
 
     @property
     def began_in(self) -> Where:
-        """The thread and the task in which it began."""
+        """The thread and the task in which the call began."""
         return self.thread, self.task
 
 
@@ -90,8 +91,8 @@ class BareRetrievals(dict[UUID | None, BareRetrieval]):
         options: CallOptions,
         top_k: int | None,
     ) -> BareRetrieval | None:
-        """Takes in an outermost retriever call; None where it belongs to another run, is to be recorded at once, or
-        is not recorded."""
+        """Begins the record of an outermost retriever call; returns None where the call belongs to another run, is
+        to be recorded at once, or is not recorded."""
         recorder = self._recorder
         if (
             is_paused()
@@ -107,6 +108,6 @@ class BareRetrievals(dict[UUID | None, BareRetrieval]):
         return one
 
     def end(self, one: BareRetrieval, found: Any) -> None:
-        """Hands on a retriever call that has ended, with a snapshot of its documents."""
+        """Reports a retriever call that has ended to the recorder, with a snapshot of its documents."""
         one.trace = span_of(one.id, retrieval=True, ends=True) or one.trace
         self._recorder.run_made(one, found)

@@ -1,4 +1,4 @@
-"""The tree of LangChain's calls, read as runs and steps.
+"""Turns the tree of LangChain's calls into runs and steps.
 
 The first call of a tree is a run, or joins one (`tree_runs`); a retriever inside nothing else that retrieves
 is a step (`tree_steps`). What the calls below a call need is in its `OpenCall`; there is one tree a recorder.
@@ -31,13 +31,13 @@ from ragguard_langchain.tree_runs import TreeRuns
 from ragguard_langchain.tree_steps import TreeSteps, innermost
 
 GONE_SECONDS = 1.0
-"""How long a task must have been over before what it left open counts as cancelled."""
+"""The seconds after the end of a task from which the calls that it left open count as cancelled."""
 _SAID = frozenset(KEYS)
 _trees: weakref.WeakSet[CallTree] = weakref.WeakSet()
 
 
 class CallTree:
-    """Keeps the open calls, and opens and closes the runs and steps that they are. There is one tree a recorder."""
+    """Keeps the open calls, and opens and closes their runs and steps. Each recorder has one tree."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -52,7 +52,7 @@ class CallTree:
 
     @classmethod
     def of(cls, recorder: Recorder) -> CallTree:
-        """The recorder's one tree, however many handlers see the calls."""
+        """Returns the recorder's one tree, however many handlers see the calls."""
         tree = recorder.followers.setdefault("langchain", cls(recorder))
         assert isinstance(tree, cls)
         return tree
@@ -71,15 +71,17 @@ class CallTree:
         options: CallOptions = NO_OPTIONS,
         inputs: object = None,
     ) -> OpenCall[Scope]:
-        """The first call of a tree: joins the run around it or the one its metadata names, goes on with one that
-        was interrupted, or may become a run of its own: with its first step, or when its metadata says so.
+        """Begins a tree with its first call. The call joins the run around it or the run that its metadata names,
+        continues an interrupted run, or becomes a run of its own: with its first step, or at once where its metadata
+        says so.
 
-        `call_id` is the tool call's; `where` is given for a call that says nothing when it is cancelled. A run that it
-        joins ends after it, where it `holds` that: one that always reports its end, a stream too."""
+        `call_id` is the id of a tool call; `where` is given for a call that reports no end when it is cancelled.
+        With `holds` the run that the call joins ends after the call; such a call always reports its end, also as a
+        stream."""
         run = RunNotes(question, name, metadata, options=options, inputs=inputs)
         warn_of_unknown(metadata, "metadata", KEYS)
         if is_paused():
-            run.opened = True  # for good: what it does after the pause is not recorded either
+            run.opened = True  # for good: calls inside it are not recorded after the pause either
         run_id, sampled = self.runs.joined(run, resumes)
         if not run_id:
             run.identity = self.runs.identity(run, id, resumes=resumes or bool(metadata.get(RESUME)))
@@ -100,15 +102,16 @@ class CallTree:
         return open_call
 
     def open_call(self, id: UUID | None) -> OpenCall[Scope] | None:
-        """The open call of that id; asking for it is something that happens in it."""
+        """Returns the open call of this id. A retriever call that was kept as one record becomes an open run with an
+        open step, since something else happens in it."""
         open_call = self.open_calls.get(id)
         if open_call is None and id in self.bare:
             return self._unfold(id)
         return open_call
 
     def parent(self, id: UUID | None) -> OpenCall[Scope] | None:
-        """The open call around one that begins; None for an outermost one, and for the first call inside a
-        `with rg.run(...)` that stands in another call's code: that run holds what is called in it."""
+        """Returns the open call around one that begins. Returns None for an outermost call, and for the first call
+        inside a `with rg.run(...)` in another call's code: the calls in there belong to that run."""
         open_call = None if id is None else self.open_call(id)
         if open_call is None or current_handle.get() is None:
             return open_call
@@ -116,13 +119,14 @@ class CallTree:
         return None if handle is not None and handle.inside == open_call.run_id != handle.key else open_call
 
     def stands_alone(self, metadata: Mapping[str, Any] | None) -> bool:
-        """True for an outermost call that joins no run: none is around it, and its metadata names none."""
+        """True for an outermost call that joins no run: no run is around the call, and its metadata names none."""
         return (current_handle.get() is None or current_run(self.recorder) is None) and not (
             metadata and RUN_ID in metadata
         )
 
     def _unfold(self, id: UUID | None) -> OpenCall[Scope] | None:
-        """Makes an open run with an open step of a retriever call in which something happens."""
+        """Replaces the one record of a retriever call by an open run with an open step, since something else happens
+        in the call."""
         one = self.bare.pop(id, None)
         if one is None:
             return self.open_calls.get(id)
@@ -134,12 +138,12 @@ class CallTree:
         return open_call
 
     def pass_over(self, open_call: OpenCall[Scope]) -> None:
-        """A retrieval of an unsampled run: that run is counted, once."""
+        """Notes a retrieval of an unsampled run; the run is counted once."""
         if not open_call.notes.run.opened:
             self.runs.open(open_call)
 
     def model_called(self, parent_id: UUID | None) -> None:
-        """A model was asked for a message, in the call with that id."""
+        """Notes that a model was asked for a message, in the call with this id."""
         open_call = self.parent(parent_id)
         if open_call is not None:
             open_call.clock.messages += 1
@@ -160,8 +164,8 @@ class CallTree:
         call_id: str = "",
         where: Where | None = None,
     ) -> OpenCall[Scope]:
-        """A call inside another one; see `root` for `call_id` and `where`. All calls of an unsampled run share the
-        `OpenCall` of its root."""
+        """Adds a call inside another one; see `root` for `call_id` and `where`. All calls of an unsampled run share
+        the `OpenCall` of its root."""
         root = parent.root or parent
         if not root.sampled:
             self.open_calls.add(id, root, root)
@@ -190,7 +194,8 @@ class CallTree:
         return open_call
 
     def around(self, query: str) -> OpenCall[Scope] | None:
-        """The open retrieval for the same query that the code at hand seems to be inside of."""
+        """Returns the open retrieval for the same query that the calling code seems to be inside of; None where
+        there is none."""
         inner = innermost.get()
         while inner is not None:
             if inner.query == query and not inner.over and not given_up(inner.id, inner.began_in):
@@ -208,7 +213,7 @@ class CallTree:
         status: Status = "ok",
         error: BaseException | None = None,
     ) -> None:
-        """Closes a tree: with it its run, unless that is somebody else's to end or waits to be resumed."""
+        """Closes a tree and its run, unless other code ends the run or the run waits to be resumed."""
         run = root.notes.run
         for left in self.open_calls.remove_tree(root):
             if left.is_step:
@@ -223,12 +228,12 @@ class CallTree:
         self.runs.closed(run_id)
 
     def sweep(self, ttl: float) -> None:
-        """Ends what was cancelled without a word, and what is too old."""
+        """Ends calls that were cancelled without a report, and calls that are too old."""
         now = time.time_ns()
         for one in list(self.bare.values()):
             over = one.task is not None and _is_over(one.task)
             if over:
-                self.open_call(one.id)  # as such it may have another moment
+                self.open_call(one.id)  # `GONE_SECONDS` later it ends, as an open call
             elif now - one.started_ns >= ttl * 1e9 and (old := self.open_call(one.id)) is not None:
                 self.end_root(old, status="abandoned")
         for root in self.open_calls.roots():
@@ -247,7 +252,7 @@ class CallTree:
 
 
 def open_retrieval() -> tuple[CallTree, OpenCall[Scope]] | None:
-    """The open retrieval that began last in the caller's context, and its tree."""
+    """Returns the open retrieval that began last in the caller's context, and its tree."""
     inner = innermost.get()
     while inner is not None:
         if not inner.over and not given_up(inner.id, inner.began_in):

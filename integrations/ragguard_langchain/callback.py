@@ -1,9 +1,9 @@
-"""The handler: LangChain's callbacks in, the recorder's verbs out.
+"""The handler turns LangChain's callbacks into calls of the recorder.
 
-Sync and inline, since LangChain makes its caller wait for any handler and this is the form that
-costs least. It changes nothing it is given, and its own faults end in the recorder's count. All
-it remembers is in the recorder's one call tree, which is bounded, so that several handlers of one RagGuard, or
-one that is attached twice, see the same call once.
+The handler is synchronous and runs inline, since LangChain makes its caller wait for any handler and this form costs
+least. It changes none of its arguments; its own faults are counted by the recorder. All its state is in the recorder's
+one call tree, which is bounded, so that several handlers of one RagGuard, or one that is attached twice, record each
+call once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class RagGuardCallback(BaseCallbackHandler):
-    """Captures the calls it is given to: `invoke(…, {"callbacks": [RagGuardCallback(rg)]})`.
+    """Captures the calls to whose callbacks it is added: `invoke(…, {"callbacks": [RagGuardCallback(rg)]})`.
 
     A call's config may say more in its metadata: `ragguard_references`, `ragguard_name`, `ragguard_run_id`,
     `ragguard_resume`; inside `with rg.run(...)` a call joins that run. A call that retrieves nothing is no run,
@@ -71,7 +71,7 @@ class RagGuardCallback(BaseCallbackHandler):
 
     raise_error = False
     run_inline = True
-    # LangChain's own are properties.
+    # These are properties in LangChain's own handlers.
     ignore_retriever = ignore_chain = ignore_agent = ignore_chat_model = False
     ignore_llm = True
     ignore_retry = True
@@ -94,7 +94,7 @@ class RagGuardCallback(BaseCallbackHandler):
 
     @property
     def tree(self) -> CallTree:
-        """The calls that were reported to this handler and to the others of its RagGuard."""
+        """The tree of the calls that were reported to this handler and to the other handlers of its RagGuard."""
         return self._tree
 
     def on_chain_start(
@@ -109,7 +109,7 @@ class RagGuardCallback(BaseCallbackHandler):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """A chain, a graph or a node begins; the first call of a tree may begin a run."""
+        """Begins a chain, a graph or a node; the first call of a tree may begin a run."""
         try:
             tree = self._tree
             if run_id in self._open_calls:
@@ -117,7 +117,7 @@ class RagGuardCallback(BaseCallbackHandler):
             parent = tree.parent(parent_run_id)
             if parent is None:
                 if name and name.startswith("RunnableEach<") and tree.stands_alone(metadata):
-                    return  # each of its calls is a run
+                    return  # each call of a batch is a run
                 open_call = tree.root(
                     run_id, self._question(inputs), metadata or {}, name or "",
                     resumes=_is_resume(inputs), holds=True, options=self._options, inputs=inputs,
@@ -141,7 +141,7 @@ class RagGuardCallback(BaseCallbackHandler):
             self._recorder.faults.note("on_chain_start", error)
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, inputs: Any = None, **kwargs: Any) -> None:
-        """A chain ends; only now is an input known that was streamed in."""
+        """Ends a chain; an input that was streamed in is known only now."""
         try:
             open_call = self._pop(run_id)
             if open_call is not None and isinstance(inputs, AIMessage):
@@ -158,7 +158,7 @@ class RagGuardCallback(BaseCallbackHandler):
     def on_chain_error(
         self, error: BaseException, *, run_id: UUID, inputs: Any = None, **kwargs: Any
     ) -> None:
-        """A chain failed, was cancelled, or was interrupted to be resumed later."""
+        """Ends a chain that failed, was cancelled, or was interrupted to be resumed later."""
         try:
             self._fail(run_id, error, self._question(inputs))
         except FAULTS as fault:
@@ -176,7 +176,7 @@ class RagGuardCallback(BaseCallbackHandler):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """A retriever begins: a step, or a part of the retrieval around it."""
+        """Begins a retriever: a step, or a part of the retrieval around it."""
         try:
             tree = self._tree
             if (self._open_calls and run_id in self._open_calls) or (tree.bare and run_id in tree.bare):
@@ -212,7 +212,7 @@ class RagGuardCallback(BaseCallbackHandler):
             self._recorder.faults.note("on_retriever_start", error)
 
     def on_retriever_end(self, documents: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """A retriever gave its documents: the very list that its caller gets, so it is copied at once."""
+        """Ends a retriever with its documents: the same list that its caller gets, so the hook copies it at once."""
         try:
             one = self._tree.bare.pop(run_id, None)
             if one is not None:
@@ -232,7 +232,7 @@ class RagGuardCallback(BaseCallbackHandler):
             self._recorder.faults.note("on_retriever_end", error)
 
     def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """A retriever failed."""
+        """Ends a retriever that failed."""
         try:
             self._fail(run_id, error, trace=span_of(run_id, retrieval=True, ends=True))
         except FAULTS as fault:
@@ -252,7 +252,8 @@ class RagGuardCallback(BaseCallbackHandler):
         tool_call_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """A tool begins: a step if it was declared to be one, else a call in which retrievers may be called."""
+        """Begins a tool: a step where the tool is declared as a retrieval, else a call in which retrievers may be
+        called."""
         try:
             tree = self._tree
             if run_id in self._open_calls:
@@ -285,7 +286,7 @@ class RagGuardCallback(BaseCallbackHandler):
             self._recorder.faults.note("on_tool_start", error)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """A tool gave something: documents, one string that a splitter takes apart, or nothing of ours."""
+        """Ends a tool with its output: documents, a string for a splitter, or something that is no retrieval."""
         try:
             open_call = self._pop(run_id)
             if open_call is None:
@@ -313,14 +314,15 @@ class RagGuardCallback(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **kwargs: Any,
     ) -> None:
-        """A model is asked for a message: the tool calls of one message are parallel, those of the next follow."""
+        """Notes that a model is asked for a message: the tool calls of one message are parallel, those of the next
+        message follow."""
         try:
             self._tree.model_called(parent_run_id)
         except FAULTS as error:
             self._recorder.faults.note("on_chat_model_start", error)
 
     def guard_decided(self, report: VerdictReport, run_id: UUID | None) -> None:
-        """Records a guard's decision, made inside the call with that id; no event of LangChain's carries it."""
+        """Records a guard's decision that was made inside the call with this id; LangChain has no event for it."""
         try:
             self._recorder.guard_engines.add(report.verdict.engine)
             open_call = self._tree.parent(run_id)
@@ -332,7 +334,8 @@ class RagGuardCallback(BaseCallbackHandler):
             self._recorder.faults.note("guard_decided", error)
 
     def _pop(self, run_id: UUID) -> OpenCall[Scope] | None:
-        """The call that ends now; None when it was not seen, has ended before, or is one of an unsampled run."""
+        """Removes and returns the call that ends now; None where it was not seen, has ended before, or belongs to an
+        unsampled run."""
         open_call = self._open_calls.take(run_id)
         if open_call is None or open_call.id != run_id:
             return None
@@ -340,7 +343,7 @@ class RagGuardCallback(BaseCallbackHandler):
         return open_call
 
     def _question(self, inputs: Any) -> str:
-        """The question in what the outermost call was given."""
+        """Returns the question in the input of the outermost call."""
         locate = self._options.question
         if locate is not None and inputs is not None:
             try:
@@ -389,13 +392,13 @@ class RagGuardCallback(BaseCallbackHandler):
 
 
 def _is_resume(inputs: object) -> bool:
-    """True for what continues a graph where it stopped: LangGraph's Command with an answer, or nothing at all."""
+    """True for an input that continues a graph where it stopped: LangGraph's Command with an answer, or None."""
     return inputs is None or getattr(inputs, "resume", None) is not None
 
 
 def _status_of(error: BaseException) -> Status:
-    """Returns how a call ended that gave no result. LangGraph's classes are recognised by name: it need not be
-    installed."""
+    """Returns the status of a call that ended without a result. LangGraph's classes are recognised by name, since it
+    need not be installed."""
     if isinstance(error, (CancelledError, GeneratorExit, KeyboardInterrupt)):
         return "cancelled"
     if any(kind.__name__ == "GraphInterrupt" for kind in type(error).__mro__):

@@ -1,8 +1,8 @@
-"""Numbers the turns of retrievals by what follows what in the call tree, whichever of them starts or ends first.
+"""Numbers the turns of retrievals by the order of the calls in the call tree, and not by when they start or end.
 
-Each call has a clock. A retrieval takes its call's time as its turn and moves the clocks of all calls around it on.
-A call that begins after its siblings have ended begins at the time that they have come to; calls that run in
-parallel begin at the same time, and what follows them begins behind the longest of them.
+Each call has a clock. A retrieval takes its call's time as its turn and moves the clocks of all calls around it on. A
+call that begins after its siblings have ended begins at their latest time. Calls that run in parallel begin at the same
+time, and the calls after them begin behind the longest of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Start:
 
 
 class TreeClock:
-    """The time of one call, in turns of its run."""
+    """The clock of one call; its time is counted in turns of the run."""
 
     __slots__ = ("_around", "_id", "_now", "_open", "_parallel", "_shared", "_start", "messages", "order")
 
@@ -39,13 +39,14 @@ class TreeClock:
         self._start: _Start | None = None
         self._id: UUID | None = None
         self._open: dict[UUID, Where | None] | None = None
-        """The open calls inside that may overlap, and where those began that may end without a word."""
+        """The open calls inside that may overlap, each with the thread and task in which it began where its end may
+        not be reported."""
         self._shared: _Start | None = None
-        """The clocks of the calls that are open."""
+        """The common start of the calls that are open."""
         self._parallel: dict[Hashable, _Start] | None = None
         """The common start of the calls that are known to be parallel, under the key that they share."""
         self.messages = 0
-        """How many messages models have written in this call; the tool calls of one message are parallel."""
+        """The number of messages that models have written in this call; the tool calls of one message are parallel."""
         self.order: Order = ()
         """The position of the call among those that run in parallel, from the outermost to the innermost."""
 
@@ -60,9 +61,9 @@ class TreeClock:
     ) -> TreeClock:
         """Returns the clock of a call inside this one.
 
-        Calls with the same `parallel` run in parallel; calls `in_order` follow each other, even where LangChain
-        opens all of them at once. Other calls are parallel to those that are open when they begin. `where` is given
-        for a call that says nothing when it is cancelled.
+        Calls with the same `parallel` run in parallel; calls `in_order` follow each other, even where LangChain opens
+        all of them at once. Other calls are parallel to those that are open when they begin. `where` is given for a
+        call that reports no end when it is cancelled.
         """
         clock = TreeClock(-1)
         clock._around, clock._id = self, id
@@ -88,12 +89,12 @@ class TreeClock:
         return clock
 
     def ended(self) -> None:
-        """The call has ended: what begins now around it may follow it."""
+        """Notes that the call has ended: calls that begin from now on may follow it."""
         if self._around is not None and self._around._open and self._id is not None:
             self._around._open.pop(self._id, None)
 
     def reach(self, time: int) -> None:
-        """Moves this clock on to a time that something else has come to; not while calls inside are open."""
+        """Moves this clock forward to another clock's time, unless calls inside are open."""
         if not self._open:
             self._now = max(self._now, time)
 

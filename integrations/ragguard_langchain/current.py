@@ -1,8 +1,8 @@
-"""The LangChain or LangGraph call at work around plain code, so that `ragguard.retrieved` finds its run.
+"""Finds the LangChain or LangGraph call at work around plain code, so that `ragguard.retrieved` finds its run.
 
-Read from LangChain's own context variable, which it sets for whatever runs inside a chain, a node or a tool, and
-takes along into tasks and into its thread pools. Custom retrievers are called without it: those are known from the
-retrieval that began last in the context.
+The call is read from LangChain's own context variable, which LangChain sets for code inside a chain, a node or a tool,
+and passes on to tasks and its thread pools. Custom retrievers are called without it; for these the retrieval that began
+last in the context is taken.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ragguard_langchain.stack import here
 
 
 def current_call() -> CurrentCall | None:
-    """The innermost captured call around the caller; None outside of any."""
+    """Returns the innermost captured call around the caller; None outside of any."""
     config = var_child_runnable_config.get()
     manager = config.get("callbacks") if config else None
     retrieval = open_retrieval()

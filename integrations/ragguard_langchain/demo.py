@@ -67,11 +67,11 @@ class _DocumentRetriever(BaseRetriever):
 
 
 def agent(plan: Plan, search: Search, read: Read, guard: DistractorGuard) -> Callable[[str], str]:
-    """A LangGraph agent of LangChain's `create_agent`, with the guard as its middleware."""
+    """Returns a LangGraph agent of LangChain's `create_agent`, with the guard as its middleware."""
 
     @tool("search", response_format="content_and_artifact")
     def searching(query: str) -> tuple[str, list[Document]]:
-        """Finds passages."""
+        """Returns the passages that the search finds."""
         found = _documents(search(query))
         return "\n".join(document.page_content for document in found), found
 
@@ -87,7 +87,7 @@ def agent(plan: Plan, search: Search, read: Read, guard: DistractorGuard) -> Cal
 
 
 def retrieval(passages: Sequence[Passage]) -> Callable[[], object]:
-    """A retrieval that takes no time of its own."""
+    """Returns a retrieval that takes no time of its own, to measure what capture adds."""
     retriever = _DocumentRetriever(found=_documents(passages))
     return lambda: retriever.invoke("a query")
 

@@ -1,8 +1,8 @@
-"""Cuts passages out of what a tool gave, each with the text that frames it.
+"""Cuts passages out of a tool's output, each with the text that frames it.
 
-A tool writes its passages as it likes: separated by blank lines, as a list, between tags, as JSON, each
-with its source and its number. A passage goes with its frame: the source of a dropped passage must not
-end up before another one.
+A tool writes its passages as it likes: separated by blank lines, as a list, between tags, as JSON, each with its source
+and its number. A passage is cut out with its frame: the source of a dropped passage must not end up before another
+passage.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from ragguard.capture.splitters import json_list
 Render: TypeAlias = Callable[[Sequence[str]], str]
 
 _HEAD = 40
-"""Characters of a passage's beginning that must stand in a text for the passage to count as a part of it."""
+"""The number of characters at a passage's beginning that must stand in a text for the passage to count as a part of
+it."""
 _FRAMES = (
     # a closing and an opening tag
     (re.compile(r"</[^<>]*>(\s*)<(?=[A-Za-z])"), re.compile(r">\s*(?=<[A-Za-z])"), re.compile(r"(?<=>)")),
@@ -138,7 +139,7 @@ def _bounds(text: str, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int
         found = [[*between.finditer(gap)] for gap in gaps]
         if found and all(len(matches) == 1 for matches in found):
             borders = [matches[0].span(1) for matches in found]
-            # What stands before the first frame is the text's own, and so is what stands behind the last one.
+            # The text before the first frame and behind the last one belongs to no passage.
             begin = max((match.end() for match in before.finditer(head)), default=0)
             end = next((match.start() for match in behind.finditer(tail)), len(tail.rstrip()))
             break

@@ -1,4 +1,4 @@
-"""The guard as a document compressor: filters what a retriever gave before the model reads it."""
+"""The guard as a document compressor: filters a retriever's documents before the model reads them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The text that a stuff chain makes of documents by its document prompt, and that the model reads.
+"""Reads the text that a stuff chain makes of documents by its document prompt, and that the model reads.
 
 LangChain's own chains format documents in a call named `format_docs`, and so do most chains by hand. The classic
-`StuffDocumentsChain` makes no call for it: the text stands in what it gives to the chain of its model. Of any
-other call that is given documents and gives a text, the text counts once it is in a prompt, where no model wrote it.
+`StuffDocumentsChain` makes no call for it: the text stands in the input of its model's chain. Where any other call is
+given documents and returns a text, the text counts once it is in a prompt, unless a model wrote it.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _FORMATS = re.compile(r"(?:format|join|combine|render)_?\w*(?:doc|context|passag
 
 
 def formats_documents(name: str | None) -> bool:
-    """True for the name of a call that makes one text of documents."""
+    """True where a call of this name makes one text of documents."""
     return bool(name) and _FORMATS.match(str(name)) is not None
 
 
 def given_documents(inputs: object) -> list[Document]:
-    """The documents that such a call is given: a list, or a mapping that holds one."""
+    """Returns the documents in the input of a call that makes a text of them: a list, or a mapping that holds one."""
     if isinstance(inputs, Mapping):
         inputs = next((value for value in inputs.values() if _are_documents(value)), None)
     return list(inputs) if isinstance(inputs, (list, tuple)) and _are_documents(inputs) else []
 
 
 def stuffed_text(inputs: object, documents: Sequence[Document]) -> str:
-    """The text that a classic stuff chain has made of documents, in what it gives to the chain of its model; '' where
-    no text there holds all of them."""
+    """Returns the text that a classic stuff chain has made of documents, from the input of its model's chain; ''
+    where no text there holds all of them."""
     if not isinstance(inputs, Mapping) or not documents:
         return ""
     contents = [one.page_content for one in documents]
@@ -50,22 +50,21 @@ def stuffed_text(inputs: object, documents: Sequence[Document]) -> str:
 
 
 def sources(inputs: object) -> list[Source]:
-    """The ids and texts of the documents that such a call is given."""
+    """Returns the ids and texts of the documents in the input of such a call."""
     return [(one.id or "", one.page_content) for one in given_documents(inputs)]
 
 
 def is_plain(text: str, documents: Sequence[Source]) -> bool:
-    """True where the text is the bare texts of the documents, joined."""
+    """True where the text consists of the bare texts of the documents, joined."""
     texts = [content for _, content in documents]
     return any(text == separator.join(texts) for separator in ("\n\n", "\n"))
 
 
 def as_formatted(shown: Sequence[tuple[str, Sequence[Source]]], found: Sequence[Passage]) -> Delivered:
-    """Returns the passages of one retrieval that are in the texts, each with the frame that it has there: the model got
-    these. Where no passage is there as a whole, the parts that are there count; where there are no parts either, the
-    answer is None.
+    """Returns the passages of one retrieval that are in the texts, each with its frame in there: the model got these.
+    Where no passage is there as a whole, returns the parts that are there; None where there are no parts either.
 
-    The candidates get these texts too: nobody reads the bare ones, so they are not to be judged.
+    The candidates get these texts too, since scorers are to judge the texts that the model reads.
     """
     got: dict[Source, str] = {}
     for text, documents in shown:

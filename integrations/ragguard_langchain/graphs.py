@@ -1,4 +1,4 @@
-"""Reads LangGraph's metadata of a call: its node, the step and the graph of the node, and what called it."""
+"""Reads LangGraph's metadata of a call: its node, the superstep and the graph of the node, and the caller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PUSH = "__pregel_push"
 
 
 def node_clock(graph: TreeClock, id: UUID, metadata: Mapping[str, Any]) -> TreeClock:
-    """The clock of a node that begins.
+    """Returns the clock of a node that begins.
 
     The nodes of one superstep run in parallel. A task of the functional API is parallel to the tasks that are open
     when it begins: the metadata do not say which results its caller has waited for.

@@ -1,7 +1,7 @@
-"""Hears what the retrievers inside one tool call give: such a tool may hand on their documents as one text.
+"""Collects the documents of the retrievers inside one tool call: such a tool may return their documents as one text.
 
 `create_retriever_tool` does so, and many functions that search. The documents come through LangChain's own callbacks,
-to a handler that is in force in the context of that tool call alone.
+to a handler that is set only in the context of that tool call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from langchain_core.tracers.context import register_configure_hook
 
 
 class InnerRetrievals(BaseCallbackHandler):
-    """The documents of the retrievers that one tool calls directly; not those of agents that it runs."""
+    """Collects the documents of the retrievers that one tool calls directly, without those of agents that the tool
+    runs."""
 
     run_inline = True
     ignore_llm = ignore_chat_model = ignore_retry = ignore_custom_event = ignore_chain = True
@@ -27,13 +28,13 @@ class InnerRetrievals(BaseCallbackHandler):
         self._tool: UUID | None = None
 
     def on_tool_start(self, serialized: Any, input_str: str, *, run_id: UUID, **kwargs: Any) -> None:
-        """Remembers the first tool call that begins: the one around all others."""
+        """Remembers the first tool call that begins, which is around all others."""
         self._tool = self._tool or run_id
 
     def on_retriever_end(
         self, documents: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
-        """Takes the documents of a retriever that the tool itself called."""
+        """Collects the documents of a retriever that the tool itself called."""
         if parent_run_id is not None and parent_run_id == self._tool and isinstance(documents, (list, tuple)):
             self.documents += documents
 

@@ -1,7 +1,7 @@
 """Reads LangChain's inputs and outputs: the question, the answer, the documents, a tool's query.
 
-Pipelines pass messages, dictionaries, tuples, states and plain texts about; each function here
-takes whatever came and gives the least surprising reading of it, or nothing.
+Pipelines pass on messages, dictionaries, tuples, states and plain texts. Each function here takes any of them and
+returns the most likely reading, or nothing.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ _MODEL = ("ai", "assistant", "AIMessageChunk")
 
 
 Taken: TypeAlias = list[Any]
-"""The content of a retriever's answer: text, id and metadata of each document, one after the other; or passages where
-there were no proper documents."""
+"""A snapshot of a retriever's documents: text, id and metadata of each, one after the other; or passages where there
+were no proper documents."""
 
 
 class Answer(NamedTuple):
-    """The answer of a pipeline: its text, or the kind of the object where it was no text."""
+    """The answer of a pipeline: its text, or the kind of its content where that was no text."""
 
     text: str | None = None
     kind: str = ""
     calls_tools: bool = False
-    """True when the last word is a request for tools: the agent was stopped before it was done."""
+    """True where the last message is a request for tools: the agent was stopped before its answer."""
 
 
 NOTHING = Answer()
 
 
 def question_of(inputs: object) -> str:
-    """The question in a pipeline's input: the last human message, or the field that holds it."""
+    """Returns the question in a pipeline's input: the last human message, or the field that holds it."""
     if isinstance(inputs, str):
         return inputs
     if isinstance(inputs, BaseMessage):
@@ -88,10 +88,10 @@ def asks_in_chain(query: str, tags: Sequence[str] | None) -> bool:
 
 
 def answer_of(outputs: object, inputs: object = None) -> Answer:
-    """The answer in a pipeline's output.
+    """Returns the answer in a pipeline's output.
 
-    That is a structured response, the last message of the model after the last human one, the field that usually
-    holds it, or the only text that is not in the input as well.
+    The answer is a structured response, the model's last message after the last human one, the field that usually holds
+    it, or the only text that is not in the input as well.
     """
     if isinstance(outputs, str):
         return Answer(outputs or None)
@@ -111,7 +111,7 @@ def answer_of(outputs: object, inputs: object = None) -> Answer:
 
 
 def _answer_in(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> Answer:
-    """The answer in a state."""
+    """Returns the answer in a state."""
     if (structured := outputs.get(_STRUCTURED)) is not None:
         return _structured(structured)
     last = Answer()
@@ -137,7 +137,8 @@ def _answer_in(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> Answer:
 
 
 def _structured(response: object) -> Answer:
-    """An answer in a form that the application asked for: its field that usually holds the answer, else all as JSON."""
+    """Returns an answer that has a form which the application chose: the field that usually holds the answer, else
+    all of it as JSON."""
     dump = getattr(response, "model_dump", None)
     fields: Any = dump(mode="json") if callable(dump) else response
     if is_dataclass(fields) and not isinstance(fields, type):
@@ -155,18 +156,18 @@ def _is_structure(value: object) -> bool:
 
 
 def _said(value: object) -> str:
-    """The text of a value that may be an answer; '' for any other."""
+    """Returns the text of a value that may be an answer; '' for any other."""
     if isinstance(value, str):
         return value
     return (_answer(value).text or "") if isinstance(value, AIMessage) else ""
 
 
 def snapshot(documents: Any) -> Taken:
-    """Copies what is needed of documents to make passages of them later, at once: texts by reference, metadata as a
-    shallow copy. A stream is the caller's to read, so only its kind is noted.
+    """Returns a copy, made at once, of all that is needed to make passages of documents later: texts by reference,
+    metadata as a shallow copy. Only the kind of a stream is noted, since the caller has to read it.
 
-    The result is one list without tuples in it, which Python's garbage collector would visit again and again while they
-    wait.
+    The result is one flat list, since Python's garbage collector would visit tuples again and again while the snapshot
+    waits.
     """
     if type(documents) is not list and isinstance(documents, Iterator):
         return [passage_of(documents)]
@@ -183,7 +184,7 @@ def snapshot(documents: Any) -> Taken:
 
 
 def unpacked(taken: Taken) -> list[Passage]:
-    """The passages of a snapshot; runs on the scorer's side."""
+    """Returns the passages of a snapshot; called when the step is first read, never in a hook."""
     if taken and isinstance(taken[0], Passage):
         return OwnPassages(taken)
     parts = iter(taken)
@@ -200,14 +201,14 @@ def unpacked(taken: Taken) -> list[Passage]:
 
 
 def ids_and_texts(taken: Taken) -> list[tuple[Any, Any]]:
-    """The id and the text of each document in a snapshot, as they were given."""
+    """Returns the id and the text of each document in a snapshot, as they were given."""
     if taken and isinstance(taken[0], Passage):
         return [(one.id, one.text) for one in taken]
     return list(zip(taken[1::3], taken[::3], strict=True))
 
 
 def tool_text(output: object) -> tuple[str, bool]:
-    """The text that a tool gave, and whether it is the text of an error."""
+    """Returns the text of a tool's output, and whether it is the text of an error."""
     message = tool_message(output)
     if message is not None:
         return text_of(message.content)[0], message.status == "error"
@@ -215,7 +216,7 @@ def tool_text(output: object) -> tuple[str, bool]:
 
 
 def block_texts(content: object) -> list[str]:
-    """The texts in a message's content: one, or one a block where it comes in blocks."""
+    """Returns the texts in a message's content: one text, or one for each block where the content comes in blocks."""
     if isinstance(content, (list, tuple)):
         return [text for text, _ in map(text_of, content) if text]
     return [text_of(content)[0]]
@@ -284,7 +285,8 @@ def _role_and_content(message: object) -> tuple[str, object]:
 
 
 def tool_message(output: object) -> ToolMessage | None:
-    """The message in a tool's output; a tool that gives a graph command has it in the command's update."""
+    """Returns the message in a tool's output; a tool that returns a graph command has the message in the command's
+    update."""
     if isinstance(output, ToolMessage):
         return output
     update = getattr(output, "update", None)

@@ -1,4 +1,4 @@
-"""The guard as middleware of an agent: judges what a tool found before the model reads it."""
+"""The guard as middleware of an agent: judges a tool's passages before the model reads them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,8 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         return self._rewritten(result, found, kept, verdict)
 
     def _found(self, request: ToolCallRequest, result: Result, inner: InnerRetrievals) -> _FoundInTool | None:
-        """Returns the passages in a tool's result; None, which is logged where it may be a mistake, without any."""
+        """Returns the passages in a tool's result; None where there are none, which is logged where it may be a
+        mistake."""
         name = str(request.tool_call.get("name") or "")
         if name in self._tools and self._tools[name] is None:
             return None

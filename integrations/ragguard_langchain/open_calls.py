@@ -19,7 +19,7 @@ N = TypeVar("N")
 
 
 class OpenCall(Generic[N]):
-    """One open call in the tree. Defaults are read from the class, since one is made in a hook for every call."""
+    """An open call in the tree. Default values stay on the class, since a hook makes an object of it for every call."""
 
     root: OpenCall[N] | None = None
     """None for the first call of the tree, which is its own root."""
@@ -27,21 +27,22 @@ class OpenCall(Generic[N]):
     inputs: object = None
     """The input of the call; kept for nodes of a graph and for calls that make one text of documents."""
     stuffs = False
-    """True for a classic stuff chain, whose text of documents is known with the call of its model's chain."""
+    """True for a classic stuff chain, whose text of documents is known once its model's chain is called."""
     models = 0
-    """How often a model had been asked in the run when the call began; kept for calls that are given documents."""
+    """The number of times that a model had been asked in the run when the call began; kept for calls that are given
+    documents."""
     formats = False
     """True for a call that makes one text of documents."""
     step_id = ""
-    """The retrieval that this call is, or is a part of."""
+    """The id of the retrieval that this call is, or is a part of."""
     outer_step = ""
-    """The retrieval around this one, for a retrieval that is a part of another one."""
+    """The id of the retrieval around this one, for a retrieval that is a part of another one."""
     is_step = False
     """True where this call itself is that retrieval."""
     tool = ""
-    """The tool that this call is, or is a part of."""
+    """The name of the tool that this call is, or is a part of."""
     condenses = False
-    """True in a history-aware retriever, which has a model write the question that stands by itself."""
+    """True in a history-aware retriever, which has a model rewrite the question without references to the history."""
     query = ""
     """The query of a retrieval."""
     around: OpenCall[N] | None = None
@@ -49,12 +50,12 @@ class OpenCall(Generic[N]):
     task: weakref.ref[Task[Any]] | None = None
     """The task that runs a root that reports nothing when it is cancelled."""
     gone_ns = 0
-    """The time at which that task was first found to be over."""
+    """The time at which `task` was first found to be over."""
     started_ns = 0
     began_in: Where | None = None
     """The thread and the task in which a retrieval began."""
     over = False
-    """True for a retrieval that was recorded as a whole; never true of one in the tree."""
+    """True for a retrieval that was recorded as a whole; always False for a call in the tree."""
     members: set[UUID | None] | None = None
     """The open calls below a root."""
 
@@ -64,20 +65,20 @@ class OpenCall(Generic[N]):
 
 
 class OpenCalls(dict[UUID | None, OpenCall[N]], Generic[N]):
-    """The open calls by their ids, within a bound; the oldest go first.
+    """The open calls by their ids, within a bound; beyond it the oldest are forgotten.
 
-    Without a lock, since it is on every call's path: each line is one operation of a dictionary or
-    a set, which is whole by itself, and what a race leaves behind goes with its root or the bound.
+    There is no lock, since every call uses this class: each line is one atomic operation of a dictionary or a set, and
+    entries that a race leaves behind are removed with their root or by the bound.
     """
 
     def __init__(self, limit: int = 65_536) -> None:
         super().__init__()
         self._limit = limit
         self._trees: dict[str, OpenCall[N]] = {}
-        """The roots of the trees that are runs, by run."""
+        """The roots of the trees that are runs, by the run's id."""
 
     def add_root(self, root: OpenCall[N], *, owner: bool) -> None:
-        """Adds the first call of a tree. `owner`: the tree is the run, so that `forget` of the run removes it."""
+        """Adds the first call of a tree. With `owner` the tree is the run, so that `forget` of the run removes it."""
         root.members = set()
         self[root.id] = root
         if owner:
@@ -115,13 +116,13 @@ class OpenCalls(dict[UUID | None, OpenCall[N]], Generic[N]):
         return left
 
     def forget(self, run_id: str) -> None:
-        """Drops all open calls of the tree whose run this is."""
+        """Removes all open calls of the tree that is the run of this id."""
         root = self._trees.get(run_id)
         if root is not None:
             self.remove_tree(root)
 
     def roots(self) -> list[OpenCall[N]]:
-        """The first calls of all trees."""
+        """Returns the first calls of all trees."""
         return [open_call for open_call in list(self.values()) if open_call.root is None]
 
     def clear(self) -> None:

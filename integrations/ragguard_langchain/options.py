@@ -19,7 +19,7 @@ RESUME = "ragguard_resume"
 KEYS = (REFERENCES, NAME, RUN_ID, RESUME)
 """Metadata keys by which a call's config says what its run is."""
 Locate: TypeAlias = Callable[[Any], object]
-"""Finds the question in what a pipeline is given, or the answer in what it gives."""
+"""A function that finds the question in a pipeline's input, or the answer in its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ class CallOptions:
     answer: Locate | None = None
 
     def unpack(self, taken: Taken) -> list[Passage]:
-        """The passages of a snapshot, with the texts that the model reads; runs on the scorer's side."""
+        """Returns the passages of a snapshot, with the texts that the model reads; called when the step is first
+        read."""
         return unpacked(taken) if self.text_of is None else viewed(taken, self.text_of)
 
 
@@ -42,7 +43,7 @@ NO_OPTIONS = CallOptions()
 def options_of(
     tools: object, text_of: TextOf | None, question: str | Locate | None, answer: str | Locate | None
 ) -> CallOptions:
-    """The options, checked; a key becomes the function that looks there."""
+    """Returns the checked options; a key of the input or output becomes a function that reads it."""
     return CallOptions(
         checked_tools(tools),
         checked_text_of(text_of),

@@ -1,4 +1,4 @@
-"""The parts that the calls of a tree share: their run, their tool call, the retrievals that a guard may still judge."""
+"""The state that calls of a tree share: their run, their tool call, the retrievals that a guard may still judge."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RunNotes:
     thread: str = ""
     """The thread under which the run is resumed, once it was interrupted."""
     resumed: bool = False
-    """True when it goes on with a run that was interrupted."""
+    """True where the tree continues a run that was interrupted."""
     interrupted: bool = False
     first_query: str = ""
     options: CallOptions = NO_OPTIONS
@@ -39,31 +39,33 @@ class RunNotes:
     inputs: object = None
     """The input of the first call."""
     found: list[EndedRetrieval] = field(default_factory=list)
-    """The latest retrievals, which a guard behind them may still thin out. Trees that join a run share it."""
+    """The latest retrievals, from which a later guard may still drop passages. Trees that join a run share the list."""
     verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
     """The verdicts of guards inside a retrieval, while it is open."""
     holds: bool = False
-    """True where it keeps the run that it has joined from ending before it."""
+    """True where the tree has joined a run and keeps that run open until the tree ends."""
     standalone: str = ""
-    """The query of the first retrieval, where a history-aware retriever wrote it and it is the only one of its turn."""
+    """The query of the first retrieval, where a history-aware retriever wrote it and no other retrieval shares its
+    turn."""
     written: str = ""
-    """The text that a model wrote last for the next part of a chain, until something was retrieved."""
+    """The latest text that a model wrote for the next part of a chain; set only until the first retrieval."""
     first_turn: int = -1
     models: int = 0
-    """How many times a model was asked."""
+    """The number of times that a model was asked."""
     formatted: dict[str, list[Source]] = field(default_factory=dict)
-    """The latest texts that functions of any name made of documents: read by a model once they are in a prompt."""
+    """The latest texts that functions of any name made of documents; a model reads them once they are in a prompt."""
 
     def asked(self, query: str, turn: int, *, condensed: bool) -> None:
-        """Notes the query of a retrieval; `condensed`: it is the question that a history-aware retriever asks."""
+        """Notes the query of a retrieval; with `condensed` the query is the question that a history-aware retriever
+        wrote."""
         if self.first_turn < 0:
             self.first_turn, self.standalone = turn, query if condensed else ""
         elif turn == self.first_turn:
             self.standalone = ""
 
     def follows_up(self) -> bool:
-        """True where the question came with what was said before it, and the application names no other one: then
-        what a history-aware retriever asks is the question that stands by itself."""
+        """True where the question came with earlier messages and the application gives no other question; then the
+        query of a history-aware retriever is the question without references to these messages."""
         return self.options.question is None and not self.resumed and has_history(self.inputs)
 
 
@@ -78,9 +80,10 @@ class ToolCall:
     outer: ToolCall | None = None
     metadata: Mapping[str, Any] | None = None
     trace: TraceContext | None = None
-    """The span that another instrumentation has made of it."""
+    """The span that another instrumentation has made of the tool call."""
     found: list[tuple[str, Taken | None]] = field(default_factory=list)
-    """The steps made in this call, with what they gave; None for a text that is taken apart elsewhere."""
+    """The steps made in this call, each with a snapshot of its documents; None for a text that a splitter takes
+    apart."""
     inner: bool = False
     """True where a tool inside this one has retrieved."""
     steps: list[str] = field(default_factory=list)
@@ -101,7 +104,7 @@ class ToolCall:
 
 @dataclass(slots=True)
 class Scope:
-    """The part of a call's state that the calls below it inherit."""
+    """The state of a call that the calls inside it inherit."""
 
     run: RunNotes
     graph_node: str = ""

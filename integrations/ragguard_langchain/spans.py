@@ -1,8 +1,9 @@
-"""The spans that other instrumentations make of LangChain's calls: scores belong on them, and no second ones are made.
+"""Finds the spans that other instrumentations make of LangChain's calls: scores are attached to these, and ragguard
+makes no second ones.
 
-OpenInference, OpenLLMetry and Langfuse keep theirs by the call's id, and none is to be relied on for the
-context, so they are asked for. Depending on who was attached first, a call's span is there at our
-start hook, at our end hook, or at both.
+OpenInference, OpenLLMetry and Langfuse keep their spans by the call's id, and do not always put them into the context,
+so each library is asked for the span. Depending on who was attached first, a call's span is there at our start hook, at
+our end hook, or at both.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ _OPENLLMETRY = "opentelemetry.instrumentation.langchain"
 _LANGFUSE = "langfuse.langchain"
 _DISPATCH, _ASYNC_DISPATCH = handle_event.__code__, ahandle_event.__code__
 _FRAMES_TO_DISPATCH = 12
-"""LangChain's function that calls the handlers of an event is fewer frames away from any of our hooks."""
+"""The most frames between a hook of ours and LangChain's function that calls the handlers of an event."""
 
 
 def span_of(call: UUID, *, retrieval: bool = False, ends: bool = False) -> TraceContext | None:
     """Returns the ids of the span that another instrumentation has open for the call, or None.
 
-    `retrieval`: the call is a retrieval. Other instrumentations write that on a span only when it ends.
-    `ends`: the call ends now, so that the handlers around it are known from its start.
+    With `retrieval` the call is a retrieval, which other instrumentations write on a span only at its end. With `ends`
+    the call ends now, so that the handlers around it are known from its start.
     """
     modules = sys.modules
     span: Any = None

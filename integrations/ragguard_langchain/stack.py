@@ -1,7 +1,7 @@
 """Finds out from the caller's stack whether a retrieval that was begun is still under way.
 
-LangChain says nothing when a retriever is cancelled or interrupted. Who then asks the same again is not
-inside of that retrieval, though it is open, and nothing of it may wait for its end.
+LangChain says nothing when a retriever is cancelled or interrupted. A later call with the same query is then not inside
+of that retrieval, though the retrieval is still open, and must not wait for its end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BATCHED = {
     "invoke": ("Runnable.batch.<locals>.invoke",),
     "ainvoke": ("Runnable.abatch.<locals>.ainvoke",),
 }
-"""LangChain's functions that make one of a batch's calls; each sees the settings of its batch as `kwargs`."""
+"""LangChain's functions that make a call of a batch; each has the settings of its batch in its variable `kwargs`."""
 _FRAMES_OF_A_START = 8
 """The most frames between a handler and whoever makes the call that is starting."""
 _MANAGER = "run_manager"
@@ -29,7 +29,7 @@ _MANAGER = "run_manager"
 
 
 class Batch:
-    """One call of `batch` or `abatch`; equal for all calls that it makes."""
+    """A call of `batch` or `abatch`; an object of this class is equal to those of all calls in the same batch."""
 
     __slots__ = ("_settings",)
 
@@ -44,7 +44,7 @@ class Batch:
 
 
 def batch_around() -> Batch | None:
-    """The batch that makes the call which is starting; None where that call is made in another way."""
+    """Returns the batch that makes the call which is starting; None where no batch makes it."""
     frame = sys._getframe(1).f_back
     for _ in range(_FRAMES_OF_A_START):
         if frame is None:

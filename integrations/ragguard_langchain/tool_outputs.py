@@ -1,7 +1,7 @@
-"""Finds retrieval in a tool's output: documents, or what the model got of those found inside the tool.
+"""Finds retrievals in a tool's output: documents, or the share of the model in those that were found inside the tool.
 
-A tool that gives documents is a retrieval by itself. One in which retrievers were called got the model what of their
-documents is in its output. A declared tool is taken apart by its splitter.
+A tool that gives documents is a retrieval by itself. Of a tool in which retrievers were called, the model got those of
+their documents that are in the output. The output of a declared tool is taken apart by its splitter.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from ragguard_langchain.scopes import Scope, ToolCall
 from ragguard_langchain.spans import span_of
 
 _PRINTED = ("[Document(", "[(Document(", "Document(", "{'documents': [Document(", "{'docs': [Document(")
-"""How the text begins that LangChain makes of documents which a tool returns as its content."""
+"""The beginnings of the text that LangChain makes of documents which a tool returns as its content."""
 _PATIENCE = 25
-"""Tool calls after which a declared tool that was not called is taken for a mistake."""
+"""The number of tool calls after which a declared tool that was not called is taken for a mistake."""
 
 
 class ToolOutputs:
-    """Reads what the tools of one handler give."""
+    """Reads the outputs of the tools of one handler."""
 
     def __init__(self, tree: CallTree, tools: Mapping[str, Splitter]) -> None:
         self._tree, self._recorder, self._tools = tree, tree.recorder, tools
@@ -50,7 +50,7 @@ class ToolOutputs:
         self._recorder.calls.declares(tools)
 
     def began(self, name: str) -> None:
-        """Notes a call, so that declared tools which nobody calls are warned about."""
+        """Notes a tool call, so that a warning can name the declared tools that are never called."""
         called = self._tree.tools_called
         called[name] += 1
         if not self._never_called:
@@ -66,7 +66,7 @@ class ToolOutputs:
             self._never_called.clear()
 
     def ended(self, open_call: OpenCall[Scope], output: object) -> None:
-        """A tool has given something."""
+        """Ends a tool call with its output."""
         call = open_call.notes.tool
         if call is None:
             return
@@ -83,9 +83,10 @@ class ToolOutputs:
     def failed(
         self, open_call: OpenCall[Scope], error: BaseException | str, status: Status = "error"
     ) -> None:
-        """A tool has failed: a failed retrieval, where the tool has retrieved in this call or gave documents before.
+        """Ends a tool call that failed: a failed retrieval where the tool has retrieved in this call, or has returned
+        documents before.
 
-        What was retrieved inside stays as candidates; the model got the error, and none of the passages."""
+        Passages that were retrieved inside stay as candidates; the model got the error, and none of them."""
         call = open_call.notes.tool
         if call is None or open_call.step_id:
             return
@@ -101,7 +102,8 @@ class ToolOutputs:
         call.add(open_call.step_id, None)
 
     def _end_declared(self, open_call: OpenCall[Scope], call: ToolCall, output: object) -> None:
-        """Closes the step of a declared tool: with documents where it gives them, else with what is to be split."""
+        """Closes the step of a declared tool with its documents, or with the output that a splitter has to take
+        apart."""
         documents, trace = _documents(output), span_of(open_call.id, ends=True) or call.trace
         if documents is not None:
             taken: Taken | None = snapshot(documents)
@@ -150,7 +152,8 @@ class ToolOutputs:
             self._tree.retrieving.add(call.name)
 
     def _deliver(self, open_call: OpenCall[Scope], call: ToolCall, output: object) -> None:
-        """The model got what of the documents found inside is in the output, unless a model in the tool read them."""
+        """Amends the steps inside a tool: the model got those documents that are in the output, unless a model
+        inside the tool read them."""
         text, _ = tool_text(output)
         documents = _documents(output)
         found = [(step_id, taken) for step_id, taken in call.found if taken is not None]
@@ -171,7 +174,8 @@ class ToolOutputs:
     def _share(
         self, open_call: OpenCall[Scope], found: list[tuple[str, Taken]], text: str, *, handed_on: bool
     ) -> None:
-        """Says what of the found texts is in a tool's text; compared by whoever reads the steps."""
+        """Amends steps with the share of their texts that is in a tool's text; the texts are compared when the steps
+        are read."""
         if all(one_text.strip() in text for _, taken in found for one_text in _texts(taken)):
             return
         unpack = open_call.notes.run.options.unpack
@@ -190,11 +194,11 @@ class ToolOutputs:
 
 _MOST_NAMES = 1024
 _LONGEST_EMPTY = 1000
-"""Characters of a text that is looked into for an empty list of documents."""
+"""The most characters of a text that is searched for an empty list of documents."""
 
 
 def printed_documents(text: str) -> list[Passage]:
-    """The documents in the text that Python prints for them, alone or as pairs with scores."""
+    """Returns the documents in the text that Python prints for them, alone or as pairs with scores."""
     return list(_printed(ast.parse(text.strip(), mode="eval").body, None))
 
 
@@ -226,7 +230,7 @@ def _is_empty_retrieval(text: str) -> bool:
 
 
 def _literal(node: ast.AST) -> Any:
-    """The value of a literal; None for anything else, such as a date in the metadata."""
+    """Returns the value of a literal; None for anything else, such as a date in the metadata."""
     while isinstance(node, ast.Call) and node.args:  # np.float64(0.5)
         node = node.args[0]
     if isinstance(node, ast.Dict):
@@ -242,19 +246,19 @@ def _literal(node: ast.AST) -> Any:
 
 
 def _error_in(output: object) -> str | None:
-    """The text of an error that a tool's output is; None where it is no error."""
+    """Returns the text of the error in a tool's output; None where the output is no error."""
     text, failed = tool_text(output)
     return text if failed else None
 
 
 def _documents(output: object) -> list[Any] | None:
-    """The documents that a tool gave beside its text, or instead of one; None where there are none."""
+    """Returns the documents that a tool returned beside its text, or in place of a text; None where there are none."""
     message = tool_message(output)
     return documents_in(output if message is None else message.artifact)
 
 
 def _result(output: object) -> ToolResult:
-    """The output of a declared tool, in the form that splitters are put to."""
+    """Returns the output of a declared tool in the form that splitters take."""
     message = tool_message(output)
     if message is None:
         return ToolResult.of(output, tool_text(output)[0])

@@ -1,5 +1,5 @@
-"""How many documents a retriever of LangChain is asked for. No event of LangChain says so, and the retriever itself is
-on the caller's stack while it starts."""
+"""Finds out how many documents a retriever of LangChain is asked for. No event of LangChain says so, but the
+retriever is on the caller's stack while its call starts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _frame_of_call() -> FrameType | None:
     """Returns the frame of the retriever's `invoke` or `ainvoke` that called the hook at work; None outside of one."""
     try:
         frame: FrameType | None = sys._getframe(_LEAST_FRAMES + 1)
-    except ValueError:  # fewer frames than that
+    except ValueError:  # the stack has fewer frames
         return None
     for _ in range(_LEAST_FRAMES, _MOST_FRAMES + 1):
         if frame is None or frame.f_code is _SYNC or frame.f_code is _ASYNC:

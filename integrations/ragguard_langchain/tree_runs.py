@@ -27,28 +27,28 @@ from ragguard_langchain.stack import Where, batch_around
 from ragguard_langchain.verdicts import EndedRetrieval
 
 REMEMBERED_THREADS = 1024
-"""How many threads are remembered that were interrupted before their first retrieval."""
+"""The number of remembered threads that were interrupted before their first retrieval."""
 THREAD = "thread_id"
-"""LangGraph's metadata key of what is resumed after an interrupt."""
+"""LangGraph's metadata key of the thread that is resumed after an interrupt."""
 _NOT_KEPT = ("ragguard_", "ls_", "langgraph_", "__")
 
 
 class TreeRuns:
-    """Joins, opens and ends the runs that call trees are, and keeps what the trees of one run share."""
+    """Joins, opens and ends the runs of call trees, and keeps the state that the trees of one run share."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.found: dict[str, list[EndedRetrieval]] = {}
         """The latest retrievals of the runs that trees have joined."""
         self._interrupted: dict[str, RunNotes] = {}
-        """The notes of calls that were interrupted before they retrieved anything, and so are no run, by thread."""
+        """The notes of calls that were interrupted before their first retrieval, and so have no run, by thread."""
         self._clocks: dict[str, TreeClock] = {}
         """The clocks of the runs that trees have joined."""
         self._answers: Counter[str] = Counter()
-        """How many answers the runs were given that trees have joined."""
+        """The number of answers that trees have given to the runs which they have joined."""
 
     def joined(self, run: RunNotes, resumes: bool) -> tuple[str, bool]:
-        """The open run that a tree is a part of, and whether it is sampled; '' for none."""
+        """Returns the id of the open run that a tree is a part of ('' for none), and whether that run is sampled."""
         handle = current_run(self.recorder)
         if handle is not None:
             run.owner, run.opened, run.found = False, True, self.found.setdefault(handle.key, [])
@@ -81,7 +81,7 @@ class TreeRuns:
         return identity
 
     def clock_of(self, id: UUID, run_id: str, run: RunNotes, call_id: str, where: Where | None) -> TreeClock:
-        """The clock of a tree's first call; behind what the run had before, where it has had something."""
+        """Returns the clock of a tree's first call; its time is after all earlier retrievals of the run."""
         if run.owner:
             return TreeClock(self.recorder.next_turn(run_id) if run.resumed else 0)
         around = self.clock(run_id)
@@ -89,7 +89,7 @@ class TreeRuns:
         return around.inside(id, parallel=parallel, where=where)
 
     def clock(self, run_id: str) -> TreeClock:
-        """The clock of a run that trees join."""
+        """Returns the clock of a run that trees join."""
         clock = self._clocks.setdefault(run_id, TreeClock())
         clock.reach(self.recorder.next_turn(run_id))
         return clock
@@ -128,7 +128,7 @@ class TreeRuns:
         status: Status = "ok",
         error: BaseException | None = None,
     ) -> None:
-        """Ends the run of a tree that has ended, unless that is somebody else's to end or waits to be resumed."""
+        """Ends the run of a tree that has ended, unless other code ends the run or the run waits to be resumed."""
         run = root.notes.run
         if not run.opened:
             if run.owner and run.thread and (run.interrupted or answer.calls_tools):
@@ -152,7 +152,7 @@ class TreeRuns:
             self._note(root, question, answer, about)
             return
         if run.thread and (run.interrupted or answer.calls_tools) and status in ("ok", "interrupted"):
-            about.pop("answer_content", None)  # of the call of the tool that waits
+            about.pop("answer_content", None)  # the id of the tool call that waits
             self.recorder.run_ended(
                 root.run_id, None, "interrupted", question=question, metadata=about,
                 trace=span_of(root.id, ends=True), waits_for=run.thread,
@@ -172,7 +172,7 @@ class TreeRuns:
         )
 
     def _note(self, root: OpenCall[Scope], question: str, answer: Answer, about: dict[str, Any]) -> None:
-        """Keeps what a tree says of a run that somebody else ends; of several answers the last one counts."""
+        """Keeps what a tree reports about a run that other code ends; of several answers the last one counts."""
         if answer.text:
             self._answers[root.run_id] += 1
             if (count := self._answers[root.run_id]) > 1:
@@ -187,13 +187,13 @@ class TreeRuns:
             self.recorder.run_released(root.run_id)
 
     def closed(self, run_id: str) -> None:
-        """Removes what the trees of a run share, at its end."""
+        """Removes the state that the trees of a run share, at its end."""
         self.found.pop(run_id, None)
         self._clocks.pop(run_id, None)
         self._answers.pop(run_id, None)
 
     def forget(self) -> None:
-        """Removes all that is kept of runs, in a forked process."""
+        """Removes the state of all runs, in a forked process."""
         self.found.clear()
         self._clocks.clear()
         self._interrupted.clear()

@@ -1,4 +1,5 @@
-"""The steps in LangChain's call trees: how a retrieval begins and ends, and what a model got of it in the end."""
+"""Keeps the steps in LangChain's call trees: begins and ends retrievals, and notes which passages the model got in
+the end."""
 
 from __future__ import annotations
 
@@ -25,17 +26,18 @@ from ragguard_langchain.tree_runs import TreeRuns
 from ragguard_langchain.verdicts import EndedRetrieval, Source, VerdictReport, concerned
 
 REMEMBERED = 64
-"""How many of a run's latest retrievals a guard may still speak of."""
+"""The number of a run's latest retrievals to which a later guard's decision may belong."""
 
 innermost: ContextVar[OpenCall[Scope] | BareRetrieval | None] = ContextVar(
     "ragguard_langchain_retrieval", default=None
 )
-"""The retrieval that began last in this context: some wrappers call their inner retriever without telling
-LangChain that it is inside. Never reset, since the end is reported in another context; good only while open."""
+"""The retrieval that began last in this context, since some wrappers call their inner retriever without telling
+LangChain that it is inside. It is never reset, as the end is reported in another context, and is valid only while
+the retrieval is open."""
 
 
 class TreeSteps:
-    """Opens and closes the steps that calls are, and amends those that a guard or a prompt changed afterwards."""
+    """Opens and closes the steps of calls, and amends steps that a guard or a prompt has changed afterwards."""
 
     def __init__(self, recorder: Recorder, runs: TreeRuns) -> None:
         self.recorder, self._runs = recorder, runs
@@ -51,7 +53,8 @@ class TreeSteps:
         started_ns: int = 0,
         top_k: int | None = None,
     ) -> None:
-        """Opens the step that a call is; a part where it is inside another one. A tool call has no `name` here."""
+        """Opens the step of a call; a part where the call is inside another retrieval. A tool call is given no
+        `name`."""
         scope = open_call.notes
         run = scope.run
         whole = open_call.root is None and run.owner and not run.opened
@@ -82,7 +85,7 @@ class TreeSteps:
         innermost.set(open_call)
 
     def end(self, open_call: OpenCall[Scope], taken: Taken, trace: TraceContext | None = None) -> None:
-        """Closes the step that a call is, with the documents that it gave."""
+        """Closes the step of a call, with the documents that the call returned."""
         candidates, decision = self._judged(open_call, taken)
         if (open_call.root is not None or not open_call.notes.run.owner) and not open_call.outer_step:
             self._remember(open_call, taken, candidates, decision)
@@ -98,7 +101,7 @@ class TreeSteps:
     def end_text(
         self, open_call: OpenCall[Scope], text: object, splitter: Unpack, trace: TraceContext | None = None
     ) -> None:
-        """Closes the step that a tool's call is, with the text that it gave, or what holds it."""
+        """Closes the step of a tool call, with the text that the tool returned, or the object that holds it."""
         candidates, decision = self._judged(open_call, None)
         self._remember(open_call, None, candidates, decision)
         self.recorder.step_ended(
@@ -106,8 +109,9 @@ class TreeSteps:
         )
 
     def formatted(self, open_call: OpenCall[Scope], text: str, inputs: object) -> None:
-        """Documents were made into one text: what the model got of each retrieval, where the name of the call says
-        that it is for a model, or once it is in a prompt. A call in which a model was asked says nothing."""
+        """Notes a text that was made of documents: the model got the passages in it, at once where the name of the
+        call says that the text is for a model, else once the text is in a prompt. A call in which a model was asked
+        is passed over."""
         run, given = open_call.notes.run, sources(inputs)
         if open_call.formats:
             self._shown(open_call, text, given)
@@ -117,7 +121,7 @@ class TreeSteps:
                 run.formatted.pop(next(iter(run.formatted)))
 
     def prompted(self, open_call: OpenCall[Scope], inputs: object) -> None:
-        """A prompt is filled in: a model reads the texts made of documents that it is given."""
+        """Notes a prompt that was filled in: a model reads those texts of documents that are in it."""
         formatted = open_call.notes.run.formatted
         if formatted and isinstance(inputs, Mapping) and open_call.sampled:
             for text in inputs.values():
@@ -125,15 +129,16 @@ class TreeSteps:
                     self._shown(open_call, text, formatted[text])
 
     def stuffed(self, open_call: OpenCall[Scope], inputs: object) -> None:
-        """A classic stuff chain, which is that call, has given the text of its documents to the chain of its model."""
+        """Notes that a classic stuff chain, the given call, has passed the text of its documents to its model's
+        chain."""
         if open_call.sampled and (text := stuffed_text(inputs, given_documents(open_call.inputs))):
             self._shown(open_call, text, sources(open_call.inputs))
 
     def _shown(self, open_call: OpenCall[Scope], text: str, given: list[Source]) -> None:
-        """Says of each retrieval that gave one of the documents what of it is in a text for a model; of the latest
-        one that nothing is, where the text is empty.
+        """Amends each retrieval that returned one of the documents: the model got the passages that are in a text for
+        it. Where the text is empty, it got nothing of the latest retrieval.
 
-        Where the application says by `text_of` what a model reads, that holds.
+        Where the application gives `text_of`, the texts of that function are not replaced.
         """
         run = open_call.notes.run
         if run.options.text_of is not None or not (given or not text.strip()):
@@ -152,8 +157,8 @@ class TreeSteps:
                 self.recorder.step_amended(found.step_id, open_call.run_id, delivery)
 
     def decided(self, open_call: OpenCall[Scope], report: VerdictReport) -> None:
-        """A guard decided, in that call: about the retrieval around it, else about those that have ended; what
-        nobody saw retrieved was retrieved by other means, and is a step now."""
+        """Records a guard's decision that was made in a call: it is about the retrieval around the call, else about
+        retrievals that have ended. Passages of no known retrieval become a step of their own."""
         if report.was_recorded_by(self) or not report.verdict.judged:
             return
         run = open_call.notes.run
@@ -168,7 +173,7 @@ class TreeSteps:
             self._retrieved_by_other_means(open_call, report)
 
     def decided_outside(self, report: VerdictReport) -> None:
-        """A guard decided, in no call at all: in code of the user's own, inside the run around it."""
+        """Records a guard's decision that was made outside of any call: in the user's own code, inside a run."""
         handle = current_run(self.recorder)
         if handle is not None and handle.sampled:
             run = RunNotes(
@@ -201,7 +206,7 @@ class TreeSteps:
         candidates: list[Passage] | None,
         decision: Decision | None,
     ) -> None:
-        """Keeps a retrieval for the guards that come behind it."""
+        """Keeps a retrieval for the guards that come after it."""
         scope, found = open_call.notes, open_call.notes.run.found
         call = scope.tool.id if scope.tool is not None else ""
         found.append(

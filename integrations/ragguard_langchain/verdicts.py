@@ -1,4 +1,4 @@
-"""Hands a guard's decision to the handlers that capture the call around the guard.
+"""Reports a guard's decision to the handlers that capture the call around the guard.
 
 The handlers are found where LangChain finds them: on the callbacks of that call, whether they came with it or are
 attached to the whole process. Nothing is dispatched as an event, so that other handlers and event streams of the
@@ -27,18 +27,18 @@ class VerdictReport:
     verdict: Verdict
     query: str
     tool: str = ""
-    """The tool whose result was judged, where it was one."""
+    """The name of the tool whose result was judged; empty where no tool's result was."""
     call: str = ""
-    """The id of that tool's call."""
+    """The id of the tool call whose result was judged."""
     started_ns: int = 0
-    """The time at which that call began."""
+    """The time at which the tool call began, in nanoseconds since 1970."""
     metadata: Mapping[str, Any] | None = None
     """The node of the graph and the agent in whose call the tool's result was judged."""
     recorded_by: list[object] = field(default_factory=list, repr=False)
-    """The recorders' trees that have recorded it: a handler that is attached twice is called twice."""
+    """The call trees that have recorded the verdict, since a handler that is attached twice is called twice."""
 
     def was_recorded_by(self, tree: object) -> bool:
-        """True where the tree has recorded this verdict before; the tree counts as having recorded it from now on."""
+        """Returns True where the tree has recorded this verdict before, and notes that it has from now on."""
         before = any(one is tree for one in self.recorded_by)
         self.recorded_by.append(tree)
         return before
@@ -49,13 +49,13 @@ class VerdictListener(Protocol):
     """A callback handler that records what guards decide."""
 
     def guard_decided(self, report: VerdictReport, run_id: UUID | None) -> None:
-        """Records a decision that was made inside the call with that id; None: outside of any call."""
+        """Records a decision that was made inside the call with this id, or outside of any call where it is None."""
         ...
 
 
 def report(verdict: VerdictReport, callbacks: Callbacks | None) -> None:
-    """Hands the verdict to each handler that captures the call around: the call that `callbacks` belong to, or the
-    current one where they are None."""
+    """Reports the verdict to each handler that captures the surrounding call: the call that `callbacks` belong to,
+    or the current call where they are None."""
     manager = CallbackManager.configure(_around(callbacks))
     for handler in manager.handlers:
         if isinstance(handler, VerdictListener):
@@ -77,23 +77,24 @@ class EndedRetrieval:
     step_id: str
     query: str
     call: str
-    """The id of the tool call that it was made in, where there is one."""
+    """The id of the tool call in which the retrieval was made; empty where there is none."""
     taken: Taken | None
-    """A snapshot of its documents; None where a tool gave one string, which the recorder's splitter takes apart."""
+    """A snapshot of the documents; None where a tool returned one string, which a splitter takes apart."""
     candidates: list[Passage] | None = None
     decision: Decision | None = None
-    """The decision of all guards about it so far."""
+    """The joint decision of all guards about this retrieval so far."""
     shown: list[tuple[str, list[Source]]] = field(default_factory=list)
-    """The texts for a model that were made of its documents, each with all documents that it was made of."""
+    """The texts for a model that were made of these documents, each with all documents that are in it."""
 
     def holds(self, judged: Sequence[Passage]) -> set[int]:
-        """The indices of the judged passages that this retrieval gave, told by id or text."""
+        """Returns the indices of the judged passages that this retrieval returned, found by id or text."""
         parts = ids_and_texts((self.taken or []) if self.candidates is None else self.candidates)
         ids, texts = {id for id, _ in parts if id}, {text for _, text in parts}
         return {index for index, one in enumerate(judged) if one.id in ids or one.text in texts}
 
     def decided(self, report: VerdictReport, *, alone: bool) -> Decision:
-        """Adds a guard's decision, and returns what all guards decided so far; `alone`: it is about no other one."""
+        """Adds a guard's decision, and returns what all guards decided so far; with `alone` the decision is about
+        this retrieval only."""
         if self.candidates is None:
             self.candidates = report.verdict.judged if self.taken is None else unpacked(self.taken)
         self.decision = merged(self.decision, about(report.verdict, self.candidates, alone=alone))
@@ -101,7 +102,7 @@ class EndedRetrieval:
 
 
 def concerned(ended: Sequence[EndedRetrieval], report: VerdictReport) -> list[EndedRetrieval]:
-    """The retrievals that a decision is about: as few of the ended ones as gave what was judged.
+    """Returns the retrievals that a decision is about: as few ended retrievals as have returned the judged passages.
 
     Several hops may find the same passages: a retrieval that gave most of them is taken first, then one with the same
     query, then the latest. A decision about a tool call's result can only be about retrievals of that call.
@@ -115,5 +116,5 @@ def concerned(ended: Sequence[EndedRetrieval], report: VerdictReport) -> list[En
             break
         found.append(best)
         missing -= held.pop(best)
-    # A tool's string is not known by its passages, and they may have been rewritten on their way through a tool.
+    # A tool's string has no known passages yet, and a tool may have rewritten passages.
     return found or (latest[:1] if report.call else [])

@@ -1,5 +1,5 @@
-"""The text that the model reads of a document, for guards and capture: its page content, or what the application
-says."""
+"""Finds the text that the model reads of a document, for guards and capture: its page content, or the text that the
+application gives."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.messages import Taken, snapshot, unpacked
 
 TextOf: TypeAlias = Callable[[Document], str]
-"""Gives the text of a document as the model reads it, with the title or the source that a prompt puts beside it."""
+"""A function that returns the text of a document as the model reads it, with the title or the source that a prompt
+adds."""
 
 
 def checked_text_of(text_of: TextOf | None) -> TextOf | None:
-    """The function, if it is one."""
+    """Returns `text_of`; raises InvalidInput where it is neither a function nor None."""
     if text_of is not None and not callable(text_of):
         raise InvalidInput("text_of", text_of, "a function from a document to the text that the model reads")
     return text_of
 
 
 def views(documents: Sequence[Any], text_of: TextOf | None = None) -> list[Passage]:
-    """The documents as passages with the texts that the model reads. A document for which `text_of` fails is taken
-    with its page content."""
+    """Returns the documents as passages with the texts that the model reads. A document for which `text_of` fails
+    keeps its page content."""
     passages = unpacked(snapshot(list(documents)))
     if text_of is None:
         return passages
@@ -39,7 +40,7 @@ def views(documents: Sequence[Any], text_of: TextOf | None = None) -> list[Passa
 
 
 def viewed(taken: Taken, text_of: TextOf) -> list[Passage]:
-    """The passages of a snapshot, with the texts that the model reads."""
+    """Returns the passages of a snapshot, with the texts that the model reads."""
     documents = [
         Document(passage.text, id=passage.id or None, metadata=dict(passage.metadata))
         for passage in unpacked(taken)

@@ -38,5 +38,5 @@ _HOMES = {
     "AdvisedFunctionAgent": "ragguard_llamaindex.advice",
     "advise_step": "ragguard_llamaindex.advice",
 }
-"""The names whose module is imported when they are asked for: advice needs LlamaIndex's agents and the scorers."""
+"""Names whose modules are imported at first use, by module: advice needs LlamaIndex's agents and the scorers."""
 __getattr__, _ = lazy(__name__, _HOMES)

@@ -1,4 +1,4 @@
-"""One open span that matters, and the run it belongs to: what the spans inside it have to know of it."""
+"""The calls that capture follows, each with its run, and the state that the calls inside need."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ ASKED = "ragguard.asked"
 """Metadata key of a run whose question was condensed from a conversation: what the user said."""
 ASKING_OR_TOOL = ASKING | {Kind.TOOL}
 PENDING_KEPT = 64
-"""How many retrievals of one call are remembered until it is known what the model gets of them."""
+"""The number of retrievals of one call that are remembered until it is known what the model gets of them."""
 
 
 class Invocation:
-    """One run as LlamaIndex sees it; the recorder hears of it when its first retrieval begins.
+    """A run as LlamaIndex sees it; it is reported to the recorder when its first retrieval begins.
 
-    Like a call it is made in a hook, where a dataclass that fills all its fields costs microseconds.
+    Hooks make these objects, as they make calls, so this is no dataclass: one that fills all its fields costs
+    microseconds.
     """
 
     question = ""
@@ -44,18 +45,18 @@ class Invocation:
     """The identity of a run to which tags give an id."""
     metadata: Mapping[str, Any] | None = None
     said = False
-    """True where tags say something of it."""
+    """True where instrument tags describe the run."""
     answer: AnswerOf | None = None
-    """Finds the answer where the caller says that it is."""
+    """A function that finds the answer where the application says that it is."""
     answers = 0
-    """How many answers a run got that the user opened."""
+    """The number of answers that a run which the user opened has got."""
     sub_questions: list[str] | None = None
     started_ns = 0
     span_id = ""
-    """LlamaIndex's id of the call that this is."""
+    """LlamaIndex's id of the outermost call."""
     trace: TraceContext | None = None
     whole: WholeRun | None = None
-    """The record of the retriever that this run is, as long as nothing else happens in it."""
+    """The record of a retriever call that is the whole run, as long as nothing else happens in it."""
     begun = False
     over = False
     waits = False
@@ -64,11 +65,11 @@ class Invocation:
     def __init__(self, run_id: str, owned: bool) -> None:
         self.run_id = run_id
         self.owned = owned
-        """False where it is the user's own, made by `rg.run(...)`."""
+        """False where the user opened the run by `rg.run(...)`."""
 
     @classmethod
     def of(cls, whole: WholeRun, span_id: str) -> Invocation:
-        """Returns the open run of a retriever that is the outermost call, from the record that its hook made."""
+        """Makes the open run of an outermost retriever call from the record that its hook made."""
         run = cls(str(whole.id), owned=True)
         run.question, run.name, run.started_ns = whole.query, whole.name, whole.started_ns
         run.span_id, run.trace, run.whole = span_id, whole.trace, whole
@@ -76,21 +77,21 @@ class Invocation:
 
 
 class Call:
-    """One open span that matters. Holds no object of the application's."""
+    """An open span that capture follows. Holds no object of the application's."""
 
     parent: Call | None = None
     step_id = ""
-    """The retrieval that this is, or is a part of."""
+    """The id of the retrieval that this call is, or is a part of."""
     tool = ""
     own_clock: CallClock | None = None
     clock_around: CallClock | None = None
     """The clock of the call around this one, for a call without a clock of its own."""
     fork: int | None = None
-    """The turn at which all engines begin that this one asks."""
+    """The turn at which all engines begin that this engine asks."""
     emissions: Emissions | None = None
     """The events that the steps of a workflow have emitted."""
     asked = ""
-    """The query as this call got it."""
+    """The query in the arguments of this call."""
     written_query = ""
     """The query as its author wrote it, before a tool put words of its own around it."""
     rewrites_query = False
@@ -98,9 +99,9 @@ class Call:
     choosers: Set[int] = frozenset()
     """The identities of the retrievers by which an agent or a router finds its tools."""
     given: list[PendingRetrieval] | None = None
-    """The retrievals made directly in it of which the model's share may still become known."""
+    """The retrievals made directly in this call whose share for the model may still become known."""
     retrieved: list[str] | None = None
-    """The ids of the steps that were made in a tool, at any depth."""
+    """The ids of the steps that were made in this tool call, at any depth."""
     seen: Set[str] = frozenset()
     """The ids of the nodes that a postprocessor was given."""
     verdicts: Sequence[Verdict] = ()
@@ -110,11 +111,11 @@ class Call:
     condenses = False
     """True for a chat engine that makes a standalone question of what the user says."""
     repeats = False
-    """True for an engine that answers again from what it found the first time."""
+    """True for an engine that answers a second time from what it has retrieved before."""
     standalone = ""
     """The question that a chat engine made of the user's words and of what was said before."""
     agent = ""
-    """The agent at work."""
+    """The name of the agent at work."""
     workflow_step = ""
     """The name of the step at work in a workflow of the user's own."""
     names: Mapping[int, str] = {}
@@ -126,14 +127,14 @@ class Call:
     splitter: Splitter | None = None
     """The function that takes the output of a declared tool apart."""
     starting = 0
-    """How many workflows were started in a run that the user opened and have no span yet."""
+    """The number of workflows that were started in a run which the user opened, and have no span yet."""
     holds = False
     """True while the call keeps a run that the user opened from ending."""
     streamed: StreamedAnswer | None = None
     """The part of its answer that a streaming chat engine has given so far."""
     token: Token[Call | None]
     name = ""
-    """The class of its object; of a step of a workflow the step's name."""
+    """The class of the call's object; for a step of a workflow the step's name."""
     started_ns = 0
     whole: WholeRun | None = None
     """The record of a retriever that is the outermost call, until something else happens in it."""
@@ -151,7 +152,8 @@ class Call:
 
     @property
     def run(self) -> Invocation:
-        """The run that the call belongs to. For an outermost retriever call it is made when it is first read."""
+        """Returns the run that the call belongs to. The run of an outermost retriever call is made when it is first
+        read."""
         if self.given_run is None:
             assert self.whole is not None
             self.given_run = Invocation.of(self.whole, self.id)
@@ -160,7 +162,7 @@ class Call:
 
     @property
     def clock(self) -> CallClock:
-        """The clock that gives the retrievals inside the call their turns."""
+        """Returns the clock that gives the retrievals inside the call their turns."""
         clock = self.own_clock or self.clock_around
         if clock is None:
             clock = self.own_clock = CallClock()
@@ -168,11 +170,11 @@ class Call:
 
     @property
     def outermost(self) -> bool:
-        """True for a call that LlamaIndex makes of itself, and not as a part of another."""
+        """True for a call that is not a part of another captured call."""
         return self.parent is None or self.parent.kind is Kind.HANDLE
 
     def give(self, given: PendingRetrieval) -> None:
-        """Remembers a retrieval."""
+        """Remembers a retrieval until it is known what the model gets of it."""
         if self.given is None:
             self.given = []
         self.given.append(given)
@@ -191,7 +193,7 @@ def note_step(call: Call | None, step_id: str) -> None:
 def inner_call(
     kind: Kind, span_id: str, around: Call, arguments: Mapping[str, Any], instance: object
 ) -> Call:
-    """A call inside another: it inherits where that one stands."""
+    """Returns a call inside another one, with the state that it inherits."""
     call = Call(span_id, kind)
     call.given_run, call.parent = around.run, around
     call.step_id, call.tool = around.step_id, around.names.get(id(instance)) or around.tool
@@ -220,7 +222,7 @@ def _begin_step(call: Call, around: Call, arguments: Mapping[str, Any]) -> None:
     emissions = around.emissions
     start, rank = (None, None) if emissions is None else emissions.begins(call, call.name, arguments)
     if start is None and emissions is not None and emissions.known:
-        start = around.clock.now  # the first event, or one from outside: after all that was done so far
+        start = around.clock.now  # the first event, or one from outside the workflow
     call.own_clock = around.clock.inside(start, rank)
     agents = [getattr(event, "current_agent_name", "") for event in events_in(arguments)]
     if around.agent:
@@ -230,7 +232,7 @@ def _begin_step(call: Call, around: Call, arguments: Mapping[str, Any]) -> None:
 
 
 def _note_question(call: Call, around: Call) -> None:
-    """Notes the query that an engine made of the question: a part of it, or the question as it stands without the
+    """Notes the query that an engine made of the question: a sub-question, or the question without references to the
     conversation."""
     if around.parts is not None and call.asked not in around.parts:
         around.parts.append(call.asked)
@@ -243,7 +245,7 @@ def _note_question(call: Call, around: Call) -> None:
 
 
 def describe_call(call: Call, instance: object) -> None:
-    """Notes those attributes of a call's object that the calls inside have to know."""
+    """Notes the attributes of a call's object that the calls inside need."""
     if call.kind is Kind.TOOL and isinstance(instance, BaseTool):
         call.rewrites_query = isinstance(instance, (RetrieverTool, QueryEngineTool))
         call.tool = instance.metadata.name or ""
@@ -259,7 +261,7 @@ def describe_call(call: Call, instance: object) -> None:
 
 
 def asked_in(kind: Kind, arguments: Mapping[str, Any]) -> str:
-    """The query in a call's arguments."""
+    """Returns the query in a call's arguments."""
     if kind is Kind.TOOL:
         return tool_text(arguments)
     if kind is Kind.WORKFLOW:
@@ -282,12 +284,12 @@ def hand_verdicts_on(around: Call, verdicts: Sequence[Verdict], *, parts: bool =
 
 
 def hexadecimal(span_id: str) -> str:
-    """The identifier in a span's id."""
+    """Returns the identifier in a span's id."""
     return span_id[-36:].replace("-", "")
 
 
 def nodes_in(arguments: Mapping[str, Any]) -> Any:
-    """The nodes in a call's arguments, whatever a class of the user's calls them."""
+    """Returns the nodes in a call's arguments, under any name of the argument."""
     nodes = arguments.get("nodes")
     if nodes is None:
         nodes = next((value for value in arguments.values() if isinstance(value, (list, tuple))), ())

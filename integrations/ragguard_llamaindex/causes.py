@@ -1,4 +1,4 @@
-"""Finds which step of a workflow follows which, by the events that one emits and another one takes.
+"""Finds which step of a workflow follows which, by the events that steps emit and take.
 
 Steps of a workflow run whenever there is an event and a worker for them, so that neither their order nor their
 overlap says anything. What a step returns is an event; what it sends is kept by newer versions of LlamaIndex.
@@ -14,11 +14,11 @@ from llama_index.core.workflow import Event
 from ragguard_llamaindex.clocks import CallClock
 
 _KEPT = 256
-"""How many emitted events of a workflow are remembered."""
+"""The number of emitted events of a workflow that are remembered."""
 
 
 class WorkflowStep(Protocol):
-    """A call of a workflow's step: when it is now for that step, and whether it retrieves."""
+    """A call of a workflow's step: its clock, and whether the step retrieves."""
 
     @property
     def clock(self) -> CallClock: ...
@@ -32,19 +32,20 @@ class Emissions:
 
     def __init__(self) -> None:
         self._times: dict[int, tuple[Event, int, int]] = {}
-        """The event itself, the time, and its number among those of its step, by the event's identity."""
+        """Each event with its time and its number among the events of its step, by the event's identity."""
         self._running: dict[WorkflowStep, Any] = {}
         self._model_done: int | None = None
         """The time at which an agent's model last answered. The tool calls that it asked for follow that."""
         self._waiting: dict[str, int] = {}
-        """The latest time of steps that took an event and did nothing yet, since they collect several."""
+        """The latest time of steps that took an event and have not run yet, since they collect several events."""
         self.known = True
         """False where LlamaIndex does not tell what a step sends."""
 
     def begins(
         self, call: WorkflowStep, name: str, arguments: Mapping[str, Any]
     ) -> tuple[int | None, int | None]:
-        """A step begins: when what it follows was done, and its number among parallel steps; None where unknown."""
+        """Notes that a step begins. Returns the time at which its cause was done, and its number among parallel
+        steps; None where the cause is unknown."""
         sends = _sends()
         self.known = sends is not None
         times, ranks = [], []
@@ -60,7 +61,7 @@ class Emissions:
         return (max(times) if times else None), (min(ranks) if ranks else None)
 
     def ended(self, call: WorkflowStep, name: str, result: object) -> None:
-        """A step has ended: what it emitted follows all that was done in it."""
+        """Notes that a step has ended: the events that it emitted follow all that was done in it."""
         sent = list(_sent(self._running.pop(call, None)))
         sent += [one for one in (result if isinstance(result, list) else [result]) if isinstance(one, Event)]
         for number, event in enumerate(sent):
@@ -80,13 +81,13 @@ class Emissions:
             return found[1], found[2]
         for call, sends in list(self._running.items()):
             for number, sent in enumerate(_sent(sends)):
-                if sent is event:  # its step is still at work
+                if sent is event:  # the step that sent the event is still at work
                     return call.clock.now, number
         return None
 
 
 def events_in(arguments: Mapping[str, Any]) -> Iterator[Event]:
-    """The events that a step was given: one, or several that were collected for it."""
+    """Returns the events that a step was given: one, or several that were collected for it."""
     for value in [*arguments.values(), *arguments.get("kwargs", {}).values()]:
         if isinstance(value, Event):
             yield value

@@ -1,7 +1,7 @@
-"""Numbers the turns of a run's retrievals by what follows what, whichever of them starts or ends first.
+"""Numbers the turns of a run's retrievals by the order of the calls, and not by when they start or end.
 
 Each call has a clock. A retrieval takes its call's time as its turn, and moves the clocks of all calls around it on.
-Calls that run in parallel begin at the same time; what follows them begins behind the longest of them.
+Calls that run in parallel begin at the same time; the calls after them begin behind the longest of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _lock = threading.RLock()
 
 
 class CallClock:
-    """The time of one call, in turns of its run."""
+    """The clock of one call; its time is counted in turns of the run."""
 
     __slots__ = ("_around", "_begin", "_children", "_open", "now", "order")
 
@@ -26,13 +26,14 @@ class CallClock:
         """The position of the call among those that run in parallel, from the outermost to the innermost."""
         self._around = around
         self._begin = now
-        """The time at which the open calls inside have begun."""
+        """The common start of the open calls inside."""
         self._open = 0
         self._children = 0
 
     def inside(self, start: int | None = None, rank: int | None = None) -> CallClock:
-        """The clock of a call inside this one, which begins at `start`, or else together with the calls that are
-        open, but not before what its own context has seen ending. `rank` is its place among parallel calls."""
+        """Returns the clock of a call inside this one. The call begins at `start`, or else together with the open
+        calls, but not before the calls that have ended in its own context. `rank` is its position among parallel
+        calls."""
         with _lock:
             self._children += 1
             if start is None:
@@ -49,7 +50,7 @@ class CallClock:
             return CallClock(start, self, order)
 
     def tick(self) -> int:
-        """The turn of a retrieval that begins now; what follows it comes later."""
+        """Returns the turn of a retrieval that begins now, and moves the clock on."""
         with _lock:
             turn = self.now
             clock: CallClock | None = self
@@ -59,7 +60,7 @@ class CallClock:
             return turn
 
     def ended(self) -> None:
-        """The call has ended: what the same context begins from now on follows it."""
+        """Notes that the call has ended: calls that begin in the same context from now on follow it."""
         around = self._around
         if around is not None:
             with _lock:
@@ -67,10 +68,10 @@ class CallClock:
             _seen.set((around, self.now))
 
     def reach(self, time: int) -> None:
-        """Moves this clock on to a time that something else has come to, unless calls inside are open."""
+        """Moves this clock forward to another clock's time, unless calls inside are open."""
         if not self._open:
             self.now = max(self.now, time)
 
 
 _seen: ContextVar[tuple[CallClock, int] | None] = ContextVar("ragguard_llamaindex_time", default=None)
-"""The call whose part was the last to end in this context, and the time at its end."""
+"""The clock of the call inside which a call was the last to end in this context, and the time at that end."""

@@ -1,4 +1,4 @@
-"""The LlamaIndex call at work around plain code, so that `ragguard.retrieved` finds its run."""
+"""Finds the LlamaIndex call at work around plain code, so that `ragguard.retrieved` finds its run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ragguard_llamaindex.spans import Spans
 
 
 def current_call() -> CurrentCall | None:
-    """The innermost captured call around the caller; None outside of any."""
+    """Returns the innermost captured call around the caller; None outside of any."""
     for handler in attached():
         call = handler.spans.here()
         if call is not None and call.kind is not Kind.IGNORED:

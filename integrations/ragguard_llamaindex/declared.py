@@ -1,4 +1,5 @@
-"""Warns of tools that `instrument(rg, tools=…)` declares and nobody calls: a misspelt name captures nothing."""
+"""Warns of tools that `instrument(rg, tools=…)` declares and that are never called: a misspelt name captures
+nothing."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from ragguard.capture.declarations import never_called
 from ragguard.runtime.notices import NOTICES
 
 _PATIENCE = 10
-"""Runs with tool calls after which a declared tool that no agent has is taken for a mistake."""
+"""The number of runs with tool calls after which a declared tool that no agent has is taken for a mistake."""
 
 
 class ToolNames:
-    """The names of the tools that were called, and of those that agents have."""
+    """Collects the names of the tools that were called, and of those that agents have."""
 
     def __init__(self) -> None:
         self._called: set[str] = set()
@@ -25,7 +26,7 @@ class ToolNames:
         self._runs = 0
 
     def called(self, name: str) -> None:
-        """Notes a call."""
+        """Notes that a tool was called."""
         self._called.add(name)
         self._known.add(name)
 
@@ -34,7 +35,7 @@ class ToolNames:
         self._known.update(_tools_of(agent))
 
     def not_called(self, declared: Iterable[str]) -> set[str]:
-        """The declared tools of which no call was seen."""
+        """Returns the declared tools of which no call was seen."""
         return set(declared) - self._called
 
     def check(self, declared: Mapping[str, object]) -> None:

@@ -1,8 +1,8 @@
-"""Finds what the model got of what was retrieved, in postprocessors, syntheses, sources and the outputs of tools.
+"""Finds which retrieved passages the model got, in postprocessors, syntheses, sources and the outputs of tools.
 
-A tool that gives its nodes is taken by its nodes. One that gives text got the model what of the retrieved texts is
-in that text. One that retrieves in a way that nobody saw is a retrieval itself: where it returns documents by
-itself, and where `tools=` declares it.
+Of a tool that returns nodes, the model got these nodes. Of a tool that returns text, the model got the retrieved texts
+that are in it. A tool inside which no retrieval was seen is a retrieval itself where it returns documents or is
+declared by `tools=`.
 """
 
 from __future__ import annotations
@@ -34,22 +34,24 @@ from ragguard_llamaindex.shares import shares
 from ragguard_llamaindex.streams import status_of
 
 WAITING = "WaitingForEvent"
-"""The name of what LlamaIndex raises where a tool asks a person; the tool is called again with the reply."""
+"""The name of the exception that LlamaIndex raises where a tool asks a person; the tool is called again with the
+reply."""
 
 _RETURNS_DOCUMENTS = ("NodeWithScore", "BaseNode", "TextNode", "Document")
 
 
 class Deliveries:
-    """Follows what goes from the retrievals of a call to the model."""
+    """Follows the passages from the retrievals of a call to the model."""
 
     def __init__(self, runs: RunWriter) -> None:
         self._runs, self._recorder = runs, runs.recorder
         self.names = ToolNames()
         self._retrieving: set[str] = set()
-        """The tools that have returned documents: an empty list of theirs is a retrieval that found nothing."""
+        """The names of the tools that have returned documents: an empty list from one of these is a retrieval that
+        found nothing."""
 
     def postprocessed(self, call: Call, around: Call, nodes: Any) -> None:
-        """A postprocessor has ended."""
+        """Ends a postprocessor: reports what it and the guards inside it left of the retrievals."""
         if around.kind is not Kind.POSTPROCESSOR and not around.step_id:
             self.settle(around, nodes, call.seen, call.verdicts)
         elif call.verdicts:
@@ -65,7 +67,7 @@ class Deliveries:
         *,
         final: bool = False,
     ) -> None:
-        """Takes in that some of what was retrieved in `around` goes on; with `final`, to the model."""
+        """Notes that some nodes of the retrievals in `around` go on to the next part; with `final`, to the model."""
         given = around.given
         if not given:
             return
@@ -80,7 +82,7 @@ class Deliveries:
                 given.remove(one)
 
     def tool_began(self, call: Call) -> None:
-        """A tool begins; a declared one is a retrieval, with whatever retrievals are inside."""
+        """Begins a tool; a declared tool is a retrieval, and retrievals inside are parts of it."""
         options = self._runs.options
         if not options.tools:
             return
@@ -93,7 +95,7 @@ class Deliveries:
             self._open(call)
 
     def tool_ended(self, call: Call, tool: object, result: object) -> None:
-        """A tool has returned something."""
+        """Ends a tool with its output."""
         output = result.raw_output if isinstance(result, ToolOutput) else result
         if call.splitter is not None:
             if isinstance(result, ToolOutput) and result.is_error:
@@ -101,7 +103,7 @@ class Deliveries:
             else:
                 self._close_declared(call, output, result)
         elif call.step_id:
-            pass  # a part of a retrieval that says by itself what the model got
+            pass  # a part of another retrieval, which reports itself what the model got
         elif call.retrieved and any(isinstance(one, ToolOutput) and one.is_error for one in (result, output)):
             self._fail(call, _text(result))
         elif call.given:
@@ -113,7 +115,7 @@ class Deliveries:
             self._found(call, tool, output)
 
     def tool_failed(self, call: Call, tool: object, error: BaseException | None) -> None:
-        """A tool has raised; that is a failed retrieval where the tool is one that retrieves."""
+        """Ends a tool that raised an error; that is a failed retrieval where the tool retrieves."""
         if call.splitter is not None:
             self._recorder.step_failed(call.step_id, error or "", status_of(error))
         elif not call.step_id and call.retrieved:
@@ -124,13 +126,13 @@ class Deliveries:
             self._recorder.step_failed(call.step_id, error or "", status_of(error))
 
     def _fail(self, call: Call, error: BaseException | str) -> None:
-        """The tool failed after it had retrieved: the model got the error, and none of the passages."""
+        """Marks the steps inside a tool that failed: the model got the error, and none of the passages."""
         for step_id in call.retrieved or ():
             self._recorder.step_failed_late(step_id, call.run.run_id, error)
 
     def _deliver(self, call: Call, text: str) -> None:
-        """Amends the steps inside a tool: the model got what the tool's output holds of their texts. The comparison
-        is made when a step is read."""
+        """Amends the steps inside a tool: the model got those of their texts that are in the tool's output. The
+        texts are compared when a step is read."""
         given, call.given = call.given or [], None
         nodes = [one.found if one.left is None else one.left for one in given]
         found = [partial(unpacked, one) for one in nodes]
@@ -215,13 +217,13 @@ def retrieves(call: Call | None) -> None:
 
 
 def about(call: Call, retriever: str = "") -> dict[str, Any]:
-    """The metadata of a step: which retriever, which agent, which step of a workflow."""
+    """Returns the metadata of a step: its retriever, its agent, its step of a workflow."""
     said = {"retriever": retriever, "agent": call.agent, "workflow_step": call.workflow_step}
     return {name: value for name, value in said.items() if value}
 
 
 def _text(result: object) -> str:
-    """The text that a tool's output is to a model."""
+    """Returns the text of a tool's output as a model reads it."""
     if isinstance(result, ToolOutput):
         return "\n".join(block.text for block in result.blocks if isinstance(block, TextBlock))
     return result if isinstance(result, str) else str(result)

@@ -32,7 +32,7 @@ class HoppingLLM(CustomLLM, FunctionCallingLLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        """The properties that LlamaIndex asks of a model."""
+        """The model's properties, as LlamaIndex wants them."""
         return LLMMetadata(model_name="ragguard-demo", is_function_calling_model=True)
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
@@ -72,7 +72,7 @@ class HoppingLLM(CustomLLM, FunctionCallingLLM):
     def get_tool_calls_from_response(
         self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
     ) -> list[ToolSelection]:
-        """The search that was asked for, if any."""
+        """Returns the search that the model asked for, in a list; an empty list where it asked for none."""
         return [
             ToolSelection(
                 tool_id=str(block.tool_call_id),
@@ -94,7 +94,7 @@ class _Searching(BaseRetriever):
 
 
 def agent(plan: Plan, search: Search, read: Read, guard: DistractorGuard) -> Callable[[str], str]:
-    """A LlamaIndex function agent whose retriever tool has the guard around its retriever."""
+    """Returns a LlamaIndex function agent whose retriever tool has the guard around its retriever."""
     searching = RetrieverTool.from_defaults(
         GuardedRetriever(_Searching(search), guard), name="search", description="Finds passages."
     )
@@ -107,7 +107,7 @@ def agent(plan: Plan, search: Search, read: Read, guard: DistractorGuard) -> Cal
 
 
 def retrieval(passages: Sequence[Passage]) -> Callable[[], object]:
-    """A retrieval that takes no time of its own."""
+    """Returns a retrieval that takes no time of its own, to measure what capture adds."""
     found = _nodes(passages)
 
     class FixedRetriever(BaseRetriever):

@@ -1,6 +1,7 @@
-"""Recognises LlamaIndex's evaluators by their calls: they put the contexts they judge into an index and query that.
+"""Recognises LlamaIndex's evaluators by their calls: an evaluator puts the contexts to be judged into an index, and
+queries it.
 
-Such a query is not the application's, and what it retrieves was not retrieved for the answer.
+Such a query is not the application's, and its passages were not retrieved for the answer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The spans that other instrumentations make of LlamaIndex's calls: scores belong on them, and no second ones are made.
+"""Finds the spans that other instrumentations make of LlamaIndex's calls: scores are attached to these, and ragguard
+makes no second ones.
 
-OpenInference, OpenLLMetry and LlamaIndex's own package each keep theirs by LlamaIndex's span id, from
-their start hook to their end hook. Depending on who was attached first, a call's span is there at our
-start hook or at our end hook; so it is asked for at both.
+OpenInference, OpenLLMetry and LlamaIndex's own package each keep their spans by LlamaIndex's span id, from their start
+hook to their end hook. Depending on the order of attachment, a call's span exists at our start hook or only at our end
+hook, so both hooks look for it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ROOT = get_dispatcher("root")
 def span_of(call: str, *, retrieval: bool = False) -> TraceContext | None:
     """Returns the ids of the span that another instrumentation has open for the call, or None.
 
-    `retrieval`: the call is a retrieval. Other instrumentations write that on a span when it ends, or never.
+    With `retrieval` the call is a retrieval, which other instrumentations write on a span at its end, or never.
     """
     for handler in ROOT.span_handlers:
         kept = handler.open_spans.get(call) if handler.open_spans else None

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class SpanHandler(BaseSpanHandler[BaseSpan]):
-    """The handler that the dispatcher calls. Makes no spans of its own, so the dispatcher's bookkeeping stays empty."""
+    """The handler that the dispatcher calls. It makes no spans of its own, so that the dispatcher keeps none."""
 
     spans: ClassVar[Spans]
 
     def __init__(self, spans: Spans) -> None:
         super().__init__()
-        # Past pydantic, whose private attributes take microseconds to read; and without a call in between.
+        # Set past pydantic, whose private attributes take microseconds to read; the hooks are bound methods of `spans`.
         object.__setattr__(self, "spans", spans)
         object.__setattr__(self, "span_enter", spans.entered)
         object.__setattr__(self, "span_exit", spans.exited)
@@ -95,7 +95,7 @@ def instrument(
 
 
 def uninstrument() -> None:
-    """Stops capturing; runs under way end here, as interrupted."""
+    """Stops capturing; open runs end now, with the status `interrupted`."""
     with _lock:
         _detach(attached())
 
@@ -107,7 +107,7 @@ def attached() -> list[SpanHandler]:
 
 def _detach(handlers: list[SpanHandler]) -> None:
     dispatcher = get_dispatcher("root")
-    # By identity: LlamaIndex's handlers compare by value. And a new list: another thread may walk the old one.
+    # By identity, since LlamaIndex's handlers compare by value. A new list: another thread may iterate the old one.
     dispatcher.span_handlers = [
         one for one in dispatcher.span_handlers if all(one is not old for old in handlers)
     ]

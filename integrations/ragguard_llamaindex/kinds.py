@@ -25,34 +25,32 @@ from llama_index.core.workflow import Workflow
 
 
 class Kind(Enum):
-    """The spans that matter; all others are passed over."""
+    """The kinds of spans that capture follows; all other spans are passed over."""
 
-    __hash__ = (
-        object.__hash__
-    )  # there is one of each; Enum's own hash is a call in Python on the shortest way
+    __hash__ = object.__hash__  # each kind is one object, and Enum's own hash is a slow function in Python
     RETRIEVER = auto()
     IGNORED = auto()
     """A call that retrieves no passages for the answer: the choice of tools or engines, an evaluator's own engine.
     Nothing in it is captured."""
     ENGINE = auto()
     FANOUT = auto()
-    """An engine that asks several others, none of which sees another's answer."""
+    """An engine that asks several other engines, none of which sees another's answer."""
     WORKFLOW = auto()
     STEP = auto()
-    """One step of a workflow, an agent's included."""
+    """A step of a workflow, an agent's included."""
     TOOL = auto()
     POSTPROCESSOR = auto()
     SYNTHESIS = auto()
     CHAT_WRITER = auto()
     """The call that fills a streamed chat response, in the background."""
     HANDLE = auto()
-    """No span: `with rg.run(...)` around LlamaIndex."""
+    """Stands for `with rg.run(...)` around LlamaIndex, which has no span."""
 
 
 ROOTS = frozenset((Kind.RETRIEVER, Kind.ENGINE, Kind.FANOUT, Kind.WORKFLOW, Kind.TOOL))
 """The kinds that may be a run when nothing is around them."""
 ASKING = ROOTS - {Kind.TOOL}
-"""The kinds that take a query on its way to a retriever."""
+"""The kinds of calls that pass a query on to a retriever."""
 ENDING = ROOTS | {Kind.SYNTHESIS}
 """The kinds with whose outermost span a run ends."""
 ANSWERING = ENDING - {Kind.RETRIEVER}
@@ -79,10 +77,10 @@ _SPANS: tuple[tuple[frozenset[str], type, Kind], ...] = (
 
 
 def kind_of(name: str, instance: object) -> Kind | None:
-    """The kind of the span `Class.method` of that instance; None for what does not matter here."""
+    """Returns the kind of the span `Class.method` of an instance; None for a span that capture does not follow."""
     method = name.rpartition(".")[2]
     if instance is None:
-        return Kind.STEP  # where a workflow is around it; else a function that does not matter
+        return Kind.STEP  # a step where a workflow is around it, else an ordinary function
     for methods, owner, kind in _SPANS:
         if method in methods and isinstance(instance, owner):
             return kind
@@ -90,12 +88,12 @@ def kind_of(name: str, instance: object) -> Kind | None:
 
 
 def choosers_of(instance: object) -> Set[int]:
-    """The identities of the retrievers by which an agent or a router finds its tools."""
+    """Returns the identities of the retrievers by which an agent or a router finds its tools."""
     return {id(found.retriever) for found in _object_retrievers(instance)}
 
 
 def names_in(instance: object) -> Mapping[int, str]:
-    """The names of the tools among which an engine chooses, by the identity of their engines."""
+    """Returns the names of the tools among which an engine chooses, by the identity of their engines."""
     engines = getattr(instance, "_query_engines", None)
     if isinstance(engines, Mapping):
         return {id(engine): str(name) for name, engine in engines.items()}
@@ -109,7 +107,7 @@ def names_in(instance: object) -> Mapping[int, str]:
 
 
 def agent_of(instance: object) -> str:
-    """The name of an agent, or of the agent that a workflow of agents begins with."""
+    """Returns the name of an agent, or of the agent that a workflow of agents begins with."""
     if isinstance(instance, AgentWorkflow):
         return str(instance.root_agent)
     return str(instance.name) if isinstance(instance, BaseWorkflowAgent) else ""

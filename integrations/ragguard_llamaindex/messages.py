@@ -1,4 +1,5 @@
-"""Questions and answers, read from what LlamaIndex passes around. Texts only; nothing is consumed or kept."""
+"""Reads questions and answers from LlamaIndex's arguments and results, as texts. No stream is read and no object is
+kept."""
 
 from __future__ import annotations
 
@@ -48,16 +49,16 @@ _REWRITTEN = re.compile(r"\n\w+ is (.*)\n", re.DOTALL)
 
 
 def question_of(arguments: Mapping[str, Any]) -> str:
-    """The question in a call's arguments; '' where there is none."""
+    """Returns the question in a call's arguments; '' where there is none."""
     for name in _ASKED:
         if name in arguments:
             return query_text(arguments[name])
-    # A class of the user's own may call it anything.
+    # A class of the user's own may use any name.
     return next((text for value in arguments.values() if (text := query_text(value))), "")
 
 
 def question_of_event(event: object) -> str:
-    """The question in the event that started a workflow: an agent's or one of the user's own."""
+    """Returns the question in the event that started a workflow: an agent's or one of the user's own."""
     if not isinstance(event, StartEvent):
         return ""
     fields = {**event.__dict__, **event.to_dict()}
@@ -73,7 +74,7 @@ def question_of_event(event: object) -> str:
 
 
 def query_text(asked: object) -> str:
-    """The text of a query in any of the forms it comes in."""
+    """Returns the text of a query in any of its forms."""
     if isinstance(asked, str):
         return asked
     if isinstance(asked, QueryBundle):
@@ -98,13 +99,13 @@ def tool_text(arguments: Mapping[str, Any]) -> str:
 
 
 def without_rewriting(asked: str) -> str:
-    """A query without what a RetrieverTool puts around the one argument that the agent wrote."""
+    """Returns a query without the words that a RetrieverTool puts around the one argument that the agent wrote."""
     found = _REWRITTEN.fullmatch(asked)
     return (asked if found is None else found[1]).strip()
 
 
 def answer_of(said: object) -> tuple[str | None, str]:
-    """An answer's text, and what it is where it is more or other than text (an image, a tool call)."""
+    """Returns an answer's text, and the kind of its content where that is not only text (an image, a tool call)."""
     if isinstance(said, str):
         return said, ""
     if isinstance(said, (Response, AgentChatResponse, StreamingAgentChatResponse)):
@@ -127,7 +128,7 @@ def answer_of(said: object) -> tuple[str | None, str]:
 
 
 def _answer_of_other(said: object) -> tuple[str | None, str]:
-    """The answer in an object of the user's own: a text under a name that says so, or its JSON."""
+    """Returns the answer in an object of the user's own: a text under a usual name, else the object's JSON."""
     if said is None:
         return None, ""
     fields: Mapping[str, Any] = {}
@@ -148,7 +149,7 @@ def _answer_of_other(said: object) -> tuple[str | None, str]:
         try:
             return said.model_dump_json(), ""
         except (ValueError, TypeError):
-            pass  # it holds what JSON cannot; its type is all that can be said
+            pass  # JSON cannot hold the object, so only its type is known
     return None, type(said).__name__
 
 

@@ -1,9 +1,9 @@
-"""Snapshots of LlamaIndex nodes, and the passages made of them.
+"""Takes snapshots of LlamaIndex nodes, and makes passages of them.
 
-A passage's text is what a model reads of its node: LlamaIndex's synthesizers, chats and tools put the metadata
-before the text, by the node's own templates (`MetadataMode.LLM`). A snapshot is taken at once, since nodes change
-after they were given (fusion rescales scores); its texts are put together later, when somebody reads the step.
-Nothing here raises for strange content, and no node is changed or kept.
+A passage's text is what a model reads of its node: LlamaIndex's synthesizers, chats and tools put the metadata before
+the text, by the node's own templates (`MetadataMode.LLM`). A snapshot is taken at once, since nodes change after they
+were given (fusion rescales scores); its texts are put together later, when somebody reads the step. No function here
+raises for unusual content, and no node is changed or kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ragguard.runtime.faults import describe
 from ragguard.runtime.text_memo import TextMemo
 
 TextOf: TypeAlias = Callable[[BaseNode], str]
-"""Gives the text of a node as the model reads it."""
+"""A function that returns the text of a node as the model reads it."""
 
 UNFORMATTED = "ragguard.unformatted"
 """Metadata key that says why a passage is the bare text of a node whose templates could not be filled."""
@@ -65,7 +65,7 @@ class Taken(NamedTuple):
     """
 
     nodes: Sequence[NodeFields | NodeCopy | Passage] = ()
-    """One a node; a passage where reading it took more than its fields."""
+    """The snapshot of each node; a passage where the fields of the node were not enough to make it later."""
     metadata: Sequence[Mapping[str, Any]] = ()
     """The metadata of each node of which the fields are kept; empty for the others."""
 
@@ -87,7 +87,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 def checked_text_of(text_of: TextOf | None) -> TextOf | None:
-    """The user's function, or None for LlamaIndex's own view; refuses anything else."""
+    """Returns the user's function, or None for LlamaIndex's own view; raises InvalidInput for anything else."""
     if text_of is not None and not callable(text_of):
         raise InvalidInput("text_of", text_of, "a function from a node to the text that the model reads")
     return text_of
@@ -96,7 +96,7 @@ def checked_text_of(text_of: TextOf | None) -> TextOf | None:
 def taken(nodes: object, text_of: TextOf | None = None) -> Taken:
     """Returns a snapshot of what a retriever gave: normally a list of NodeWithScore."""
     if not isinstance(nodes, (list, tuple)):
-        # What else can be iterated may be the application's own stream: only a look, no reading.
+        # Any other iterable may be the application's own stream, which is not to be read here.
         return Taken() if nodes is None else Taken.of([_passage(nodes)])
     if text_of is not None:
         return Taken.of([_copied(item, text_of) for item in nodes])
@@ -110,7 +110,7 @@ def taken(nodes: object, text_of: TextOf | None = None) -> Taken:
                 add(_passage(item))
                 add_metadata(_NOTHING)
                 continue
-            state = node.__dict__  # sooner read than the attributes of a pydantic model
+            state = node.__dict__  # quicker to read than the attributes of a pydantic model
             hidden = state["excluded_llm_metadata_keys"]
             add((
                 state["text"], state["id_"], state["metadata_template"], state["metadata_separator"],
@@ -123,7 +123,7 @@ def taken(nodes: object, text_of: TextOf | None = None) -> Taken:
 
 
 def unpacked(snapshot: Taken | tuple[()]) -> list[Passage]:
-    """Returns the passages of a snapshot; none of an empty tuple, which stands for what was not taken."""
+    """Returns the passages of a snapshot; none for an empty tuple, which stands for a missing snapshot."""
     return OwnPassages([
         _seen(one, metadata) if isinstance(one, tuple) else one if isinstance(one, Passage) else one.passage()
         for one, metadata in zip(*(snapshot or Taken()), strict=True)
@@ -131,8 +131,7 @@ def unpacked(snapshot: Taken | tuple[()]) -> list[Passage]:
 
 
 def bare(snapshot: Taken) -> list[Passage]:
-    """Returns the passages with the nodes' own texts, of those nodes whose text was not read in another form
-    already."""
+    """Returns the passages with the nodes' own texts, without the nodes whose text was already read in another form."""
     return [
         passage(_bare(one.node)[0], one.node.node_id, one.score, one.node.metadata)
         if isinstance(one, NodeCopy)
@@ -150,18 +149,18 @@ def same(before: Taken, after: Taken) -> bool:
 
 
 def node_id(item: object) -> str:
-    """The id of a node with or without a score; '' for anything else."""
+    """Returns the id of a node with or without a score; '' for anything else."""
     node = _node(item)
     return "" if node is None else node.id_
 
 
 def ids_of(items: Iterable[object]) -> set[str]:
-    """The ids of nodes."""
+    """Returns the ids of nodes."""
     return {node_id(item) for item in items}
 
 
 def are_nodes(value: object) -> bool:
-    """True for a list of nodes that holds some."""
+    """True for a list that holds at least one item, and nodes only."""
     return isinstance(value, list) and bool(value) and _node(value[0]) is not None
 
 
@@ -197,7 +196,7 @@ def _seen(fields: NodeFields, metadata: Mapping[str, Any]) -> Passage:
 
 
 _written: TextMemo[tuple[str, tuple[Any, ...], Mapping[str, Any] | None, str]] = TextMemo(4 * 2**20)
-"""The texts that came lately: the text, its templates and hidden keys, its metadata, and all of it put together."""
+"""The latest texts, each with its templates, hidden keys and metadata, and with the text that a model reads."""
 
 
 def _with_metadata(fields: NodeFields, metadata: Mapping[str, Any]) -> str:
@@ -264,7 +263,8 @@ def _read(item: object) -> Passage:
 
 
 def _bare(node: BaseNode) -> tuple[str, str]:
-    """A node's text without its metadata; or what stands in the place of one."""
+    """Returns a node's text without its metadata, and the kind of its content where that is not text; one of the two
+    is ''."""
     try:
         text: object = node.get_content(metadata_mode=MetadataMode.NONE)
     except Exception as error:  # noqa: BLE001 - a node class of the user's may raise anything

@@ -18,9 +18,10 @@ KEYS = (REFERENCES, NAME, RUN_ID, RESUME, QUESTION, ANSWER)
 """Instrument tags by which a call says what its run is."""
 
 QuestionOf: TypeAlias = Callable[[Mapping[str, Any]], object]
-"""Finds the question in what a pipeline was given: its arguments, or the fields of a workflow's start event."""
+"""A function that finds the question in a pipeline's input: its arguments, or the fields of a workflow's start
+event."""
 AnswerOf: TypeAlias = Callable[[Any], object]
-"""Finds the answer in what a pipeline gave: a response, or the result of a workflow's stop event."""
+"""A function that finds the answer in a pipeline's output: a response, or the result of a workflow's stop event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,9 @@ class CaptureOptions:
     """The options of one attachment, checked when they are given."""
 
     text_of: TextOf | None = None
-    """Gives what the model reads of a node, where that is not LlamaIndex's own view of it."""
+    """A function that returns the text that the model reads of a node, where that is not LlamaIndex's own view."""
     tools: Mapping[str, Splitter] = field(default_factory=dict)
-    """The tools that retrieve and return text or JSON, each with what takes their output apart."""
+    """The tools that retrieve and return text or JSON, each with the splitter of its output."""
     question: QuestionOf | None = None
     answer: AnswerOf | None = None
 
@@ -41,7 +42,7 @@ def options_of(
     question: str | QuestionOf | None,
     answer: str | AnswerOf | None,
 ) -> CaptureOptions:
-    """The options, checked; a key becomes the function that looks there."""
+    """Returns the checked options; a key of the input or output becomes a function that reads it."""
     return CaptureOptions(
         checked_text_of(text_of), checked_tools(tools), question_from("question", question),
         answer_from("answer", answer),
@@ -55,7 +56,7 @@ def question_from(argument: str, value: object) -> QuestionOf | None:
     if not isinstance(value, str) or not value:
         raise InvalidInput(argument, value, "a key, or a function of what the pipeline is given")
     if " " in value.strip():
-        return lambda given: value  # no key, but the question itself
+        return lambda given: value  # the question itself instead of a key
     return lambda given: _found(given, value, argument)
 
 
@@ -69,11 +70,11 @@ def answer_from(argument: str, value: object) -> AnswerOf | None:
 
 
 def fields_of(value: object) -> Mapping[str, Any]:
-    """The named parts of a value: of a mapping its items, of an object its attributes."""
+    """Returns the named parts of a value: the items of a mapping, the attributes of an object."""
     if isinstance(value, Mapping):
         return value
     fields = dict(getattr(value, "__dict__", {}) or {})
-    to_dict = getattr(value, "to_dict", None)  # an event keeps what it has no field for elsewhere
+    to_dict = getattr(value, "to_dict", None)  # an event keeps values without a field in a mapping
     if callable(to_dict) and hasattr(value, "_data"):
         fields |= to_dict()
     return fields

@@ -1,4 +1,4 @@
-"""The guard as a node postprocessor: filters what a retriever gave before the model reads it."""
+"""The guard as a node postprocessor: filters a retriever's nodes before the model reads them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class DistractorPostprocessor(BaseNodePostprocessor):
         super().__init__(**settings)
 
     def __getstate__(self) -> NoReturn:
-        """Refuses to be pickled as the guard does: LlamaIndex would leave it out, and the copy would guard nothing."""
+        """Raises TypeError, as a guard does when it is pickled: LlamaIndex would leave the guard out, and the copy
+        would guard nothing."""
         self.guard.__reduce__()
 
     @classmethod
@@ -73,7 +74,7 @@ def _begin(
     """Returns the query to judge by and the nodes as passages; dispatches LlamaIndex's event of a reranker's start."""
     _dispatch(ReRankStartEvent, query=query_bundle, nodes=nodes, top_n=len(nodes), model_name="ragguard")
     asked, handlers = query_text(query_bundle), attached()
-    # The question that the step is scored with, where somebody captures: guard and scorer share a cache.
+    # The query with which the captured step is scored, since guard and scorer share a cache.
     query = handlers[0].spans.written_query(asked) if handlers else without_rewriting(asked)
     return query, unpacked(taken(nodes, text_of))
 
@@ -87,7 +88,7 @@ def _end(kept: list[NodeWithScore], verdict: Verdict) -> list[NodeWithScore]:
 
 
 def _dispatch(event: type[ReRankStartEvent | ReRankEndEvent], **fields: Any) -> None:
-    """Dispatches an event by which other instrumentations see a reranker: without it, they put what the guard did on
-    the query engine's span."""
+    """Dispatches an event by which other instrumentations see a reranker. Without the event they write the guard's
+    result on the query engine's span."""
     with suppress(ValueError):  # the event refuses nodes of other types
         dispatcher.event(event(**fields))

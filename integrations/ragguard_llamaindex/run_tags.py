@@ -26,7 +26,7 @@ from ragguard_llamaindex.runs import RunWriter, tags_of
 
 
 def read_tags(run: Invocation, tags: Mapping[str, Any], recorder: Recorder) -> None:
-    """Keeps what the tags say of a run that begins."""
+    """Reads the tags of a run that begins into its invocation."""
     run.said = True
     run.name = str(tags.get(NAME) or run.name)
     _name(run, tags, recorder)
@@ -40,7 +40,8 @@ def read_tags(run: Invocation, tags: Mapping[str, Any], recorder: Recorder) -> N
 
 
 def read_question(call: Call, arguments: Mapping[str, Any], tags: Mapping[str, Any], runs: RunWriter) -> None:
-    """Keeps the question where the application says that it is; else it stays as it was found."""
+    """Reads the question from where the application says that it is; without such an option the question stays as it
+    was found."""
     run, options = call.run, runs.options
     run.answer = run.answer or options.answer
     question = question_from(QUESTION, tags.get(QUESTION)) or options.question
@@ -56,7 +57,7 @@ def read_question(call: Call, arguments: Mapping[str, Any], tags: Mapping[str, A
 
 
 def _name(run: Invocation, tags: Mapping[str, Any], recorder: Recorder) -> None:
-    """Takes the id that tags give to a run; a run of that id which is open is joined where they say so."""
+    """Reads the id that tags give to a run; where the tags say so, an open run of this id is joined."""
     named, resumes = tags.get(RUN_ID), bool(tags.get(RESUME))
     if not named:
         return

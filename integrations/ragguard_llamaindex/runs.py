@@ -1,4 +1,4 @@
-"""The beginnings and ends of runs: what LlamaIndex was asked, what it answered, and when that is known."""
+"""Begins and ends runs: reads the question and the answer, and waits for answers that are streamed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RunWriter:
 
     @property
     def faults(self) -> Faults:
-        """The recorder's count of what went wrong in hooks."""
+        """The recorder's counter of faults in hooks."""
         return self.recorder.faults
 
     def begin(self, run: Invocation) -> None:
@@ -63,7 +63,7 @@ class RunWriter:
         """Ends the run of an outermost call, or waits for the stream that it returned."""
         said: object = result
         if call.kind is Kind.WORKFLOW:
-            if result is None:  # LlamaIndex's word for a workflow that its user has cancelled
+            if result is None:  # LlamaIndex's result of a workflow that its user has cancelled
                 self.end(call, None, "cancelled")
                 return
             said = result.result if isinstance(result, StopEvent) else result
@@ -85,7 +85,7 @@ class RunWriter:
             self.end(call, said)
 
     def _without_steps(self, call: Call) -> None:
-        """Says why nothing was captured; not of agents that needed no tool, and chats that retrieve nothing."""
+        """Warns that nothing was captured in a run, unless an agent needed no tool or a chat retrieves nothing."""
         run_id = call.run.run_id
         if call.kind in (Kind.ENGINE, Kind.FANOUT) and call.name != SimpleChatEngine.__name__:
             self.recorder.calls.seen(run_id, "engine", call.name)
@@ -94,7 +94,7 @@ class RunWriter:
             self.recorder.without_steps(run_id)
 
     def hear(self, around: Call, response: object) -> None:
-        """Listens to a chat's answer that is about to be written in the background, maybe before the chat returns."""
+        """Observes a chat's answer that is about to be written in the background, perhaps before the chat returns."""
         if around.outermost and around.streamed is None and isinstance(response, StreamingAgentChatResponse):
             self.hold(around)
             around.streamed = watch_chat(response, self._end_of(around))
@@ -152,7 +152,7 @@ class RunWriter:
         )
 
     def _named(self, answer_of_user: AnswerOf, said: object) -> tuple[str | None, str]:
-        """The answer as the user says where it is; LlamaIndex's own reading where nothing is found there."""
+        """Returns the answer from where the user says that it is, else the answer as LlamaIndex has it."""
         try:
             found = answer_of_user(said)
         except Exception as error:  # noqa: BLE001 - the function is the user's

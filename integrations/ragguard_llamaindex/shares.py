@@ -1,8 +1,9 @@
-"""The share of each retrieval in what the model got: after rerankers, cuts and whatever else lies between.
+"""Finds the share of each retrieval in the passages that the model got, after rerankers, cuts and other steps in
+between.
 
-Nodes pass through postprocessors and end in a synthesis, a tool's output or a response's sources.
-With one retrieval in sight they are its share, even where they were rewritten or cut into pieces;
-with several, each node belongs to those that found it.
+Nodes pass through postprocessors and end in a synthesis, a tool's output or a response's sources. Where there is one
+retrieval, all nodes are its share, even nodes that were rewritten or cut into pieces. Where there are several, a node
+belongs to those that found it.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from ragguard_llamaindex.nodes import Taken, TextOf, ids_of, node_id, same, take
 
 @dataclass(slots=True, eq=False)
 class PendingRetrieval:
-    """A retrieval that has ended: what it found, and what the model is known to get of that so far."""
+    """A retrieval that has ended, with the nodes that it found and those that the model is known to get so far."""
 
     step_id: str
     found: Taken
     text_of: TextOf | None = None
     left: Taken | None = None
-    """The part of it that is left by now, where something between changed it."""
+    """The nodes that are left by now, where a part of the pipeline has changed them."""
     candidates: list[Passage] | None = None
-    """The passages that it had retrieved, where a guard inside it took some out."""
+    """The passages that were retrieved, where a guard inside the retrieval has dropped some."""
     decision: Decision | None = None
 
     @property
     def ids(self) -> Set[str]:
-        """The ids of what was found."""
+        """The ids of the nodes that were found."""
         return self.found.ids
 
     def becomes(self, nodes: Sequence[object]) -> list[Passage] | None:
@@ -52,10 +53,10 @@ class PendingRetrieval:
 def shares(
     given: Sequence[PendingRetrieval], nodes: Sequence[object], seen: Set[str] | None = None
 ) -> Iterator[tuple[PendingRetrieval, list[Passage] | None]]:
-    """The retrievals that those nodes speak of, each with its new passages; None where nothing changed.
+    """Returns the retrievals that the given nodes come from, each with its new passages; None where nothing changed.
 
-    `seen` holds the ids that a postprocessor was given: a retrieval of which it saw nothing is left alone,
-    one of which it let nothing through has an empty share.
+    `seen` holds the ids that a postprocessor was given: a retrieval none of whose nodes it was given does not change,
+    and a retrieval of which it returned no node has an empty share.
     """
     if len(given) == 1:
         one = given[0]
@@ -70,10 +71,10 @@ def shares(
 
 
 def _made_of(one: PendingRetrieval, nodes: Sequence[object]) -> bool:
-    """True when the nodes are the retrieval's, whole or in pieces; no nodes at all are what was left of it."""
+    """True where the nodes come from the retrieval, whole or in pieces; also where there are no nodes."""
     if not nodes or ids_of(nodes) & one.ids:
         return True
-    # Pieces have ids of their own, and a heading at most: their longest line is still the retrieval's.
+    # Pieces have ids of their own, perhaps with a heading: their longest line still comes from the retrieval.
     lines = [
         max(piece.text.splitlines(), key=len, default="").strip()
         for piece in unpacked(taken(list(nodes), one.text_of))

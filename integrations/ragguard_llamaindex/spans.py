@@ -1,9 +1,9 @@
 """Turns LlamaIndex's spans into runs and retrievals.
 
-A run is the outermost engine, chat, agent, workflow, tool or bare retriever; inside `with rg.run(...)`
-it joins that run. A retrieval with no other around it is a step, one inside another a sub-step. What is
-around a span is read from a context variable, which goes wherever LlamaIndex's own goes: so a span that
-does not matter costs next to nothing, and nothing is kept of one that has ended.
+A run is the outermost engine, chat, agent, workflow, tool or bare retriever; inside `with rg.run(...)` it joins that
+run. A retrieval with no other around it is a step, one inside another a sub-step. The call around a span is read from a
+context variable, which is passed on like LlamaIndex's own: a span that capture does not follow costs almost nothing,
+and no state stays of a span that has ended.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from ragguard_llamaindex.shares import PendingRetrieval
 from ragguard_llamaindex.streams import status_of
 
 OPEN_KEPT = 65_536
-"""How many open calls are remembered, should their ends never be reported."""
+"""The most open calls that are kept, for calls whose ends are never reported."""
 
 
 class Spans:
@@ -80,7 +80,7 @@ class Spans:
         return len(self._open)
 
     def here(self) -> Call | None:
-        """The innermost open call around the caller."""
+        """Returns the innermost open call around the caller; None outside of any."""
         call = self._here.get()
         return None if call is None or call.over or call.run.over else call
 
@@ -88,7 +88,7 @@ class Spans:
         """Begins a run with its first retrieval."""
         self.runs.begin(run)
 
-    # Called by the dispatcher for every span, so these have to cost little
+    # The dispatcher calls these for every span, so they have to cost little
 
     def entered(
         self,
@@ -99,7 +99,7 @@ class Spans:
         tags: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """A span begins, in the context of its caller."""
+        """Takes in that a span begins; runs in the context of the span's caller."""
         try:
             try:
                 kind = self._kinds[type(instance), id_[:-37]]
@@ -107,7 +107,7 @@ class Spans:
                 kind = self._kinds[type(instance), id_[:-37]] = kind_of(id_[:-37], instance)
             if kind is not None and not is_paused():
                 self._enter(kind, id_, bound_args.arguments, instance)
-                if self._closed:  # meanwhile, in another thread
+                if self._closed:  # the run has ended meanwhile, in another thread
                     self.close()
         except FAULTS as error:
             self.faults.note("span_enter", error)
@@ -115,7 +115,7 @@ class Spans:
     def exited(
         self, id_: str, bound_args: BoundArguments, instance: object = None, result: object = None, **_: Any
     ) -> None:
-        """A span ends well."""
+        """Takes in that a span has ended without an error."""
         try:
             call = self._open.pop(id_, None)
             if call is None:
@@ -123,7 +123,7 @@ class Spans:
             try:  # noqa: SIM105 - a context manager costs a microsecond
                 self._here.reset(call.token)
             except ValueError:
-                pass  # it ended in another context than it began in; that one goes with its task
+                pass  # the span ended in another context than its own, which disappears with its task
             if call.kind is Kind.RETRIEVER:
                 self._retrieved(call, result)
             else:
@@ -165,7 +165,7 @@ class Spans:
 
     @never_raises
     def close(self) -> None:
-        """Ends what is open, since no ends will be reported any more."""
+        """Ends all open calls and runs, since no further ends will be reported."""
         self._closed = True
         calls = list(self._open.values())
         self._open.clear()
@@ -271,7 +271,7 @@ class Spans:
         elif kind is Kind.STEP:
             if around is not None and around.emissions is not None:
                 around.emissions.ended(call, call.name, result)
-            if isinstance(result, InputRequiredEvent):  # it asks a person
+            if isinstance(result, InputRequiredEvent):  # the tool asks a person
                 self._waits()
         elif call.given:
             sources: Any = getattr(result, "source_nodes", None)
@@ -288,7 +288,7 @@ class Spans:
             self.runs.answered(call, result)
 
     def _handle(self) -> Call | None:
-        """The call that stands for the `rg.run(...)` around the caller."""
+        """Returns the call that stands for the `rg.run(...)` around the caller; None outside of any."""
         handle = current_run(self.recorder) or self._held()
         if handle is None:
             return None
@@ -301,7 +301,8 @@ class Spans:
         return call
 
     def _held(self) -> RunHandle | None:
-        """The run around the caller that its user has left, and that goes on until something in it has ended."""
+        """Returns the run around the caller whose `with` block the user has left, and that stays open until a call
+        in it has ended."""
         handle = current_handle.get()
         while handle is not None and not (
             handle.closed and handle.recorder is self.recorder and self.recorder.knows(handle.key)
@@ -311,8 +312,8 @@ class Spans:
 
     @never_raises
     def starting(self) -> None:
-        """A workflow is about to be started in a task of its own; its span begins there, maybe after the user has
-        left `with rg.run(...)`."""
+        """Notes that a workflow is about to be started in a task of its own. Its span begins there, perhaps after
+        the user has left `with rg.run(...)`."""
         around = self._here.get()
         if around is None and current_handle.get() is not None and (handle := self._handle()) is not None:
             self.recorder.run_held(handle.run.run_id)
@@ -327,7 +328,7 @@ class Spans:
             self.runs.hold(call)
 
     def _waits(self) -> None:
-        """Notes that the run waits for a person: where it is cancelled now, that is an interruption."""
+        """Notes that the run waits for a person: a run that is cancelled now counts as interrupted."""
         call = self.here()
         if call is not None:
             call.run.waits = True
@@ -384,7 +385,7 @@ class Spans:
             self.runs.end(call, None)
 
     def written_query(self, asked: str) -> str:
-        """The query of the postprocessor at work, as its author wrote it."""
+        """Returns the query of the postprocessor at work, as its author wrote it."""
         call = self._here.get()
         around = None if call is None or call.kind is not Kind.POSTPROCESSOR else call.parent
         if around is None:

@@ -1,6 +1,6 @@
-"""Streamed answers: the user gets every token as before, and the whole text is known at the stream's end.
+"""Observes streamed answers: the user gets every token as before, and the whole text is known at the stream's end.
 
-A stream also ends when it is closed, or dropped and collected; even one that nobody ever read.
+A stream also ends when it is closed or garbage-collected, even one that was never read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ragguard.records import Status
 Item = TypeVar("Item")
 
 OnEnd: TypeAlias = Callable[[object, Status, BaseException | None], None]
-"""Called once with the answer, how the stream ended, and the error if one ended it."""
+"""A function that is called once with the answer, the status of the stream, and the error that ended it, if any."""
 
 
 def watch(response: StreamingResponse | AsyncStreamingResponse, on_end: OnEnd) -> None:
@@ -30,7 +30,7 @@ def watch(response: StreamingResponse | AsyncStreamingResponse, on_end: OnEnd) -
         generator = response.response_gen = _listen(response.response_gen, streamed, streamed.token)
     else:
         generator = response.response_gen = _alisten(response.response_gen, streamed, streamed.token)
-    # A generator that was never started runs no code of its own when it goes.
+    # A generator that was never started runs no code when it is garbage-collected.
     streamed.gone = weakref.finalize(generator, streamed.end, "cancelled")
     streamed.gone.atexit = False
 
@@ -62,15 +62,15 @@ class StreamedAnswer:
         return self._on_end is None
 
     def token(self, token: object) -> None:
-        """Takes in the next piece of the answer. Structured output streams growing objects in place of pieces of text;
-        the last one is the answer."""
+        """Adds the next piece of the answer. Structured output streams growing objects in place of pieces of text;
+        the last object is the answer."""
         if isinstance(token, str):
             self._texts.append(token)
         else:
             self._last = token
 
     def chat(self, response: ChatResponse) -> None:
-        """A chat's stream gives what is new beside what was said so far."""
+        """Adds the next piece of a chat's stream, which has the new text beside the text so far."""
         self._texts.append(response.delta or "")
 
     def end(self, status: Status = "ok", error: BaseException | None = None) -> None:
@@ -119,7 +119,7 @@ async def _alisten(
 
 
 def status_of(error: BaseException | None) -> Status:
-    """Returns the status of a call that ended with that error."""
+    """Returns the status of a call that ended with an error."""
     if error is None:
         return "ok"
     return "cancelled" if isinstance(error, (CancelledError, GeneratorExit, KeyboardInterrupt)) else "error"
