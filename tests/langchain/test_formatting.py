@@ -10,11 +10,13 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from support.guards import judging
 from support.langchain_agents import ANSWER, QUESTION
 from support.langchain_parts import ListRetriever, says
+from support.polling import eventually
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import RagGuard
 from ragguard_langchain import RagGuardCallback
 
+TITLED = "Title: {source}\n{page_content}"
 PROMPT = ChatPromptTemplate.from_template("{context} {input}")
 
 
@@ -96,7 +98,7 @@ def test_a_formatted_document_is_judged_once(tmp_path, store):
     engine = ScriptedEngine(label=judging)
     rg = RagGuard(
         engine=engine, scorers=("utility",), store=tmp_path / "runs.db" if store == "file" else None,
-        when="run",  # while the run is open, a document may be judged before the chain formats it
+        when="run",  # a document that is judged before the chain formats it: see the next test
     )  # fmt: skip
     stuffed("Title: {source}\n{page_content}").invoke(
         {"input": QUESTION}, {"callbacks": [RagGuardCallback(rg)]}
@@ -109,6 +111,45 @@ def test_a_formatted_document_is_judged_once(tmp_path, store):
     assert len(judged) == 2
     assert len(prompts) == 4
     assert all("Title: shelf" in str(prompt) for prompt in prompts)
+
+
+@pytest.mark.parametrize("judged_before", [False, True], ids=["formatted at once", "judged before"])
+def test_live_scores_of_a_formatted_document_end_as_those_of_what_the_model_read(judged_before):
+    """A step is scored as it ends, which is before a chain formats its documents: where the chain takes its time, the
+    bare texts are judged first, as provisional scores, and the formatted ones once."""
+    engine = ScriptedEngine(label=judging)
+    rg = RagGuard(engine=engine, scorers=("utility",), store=None)
+
+    def provisional():
+        return [score for run in rg.runs() for score in rg.scores(run.id) if score.provisional]
+
+    def hold(found):
+        if judged_before:
+            eventually(lambda: len(provisional()) >= 2)
+        return found
+
+    def judge_what_is_formatted(given):
+        eventually(lambda: "Title: shelf" in str(engine.calls))
+        return given
+
+    stuff = create_stuff_documents_chain(
+        judge_what_is_formatted | says(ANSWER), PROMPT, document_prompt=PromptTemplate.from_template(TITLED)
+    )
+    retriever = (lambda given: given["input"]) | ListRetriever() | hold
+    create_retrieval_chain(retriever, stuff).invoke(
+        {"input": QUESTION}, {"callbacks": [RagGuardCallback(rg)]}
+    )
+    assert rg.flush(timeout=30)
+    (run,) = rg.runs()
+    scores = [score for score in rg.scores(run.id) if score.name == "utility"]
+    prompts = [str(prompt) for one in engine.calls for prompt in one.prompts]
+    rg.close()
+    assert [score.provisional for score in scores] == [False, False]
+    formatted = [one for one in prompts if "Title: shelf" in one]
+    assert len(formatted) == len({*formatted}) == 4
+    assert len(prompts) == 8 or not judged_before
+    bare = [one for one in prompts if one not in formatted]
+    assert len(bare) == len({*bare})
 
 
 def test_the_handle_of_a_run_shows_the_candidates_as_the_model_reads_them():
