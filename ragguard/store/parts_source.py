@@ -20,6 +20,7 @@ from ragguard.runtime.once import computed_once
 from ragguard.store.filesystems import pyarrow_for
 from ragguard.store.means import RunMeans
 from ragguard.store.overview import Overview, RunLine, ScoreSummary, overview_of
+from ragguard.store.part_repeats import RepeatedRuns, find_repeats
 from ragguard.store.partfolder import PartFolder
 from ragguard.store.parttables import FORMAT, PartCounts, Table, table_schemas
 from ragguard.store.score_columns import (
@@ -94,9 +95,11 @@ class PartsSource:
             said.append(
                 f"{self._folder}: {total['rejected']:,} lines of the input were rejected and not scored"
             )
-        hashes = self._table("runs", self._keys, ("run_hash",))["run_hash"]
-        if twice := len(hashes) - len(hashes.unique()):
-            said.append(f"{self._folder}: {twice:,} run ids stand twice, and so do their scores")
+        if twice := self._repeats.count:
+            said.append(
+                f"{self._folder}: {twice:,} run ids stand twice; the first run of each is read, and the others are "
+                "left out"
+            )
         if self._without_texts:
             said.append(
                 f"{self._folder}: {self._without_texts:,} runs are not in the run files and come without texts"
@@ -225,10 +228,21 @@ class PartsSource:
         )  # fmt: skip
 
     def _table(self, table: Table, keys: Sequence[str], columns: Sequence[str] | None = None) -> Any:
-        """Returns a table of some parts in order; raises where a file is damaged or of another version."""
-        with ThreadPoolExecutor(min(READERS, len(keys)), thread_name_prefix="ragguard-reader") as readers:
-            tables = list(readers.map(lambda key: self._file(table, key, columns), keys))
+        """Returns a table of some parts in order, without runs whose id stood before; raises where a file is damaged or
+        of another version."""
+        tables = self._files(table, keys, columns)
+        if table != "parts":
+            tables = [self._repeats.without(table, key, one) for key, one in zip(keys, tables, strict=True)]
         return self._pyarrow.concat_tables(tables)
+
+    @computed_once
+    def _repeats(self) -> RepeatedRuns:
+        hashes = [one["run_hash"].to_numpy() for one in self._files("runs", self._keys, ("run_hash",))]
+        return find_repeats(self._keys, hashes, lambda key, columns: self._file("runs", key, columns))
+
+    def _files(self, table: Table, keys: Sequence[str], columns: Sequence[str] | None) -> list[Any]:
+        with ThreadPoolExecutor(min(READERS, len(keys)), thread_name_prefix="ragguard-reader") as readers:
+            return list(readers.map(lambda key: self._file(table, key, columns), keys))
 
     def _file(self, table: Table, key: str, columns: Sequence[str] | None) -> Any:
         [path] = self._folder.paths(table, [key])

@@ -1,5 +1,6 @@
 """A folder of scored parts reads as a store of the same runs does."""
 
+import contextlib
 import json
 import math
 from contextlib import suppress
@@ -217,9 +218,31 @@ def test_parts_come_in_the_order_of_the_input(tmp_path):
     assert list(open_source(tmp_path / "scores").run_ids()) == ["r1", "r2", "r0"]
 
 
-def test_ids_that_stand_twice_are_told(tmp_path):
-    write_parts(tmp_path / "scores", [RUNS[0], RUNS[1], RUNS[0]])
-    assert "1 run ids stand twice" in " ".join(open_source(tmp_path / "scores").remarks)
+@pytest.mark.parametrize("size", [1, 2, 6])
+def test_of_runs_with_the_same_id_the_first_is_read_and_the_others_are_told(tmp_path, size):
+    again = scored(0)
+    again.run.question, again.scores[:] = "who asks again?", [replace(one, value=0.9) for one in again.scores]
+    whole, once = tmp_path / "twice", tmp_path / "once"
+    write_parts(whole, [RUNS[0], RUNS[1], again, RUNS[3], again, RUNS[2]], size=size)
+    write_parts(once, [RUNS[0], RUNS[1], RUNS[3], RUNS[2]])
+    with contextlib.closing(open_source(whole)) as source, contextlib.closing(open_source(once)) as expected:
+        assert "2 run ids stand twice; the first run of each is read" in " ".join(source.remarks)
+        assert source.run_ids() == expected.run_ids()
+        assert list(source.lines(MISLEADS)) == list(expected.lines(MISLEADS))
+        assert list(source.scored_runs()) == list(expected.scored_runs())
+        assert source.scores("r0") == expected.scores("r0")
+        assert source.failures("r3") == expected.failures("r3")
+        assert page_of(source) == page_of(expected)
+    check_same_means(read_means(whole), read_means(once))
+
+
+def test_a_run_that_counts_other_scores_than_there_are_is_damage_where_its_id_stands_twice(tmp_path):
+    [key] = write_parts(tmp_path / "s", [RUNS[0], RUNS[0]])
+    path = tmp_path / "s" / "scores" / f"{key}.parquet"
+    table = parquet.read_table(path)
+    parquet.write_table(table[1:], path)
+    with pytest.raises(StoreError, match="is damaged: its runs count"):
+        list(open_source(tmp_path / "s").lines(MISLEADS))
 
 
 @pytest.mark.parametrize("table", ["scores", "failures", "runs", "parts"])
