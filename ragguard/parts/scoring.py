@@ -39,6 +39,8 @@ GIVE_UP_AFTER = 24
 """The number of runs in a row without an answer after which the engine is asked whether it is gone."""
 _BEFORE_START = RetrySchedule(attempts=10_000, first=1.0, longest=30.0)
 _BETWEEN_PASSES = RetrySchedule(attempts=5, first=1.0, longest=30.0)
+_LAST_PASSES = 2
+"""How often those runs are asked again that would be failures, each time after the engine has answered."""
 _WAITS = "an engine does not answer: {}. It is waited for up to {:.0f} s; what is complete stays"
 _PROBE_SECONDS = 60.0
 LOST = "PartLost"
@@ -119,16 +121,28 @@ class PartScorer:
         await self._pipeline.aclose()
 
     async def _score(self, part: Part, results: _Results) -> None:
-        """Scores all runs, and those that were not answered again, as often as `waits` allows."""
+        """Scores all runs, and those that were not answered again, as often as `waits` allows.
+
+        Before runs become failures, the engine has to answer another question: one that was gone until then may be
+        back, so that they are asked again.
+        """
+
+        async def again(left: list[tuple[int, ScoredRun]]) -> list[tuple[int, ScoredRun]]:
+            return await self._pass([(place, scored.run) for place, scored in left], results)
+
         left = await self._pass(_runs(part, self._job, results), results)
         for number in itertools.count(1):
             wait = self._waits.after(number)
             if not left or wait is None:
                 break
             await asyncio.sleep(wait)
-            left = await self._pass([(place, scored.run) for place, scored in left], results)
-        if left:
+            left = await again(left)
+        for number in range(_LAST_PASSES + 1):
+            if not left:
+                break
             await self._must_be_alive(results, left[-1][1])
+            if number < _LAST_PASSES:
+                left = await again(left)
         for place, scored in left:
             results.rows.add(place, scored)
 

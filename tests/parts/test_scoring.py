@@ -102,6 +102,22 @@ async def test_runs_that_were_not_answered_are_asked_again(engine, job, part):
     assert (counts.failures, counts.scores) == (0, 440)
 
 
+async def test_runs_are_asked_again_when_the_engine_is_back_at_the_last_moment(engine, job, part):
+    """It is gone in all passes, and back when it is asked whether it is gone."""
+    back = False
+
+    def restarting(call):
+        nonlocal back
+        back = back or "question" not in str(call.texts)
+        gone = not back and any(f"question {at}" in str(call.texts) for at in range(30, 40))
+        return EngineUnreachable("restarting") if gone else None
+
+    engine.fault = restarting
+    counts = await attempt(job, part)
+    assert back
+    assert (counts.failures, counts.scores) == (0, 440)
+
+
 async def test_what_is_never_answered_beside_others_is_a_failure_with_its_cause(engine, job, part):
     engine.fault = lambda call: EngineUnreachable("not this") if "question 07?" in str(call.texts) else None
     counts = await attempt(job, part)
