@@ -73,7 +73,7 @@ _HOMES = {
     "write_runs": "ragguard.store.runfile",
     "write_scores": "ragguard.store.scorefile",
 }
-"""Each name, and the module that defines it."""
+"""The module in which each name is defined, by the name."""
 _MODULES = {
     "errors": "ragguard.errors",
     "metrics": "ragguard.metrics",

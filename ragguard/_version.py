@@ -1,3 +1,3 @@
-"""The one place where the version stands; the build reads it from here."""
+"""The version of the package, which the build reads from here as well."""
 
 __version__ = "0.1.0"

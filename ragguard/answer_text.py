@@ -1,4 +1,4 @@
-"""The text of answers as they are compared: the normal form of a text, and what it takes from a language."""
+"""Normalises the texts of answers for comparison, with words and patterns of a language."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Language:
     endings: tuple[str, ...] = ()
     """Phrases with which an abstention of one clause ends, such as "is not mentioned"."""
     sources: tuple[str, ...] = ()
-    """Words that may stand behind such an ending: names of what was read, such as "passages"."""
+    """Words that may follow such an ending: names of the sources, such as "passages"."""
 
 
 _SOURCES = (

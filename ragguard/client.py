@@ -1,4 +1,4 @@
-"""RagGuard: an engine, a store and sinks, put together and watched over.
+"""RagGuard puts an engine, a store and sinks together.
 
     rg = RagGuard(engine="http://localhost:8000/v1")
     with rg.run("who founded the firm based in Oslo?") as run:
@@ -165,7 +165,7 @@ class RagGuard:
         )  # fmt: skip
         self._adviser = cache(partial(_adviser_of, self._service))
         self.recorder.advising = self._adviser  # without the RagGuard, which an integration may outlive
-        self._service.pipeline.get()  # says at once what is wrong with an address or a scorer
+        self._service.pipeline.get()  # raises at once for a wrong address or scorer
 
     @property
     def recorder(self) -> Recorder:
@@ -333,7 +333,8 @@ class RagGuard:
         await self.aclose()
 
     def _with_guards(self, report: Report) -> Report:
-        """Returns the report with what the guards that share an engine with this RagGuard could not judge."""
+        """Returns the report with the number of decisions that guards which share an engine with this RagGuard could
+        not judge."""
         health = sys.modules.get("ragguard.guard.health")
         if health is None:  # no guard was ever made
             return report

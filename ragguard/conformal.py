@@ -1,7 +1,7 @@
-"""Conformal risk control, and the file of what was calibrated by it: shared by the guard and by advice.
+"""Conformal risk control, and the files of calibrations: shared by the guard and by advice.
 
-A rule has one setting λ, and the larger λ the smaller the loss L(λ) of each example, which is at most 1. On n examples
-that are exchangeable with the next one, the smallest λ with
+A rule has one setting λ. The loss L(λ) of each example is at most 1, and does not grow with λ. On n examples that are
+exchangeable with the next one, the smallest λ with
 
     (n · mean loss(λ) + 1) / (n + 1) ≤ limit
 
@@ -51,7 +51,8 @@ def keeps_bound(loss: float, n: int, limit: float, confidence: float | None = No
 
 
 def _tail(loss: float, n: int, limit: float) -> float:
-    """Returns the Hoeffding–Bentkus bound on the probability of so small a mean loss, if the true loss is `limit`."""
+    """Returns the Hoeffding–Bentkus bound on the probability of a mean loss this small where the true loss is
+    `limit`."""
     if loss >= limit:
         return 1.0
     divergence = (1 - loss) * math.log((1 - loss) / (1 - limit))
@@ -69,12 +70,13 @@ def _tail(loss: float, n: int, limit: float) -> float:
 
 
 def save_calibration(calibration: DataclassInstance, path: str | Path, **kind: object) -> None:
-    """Writes a calibration as JSON; `kind` says of what it is, and stands first."""
+    """Writes a calibration as JSON, with its `kind` as the first entry."""
     Path(path).write_text(json.dumps(kind | asdict(calibration), indent=2) + "\n", encoding="utf-8")
 
 
 def load_calibration(make: Callable[..., C], path: str | Path, **kind: object) -> C:
-    """Returns what `make` makes of a file that `save_calibration` wrote; raises CalibrationError for another kind."""
+    """Returns the calibration that `make` makes of a file that `save_calibration` wrote; raises CalibrationError for
+    another kind."""
     try:
         data: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
         for name, value in kind.items():
@@ -86,7 +88,8 @@ def load_calibration(make: Callable[..., C], path: str | Path, **kind: object) -
 
 
 def check_same(owner: str, calibrated: Iterable[tuple[str, str, str]]) -> None:
-    """Raises CalibrationError where a calibration was made with something else than `owner` has.
+    """Raises CalibrationError where a calibration was made with other models, prompts or settings than those of
+    `owner`.
 
     Args:
         owner: The part that is to use the calibration, in words, such as "this guard".

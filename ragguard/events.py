@@ -17,8 +17,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from ragguard.records import Advice, Decision, Passage, RetrievalStep, Run, Status, TraceContext
 
 Otherwise: TypeAlias = Literal["begin", "begin with a step", "drop"]
-"""The ways on where a run is to be continued and does not exist: a new run begins, a new run begins with the first
-step, or nothing is recorded (the first part of the run was not sampled)."""
+"""The reactions to a run that is to be continued and does not exist: a new run begins, a new run begins with the
+first step, or nothing is recorded (the first part of the run was not sampled)."""
 ASKED = "ragguard.asked_id"
 """Metadata key of a run that asked for an id which another run has."""
 
@@ -42,7 +42,7 @@ class RunIdentity:
 
     @property
     def id(self) -> str:
-        """The run's id as far as it is known."""
+        """The stored id of the run once that is known, else the id that the run asks for."""
         return self.stored or self.asked
 
     @property
@@ -206,7 +206,7 @@ class StepAmended:
         a guard had dropped. A reranker or a cut that chose some sets K to their number; a guard never lowers it."""
         chosen = passages
         if self.decision is not None:
-            # What this guard was given; those that were dropped before stand in the decision, too.
+            # The passages that this guard was given; the decision also has those that were dropped before.
             chosen = len(self.decision.kept) + len(self.decision.dropped) - dropped
         elif self.passages is not None:
             chosen = len(self.passages)

@@ -59,7 +59,8 @@ def plain_metadata(
     text: Text | None = None,
     own_keys: Set[str] = frozenset(),
 ) -> dict[str, Any]:
-    """Returns a copy of a mapping, with what was left out under `CUT`; a plain and small mapping comes back itself.
+    """Returns a copy of a mapping, with a note of the parts that were left out under `CUT`; a plain and small mapping
+    is returned itself.
 
     `text` changes every text and every key but `own_keys`.
     """
@@ -127,7 +128,7 @@ def _is_plain(metadata: dict[Any, Any]) -> bool:
 
 
 class _Copy:
-    """One copy in progress: what it may still hold, and what it left out."""
+    """A copy in progress, with its remaining limits and a list of the parts that it left out."""
 
     def __init__(self, limits: PlainLimits, text: Text | None, own_keys: Set[str] = frozenset()) -> None:
         self._limits, self._change, self._own_keys = limits, text, own_keys
@@ -282,7 +283,7 @@ class _Copy:
 
 @dataclass(frozen=True, slots=True)
 class _Unreadable:
-    """Stands for a value whose look-up raised."""
+    """Stands for a value whose reading raised an error."""
 
     error: str
 

@@ -1,7 +1,7 @@
 """The records: passages, steps, runs, guards' decisions, advice, scores and failures.
 
-Plain data that every part of the package shares. Nothing here reads or writes anything,
-and nothing here may import another part of the package.
+The records are plain data that every part of the package shares. This module reads and writes nothing, and imports no
+other part of the package.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Dropped:
 
     passage: Passage
     position: int
-    """1-based rank among the candidates; 0 for one that came in after the retrieval."""
+    """The 1-based rank among the candidates; 0 for a passage that came in after the retrieval."""
     reason: str
     utility: float | None = None
     p_abstain: float | None = None
@@ -132,15 +132,16 @@ class Advice:
     status: AdviceStatus = "judged"
     """`timeout` and `error`: nothing could be judged, and the action is `continue`."""
     numbers: Mapping[str, float] = field(default_factory=dict)
-    """The numbers behind it by name: `sufficiency`, the `threshold` from which it is `answer`, and its parts."""
+    """The numbers behind the advice by name: `sufficiency`, the `threshold` from which the action is `answer`, and
+    the parts of the sufficiency."""
     usage: Usage = field(default_factory=Usage)
     """The cost of asking; `cached` are the prompts that live scoring or earlier advice had asked."""
     step_id: str = ""
-    """The step after which it was given."""
+    """The id of the step after which the advice was given."""
     engine: str = ""
     """The fingerprint of the model that reads."""
     started_ns: int = 0
-    """The time at which it was asked for, on the wall clock, in nanoseconds."""
+    """The time at which the advice was asked for, on the wall clock, in nanoseconds."""
 
 
 @dataclass(slots=True)
@@ -156,7 +157,7 @@ class TraceContext:
 
 @dataclass(slots=True)
 class SubStep:
-    """An inner retrieval of a step: one arm of an ensemble, one rewritten query."""
+    """An inner retrieval of a step, such as one retriever of an ensemble, or one rewritten query."""
 
     query: str
     passages: list[Passage] = field(default_factory=list)
@@ -176,14 +177,14 @@ def places_of(k: int | None, passages: int, candidates: int, *, kept: int, dropp
 
 @dataclass(slots=True)
 class RetrievalStep:
-    """One logical retrieval: the outermost retriever call, or a retrieving tool call."""
+    """A logical retrieval: the outermost retriever call, or a retrieving tool call."""
 
     id: str = field(default_factory=new_id)
     run_id: str = ""
     index: int = 0
-    """0-based position in the run."""
+    """The 0-based position in the run."""
     turn: int = 0
-    """Steps of one turn ran in parallel."""
+    """The number of the turn; steps of one turn ran in parallel."""
     query: str = ""
     passages: list[Passage] = field(default_factory=list)
     """The passages that the model got."""
@@ -206,7 +207,8 @@ class RetrievalStep:
     """The latest advice that was given after the step."""
 
     def __post_init__(self) -> None:
-        """Makes a list of one passage, or of its text, which is a sequence and would else be split into letters."""
+        """Replaces a single passage or text by a list of one: a text is a sequence, and would else be split into
+        letters."""
         self.passages, self.candidates = _passages(self.passages), _passages(self.candidates)
 
     @property
@@ -221,7 +223,7 @@ class RetrievalStep:
 
 @dataclass(slots=True)
 class Run:
-    """One invocation of the pipeline."""
+    """An invocation of the pipeline: its question, steps, answer and references."""
 
     id: str = field(default_factory=new_id)
     question: str = ""
@@ -240,7 +242,8 @@ class Run:
     trace: TraceContext | None = None
 
     def __post_init__(self) -> None:
-        """Makes lists of one reference, sub-question, passage or step: a text would else be split into letters."""
+        """Replaces a single reference, sub-question, passage or step by a list of one: a text would else be split
+        into letters."""
         self.references, self.sub_questions = _several(self.references), _several(self.sub_questions)
         self.pool, self.steps = _passages(self.pool), _several(self.steps, RetrievalStep)
 
@@ -256,22 +259,22 @@ class Score:
     step_id: str = ""
     passage_id: str = ""
     position: int | None = None
-    """1-based rank of the passage among the step's candidates."""
+    """The 1-based rank of the passage among the step's candidates."""
     stderr: float | None = None
     label: str = ""
     explanation: str = ""
     reference_source: ReferenceSource = "none"
     engine: str = ""
-    """The fingerprint of the model that gave it."""
+    """The fingerprint of the model that gave the score."""
     prompts: str = ""
-    """Name and version of the prompt set, such as `default/1`."""
+    """The name and version of the prompt set, such as `default/1`."""
     usage: Usage = field(default_factory=Usage)
     scorer: str = ""
     version: str = ""
     """The scorer's version and a digest of its settings."""
     references_hash: str = ""
     sub_question: int | None = None
-    """0-based index, for scores given per sub-question."""
+    """The 0-based index of the sub-question, for scores per sub-question."""
     expectation: float | None = None
     """The mean over the labels, where `value` is the most probable one."""
     metadata: Mapping[str, Any] = field(default_factory=dict)

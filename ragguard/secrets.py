@@ -90,7 +90,7 @@ def without(text: str, quoted: Iterable[str]) -> str:
 
 
 def _without_forms(text: str, forms: list[str]) -> str:
-    for form in forms:  # whole ones first: a beginning of one form is often a beginning of the others
+    for form in forms:  # whole forms first, since the beginning of one form is often that of the others
         text = _without(text, form)
     for head in {form[:_SHORTEST_PART] for form in forms if len(form) > _SHORTEST_PART}:
         if head in text:

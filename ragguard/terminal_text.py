@@ -1,10 +1,10 @@
-"""Texts from outside on their way to a terminal or a log: nothing in them is a command to it."""
+"""Makes texts from outside harmless for terminals and logs, so that no part of them is a control sequence."""
 
 from __future__ import annotations
 
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
 _DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
-"""The characters that reverse the order of letters, so that a line reads as what it is not."""
+"""The characters that reverse the order of letters, so that a line can be read as another text."""
 _HARMLESS = dict.fromkeys((*_CONTROLS, *_DIRECTIONS), "�") | {
     ord("\r"): " ",
     ord("\t"): " ",

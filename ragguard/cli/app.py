@@ -47,7 +47,7 @@ P = ParamSpec("P")
 def ends_in_a_sentence(command: str, run: Callable[P, None]) -> Callable[P, None]:
     """Makes a command end in one sentence and exit code 2 where it would end in a traceback.
 
-    Signals, exit codes of its own and wrong options go their way. With RAGGUARD_TRACEBACK=1 a fault that is
+    Signals, the command's own exit codes and wrong options are not changed. With RAGGUARD_TRACEBACK=1 a fault that is
     ragguard's own is shown with its traceback.
     """
 

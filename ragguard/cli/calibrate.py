@@ -52,10 +52,10 @@ def run(
 ) -> None:
     """Choose the threshold under which the guard drops a passage, or from which advice says `answer`, with a promise.
 
-    The guard's is learnt from retrievals all of whose candidates are known to be gold or not: by a grade (4 and 5 are
-    gold) or by metadata (`"gold": true`). That of advice from whole runs with references. Exit code 0: written. 1:
-    written, but some lines could not be read. 2: no calibration: too few examples, a wrong option, no such file, no
-    engine.
+    The guard's threshold is learnt from retrievals all of whose candidates are known to be gold or not: by a grade (4
+    and 5 are gold) or by metadata (`"gold": true`). The threshold of advice is learnt from whole runs with references.
+    Exit code 0: written. 1: written, but some lines could not be read. 2: no calibration: too few examples, a wrong
+    option, no such file, no engine.
     """
     from rich.console import Console
 
@@ -100,7 +100,7 @@ def _end(source: RunSource, console: Console) -> None:
 
 
 def _check_options(what: str, max_loss: float | None, *, of_guard: bool) -> None:
-    """Refuses options that say nothing for what is calibrated."""
+    """Refuses options that have no meaning for the chosen kind of calibration."""
     from ragguard.errors import InvalidInput
 
     if what not in ("guard", "advice"):

@@ -39,7 +39,7 @@ def run(
     from ragguard.report.comparison import Condition, compare
     from ragguard.report.pairs import read_questions
 
-    gc.disable()  # a million small records that hold no cycles, in a process that ends with them
+    gc.disable()  # a million small records without reference cycles, in a process that ends with the command
     conditions = [Condition.parse(text) for text in fail_if or ()]
     found = compare(read_questions(before), read_questions(after), draws, seed)
     broken = [condition for condition in conditions if condition.holds(found)]

@@ -1,7 +1,7 @@
 """`ragguard demo`: agents that hop, in a corpus full of near misses; captured, guarded, scored, reported.
 
-What is shown of a framework stands in the module `demo` of its integration, which is found by name: this one
-knows no framework.
+The part of a framework is in the module `demo` of its integration, which is imported by name: this module knows no
+framework.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def run(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the results go.")] = Path("demo-out"),
     seed: Annotated[int, typer.Option(help="The seed that chooses the questions.")] = 0,
 ) -> None:
-    """Show it at work, offline, on the small model and the made-up world that ship with it."""
+    """Show ragguard at work, offline, on the small model and the made-up world that are part of the package."""
     from rich.console import Console
     from rich.markup import escape
 
@@ -158,8 +158,8 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
 def _hard(count: int, seed: int) -> tuple[list[Case], Callable[[str], list[Passage]]]:
     """Returns two-hop questions that are hard for a reader, and a search over the world's passages.
 
-    The search finds what answers each hop, and with it the most near misses: the same said of
-    somebody or something else.
+    The search finds the passages that answer each hop, and as many near misses as possible: the same statement about
+    another person or thing.
     """
     from ragguard import world
 
@@ -186,7 +186,8 @@ def _fact(passage: Passage) -> tuple[object, ...]:
 
 
 def _added(module: ModuleType, passages: Sequence[Passage]) -> float:
-    """Returns how many microseconds capture adds to a retrieval of a framework: captured and bare ones alternate."""
+    """Returns how many microseconds capture adds to a retrieval of a framework; captured and plain retrievals
+    alternate."""
     from ragguard import RagGuard
 
     retrieve = module.retrieval(passages)
@@ -228,7 +229,7 @@ def _show(runs: Sequence[Run], scores: Mapping[str, Sequence[Score]], title: str
 def _tell(
     runs: Sequence[Run], scores: dict[str, list[Score]], added: dict[str, float], console: Console
 ) -> None:
-    """Prints what capture, guard and scoring cost."""
+    """Prints the cost of capture, guard and scoring."""
     usage = [score.usage for said in scores.values() for score in said]
     guarded = [step.decision.elapsed_ms for item in runs for step in item.steps if step.decision]
     tokens = sum(item.prompt_tokens + item.output_tokens for item in usage)

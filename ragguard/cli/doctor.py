@@ -29,7 +29,7 @@ class Examination:
     context: int | None
     prompts: str
     mode: str
-    """How labels are answered: first_token, sequence or sampled."""
+    """The way in which labels are answered: first_token, sequence or sampled."""
     exact: bool
     label_mass: float
     """The probability that the labels of a relevance question have together; low where a model chats instead."""
@@ -65,7 +65,7 @@ def run(
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for one answer.")] = 120.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Ask an engine what it is and time it.
+    """Ask an engine for its properties, and measure how fast it is.
 
     Exit code 0: well. 1: it cannot be reached, or cannot judge by label. 2: no such engine.
     """
@@ -93,7 +93,7 @@ async def _examine(engine: str, model: str | None, patience: float) -> Examinati
 
 
 async def examine(engine: Engine) -> Examination:
-    """Asks and times an engine without layers."""
+    """Returns what an engine without layers says about itself, and how fast it answers."""
     from ragguard.engines.prompts import load_prompts
 
     info = await engine.info()

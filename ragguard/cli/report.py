@@ -54,7 +54,7 @@ def run(
         raise InvalidInput(
             "--recall", True, "neither --html nor --run beside it: it is about queries of all runs"
         )
-    gc.disable()  # a million small records that hold no cycles, in a process that ends with them
+    gc.disable()  # a million small records without reference cycles, in a process that ends with the command
     source = open_source(data, runs_of_files(runs))
     try:
         if html is not None:
@@ -74,7 +74,7 @@ def run(
 
 
 def _remarks(source: ScoredSource) -> list[str]:
-    """Returns what a reader of hops has to know."""
+    """Returns the remarks that a reader of hops needs."""
     without = (
         "there are no texts here, and hops are known by their scores alone: name the run files with --runs"
     )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _STORE = "ragguard.db"
 GIVE_UP_AFTER = 24
-"""The command stops after so many runs in a row for which the engine gave no answer."""
+"""The number of runs in a row without an answer from the engine after which the command stops."""
 _REASONS_SHOWN = 10
 CLOSE_SECONDS = 5.0
 
@@ -113,9 +113,9 @@ def run(
 ) -> None:
     """Score captured runs.
 
-    What the same settings have said already is not asked again: a command that was stopped goes on
-    where it was. Exit code 0: all is scored. 1: some lines or scores are missing, and it was said which
-    and why. 2: nothing could be done: a wrong option, no such file, no engine, no store.
+    Scores that the same settings gave before are not computed again: a command that was stopped goes on where it was.
+    Exit code 0: all is scored. 1: some lines or scores are missing, and the command said which and why. 2: nothing
+    could be done: a wrong option, no such file, no engine, no store.
     """
     from rich.console import Console
 
@@ -175,14 +175,14 @@ def run(
 
 @dataclass
 class _Tally:
-    """Counts what became of the runs."""
+    """Counts the runs of the command by their results."""
 
     done: int = 0
     known: int = 0
     usage: Usage = field(default_factory=Usage)
     reasons: Counter[str] = field(default_factory=Counter)
     unanswered: int = 0
-    """Runs in a row for which the engine gave no answer."""
+    """The number of runs in a row for which the engine gave no answer."""
     gave_up: bool = False
 
     @property
@@ -231,7 +231,7 @@ async def _score(
     tally = _Tally()
     rg = RagGuard(engine, store=store, **options)
     try:
-        await rg.engine.info()  # an engine that cannot be reached is one error, and not one for every run
+        await rg.engine.info()  # one error for an engine that cannot be reached, in place of one for each run
         await asyncio.to_thread(rg.store.housekeep)
         _must_be_written(rg.store)
         async with aclosing(rg.score_runs(source.runs(), concurrency=options["concurrency"])) as stream:

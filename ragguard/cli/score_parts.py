@@ -53,7 +53,7 @@ class PartOptions:
 def executor_of(
     on: str, address: str | None = None, actors: str | None = None, gpus: float | None = None
 ) -> Executor:
-    """Returns what `--on` names, with the options that are Ray's."""
+    """Returns the executor that `--on` names, with the options for Ray."""
     from ragguard.parts.processes import Processes
 
     if on == "ray":
@@ -94,7 +94,7 @@ def read_engine_args(text: str | None) -> dict[str, Any] | None:
 
 
 def score_in_parts(options: PartOptions, console: Console) -> Plan | None:
-    """Scores an input in parts and says what came of it; returns the plan of a dry run.
+    """Scores an input in parts and prints the result; returns the plan of a dry run.
 
     Raises typer.Exit(1) where something is missing, and typer.Exit(130) after Ctrl-C.
     """
@@ -196,7 +196,7 @@ async def _plan(prepared: PreparedJob) -> Plan:
 
 @contextmanager
 def _progress(console: Console, quiet: bool, progress: JobProgress) -> Iterator[Any]:
-    """Shows how far the job is: parts, runs, scores, failures, tokens, rate and time left."""
+    """Shows the progress of the job: parts, runs, scores, failures, tokens, rate and time left."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
     columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"))

@@ -25,7 +25,7 @@ class RunSource:
     def __init__(self, files: Sequence[str], console: Console, references: Mapping[str, list[str]]) -> None:
         from ragguard.store.runfile import check_run_file
 
-        for file in files:  # the last one as well, before hours go into the first
+        for file in files:  # all files are checked before the first is scored, which may take hours
             check_run_file(file)
         self._files, self._console, self._references = files, console, references
         self.rejected = 0
@@ -52,8 +52,8 @@ class RunSource:
 
 
 def runs_of_files(files: Sequence[str] | None) -> Callable[[], Iterator[Run]] | None:
-    """Returns what gives the runs of these files from the beginning each time, without the lines that cannot be read;
-    None where there are no files.
+    """Returns a function that yields the runs of these files from the beginning each time, without the lines that
+    cannot be read; None where there are no files.
 
     Args:
         files: Whatever `ragguard score --on` takes: run files, Parquet, folders of these, addresses.
@@ -89,10 +89,10 @@ def _runs_of(name: str, reject: Callable[[str, RunFormatError], None]) -> Iterat
 
 
 def _interruptible(lines: Iterator[T]) -> Iterator[T]:
-    """Yields the same lines; an interrupt ends the wait for the next one.
+    """Yields the given lines; an interrupt ends the wait for the next line.
 
-    asyncio takes the first interrupt for itself, to cancel what runs; of that somebody who waits for a terminal
-    to say something would hear nothing.
+    asyncio uses the first interrupt to cancel running tasks. Code that waits for a line from a terminal would not
+    notice that.
     """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
         yield from lines

@@ -22,13 +22,13 @@ _ASCII = {"Δ": "d", "±": "~", "█": "#", "│": "|", "…": ".", "–": "-", 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table; cells are markup."""
+    """A column of a table; its cells are markup of rich."""
 
     title: str
     cells: Sequence[str]
     right: bool = False
     spare: int = 0
-    """A narrow terminal leaves out the columns with the highest number first; 0 always stays."""
+    """The order in which a narrow terminal leaves columns out: the highest number first, and never 0."""
     least: int | None = None
     """The least width of a column that may wrap; None for a column that may not."""
 

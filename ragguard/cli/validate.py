@@ -112,7 +112,7 @@ def _of_labels(
     path: Path, format: str, engine: str | None, judge: str | None, scorers: Sequence[str], erag: bool,
     threshold: float | None, seed: int,
 ) -> list[Table] | None:  # fmt: skip
-    """Compares labels of people with a judge's, where these are what DATA holds; else None."""
+    """Compares labels of people with those of a judge; returns None where DATA holds no labels."""
     from ragguard.validate.people import tables
     from ragguard.validate.readers.labels import is_labels, read_labels
 
@@ -172,7 +172,7 @@ async def _data(
 async def _with_outcomes(
     contexts: Sequence[Context], reader: Engine, judge: Engine, tell: Progress
 ) -> list[Context]:
-    """Has contexts without an outcome answered and graded, where they have references and texts."""
+    """Asks for answers to the contexts without an outcome and grades them, where they have references and texts."""
     from ragguard.validate.answering import grader, with_answers, with_outcomes
 
     open_ = [
@@ -189,7 +189,7 @@ async def _with_outcomes(
 
 
 async def _with_erag(scored: Sequence[Scored], reader: Engine, tell: Progress) -> list[Scored]:
-    """Adds the rank measures of what the reader answered from each passage alone (eRAG)."""
+    """Adds the rank measures of eRAG: of the answers that the reader gives from each passage alone."""
     from dataclasses import replace
 
     from ragguard.validate.erag import with_downstream_relevance

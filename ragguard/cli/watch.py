@@ -25,8 +25,8 @@ def run(
 ) -> None:
     """Watch runs as they go on: one line a run, hops with their numbers as they are scored.
 
-    Ctrl-C ends it. A store that is not there yet, is deleted or replaced is waited for. Into a pipe each run is printed
-    once it is scored. Exit code 0; 2 where the path holds something else.
+    Ctrl-C ends it. The command waits for a store that does not exist yet, or is deleted or replaced. Into a pipe each
+    run is printed once it is scored. Exit code 0; 2 where the path holds something else.
     """
     from ragguard.cli.terminal import screen
     from ragguard.report.watch import watch_table
@@ -34,7 +34,7 @@ def run(
 
     console = screen()
     if database.exists():
-        Store(database, read_only=True).close()  # says where it is no store
+        Store(database, read_only=True).close()  # raises where the path holds no store
     if once:
         looked = next(_looks(database, most))
         console.print(watch_table(looked) if looked else f"no runs in {database}")
@@ -66,7 +66,7 @@ def _show(database: Path, most: int, interval: float) -> None:
 
 
 def _print(database: Path, most: int, interval: float) -> None:
-    """Prints each run as a line once it is scored, and once more where more was said of it later."""
+    """Prints each run as a line once it is scored, and once more where it gets further scores."""
     import time
 
     from ragguard.report.watch import is_scored, watch_line
@@ -94,7 +94,7 @@ def _looks(database: Path, most: int) -> Iterator[list[ScoredRun] | None]:
                 store.close()
                 store = None
             runs: list[ScoredRun] | None = None
-            with suppress(RagguardError):  # a store that is being written anew is there a moment later
+            with suppress(RagguardError):  # a store that is being replaced can be read a moment later
                 if store is None and there is not None:
                     store, opened = Store(database, read_only=True), there
                 if store is not None:
@@ -106,7 +106,7 @@ def _looks(database: Path, most: int) -> Iterator[list[ScoredRun] | None]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Returns which file stands under the path, None for none."""
+    """Returns the identity of the file at the path; None where there is none."""
     try:
         found = path.stat()
     except OSError:

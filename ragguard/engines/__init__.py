@@ -1,4 +1,4 @@
-"""Engines: what gives probabilities; entailers: what compares answers; and the layers around them."""
+"""Engines give probabilities, entailers compare answers, and layers wrap engines."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _HOMES = {
     "VllmEngine": "ragguard.engines.http.vllm",
     "connect_entailer": "ragguard.engines.entailment.connect",
 }
-"""Each name, and the module where it is defined."""
+"""The module in which each name is defined, by the name."""
 
 __all__ = list(_HOMES)
 

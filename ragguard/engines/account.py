@@ -30,7 +30,7 @@ class Price:
     """The price of a million output tokens."""
 
     def of(self, prompt_tokens: float, output_tokens: float) -> float:
-        """Returns the price of so many tokens."""
+        """Returns the price of a number of prompt tokens and output tokens."""
         return (prompt_tokens * self.prompt + output_tokens * self.output) / 1e6
 
 
@@ -173,7 +173,7 @@ class Account:
                 self._reserved -= want.less(reservation.drawn)
 
     def _spend(self, reservation: Reservation, cost: Cost, *, refuse: bool) -> None:
-        """Counts a cost: first against the reservation, the rest against what is not reserved."""
+        """Counts a cost: first against the reservation, the rest against the unreserved amount."""
         with self._lock:
             reserved = reservation.wanted.less(reservation.drawn) if reservation.open else Cost()
             beyond = cost.less(reserved)
@@ -210,7 +210,7 @@ class Reservation:
     wanted: Cost
     drawn: Cost = Cost()
     open: bool = True
-    """False once the call has ended; later costs of it are counted against what is not reserved."""
+    """False once the call has ended; its later costs are counted against the unreserved amount."""
 
     def request(self) -> None:
         """Counts a request before it is sent; raises BudgetExceeded where none is left."""

@@ -23,7 +23,7 @@ HowAnswered = Literal["first_token", "sequence", "sampled"]
 
 
 class Message(NamedTuple):
-    """One turn of a conversation."""
+    """A message of a conversation: its role and its text."""
 
     role: Role
     content: str
@@ -95,7 +95,7 @@ def as_labels(labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_mode(mode: str | None) -> None:
-    """Refuses a label mode that no engine knows."""
+    """Raises InvalidInput for an unknown label mode."""
     if mode is not None and mode not in get_args(LabelMode):
         raise InvalidInput(
             "mode", mode, f"{' or '.join(get_args(LabelMode))}, or None for what the engine takes"
@@ -114,7 +114,7 @@ def folded(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def check_sampling(n: int, max_tokens: int, temperature: float) -> None:
-    """Refuses arguments of `sample` with which no engine can sample."""
+    """Raises InvalidInput for arguments of `sample` with which no engine can sample."""
     if n < 1:
         raise InvalidInput("n", n, "1 or more")
     if max_tokens < 1:
@@ -125,7 +125,7 @@ def check_sampling(n: int, max_tokens: int, temperature: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One sampled answer."""
+    """An answer that an engine has sampled."""
 
     text: str
     logprobs: tuple[float, ...]
@@ -137,7 +137,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Samples(Sequence[list[Sample]]):
-    """One list of answers for each prompt, in the order of the prompts."""
+    """A list of answers for each prompt, in the order of the prompts."""
 
     answers: list[list[Sample]]
     usage: Usage = field(default_factory=Usage)
@@ -252,7 +252,7 @@ class Engine(Protocol):
         ...
 
     async def info(self) -> EngineInfo:
-        """Returns what this engine is; a server is asked the first time."""
+        """Returns the description of this engine; a server is asked for it the first time."""
         ...
 
     async def aclose(self) -> None:

@@ -93,7 +93,7 @@ def open_engine(
 
 
 def _check_engine_args(engine: str | Engine, given: Mapping[str, Any] | None) -> None:
-    """Refuses engine arguments that nobody would read."""
+    """Refuses engine arguments for an engine that does not take any."""
     if given is None:
         return
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):

@@ -1,4 +1,5 @@
-"""Labels as tokens: which log-probabilities a model must be asked for, and how they become a label's probability.
+"""Plans which log-probabilities of tokens a model must be asked for, and combines them into the probabilities of
+labels.
 
 `first_token` is the probability of the first token of a label (the paper's p(NO-RESPONSE)); `sequence` is the exact
 probability of all tokens of the label, one after another: their product. Labels that begin with the same tokens
@@ -20,7 +21,7 @@ from ragguard.errors import EngineProtocolError
 
 ABSTENTION = "NO-RESPONSE"
 CONTRASTS = ("No", "Norway", "None", "N")
-"""Common words. Where one begins with the same token as the abstention, that token does not tell the abstention."""
+"""Common words. Where one begins with the same token as the abstention, that token does not identify the abstention."""
 
 
 class NextTokenAsk(NamedTuple):
@@ -78,7 +79,7 @@ def colliding(ids: Sequence[Sequence[int]]) -> bool:
 
 
 def checked_logprob(value: Any) -> float:
-    """Returns a log-probability that is one: rounding above 0 is cut, −inf is a probability of 0."""
+    """Returns a valid log-probability: rounding above 0 is cut, −inf is a probability of 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value > 1e-3:
         raise EngineProtocolError(f"the model gave {value!r} as a log-probability")
     return min(0.0, float(value))

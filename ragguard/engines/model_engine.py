@@ -1,4 +1,5 @@
-"""Engines that ask a model themselves: it is looked at when it is first used, and answers requests from then on."""
+"""Engines that ask a model themselves: at first use they find out what the model is, then the model answers
+requests."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 
 class FoundModel(Protocol):
-    """A model that was looked at: what was found out, and one method for each kind of request."""
+    """A model whose properties are known, with one method for each kind of request."""
 
     @property
     def info(self) -> EngineInfo:
@@ -55,7 +56,7 @@ class ModelEngine(Verbs, ABC, Generic[M]):
         """Finds out what the model is."""
 
     async def send(self, request: Request[R]) -> R:
-        """Answers a request; one about no prompts without the model."""
+        """Answers a request; a request about no prompts is answered without the model."""
         if not request.prompts:
             return request.empty()
         model = await self.found(request.deadline)
@@ -75,7 +76,7 @@ class ModelEngine(Verbs, ABC, Generic[M]):
             raise
 
     async def found(self, deadline: float | None = None) -> M:
-        """Returns the model; it is looked at the first time."""
+        """Returns the model; finds out what it is the first time."""
         return await self._found.get(deadline)
 
     async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
@@ -83,7 +84,7 @@ class ModelEngine(Verbs, ABC, Generic[M]):
         return await (await self.found(deadline)).count_tokens(prompts, deadline)
 
     async def info(self) -> EngineInfo:
-        """Returns what the model is; it is looked at the first time."""
+        """Returns the description of the model; finds out what it is the first time."""
         return (await self.found()).info
 
 

@@ -1,5 +1,5 @@
-"""The profile of a language model that shows its tokens, found out once: its chat template, its thinking, how its
-labels are read.
+"""Finds the profile of a language model that shows its tokens: its chat template, its thinking, and the way to read
+labels.
 
 One procedure for every such model, behind a server or in this process: `find_out`. A model that ships with the package
 brings its profile along.
@@ -99,7 +99,7 @@ async def _is_nano(tokens: Tokens) -> bool:
 
 
 async def _mass(model: TokenModel, question: Prompt, letters: Sequence[Sequence[int]]) -> float:
-    """Returns the probability of the two letters as the answer's first token; what is only a bound does not count."""
+    """Returns the probability of the two letters as the answer's first token; upper bounds do not count."""
     plan = plan_labels(letters, "first_token")
     found = await model.next_tokens(LabelRequest((question,), LETTERS, "first_token"), plan.asks)
     p = plan.combine(found.logprobs)

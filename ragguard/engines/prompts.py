@@ -64,14 +64,14 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u202a-\u202
 def neutralise(text: str) -> str:
     """Returns the text without control and direction characters, and without brackets that could be part of a frame."""
     text = _CONTROL.sub("", text)
-    if _BRACKET.search(text) is None:  # nearly every passage: nothing in it can be part of a frame
+    if _BRACKET.search(text) is None:  # most passages hold nothing that can be part of a frame
         return text
     return _FRAMES.sub(lambda match: match.group().translate(_OPENERS), text)
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One task of a prompt set."""
+    """A task of a prompt set: its instructions and its labels."""
 
     user: str
     system: str = ""
@@ -93,7 +93,7 @@ class PromptSet:
     version: str
     """The set's version, which scores record; it changes with the texts."""
     templates: Mapping[str, Template]
-    """Task → template, as `load_prompts` reads them from a TOML file."""
+    """The template of each task, as `load_prompts` reads them from a TOML file."""
 
     @property
     def identity(self) -> str:

@@ -48,7 +48,7 @@ THOUGHTS = (
     _tagged("[THINK]", "[/THINK]"),
     _tagged("<|START_THINKING|>", "<|END_THINKING|>"),
     _tagged("◁think▷", "◁/think▷"),
-    # This family thinks in a channel of its own; to open the other channel skips the thought.
+    # This family thinks in a separate channel; opening the other channel skips the thought.
     Thought("<|channel|>analysis", "<|channel|>final<|message|>", "<|channel|>final<|message|>"),
 )
 

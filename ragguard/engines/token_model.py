@@ -1,7 +1,7 @@
-"""A language model that shows its tokens: its protocol, and how it answers requests once its profile is known.
+"""The protocol of a language model that shows its tokens, and the answering of requests with its profile.
 
 Prompts become questions about tokens, and log-probabilities the probabilities of labels. A prompt that does not fit is
-cut where it allows that. The same for every model, behind a server or in this process.
+cut where it allows that. This code is the same for every model, behind a server or in this process.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class TokenModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProfiledModel:
-    """A model that shows its tokens, with what was found out about it; answers requests."""
+    """Answers requests by a model that shows its tokens, with the model's profile."""
 
     model: TokenModel
     info: EngineInfo
@@ -159,7 +159,7 @@ class ProfiledModel:
         """Draws answers to each prompt."""
         began = time.monotonic()
         self._refuse_thoughts()
-        # Greedy answers are all the same one.
+        # All greedy answers are equal.
         distinct = replace(request, n=1) if request.temperature == 0 else request
         (answers, usage), cut = await self._fitted(distinct, request.max_tokens, self.model.draw)
         rows = [row * (request.n // distinct.n) for row in answers]
@@ -192,7 +192,8 @@ class ProfiledModel:
     ) -> tuple[T, dict[int, int]]:
         """Returns the answer, and the tokens that were cut from prompts so that each leaves `output` tokens free.
 
-        To count tokens may cost a request for each prompt: the model is asked first, and says where one is too long.
+        Counting tokens may cost a request for each prompt, so the model is asked first, and refuses a prompt that is
+        too long.
         """
         try:
             return await ask(request), {}

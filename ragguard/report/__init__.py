@@ -1,1 +1,1 @@
-"""Reports: what scored runs say, for a terminal, a page, a comparison."""
+"""Reports show scored runs: in a terminal, as a page, as a comparison."""

@@ -1,4 +1,4 @@
-"""Two sets of runs over the same questions: what changed, by how much, and whether that is more than noise."""
+"""Compares two sets of runs over the same questions: what changed, by how much, and whether that is more than noise."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Change:
     effect: float
     """The difference divided by its standard deviation over questions (Cohen's d of pairs)."""
     verdict: str
-    """better, worse, changed (where neither way is better) or no difference."""
+    """The verdict: better, worse, changed (where neither direction is better) or no difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ def _change(
     else:
         boot = paired_bootstrap(b, a, draws=draws, seed=seed)
         low, high, p, effect = boot.low, boot.high, boot.p, mean / spread
-    # By chance all of n questions change one way once in 2^(n - 1) times: less than that they cannot tell.
+    # By chance all n questions change in one direction once in 2^(n - 1) times: p cannot be lower than that.
     p = max(p, 2.0 ** (1 - len(gap)))
     return Change(
         series.title, series.level, len(gap), float(a.mean()), after=float(b.mean()), difference=mean,

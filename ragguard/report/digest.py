@@ -14,7 +14,7 @@ Data = dict[str, Any]
 MISLEADS = -0.2
 """A passage whose utility is lower than this is said to mislead. The guard's default threshold is the same."""
 STATES = {"open": "running", "ok": "", "interrupted": "waits to go on"}
-"""Status of a run → how it is shown; the other statuses are shown as they are."""
+"""The words that are shown for the status of a run; other statuses are shown as they are."""
 
 
 class Texts:
@@ -95,7 +95,7 @@ def scores_json(overview: Overview) -> str:
 
 
 def _differences(overview: Overview) -> dict[int, dict[int, str]]:
-    """Returns by step and rank why the guard that dropped a passage and the scorer differ about that passage."""
+    """Returns, by step and rank, why guard and scorer differ about a dropped passage."""
     dropping = {step.seq: step for step in overview.steps if step.reasons}
     if not dropping:
         return {}
@@ -157,6 +157,6 @@ S = TypeVar("S", bound=ShownScore)
 
 
 def best(scores: Iterable[S], name: str, stage: str = "passages") -> S | None:
-    """Returns the latest score of that name; one against gold is preferred to one against the answer."""
+    """Returns the latest score of a name; a score against gold is preferred to one against the answer."""
     found = [score for score in scores if score.name == name and score.stage == stage][::-1]
     return min(found, key=lambda score: score.reference_source != "gold", default=None)

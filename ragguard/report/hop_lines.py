@@ -18,7 +18,7 @@ from rich.text import Text
 from ragguard.report.digest import MISLEADS
 
 BAR = 6
-"""Cells of one side of a utility bar."""
+"""The number of cells of one side of a utility bar."""
 _UTILITY = 2 * BAR + 7
 _VERDICT = 32
 _LEAST = 8
@@ -31,7 +31,7 @@ _BOLD = Style(bold=True)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One passage: its rank, its text in one line, its utility, and what became of it."""
+    """A passage as a line: its rank, its text in one line, its utility, and its verdict."""
 
     position: int
     text: str
@@ -43,7 +43,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One hop: its number, its query, its scores in one line, why some are missing, and its passages."""
+    """A hop as lines: its number, its query, its scores in one line, reasons for missing scores, and its passages."""
 
     number: str
     query: str

@@ -1,4 +1,4 @@
-"""The hops of a run for the terminal: each query, its passages, and what each passage did for the model."""
+"""Shows the hops of a run in the terminal: each query, its passages, and what each passage did for the model."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _places(step: RetrievalStep) -> str:
 
 
 def _outcome(step: RetrievalStep, utilities: Mapping[int, float]) -> str:
-    """Returns in words what became of a hop that has no scores of its own."""
+    """Returns in words the state of a hop that has no scores of its own."""
     if step.error:
         return f"{step.status}: {harmless(' '.join(step.error.split()))}"
     if step.status != "ok":
@@ -180,9 +180,9 @@ def _contested(scores: Sequence[Score]) -> list[str]:
 
 
 def _verdict(utility: float | None, dropped: str | None) -> tuple[str, str]:
-    """Returns in words what became of a passage, and the colour of these words."""
+    """Returns the verdict on a passage in words, and the colour of these words."""
     if dropped is not None:
-        return f"dropped: {harmless(dropped.removeprefix('utility '))}", "yellow"  # the bar tells the rest
+        return f"dropped: {harmless(dropped.removeprefix('utility '))}", "yellow"  # the bar shows the rest
     if utility is None:
         return "", ""
     misleads, helps = utility < MISLEADS, utility > -MISLEADS

@@ -24,7 +24,7 @@ from ragguard.report.digest import MISLEADS, Texts, detail, scores_json, summary
 from ragguard.store.overview import SCALE, Overview
 
 BLOCK = 50
-"""How many runs one block of data holds."""
+"""The number of runs in one block of data."""
 _PAGE = files("ragguard.report") / "page"
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
@@ -37,7 +37,7 @@ def write_html(
 ) -> int:
     """Writes the page and returns how many runs it holds; the file appears only when it is complete.
 
-    `remarks` is called behind the last run and returns what a reader of the numbers has to know.
+    `remarks` is called after the last run and returns the facts that a reader of the numbers has to know.
     """
     if not isinstance(path, str | Path):
         raise InvalidInput("path", path, "the path of a file to write")

@@ -14,18 +14,18 @@ from ragguard.store.scorefile import read_means
 
 @dataclass(slots=True)
 class Questions:
-    """One side of a comparison."""
+    """A side of a comparison: the means of each question, and facts about its scores."""
 
     values: dict[Series, dict[str, float]] = field(default_factory=dict)
-    """Series → question → mean over its runs, of the mean over steps or passages."""
+    """The mean over runs of the mean over steps or passages, by series and question."""
     asked: dict[str, str] = field(default_factory=dict)
-    """Normalised question → as it was asked."""
+    """The question as it was asked, by the normalised question."""
     origins: dict[Series, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Series → the engines, prompts and settings that scored it."""
+    """The engines, prompts and settings that scored each series."""
     passages: float = 0.0
-    """Passages per step, on average."""
+    """The mean number of passages per step."""
     places: float = 0.0
-    """Places in the prompt per step (K), on average; UDCG, RA-nWG and the like are computed on K."""
+    """The mean number of places in the prompt per step (K); metrics such as UDCG and RA-nWG are computed on K."""
     failures: int = 0
     remarks: list[str] = field(default_factory=list)
     """The facts that a reader of the numbers has to know, such as runs that are missing."""

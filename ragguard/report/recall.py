@@ -18,7 +18,7 @@ RELEVANT_GRADE = 4
 
 @dataclass(frozen=True, slots=True)
 class QueryRecall:
-    """One query, and the share of its relevant passages that its retrievals found."""
+    """A query, and the share of its relevant passages that its retrievals found."""
 
     query: str
     retrievals: int
@@ -27,7 +27,7 @@ class QueryRecall:
     total: Population
     """The estimated number of relevant passages; nan where the retrievals do not differ."""
     recall: float
-    """The share of them that one retrieval found, on average over the retrievals; an estimate, too."""
+    """The mean share of the relevant passages that one retrieval found; an estimate, too."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class _Asked:
     query: str
     retrievals: list[set[str]] = field(default_factory=list)
     verdicts: dict[str, list[bool]] = field(default_factory=dict)
-    """Text of a passage → whether it is relevant, once for each time that it was judged."""
+    """The verdicts on each passage, by its text: True for relevant, once for each time that it was judged."""
 
 
 def estimate_recall(runs: Iterable[ScoredRun]) -> list[QueryRecall]:

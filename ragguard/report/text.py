@@ -7,7 +7,7 @@ from rich.markup import escape
 from ragguard.terminal_text import harmless
 
 LONGEST = 200
-"""Characters of a question that is shown in one line."""
+"""The most characters of a question that is shown in one line."""
 _LINE = 2000
 
 
@@ -23,5 +23,5 @@ def question_line(question: str) -> str:
 
 
 def as_markup(text: str) -> str:
-    """Returns the text, harmless, for Rich to read as markup: its brackets stay brackets."""
+    """Returns the text as markup for Rich, with escaped brackets and without control characters."""
     return escape(harmless(text))

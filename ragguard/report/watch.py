@@ -1,4 +1,4 @@
-"""Runs as they go on: one line a run, with the numbers of each hop as soon as they are there."""
+"""Shows runs as they go on: one line a run, with the numbers of each hop as soon as they are known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ragguard.terminal_text import harmless
 
 
 def watch_table(runs: Sequence[ScoredRun]) -> Table:
-    """Returns one line a run, in the order given: when it began, what it asked, its hops and what became of it."""
+    """Returns a table with one line for each run, in the given order: its start, question, hops and outcome."""
     table = Table(box=None, pad_edge=False, expand=True, header_style="dim")
     table.add_column("began", no_wrap=True)
     table.add_column("question", ratio=2, no_wrap=True, overflow="ellipsis")
@@ -35,7 +35,7 @@ def watch_line(scored: ScoredRun) -> str:
 
 
 def is_scored(scored: ScoredRun) -> bool:
-    """True where the run has ended and something was said of its end."""
+    """True where the run has ended and has final scores or failures."""
     said = scored.failures or any(not score.provisional for score in scored.scores)
     return scored.run.status != "open" and bool(said)
 
@@ -79,7 +79,7 @@ def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
 
 
 def _outcome(scored: ScoredRun) -> Text:
-    """Returns what became of the run: its verdict, its status, or that it waits for its scores."""
+    """Returns the outcome of the run: its verdict, its status, or that it waits for its scores."""
     run = scored.run
     correct = best(scored.scores, "answer_correct")
     if correct is not None and correct.label:

@@ -40,7 +40,7 @@ _HOMES = {
     "Utility": "ragguard.scorers.utility",
     "View": "ragguard.scorers.view",
 }
-"""Each name, and the module where it is defined."""
+"""The module in which each name is defined, by the name."""
 
 __all__ = [
     "Ask",

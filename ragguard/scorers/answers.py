@@ -1,4 +1,4 @@
-"""Scores about the run's answer: whether it is right, and how much of an ideal answer it says."""
+"""Scores about the run's answer: whether it is right, and which share of an ideal answer it contains."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAME_WORDS = "the same words as a reference"
 
 
 async def verdict_of(answer: str, references: Sequence[str], meanings: Meanings) -> tuple[Verdict, str]:
-    """Returns whether an answer is right beside short references, and how that is known. Support is another matter.
+    """Returns whether an answer is right by short references, and the reason. Support by passages is not considered.
 
     A right answer has the words of a reference, or entailment of at least `meanings.tau` holds both ways: an answer
     that says more than the reference, or less, is not the reference.

@@ -21,9 +21,9 @@ from ragguard.records import Usage
 T = TypeVar("T")
 _Call: TypeAlias = tuple[list[Question], "asyncio.Future[None]"]
 
-# A scorer that waits for something else than an answer holds the others up for this long at most.
+# The longest time for which a scorer that waits for something other than an answer delays the others.
 _PATIENCE_S = 0.05
-# What one bad question can do to its batch: the rest is asked again without it, in at most so many more calls.
+# The most further calls by which the rest of a batch is asked again without one bad question.
 _OF_ONE = (PromptTooLong, EngineProtocolError)
 _MORE_CALLS = 24
 
@@ -73,7 +73,7 @@ class PromptAllowance:
 
 
 class Asker:
-    """Sends the questions of one run; it is the `Ask` that scorers are given."""
+    """Sends the questions of one run; scorers get it as their `ask`."""
 
     def __init__(
         self,
@@ -83,8 +83,8 @@ class Asker:
         patience_s: float = _PATIENCE_S,
         around_pair: int = 0,
     ) -> None:
-        """Takes in `tokens` how many prompt tokens may be asked, for these questions alone or shared with others of the
-        run."""
+        """Takes as `tokens` the prompt tokens that may be asked, for these questions alone or shared with others of
+        the run."""
         self._respondent = respondent
         self._patience_s, self._around_pair = patience_s, around_pair
         self._allowance = PromptAllowance(tokens) if isinstance(tokens, int) else tokens
@@ -107,7 +107,7 @@ class Asker:
             for pending in (*tasks, *self._waves):
                 pending.cancel()
             for scorer in scorers:
-                if getcoroutinestate(scorer) == CORO_CREATED:  # its task was cancelled before it began
+                if getcoroutinestate(scorer) == CORO_CREATED:  # the task was cancelled before it began
                     scorer.close()
             if self._timer is not None:
                 self._timer.cancel()
@@ -174,7 +174,7 @@ class Asker:
                     done.set_result(None)
 
     def _afford(self, question: Question) -> bool:
-        # What does not fit the model's window is cut by the engine, and not paid for.
+        # Text that does not fit the model's window is cut by the engine, and not paid for.
         tokens = min(tokens_of(question, self._around_pair), self._window)
         if self._allowance.take(question, tokens):
             return True

@@ -1,5 +1,5 @@
-"""Scores about belief: how much of the reader's belief is in the right answer (SePer), and how many answers it has
-(entropy).
+"""Scores about belief: how much of the reader's belief is in the right answer (SePer), and over how many answers it
+spreads (entropy).
 
 Answers are drawn without retrieval, after each step, and for each step alone. The references are gold, else the run's
 own answer; then the scores measure support for what was said, and not whether it is true.
@@ -40,7 +40,7 @@ class Target:
     references: tuple[str, ...] = ()
     source: ReferenceSource = "none"
     given: tuple[str, ...] = ()
-    """The references as the run has them: a long answer before it was shortened."""
+    """The references as the run has them, before a long answer is shortened."""
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -50,8 +50,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """`seper`, `seper_hard`, `delta_seper`, `delta_seper_alone`, `delta_seper_selection`, `semantic_entropy` and
-    what is read off them."""
+    """Gives `seper`, `seper_hard`, `delta_seper`, `delta_seper_alone`, `delta_seper_selection`, `semantic_entropy`
+    and the scores that follow from them."""
 
     name: ClassVar[str] = "belief"
     version: ClassVar[str] = "1"
@@ -103,7 +103,7 @@ class Belief:
             view.run.question, ask, setting.language, self.equivalence, match=self.match, tau=self.tau
         )
         if target.source == "answer":
-            # While the run was open it had no answer: pairs are asked in the spelling in which they were asked then.
+            # While the run was open it had no answer; pairs keep the spelling of that time, so that the cache has them.
             for answer in drawn.values():
                 meanings.spell(() if isinstance(answer, RagguardError) else answer.samples)
         estimator = Estimator(self.weights, self.kernel, self.over_references)
@@ -182,7 +182,7 @@ class _BeliefReport:
     selection: bool
     """True where `delta_seper_selection` is given."""
     counted: set[Key] = field(default_factory=set)
-    """The contexts whose usage is in a score already."""
+    """The contexts whose usage a score has already."""
 
     def write(self) -> None:
         if self.target.references:

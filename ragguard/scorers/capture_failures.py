@@ -1,4 +1,5 @@
-"""Failures of capture: what of a run could not be kept as it was given, so that its scores say less."""
+"""Failures of capture: the parts of a run that could not be kept as they were given, so that scores are missing or
+less exact."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Contested coverage: the share of sub-questions to which passages give answers that contradict each other.
 
 A false passage in good style is relevant and answers its sub-question, so that no judgement of single passages finds
-it. A passage that contradicts it does.
+it; only a passage that contradicts it shows the conflict.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SHOWN = 120
 
 
 class _Reading(NamedTuple):
-    """One passage that answers one sub-question."""
+    """A passage that answers a sub-question."""
 
     sub_question: int
     text: str
@@ -96,7 +96,7 @@ class Conflicts:
         self.found: list[Conflict] = []
 
     async def learn(self, ask: Ask) -> None:
-        """Reads the answers off the passages that share a sub-question, and compares those that differ."""
+        """Asks for the answer of each passage to a shared sub-question, and compares the answers that differ."""
         readings = [
             _Reading(number, text)
             for number in range(len(self._ratings.sub_questions))
@@ -152,7 +152,8 @@ class Conflicts:
         return found
 
     def _question(self, reading: _Reading) -> SampleQuestion:
-        """Returns the question for the judge's likeliest answer to the sub-question from the passage alone."""
+        """Returns the question that asks the judge for its likeliest answer to the sub-question from the passage
+        alone."""
         prompts = self._view.setting.judge_prompts
         asked = self._ratings.sub_questions[reading.sub_question]
         prompt = prompts.render("answer", [reading.text], question=asked)
@@ -202,7 +203,7 @@ def _couples(readings: Sequence[_Reading]) -> list[tuple[_Reading, _Reading]]:
 
 
 def _write(writer: ScoreWriter, conflicts: Conflicts, ratings: Ratings, eta: float) -> None:
-    """Adds the score of each step, over what the model read by then, and of the run."""
+    """Adds the score of each step, over all texts that the model had read by then, and of the run."""
     view = writer.view
     for number, step in enumerate(view.steps, 1):
         if step.readable:
@@ -251,7 +252,7 @@ def _add(
 
 
 def _in_words(found: Sequence[Conflict], where: dict[str, str]) -> str:
-    """The first contradiction in words, and how many more there are; all of them stand in the metadata."""
+    """Returns the first contradiction in words, and how many more there are; the metadata have all of them."""
     if not found:
         return ""
     one = found[0]

@@ -1,7 +1,7 @@
 """The contexts in which a run's beliefs are measured, and the changes between them.
 
-A change is a sum of beliefs with coefficients, so that its value and its error have one formula for steps one after the
-other and for parallel ones. All of it is plain data.
+A change is a sum of beliefs with coefficients, so that sequential and parallel steps share one formula for its value
+and its error. All values are plain data.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def lay_out(
     before: list[StepView] = []
     for _, group in groupby(turns, key=lambda entry: entry[0]):
         together = [step for _, step in group]
-        # A step of which the model got nothing adds nothing, in whatever order it counts.
+        # A step of which the model got nothing adds nothing, in any order.
         reading = [step for step in together if step.readable]
         changes = iter(_marginals(before, reading, key))
         for number, step in enumerate(together):

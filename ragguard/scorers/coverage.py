@@ -176,8 +176,8 @@ class _CoverageReport:
             self.add("redundancy", value, texts[: index + 1], step=step, at=at, label=label)
 
     def steps(self, stage: Stage) -> None:
-        """Adds `coverage` so far, `delta_coverage` and `alpha_ndcg` of each step, and of its candidates where some were
-        dropped or changed. A step of which the model got nothing has these scores, too."""
+        """Adds `coverage` so far, `delta_coverage` and `alpha_ndcg` of each step, and of its candidates where some
+        were dropped or changed; also for a step of which the model got nothing."""
         view = self.writer.view
         so_far: list[str] = []
         before = 0.0
@@ -208,7 +208,7 @@ class _CoverageReport:
                 try:
                     ranked = self._alpha_ndcg(texts, retrieved, k, earlier)
                     self.add("alpha_ndcg", ranked, [*earlier, *texts, *retrieved], **more)
-                except RagguardError as error:  # one of its ideal, which the model may never have got
+                except RagguardError as error:  # about a passage of the ideal ranking, perhaps
                     self.writer.fail(error, f"alpha_ndcg ({stage})", step)
             before = covered
 

@@ -11,7 +11,7 @@ def entropy_stderr(
 ) -> float:
     """Returns the bootstrap standard error of `semantic_entropy` over its samples.
 
-    One pseudo-sample of another meaning is among those drawn from, as ten equal answers are no certainty.
+    The samples include one pseudo-sample of another meaning, since ten equal answers are no certainty.
     """
     n = len(weights)
     weight = np.append(weights, weights.mean())
@@ -20,7 +20,7 @@ def entropy_stderr(
     times = np.zeros((draws, n + 1))
     np.add.at(times, (np.arange(draws)[:, None], drawn), 1.0)
     mass = (times * weight) @ meaning
-    # A draw of weightless answers only says nothing.
+    # A draw that has only answers without weight is left out.
     mass = mass[mass.sum(axis=1) > 0]
     mass /= mass.sum(axis=1, keepdims=True)
     entropies = -(mass * np.log(np.where(mass > 0, mass, 1))).sum(axis=1)

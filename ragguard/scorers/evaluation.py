@@ -1,4 +1,4 @@
-"""Scores one run, with whatever goes wrong among the failures. Needs a pipeline alone: no store and no service."""
+"""Scores one run, and returns errors as failures. Needs only a pipeline, and no store and no service."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class ResultSource(Protocol):
     async def results_so_far(
         self, run: Run, scorers: Sequence[Scorer], *, priority: int = 10
     ) -> Sequence[Result]:
-        """Returns what these scorers can say of a run that has not ended."""
+        """Returns the scores and failures that these scorers can give for a run that has not ended."""
         ...
 
 
 async def evaluate(pipeline: ResultSource, run: Run, *, priority: int = 10) -> ScoredRun:
-    """Returns a run with its scores and failures. A fault of an engine or a scorer is a failure; nothing raises."""
+    """Returns a run with its scores and failures. A fault of an engine or a scorer becomes a failure. Never raises."""
     return await _evaluated(run, pipeline.results(run, priority=priority))
 
 
 async def evaluate_so_far(
     pipeline: ResultSource, run: Run, scorers: Sequence[Scorer], *, priority: int = 10
 ) -> ScoredRun:
-    """Returns a run that has not ended with what these scorers can say of it. Nothing raises."""
+    """Returns a run that has not ended with the scores and failures that these scorers can give. Never raises."""
     return await _evaluated(run, pipeline.results_so_far(run, scorers, priority=priority))
 
 

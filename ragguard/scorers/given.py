@@ -1,10 +1,10 @@
-"""Utility given what was read before: what a passage adds, for the run's question, to the passages of earlier turns.
+"""Utility given earlier passages: what a passage adds, for the run's question, to the passages of earlier turns.
 
 With E for what the model got in the turns before, p(C) for how probable the reader abstains from the run's question
 with the context C, and R for whether the judge finds the passage d relevant to the query of its own step (+1 or -1, or
 its expectation): R * max(0, p(E) - p(E + d)). Utility itself is the same with a p of 1 for having read nothing. So a
-second hop earns what it completes, and a passage that tells nothing new earns nothing. A passage that makes the reader
-abstain more earns nothing either: whether that is good depends on whether what was read before is true.
+passage of a second hop gets utility for what it completes, and a passage without new information gets none. A passage
+that makes the reader abstain more gets none either: whether that is good depends on the truth of the earlier passages.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class UtilityGiven:
         for reading in self._readings:
             relevant = relevance.get((reading.step.step.id, reading.at))
             if relevant is None:
-                continue  # why is told of p_relevant
+                continue  # the failure of p_relevant says why
             before, after = abstains[reading.before], abstains[reading.after]
             if isinstance(before, RagguardError) or isinstance(after, RagguardError):
                 for fault in (before, after):

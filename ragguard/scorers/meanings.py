@@ -51,7 +51,7 @@ class Meanings:
         return self._texts[answer]
 
     def spell(self, answers: Iterable[Sample]) -> None:
-        """Has answers of the same words compared in the spelling of the first of these."""
+        """Sets the spelling in which answers are compared: answers of the same words take that of the first."""
         for answer in answers:
             self.words(answer.text)
 

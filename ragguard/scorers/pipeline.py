@@ -1,7 +1,8 @@
-"""The way from a run to its scores: chooses models, prompts and scorers; a fault becomes a failure and no exception.
+"""The pipeline from a run to its scores: chooses models, prompts and scorers; a fault becomes a failure and no
+exception.
 
-A pipeline can be used for many runs and on many event loops at once. It keeps what the engines said of themselves, and
-how much each open run may still ask.
+A pipeline can be used for many runs and on many event loops at once. It keeps the descriptions of the engines, and how
+much each open run may still ask.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _MOST_OPEN = 4096
 """The most open runs whose allowance is remembered."""
 _UNKNOWN = EngineInfo("unknown", "unknown", "unknown")
 Inquiry: TypeAlias = Callable[[View, Ask], Coroutine[Any, Any, None]]
-"""Asks about a run, as a scorer does, and keeps what it learns for itself."""
+"""A coroutine function that asks about a run as a scorer does, and returns no scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,8 @@ class ScorerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """All that decides, beside the run and its references, which scores come out."""
+    """The identity of a scoring: models, prompts, scorers and settings. Equal identities give equal scores of the
+    same run and references."""
 
     engine: str
     judge: str
@@ -142,7 +144,7 @@ class ScoringPipeline:
         self._setting: Setting | None = None
         self._allowances: OrderedDict[str, PromptAllowance] = OrderedDict()
         """The prompt tokens that open runs may still ask, by the run's id."""
-        # The judge speaks the languages it was taught; a small NLI model mostly speaks English alone.
+        # The judge knows the languages of its training; most small NLI models know only English.
         self._english_only = entailer is not None
 
     @property
@@ -221,13 +223,13 @@ class ScoringPipeline:
         return view
 
     async def plan(self, run: Run) -> Plan:
-        """Returns what scoring the run would ask, and asks nothing. An engine that cannot be reached is planned for by
-        defaults."""
+        """Returns the plan of scoring the run, without asking any model. Defaults stand in for an engine that cannot
+        be reached."""
         setting, _ = await self._reach()
         prices = PriceList(self._judge is self._engine, setting.around_pair, setting.engine.context)
         allowance = PromptAllowance(self._caps.prompt_tokens)
         results = await self._run(self._scorers, view_run(run, setting), prices, allowance)
-        # What placeholders lead to says nothing; what lies over a cap does.
+        # Scores from placeholders mean nothing; failures for what lies over a cap are kept.
         capped = CapExceeded.__name__
         failures = tuple(r for r in results if isinstance(r, Failure) and r.error == capped)
         return Plan(merge(prices.lines), failures, 1)
@@ -275,8 +277,8 @@ class ScoringPipeline:
         return setting
 
     async def _reach(self) -> tuple[Setting, Mapping[str, RagguardError]]:
-        """Returns the setting with what each model says of itself, and the errors of models that cannot be reached;
-        these stand in the setting as unknown."""
+        """Returns the setting with the description of each model, and the errors of models that cannot be reached,
+        which are unknown in the setting."""
         if self._setting is not None:
             return self._setting, {}
         infos: dict[str, EngineInfo] = {}
@@ -287,7 +289,7 @@ class ScoringPipeline:
                 infos[name] = infos["engine"] if same else await model.info()
             except RagguardError as error:
                 infos[name], missing[name] = _UNKNOWN, error
-                if name == "engine":  # without it nobody can go on, so nobody else is waited for
+                if name == "engine":  # no scorer can go on without it, so no other model is asked
                     return self._settle(_UNKNOWN, _UNKNOWN, _UNKNOWN), dict.fromkeys(MODELS, error)
         setting = self._settle(infos["engine"], infos["judge"], infos["entailer"])
         if not missing:
@@ -317,7 +319,7 @@ class ScoringPipeline:
         )
 
     def _allowance(self, run: Run) -> PromptAllowance:
-        """Returns what the run may still ask: one allowance from its first step to its end."""
+        """Returns the prompt tokens that the run may still ask: one allowance from its first step to its end."""
         known = self._allowances.pop(run.id, None) or PromptAllowance(self._caps.prompt_tokens)
         if run.status == "open":
             self._allowances[run.id] = known

@@ -56,22 +56,22 @@ class Plan:
 
     @property
     def requests(self) -> int:
-        """How many calls to a model there are."""
+        """The number of calls to a model."""
         return sum(line.requests for line in self.lines)
 
     @property
     def prompts(self) -> int:
-        """How many prompts and pairs the calls hold."""
+        """The number of prompts and pairs in the calls."""
         return sum(line.prompts for line in self.lines)
 
     @property
     def pairs(self) -> int:
-        """How many pairs of answers are compared."""
+        """The number of pairs of answers that are compared."""
         return sum(line.prompts for line in self.lines if line.verb == "entail")
 
     @property
     def prompt_tokens(self) -> int:
-        """How many tokens are read."""
+        """The number of tokens that are read."""
         return sum(line.prompt_tokens for line in self.lines)
 
     @property
@@ -114,7 +114,7 @@ class PriceList:
     around_pair: int = 0
     """How many tokens a judge's prompt has around two answers to compare."""
     window: int | None = None
-    """The most tokens that the model reads of one prompt; what is longer is cut and costs no more."""
+    """The most tokens that the model reads of one prompt; a longer prompt is cut and costs no more."""
     lines: list[PlanLine] = field(default_factory=list)
 
     def batch_of(self, question: Question) -> Hashable:

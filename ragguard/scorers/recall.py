@@ -1,7 +1,7 @@
-"""Recall where nobody knows all that is relevant: estimated from retrievals of one query in one run.
+"""Estimates recall where not all relevant passages are known, from several retrievals of one query in one run.
 
-Several retrievers that were asked the same, or a query that was repeated, find partly the same. From that follows how
-much neither found (`metrics.recapture`). Every number here is an estimate, and says so in its name.
+Several retrievals of one query find partly the same passages. From the overlap follows how many passages none of them
+found (`metrics.recapture`). The names of all scores say that they are estimates.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class _RecallEstimate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """`relevant_total`, `recall_estimated`, `f_estimated` and `proc_estimated` of steps that share their query with
-    others of the run, where the run has no pool."""
+    """Gives `relevant_total`, `recall_estimated`, `f_estimated` and `proc_estimated` of steps that share their query
+    with others of the run, where the run has no pool."""
 
     name: ClassVar[str] = "recall"
     version: ClassVar[str] = "1"
@@ -126,7 +126,7 @@ def _given(repeated: Sequence[Sequence[StepView]]) -> dict[str, int]:
 
 
 def _listed(step: StepView, positions: Sequence[int]) -> list[str]:
-    """The judged texts of a list, each once."""
+    """Returns the judged texts of a list, each once."""
     return list(dict.fromkeys(step.all[at].text for at in positions if at in step.judged))
 
 
@@ -135,13 +135,14 @@ def _judged(steps: Sequence[StepView]) -> list[str]:
 
 
 def _moved(value: Callable[[float], float], total: Population, least: float) -> _RecallEstimate:
-    """A number at the estimated total, and half of what it differs by one standard error below and above."""
+    """Returns a number at the estimated total, and as its error half the difference between its values at one
+    standard error below and above."""
     low, high = max(least, total.total - total.stderr), total.total + total.stderr
     return _RecallEstimate(value(total.total), abs(value(low) - value(high)) / 2)
 
 
 def _pool(grades: dict[str, int], total: float) -> list[int]:
-    """All grades, those of unseen relevant passages as the seen relevant ones have them."""
+    """Returns the grades of all passages; unseen relevant passages get the grades of the seen relevant ones."""
     seen = list(grades.values())
     relevant = [value for value in seen if value >= RELEVANT]
     unseen = round(total - len(relevant))

@@ -1,7 +1,7 @@
 """Collects the scores and failures that one scorer gives about one run.
 
-A score gets what all scores of the scorer share, an undefined value makes no score, and what fails for one reason in
-one step is one failure.
+A score gets the fields that all scores of the scorer share. An undefined value makes no score. Scores of one step that
+fail for one reason are one failure.
 """
 
 from __future__ import annotations

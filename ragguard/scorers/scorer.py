@@ -16,8 +16,8 @@ from ragguard.scorers.view import Setting, View
 
 MODELS = ("engine", "judge", "entailer")
 Live = Literal["at once", "so far"]
-"""How a scorer looks at a run that has not ended: first of all, as it asks about the last step alone in one wave; or
-afterwards, about all steps so far."""
+"""The way in which a scorer looks at a run that has not ended. `at once`: before the others, as it asks about the
+last step alone, in one wave. `so far`: afterwards, about all steps so far."""
 
 
 @runtime_checkable
@@ -68,5 +68,5 @@ def full_version(scorer: Scorer, setting: Setting) -> str:
 
 @lru_cache(maxsize=16)
 def _language_digest(language: Language) -> str:
-    """Returns a digest of what a language says about answers; its phrases are many, and equal for all runs."""
+    """Returns a digest of a language's phrases, which are many, and equal for all runs."""
     return hashlib.sha256(json.dumps(dataclasses.asdict(language), sort_keys=True).encode()).hexdigest()[:16]

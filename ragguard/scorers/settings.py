@@ -36,7 +36,7 @@ class ScoringSettings:
     entailer: str | Entailer | None = None
     """The model that compares sampled answers. None: the judge."""
     scorers: Sequence[str | Scorer] = ("belief", "utility", "coverage")
-    """The scorers, by name or as objects; those objects are pickled that go to another process."""
+    """The scorers, by name or as objects; objects for another process are pickled."""
     prompts: str | Path | PromptSet | None = None
     """The prompts that are asked: a name, a TOML file or a PromptSet. None: those that fit the engine."""
     caps: Caps | None = None
@@ -45,7 +45,7 @@ class ScoringSettings:
     """The most that the models may spend together. None: no limit."""
 
     def __post_init__(self) -> None:
-        """Refuses what is wrong whatever the models are."""
+        """Refuses values that are wrong for any models."""
         if isinstance(self.scorers, str):
             raise InvalidInput("scorers", self.scorers, f"a list, such as ({self.scorers!r},)")
         if not isinstance(self.scorers, list | tuple):

@@ -158,7 +158,7 @@ class Utility:
         found = [judged.get((step.step.id, at)) for at in wanted if at in step.judged]
         known = [passage for passage in found if passage is not None]
         if not k or len(known) < len(found):
-            # Over passages that were judged only in part it would mean something else; the failures say so.
+            # UDCG over only a part of the passages would mean something else; the failures name the others.
             return
         value, stderr = self._udcg(known, k)
         writer.add(
@@ -173,8 +173,8 @@ class Utility:
     def _selection(
         self, writer: ScoreWriter, step: StepView, judged: dict[tuple[str, int], _JudgedPassage]
     ) -> None:
-        """Adds UDCG of what the model got less UDCG of all candidates, both over the places of the candidates, so that
-        what was left out counts and an empty place does not: the price of a guard or a reranker."""
+        """Adds UDCG of what the model got less UDCG of all candidates, both over the places of the candidates, so
+        that passages which were left out count and empty places do not: the cost of a guard or a reranker."""
         k = step.judged_places("candidates")
         values: list[float] = []
         slopes: dict[int, float] = {}
@@ -190,7 +190,7 @@ class Utility:
                 weight = 1.0 if passage.utility > 0 else self.gamma
                 slopes[at] = slopes.get(at, 0.0) + sign * value * (1 - value) * weight / k
         errors = [judged[step.step.id, at].stderr for at in slopes]
-        # A passage that stands in both lists moves both: its errors cancel as far as it weighs alike in them.
+        # The error of a passage in both lists affects both, and cancels as far as its weights in them are equal.
         moved = [slope * (error or 0.0) for slope, error in zip(slopes.values(), errors, strict=True)]
         writer.add(
             "delta_udcg_selection", sum(values), step=step, stderr=None if None in errors else math.hypot(*moved),

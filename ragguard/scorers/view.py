@@ -1,4 +1,4 @@
-"""A run as scorers see it: its steps in order and within the caps, with the models and prompts.
+"""The view of a run for scorers: its steps in order and within the caps, with the models and prompts.
 
 This file knows nothing about any score.
 """
@@ -18,12 +18,12 @@ from ragguard.probes.tokens import count_tokens
 from ragguard.records import K_ERROR, Passage, RetrievalStep, Run, Stage
 
 LONG_FORM_TOKENS = 30
-"""About how many tokens a short answer or reference has at most."""
+"""The approximate number of tokens that a short answer or reference has at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Limits on what is judged of a run. What lies over a limit is not judged, and a failure says so."""
+    """Limits on how much of a run is judged. Parts over a limit are not judged, and a failure says so."""
 
     passages: int = 20
     """Passages that are judged of one step: those that the model got first, then candidates by rank."""
@@ -76,7 +76,7 @@ class StepView:
         return len(self.all) - len(self.judged) - len(self.textless)
 
     def listed(self, stage: Stage) -> Sequence[int]:
-        """Returns one of the step's two lists: what the model got, or what was retrieved; indices into `all`."""
+        """Returns one of the step's two lists, as indices into `all`: what the model got, or what was retrieved."""
         return self.got if stage == "passages" else range(self.candidates)
 
     def judged_places(self, stage: Stage) -> int:

@@ -1,1 +1,1 @@
-"""The parts that work behind the hooks: the queue to the store, the scorer's thread, and their orderly end."""
+"""The service behind the hooks: the queue to the store, the scorer's thread, and their orderly end."""

@@ -1,4 +1,4 @@
-"""The runs that wait to be scored where there is no store, and the hooks that wait for them to become fewer."""
+"""Counts the runs that wait to be scored where there is no store, and makes hooks wait while there are too many."""
 
 from __future__ import annotations
 

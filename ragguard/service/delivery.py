@@ -15,12 +15,12 @@ from ragguard.sinks.base import BufferingSink, Sink
 from ragguard.store.store import Store
 
 SINK_SECONDS = 30.0
-"""How long a sink may take for one run."""
+"""The most seconds that a sink may take for one run."""
 _CAUSE_CHARACTERS = 200
 
 
 _OURS = (KeyboardInterrupt, SystemExit, GeneratorExit)
-"""Errors that end the process or a generator; they are not the sink's."""
+"""Errors that end the process or a generator; a sink is not to blame for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Delivery:
         return tuple(Undelivered(what, count, self._causes.get(what, "")) for what, count in found.items())
 
     async def submit(self, scored: ScoredRun) -> None:
-        """Hands a scored run to every sink. Never raises; what a sink loses is counted."""
+        """Gives a scored run to every sink. Never raises; losses of a sink are counted."""
         await asyncio.gather(*(self._submit(sink, scored) for sink in self._sinks))
 
     async def _submit(self, sink: Sink, scored: ScoredRun) -> None:

@@ -1,10 +1,10 @@
 """The end of the process: what was captured is scored and sent before OpenTelemetry's providers shut down.
 
-Python ends in this order: `main()` returns; the functions of `threading._register_atexit` run, and the standard
-thread pools close; the threads that are no daemons are waited for; the functions of `atexit` run, last registered
-first, among them the providers' own. Where no thread is left when `main()` returns, everything is closed there and
-then, while users' pools still work. Where some still serve, capture goes on: what is known is scored and stored,
-and the rest is closed in an `atexit` function that is registered only then, so that it runs before the providers'.
+Python ends in this order: `main()` returns; the functions of `threading._register_atexit` run, and the standard thread
+pools close; the threads that are no daemons are waited for; the functions of `atexit` run, last registered first, among
+them the providers' own. Where no thread is left when `main()` returns, everything is closed at once, while users' pools
+still work. Where some threads still run, capture goes on: the captured runs are scored and stored, and services are
+closed in an `atexit` function that is registered only then, so that it runs before the providers'.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class Ending(Protocol):
 
     @property
     def exit_seconds(self) -> float:
-        """How long its end may take."""
+        """The most seconds that the end of the service may take."""
         ...
 
     def flush(self, timeout: float) -> object:
-        """Does what is left to do, within so many seconds."""
+        """Does the work that is left, within `seconds`."""
         ...
 
     def close(self, timeout: float) -> object:
-        """Flushes and lets everything go, within so many seconds."""
+        """Flushes and releases everything, within `seconds`."""
         ...
 
 
@@ -87,7 +87,7 @@ def _each(endings: list[tuple[float, Callable[[float], object]]]) -> None:
             thread.start()
         except (
             RuntimeError
-        ):  # Python 3.12 starts none so late: one after the other, in what is left of the time
+        ):  # Python 3.12 starts no thread so late: one service after the other, in the time left
             _guarded(end, seconds_left(began + timeout))
         else:
             threads.append((began + timeout + SLACK, thread))
@@ -105,6 +105,6 @@ def _guarded(end: Callable[[float], object], timeout: float) -> None:
 
 try:
     threading._register_atexit(_main_has_ended)  # type: ignore[attr-defined]
-except (AttributeError, RuntimeError):  # not there in some future Python, or the process is ending already
+except (AttributeError, RuntimeError):  # missing in a future Python, or the process is ending already
     atexit.register(_close_all)
 at_fork(in_child=_endings.clear)

@@ -1,7 +1,7 @@
 """Brings the fields of a captured event to the types that a store takes.
 
-Frameworks and users put anything into them: NumPy integers, None, objects. What can be converted without
-a loss is converted; a field that cannot is set to its default, and the record's metadata name it.
+Frameworks and users put any objects into fields: NumPy integers, None, objects of their own. What can be converted
+without a loss is converted; a field that cannot is set to its default, and the record's metadata name it.
 """
 
 from __future__ import annotations

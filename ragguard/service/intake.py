@@ -1,9 +1,9 @@
 """Takes captured events from the hooks and writes them to the store, on one thread.
 
-A hook puts an event into a queue and returns after a few microseconds; the writer gathers events for some
-milliseconds and commits a batch. What the scorer has to write goes through the same queue, so that writes have one
-order. The queue is bounded by count and by bytes; beyond that events are dropped and counted, and a run that lost
-some says so. A hook that is called on an event loop never waits.
+A hook puts an event into a queue and returns after a few microseconds; the writer gathers events for some milliseconds
+and commits a batch. Writes of the scorer go through the same queue, so that all writes have one order. The queue is
+bounded by count and by bytes; beyond that events are dropped and counted, and a run that lost some says so. A hook that
+is called on an event loop never waits.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ thread that a hook wakes competes for the interpreter at once with the call that
 BATCH = 256
 """The most events of one transaction: few enough that even large events are on the disk in a moment."""
 BATCH_BYTES = 8 * 2**20
-"""The most bytes, about, that the writer takes out of the queue for one batch."""
+"""The approximate number of bytes that the writer takes out of the queue for one batch."""
 DISK_WAIT = 30.0
-"""How long a hook waits for its step to be on the disk, with `durability="full"`."""
+"""The most seconds that a hook waits for its step to be on the disk, with `durability="full"`."""
 PACE = 0.005
-"""How long a hook on a thread waits at most while more than half of the queue is full and the disk keeps up."""
+"""The most seconds that a hook on a thread waits while the queue is more than half full and the disk keeps up."""
 STUCK = 1.0
-"""Hooks do not wait for a writer that did no work for so many seconds, unless `block(SECONDS)` asks for more."""
+"""The seconds without any work of the writer after which hooks do not wait for it, unless `block(SECONDS)` asks for
+more."""
 _SAY_EVERY = 60.0
 _RUNS_KEPT = 10_000
 """The most runs with lost events that are remembered until they end."""
@@ -99,7 +100,7 @@ class Intake:
 
     @property
     def depth(self) -> int:
-        """How many items wait for the writer."""
+        """The number of items that wait for the writer."""
         return len(self._queue)
 
     @property
@@ -267,7 +268,7 @@ class Intake:
             self._say("lost", f"what is captured now is lost: {why}")
 
     def _say(self, what: str, message: str) -> None:
-        """Logs an error, once in a minute each."""
+        """Logs an error message, each kind at most once a minute."""
         now = time.monotonic()
         if now - self._said.get(what, -_SAY_EVERY) >= _SAY_EVERY:
             self._said[what] = now
@@ -310,12 +311,12 @@ class Intake:
                         queue.rest(LINGER)
                 self._hurried = False
                 self._batch = queue.take(BATCH, BATCH_BYTES)
-                # Only now: a wake that outlives its job would have the next events written one by one.
+                # After `take`: a wake that stays behind its job would have the next events written one by one.
                 queue.forget_wakes()
             self._worked = time.monotonic()
             running = None not in self._batch
             self._write(self._batch)
-            self._batch = []  # frees thousands of objects now, not while the next hook runs
+            self._batch = []  # frees thousands of objects here, and not while the next hook runs
             self._worked = time.monotonic()
             if not running:
                 return

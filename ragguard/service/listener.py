@@ -1,4 +1,4 @@
-"""The protocol by which the writer tells its owner what it has stored."""
+"""The protocol by which the writer reports to its owner what it has stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class WriterListener(Protocol):
     """The owner of a writer, which is told of its progress."""
 
     def started(self) -> None:
-        """The writer was started; called once, by whoever captured first."""
+        """Reports that the writer was started; called once, by the thread that captured first."""
         ...
 
     @property
@@ -19,12 +19,12 @@ class WriterListener(Protocol):
         ...
 
     def runs_due(self) -> None:
-        """Runs have ended and are stored; called on the writer's thread."""
+        """Reports that runs have ended and are stored; called on the writer's thread."""
         ...
 
     def steps_ended(self, changed: Mapping[str, bool]) -> None:
-        """Steps of open runs have ended or changed and are stored; the ids of these runs, each with whether other steps
-        of the turn are still open. Called on the writer's thread."""
+        """Reports that steps of open runs have ended or changed and are stored: the ids of these runs, each with
+        whether other steps of the turn are still open. Called on the writer's thread."""
         ...
 
     def tick(self) -> None:

@@ -1,8 +1,8 @@
 """Scores runs that are open as their steps end, with what is known so far.
 
-The scores are stored as provisional. The run's end asks what needs the end, and replaces them. Live scoring is never
-due: no caller waits for it, and a run that ends before its turn is scored at its end alone. It takes the slots of the
-worker that no ended run wants, and at most half of all.
+The scores are stored as provisional. At its end a run gets final scores, which replace them. Live scoring is never due:
+no caller waits for it, and a run that ends before its turn is scored at its end alone. It uses the worker's slots that
+no ended run needs, at most half of all.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Work: TypeAlias = Callable[[], Awaitable[bool]]
 PRIORITY = 10
 """The priority of background scoring."""
 TURN_SECONDS = 1.0
-"""How many seconds a step that has ended waits for the others of its turn, so that all are asked about in one wave."""
+"""The seconds that a step which has ended waits for the other steps of its turn, so that one wave asks about all."""
 KEPT = 4096
 """The most open runs that wait, or that are known to have no references."""
 
@@ -43,7 +43,7 @@ class _WaitingRun:
     due: float
     """The time from which it may be scored, on the monotonic clock."""
     attempts: int = 0
-    """How often no engine answered since its last step."""
+    """The number of attempts since the run's last step to which no engine answered."""
 
 
 class WaitingRuns:
@@ -64,7 +64,7 @@ class WaitingRuns:
             for run_id, turn_open in changed.items():
                 self._waiting.pop(run_id, None)
                 self._waiting[run_id] = _WaitingRun(now + TURN_SECONDS if turn_open else now)
-            while len(self._waiting) > KEPT:  # they are scored at their end
+            while len(self._waiting) > KEPT:  # other runs are scored at their ends
                 self._waiting.popitem(last=False)
 
     def add_again(self, run_id: str, attempts: int, wait: float) -> None:
@@ -73,7 +73,7 @@ class WaitingRuns:
             self._waiting.setdefault(run_id, _WaitingRun(self._clock() + wait, attempts))
 
     def discard(self, run_id: str) -> None:
-        """Removes a run: what has changed so far is known."""
+        """Removes a run, since all its changes so far are scored."""
         with self._lock:
             self._waiting.pop(run_id, None)
 
@@ -86,7 +86,7 @@ class WaitingRuns:
             return [(run_id, self._waiting.pop(run_id).attempts) for run_id in found[:most]]
 
     def next_in(self, busy: Container[str]) -> float | None:
-        """Returns in how many seconds a run that is not `busy` may be scored; None where there is none."""
+        """Returns the seconds until a run that is not `busy` may be scored; None where there is none."""
         with self._lock:
             due = [one.due for run_id, one in self._waiting.items() if run_id not in busy]
         return max(0.0, min(due) - self._clock()) if due else None
@@ -114,12 +114,12 @@ class LiveScoring:
         """Starts with no run: at first, and in a forked child."""
         self._waiting = WaitingRuns()
         self._unreferenced: OrderedDict[str, str] = OrderedDict()
-        """Run id → the question to which the user's function knows no answer."""
+        """The question to which the user's function knows no answer, by the run's id."""
         self._running: set[str] = set()
 
     def note(self, changed: Mapping[str, bool]) -> None:
-        """Takes in open runs of which steps have ended or changed; True where the turn has other open steps. May be
-        called from any thread."""
+        """Notes open runs of which steps have ended or changed, each with whether the turn has other open steps. May
+        be called from any thread."""
         if not self._pipeline.get().remembers:
             NOTICES.warn(
                 "live scoring without a cache",
@@ -140,7 +140,7 @@ class LiveScoring:
         return [partial(self._score, run_id, attempts) for run_id, attempts in found]
 
     def next_in(self) -> float | None:
-        """Returns in how many seconds there will be work; None where there is none, or no slot for it."""
+        """Returns the seconds until there is work; None where there is none, or no slot for it."""
         return self._waiting.next_in(self._running) if len(self._running) < self._most else None
 
     @property
@@ -151,8 +151,8 @@ class LiveScoring:
     async def _score(self, run_id: str, attempts: int) -> bool:
         """Scores an open run as it stands; returns False where no engine answered.
 
-        The run may end meanwhile and be scored at its end at the same time: what both ask is asked once, and what is
-        found here is then not stored.
+        The run may end meanwhile, and its final scoring may run at the same time: equal questions are asked once, and
+        the provisional results are then not stored.
         """
         try:
             answered, whole = await self._attempt(run_id)
@@ -173,14 +173,14 @@ class LiveScoring:
             run = replace(run, references=found)
         failures: dict[object, Failure] = {}
         given = False
-        # Of a run whose question is not known yet, only what is about the queries of its steps can be asked.
+        # Without a known question of the run, only scorers about the steps' queries can be asked.
         kinds: tuple[Live, ...] = ("at once", "so far") if run.question.strip() else ("at once",)
         for kind in kinds:
             scorers = self._pipeline.live_scorers(kind)
             if not scorers:
                 continue
             if run_id in self._waiting:
-                break  # what is asked about a step that has ended meanwhile comes first
+                break  # scorers about a step that has ended meanwhile come first
             scored = await evaluate_so_far(self._pipeline, run, scorers, priority=PRIORITY)
             failures |= {(one.scorer, one.error, one.step_id): one for one in self._kept(scored.failures)}
             given = given or bool(scored.scores)
@@ -200,7 +200,8 @@ class LiveScoring:
         return failures if self._redactor is None else self._redactor.failures(failures)
 
     async def _references(self, run: Run) -> list[str] | None:
-        """Returns the references of a run that has none of its own; the user's function is asked once a question."""
+        """Returns the references of a run that has none of its own; the user's function is called once for each
+        question."""
         if self._unreferenced.get(run.id) == run.question:
             return None
         found, failures = await self._scoring.find_references(run)

@@ -23,7 +23,7 @@ from ragguard.service.stream import bounded
 from ragguard.store.store import Store
 
 PRIORITY = 5
-"""Above background scoring, below every guard."""
+"""The priority of scoring on demand: before background scoring, after every guard."""
 _REDACTED = (
     "advice is judged from what redact= leaves of questions, queries and passages, and not from what the model reads: "
     "where it takes out what was asked for, passages answer nothing, and the advice is to search on. (Logged once a "
@@ -61,7 +61,7 @@ class ScoringOnDemand:
         self._pipeline, self._scoring, self._redactor = pipeline, scoring, redactor
 
     async def evaluate_record(self, run: Run) -> ScoredRun:
-        """Scores a run and stores what comes of it."""
+        """Scores a run and stores the result."""
         self._intake.start()
         return await self._loop.within(self._scoring.bring_up_to_date(self._redacted(run), PRIORITY))
 
@@ -82,7 +82,7 @@ class ScoringOnDemand:
         return await self._loop.within(evaluate(self._pipeline, self._redacted(run), priority=PRIORITY))
 
     async def captured_run(self, captured: CapturedId) -> Run | None:
-        """Returns a run as it was captured so far, redacted, open or not; None where nothing of it is kept."""
+        """Returns a run as it was captured so far, redacted, open or not; None where nothing of the run is kept."""
         self._intake.start()
         return await self._scoring.written(lambda: self._store.run(self.stored_id(captured.id)))
 
@@ -95,8 +95,8 @@ class ScoringOnDemand:
         deadline: float | None = None,
         redacted: bool = False,
     ) -> Coroutine[Any, Any, View]:
-        """Returns what lets inquiries ask the models about a run, to be awaited on the scorer's event loop; nothing is
-        stored. `redacted`: the run is as `captured_run` gives it, and is not redacted again."""
+        """Returns a coroutine in which inquiries ask the models about a run, for the scorer's event loop; nothing is
+        stored. With `redacted` the run comes from `captured_run`, and is not redacted again."""
 
         if self._redactor is not None:
             NOTICES.once("advice on redacted texts", _REDACTED)
@@ -125,7 +125,7 @@ class ScoringOnDemand:
             yield scored
 
     async def plan(self, run: Run) -> Plan:
-        """Returns what scoring the run would ask, without asking."""
+        """Returns the plan of scoring the run, without asking any model."""
         return await self._loop.within(self._pipeline.get().plan(self._redacted(run)))
 
     def stored_id(self, run_id: str) -> str:

@@ -25,7 +25,7 @@ class ProcessPipeline:
         """The pipeline; None where nothing has asked for it yet."""
 
     def get(self) -> ScoringPipeline:
-        """Returns the pipeline; raises what cannot be right in the settings of its models."""
+        """Returns the pipeline; raises an error where the settings of its models are wrong."""
         with self._lock:
             if self.built is None:
                 self.built = self._settings.scoring.build()
@@ -38,7 +38,7 @@ class ProcessPipeline:
     async def results_so_far(
         self, run: Run, scorers: Sequence[Scorer], *, priority: int = 10
     ) -> Sequence[Result]:
-        """Returns what these scorers can say of a run that has not ended."""
+        """Returns the scores and failures that these scorers can give for a run that has not ended."""
         return await self.get().results_so_far(run, scorers, priority=priority)
 
     def live_scorers(self, kind: Live) -> Sequence[Scorer]:

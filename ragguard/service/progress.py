@@ -1,4 +1,4 @@
-"""The progress that callers of `flush`, and hooks that are held back, wait for: runs that are scored."""
+"""Lets callers of `flush`, and hooks that are held back, wait until a run has been scored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ragguard.service.backlog import ScoringBacklog
 
 
 class ScoringProgress:
-    """Wakes those who wait for runs to be scored."""
+    """Wakes the threads that wait for runs to be scored."""
 
     def __init__(self, backlog: ScoringBacklog | None) -> None:
         self._backlog = backlog
@@ -19,7 +19,7 @@ class ScoringProgress:
         self._changed = threading.Condition()
 
     def note(self) -> None:
-        """Wakes those who wait, after a run was scored or given back."""
+        """Wakes the waiting threads after a run was scored or released."""
         if self._backlog is not None:
             self._backlog.update()
         with self._changed:

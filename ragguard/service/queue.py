@@ -16,14 +16,15 @@ from typing import Generic, Literal, TypeVar
 T = TypeVar("T")
 
 UNMEASURED = 64
-"""How many waiting items are accepted without measuring them, so that hooks pay for measuring in a burst alone."""
+"""The number of waiting items up to which new ones are accepted without measuring them, so that hooks measure only
+in a burst."""
 _AT_ONCE = 64
-"""One part in so many of the bounds is freed when items are dropped, so that not every hook has to drop."""
+"""The divisor of the bounds that gives how much is freed when items are dropped, so that not every hook has to drop."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """How much may wait for the writer, and what happens to what is more."""
+    """The bounds of the queue, and the policy for items beyond them."""
 
     items: int = 65_536
     bytes: int = 64 * 2**20
@@ -52,7 +53,7 @@ class EventQueue(Generic[T]):
     # The hooks' side
 
     def put(self, item: T) -> bool:
-        """Puts an item in where few items wait; else returns False, and `offer` has to be called with its size."""
+        """Adds an item where few items wait; else returns False, and `offer` has to be called with the item's size."""
         waiting = len(self._items)
         if waiting >= UNMEASURED:
             return False
@@ -62,13 +63,13 @@ class EventQueue(Generic[T]):
         return True
 
     def append(self, item: T) -> None:
-        """Puts an item in, however many wait."""
+        """Adds an item, however many wait."""
         self._items.append((0, item))
         if self._asleep:
             self.wake()
 
     def offer(self, item: T, size: int) -> bool:
-        """Puts an item in where the bounds allow that; returns whether they do."""
+        """Adds an item where the bounds allow that; returns whether they do."""
         with self._changed:
             if not self._fits(item, size):
                 return False
@@ -79,13 +80,13 @@ class EventQueue(Generic[T]):
         return True
 
     def offer_within(self, item: T, size: int, seconds: float) -> bool:
-        """Puts an item in as soon as the bounds allow that; returns False where they do not in so many seconds."""
+        """Adds an item as soon as the bounds allow that; returns False where they do not within `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: self._fits(item, size), seconds)
             return self.offer(item, size)
 
     def force(self, item: T, size: int) -> list[T]:
-        """Puts an item into a full queue, or drops it, by the policy; returns the dropped items."""
+        """Adds an item to a full queue, or drops the item, by the policy; returns the dropped items."""
         if self._bounds.drop == "newest":
             return [] if self.offer(item, size) else [item]
         dropped: list[T] = []
@@ -97,7 +98,7 @@ class EventQueue(Generic[T]):
         return dropped
 
     def wait_below_half(self, seconds: float) -> None:
-        """Waits until the queue is less than half full, or for so many seconds."""
+        """Waits until the queue is less than half full, at most for `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: not self.crowded, seconds)
 
@@ -154,14 +155,14 @@ class EventQueue(Generic[T]):
         return None
 
     def sleep(self, seconds: float) -> None:
-        """Waits for an item or a wake, at most for so many seconds. One thread alone may wait."""
+        """Waits for an item or a wake, at most for `seconds`. Only one thread may wait."""
         self._asleep = True
         if not self._items:
             self.rest(seconds)
         self._asleep = False
 
     def rest(self, seconds: float) -> bool:
-        """Waits for a wake, at most for so many seconds; returns whether one came. A new item ends no such wait."""
+        """Waits for a wake, at most for `seconds`; returns whether one came. A new item does not end the wait."""
         try:
             self._wakes.get(timeout=max(0.0, seconds))
         except Empty:

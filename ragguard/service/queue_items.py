@@ -1,4 +1,4 @@
-"""The items of the writer's queue: captured events, events that somebody waits for, and jobs."""
+"""The items of the writer's queue: captured events, events for which a hook waits, and jobs."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ ENDING = (RunEnded, WholeRun)
 def may_drop(item: QueueItem) -> bool:
     """Returns whether a full queue may drop the item.
 
-    Kept are: the end of a run, which is small and closes what is stored already; jobs and awaited events, for which a
-    caller waits; and the start of a run that asks for an id, without which the events behind it would go into another
+    The queue keeps the end of a run, which is small and ends a run that is stored already; jobs and awaited events, for
+    which a caller waits; and the start of a run that asks for an id, without which later events would go into another
     run of that id.
     """
     if type(item) is RunStarted:

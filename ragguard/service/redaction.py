@@ -1,7 +1,7 @@
 """Redaction: a user's function applied to every text of a captured record, before the record is written.
 
-It runs on the writer's thread or where a run is scored on demand, never in a hook. What is written, scored,
-sent to sinks and reported is made of redacted records only.
+It runs on the writer's thread or where a run is scored on demand, never in a hook. Only redacted records are written,
+scored, sent to sinks and reported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OWN_KEYS = frozenset(
     "agent answer_content error framework interrupted langgraph_node lc_agent_name parent_run_id retriever "
     "session_id thread_id tool_call_id".split()
 )
-"""Keys that the package and its integrations write into metadata: words of the code, not of the user."""
+"""Keys that the package and its integrations write into metadata, which are not the user's texts."""
 _GENERATED = re.compile(
     r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-\d+)?|redacted-[0-9a-f]{16}", re.IGNORECASE
 )
@@ -48,7 +48,8 @@ class Redactor:
     def __init__(self, redact: Redact, faults: Faults) -> None:
         self._redact, self._faults = redact, faults
         self._queries: OrderedDict[str, str] = OrderedDict()
-        """Query by step id, for the latest steps: a guard's reason may quote the query and can come after the step."""
+        """The queries of the latest steps, by step id: a guard's reason may quote the query and can come after the
+        step."""
 
     def event(self, event: Event) -> Event:
         """Returns the event as it may be written."""
@@ -105,15 +106,15 @@ class Redactor:
         return list(zip(before, self._passages([pair[1] for pair in pairs]), strict=True))
 
     def texts(self, texts: Sequence[str] | None) -> list[str] | None:
-        """Returns texts as they may be written, without those of which nothing is left."""
+        """Returns the redacted texts, without the empty ones."""
         return None if texts is None else [kept for kept in map(self._text, texts) if kept]
 
     def failures(self, failures: Iterable[Failure]) -> list[Failure]:
-        """Returns failures whose messages, which may quote what was asked, are redacted."""
+        """Returns failures with redacted messages, since these may quote questions."""
         return [replace(one, message=self._text(one.message)) for one in failures]
 
     def id(self, id: str) -> str:
-        """Returns the id under which a record with this one is kept."""
+        """Returns the id under which a record with the given id is kept."""
         if not isinstance(id, str) or not id or _GENERATED.fullmatch(id) or self._text(id) == id:
             return id
         return f"redacted-{hashlib.sha256(id.encode('utf-8', 'replace')).hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""The report that `flush` and `close` return: what was done with what was captured, and what was not."""
+"""The report that `flush` and `close` return: the state of all captured runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Report:
     pending: int = 0
     """Runs that have ended and are still to be scored, those that wait for another attempt included."""
     open: int = 0
-    """Runs that have not ended: they are scored when they do."""
+    """Runs that have not ended; they are scored at their ends."""
     dropped: int = 0
     """Runs that were dropped unscored, as too many waited in memory and there is no store."""
     lost: int = 0
@@ -49,7 +49,7 @@ class Report:
     cause_retrying: str = ""
     """The latest failure that is tried again."""
     nothing_because: str = ""
-    """The calls that were seen in place of retrievals, and what to do, where no retrieval was captured."""
+    """The calls that were seen in place of retrievals where none was captured, and what to do."""
     files_lost: int = 0
     """How often the store's file was found damaged, moved or deleted while it was in use."""
     unguarded: Mapping[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Scores one run: references, scores, failures, the store, and delivery to sinks.
+"""Scores one run: finds references, asks the scorers, stores the results and delivers them to sinks.
 
 Failures are data: whatever goes wrong with an engine, a scorer or a user's function ends as a record,
 with another attempt where that may help.
@@ -44,7 +44,7 @@ class WriterThread(Protocol):
 
 
 class ScoringAttempt(NamedTuple):
-    """One attempt at scoring a run."""
+    """The result of one attempt at scoring a run."""
 
     scored: ScoredRun
     answered: bool
@@ -76,7 +76,7 @@ class RunScoring:
         self._busy: dict[str, asyncio.Event] = {}
 
     def in_progress(self, run_id: str) -> asyncio.Event | None:
-        """Returns what is set once the task that works on the run is done; None where none does."""
+        """Returns the event that is set once the task which works on the run is done; None where no task does."""
         return self._busy.get(run_id)
 
     @contextmanager
@@ -92,7 +92,7 @@ class RunScoring:
             self._progress.note()
 
     async def bring_up_to_date(self, run: Run, priority: int) -> ScoredRun:
-        """Scores a run unless it is scored with the same settings already; returns all that is known of it."""
+        """Scores a run unless the same settings have scored it already; returns all its scores and failures."""
         while (busy := self._busy.get(run.id)) is not None:
             await busy.wait()
         # From here on a caller that asks for the same run waits, and then finds its scores in the store.
@@ -109,7 +109,7 @@ class RunScoring:
     async def attempt(
         self, run: Run, due: Due, priority: int, identity: Identity | None = None
     ) -> ScoringAttempt:
-        """Scores a run, stores what came of it and delivers that. The run must be held by `exclusively`."""
+        """Scores a run, stores the result and delivers it. The run must be held by `exclusively`."""
         identity = identity or await self._identity()
         found, unfound = await self.find_references(run)
         if found:
@@ -147,12 +147,12 @@ class RunScoring:
         return ScoringAttempt(scored, answered)
 
     async def deliver(self, scored: ScoredRun) -> None:
-        """Hands a scored run to the sinks and notes that they have taken it."""
+        """Delivers a scored run to the sinks and notes that they have taken it."""
         await self._delivery.submit(scored)
         await self.written(lambda: self._store.emitted(scored.run.id))
 
     async def written(self, work: Callable[[], T]) -> T:
-        """Returns what a function returns on the writer's thread."""
+        """Calls a function on the writer's thread and returns its result."""
         return await asyncio.wrap_future(self._writer.do(work))
 
     def _settle(self, outcome: ScoringOutcome) -> list[Score]:
@@ -172,7 +172,7 @@ class RunScoring:
             return None
 
     async def find_references(self, run: Run) -> tuple[list[str] | None, list[Failure]]:
-        """Returns the redacted references of a run that has none of its own, and what failed in finding them."""
+        """Returns the redacted references of a run that has none of its own, and the failures of finding them."""
         if self._references is None:
             return None, []
         found, failures = await find_references(self._references, run)

@@ -45,13 +45,13 @@ SCORER = BackgroundLoop("ragguard-scorer")
 """The event loop on which all RagGuards of a process score."""
 _GRACE = 0.5
 _RECENT_SECONDS = 30.0
-"""Seconds for which a failed call to an engine counts as the reason why runs are pending."""
+"""The seconds for which a failed call to an engine counts as the reason why runs are pending."""
 _CAPTURED = ("steps_captured", "runs_scored", "runs_unscored")
-"""Counts that say that something was captured."""
+"""The counters that show that something was captured."""
 
 
 class Service:
-    """Takes events, has ended runs scored, and reports what was done."""
+    """Runs the service of one RagGuard: takes events, has ended runs scored, and reports the state."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.faults = settings, Faults()
@@ -107,7 +107,7 @@ class Service:
 
     @property
     def exit_seconds(self) -> float:
-        """How long the end of the process may wait for this service."""
+        """The most seconds that the end of the process may wait for this service."""
         return self.settings.exit_seconds
 
     # What was done

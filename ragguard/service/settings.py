@@ -37,7 +37,7 @@ _LONGEST_KEPT = 9e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that a RagGuard is told. A field has the name and the meaning of RagGuard's argument.
+    """The settings of a RagGuard. Each field has the name and the meaning of RagGuard's argument.
 
     Wrong values are refused when the settings are made.
     """
@@ -64,12 +64,12 @@ class Settings:
     retry: RetrySchedule = RetrySchedule()  # noqa: RUF009 - frozen
     """The times at which a run is tried again that could not be scored for now."""
     tick_seconds: float = 5.0
-    """How often leases are renewed and old runs looked for."""
+    """The seconds between two renewals of the lease, with which old runs are looked for."""
     events_a_run: int = 64
-    """How many events a run is taken for, where the queue holds events and not runs."""
+    """The number of events that count as one run, where the queue holds events and not runs."""
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be right."""
+        """Refuses wrong values."""
         for name in ("queue_size", "queue_bytes", "concurrency"):
             whole_number(name, getattr(self, name), 1)
         _overflow(self.on_overflow)
@@ -99,7 +99,7 @@ class Settings:
 
     @property
     def scored(self) -> bool:
-        """True where ended runs wait for the scorer: sinks hear of runs that nobody scores as well."""
+        """True where ended runs wait for the scorer; also without scorers where sinks are to get the runs."""
         return bool(self.scoring.scorers) or self.makes_spans or bool(self.sinks)
 
     @property
@@ -122,7 +122,7 @@ class Settings:
 
     @property
     def bounds(self) -> QueueBounds:
-        """How much may wait for the disk."""
+        """The bounds on the events that wait for the disk."""
         drop, block = _overflow(self.on_overflow)
         return QueueBounds(
             self.events_a_run * self.queue_size, bytes=self.queue_bytes, drop=drop, block=block or 0.0
@@ -130,7 +130,7 @@ class Settings:
 
     @property
     def waiting(self) -> Bound:
-        """How many ended runs may wait to be scored where there is no store."""
+        """The number of ended runs that may wait to be scored where there is no store."""
         return Bound(self.queue_size, _overflow(self.on_overflow)[0])
 
     @property
@@ -146,17 +146,17 @@ class Settings:
 
     @property
     def kept_seconds(self) -> float | None:
-        """How long a run is kept after its end; None: for ever."""
+        """The seconds for which a run is kept after its end; None: for ever."""
         return _seconds(self.retention)
 
     @property
     def exit_seconds(self) -> float:
-        """How long the end of the process may wait."""
+        """The most seconds that the end of the process may wait."""
         return float(min(self.exit_timeout, LONGEST))
 
 
 def _overflow(policy: object) -> tuple[Literal["oldest", "newest"], float | None]:
-    """Returns what is dropped, and for how many seconds a thread waits first; None where it does not."""
+    """Returns which items are dropped, and the seconds that a thread waits first; None where it does not wait."""
     name = policy if isinstance(policy, str) else ""
     if name == "drop_oldest":
         return "oldest", None

@@ -53,17 +53,17 @@ def _held(step: object) -> tuple[object, ...]:
 
 
 class _Walk:
-    """One look at some objects; ends after so many of them, also where they form a reference cycle."""
+    """Walks over some objects; ends after `_LOOKS` of them, also where they form a reference cycle."""
 
     def __init__(self) -> None:
         self._left = _LOOKS
 
     def size(self, value: object) -> int:
-        """Bytes of a value with what it holds, about."""
+        """Returns about how many bytes a value has, with its content."""
         return getsizeof(value) + self._inside(value)
 
     def _inside(self, value: object) -> int:
-        """Bytes of what a value holds and does not count as its own."""
+        """Returns about how many bytes the content of a value has."""
         if self._left <= 0 or type(value) in _FLAT:
             return 0
         if isinstance(value, dict):
@@ -79,7 +79,8 @@ class _Walk:
         return nbytes if type(nbytes) is int else 0
 
     def _several(self, values: list[object]) -> int:
-        """Bytes of the items of a collection. Texts count one by one; for each of the others a hook has no time."""
+        """Returns about how many bytes the items of a collection have. Texts count one by one; the others by a
+        sample, since a hook has little time."""
         seen = _spread(values, _LONG)
         self._left -= 1 + len(seen)
         size = sum(map(getsizeof, seen))

@@ -19,7 +19,7 @@ _LOSSES = ("runs_dropped", "events_lost", "events_refused", "sink_failures")
 
 
 class SpanOutput:
-    """Chooses the sinks of a RagGuard, and tells those that write metrics what waits and what was lost."""
+    """Chooses the sinks of a RagGuard, and gives those that write metrics the numbers of waiting and lost runs."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self._settings, self._store = settings, store
@@ -51,11 +51,11 @@ class SpanOutput:
         """Returns how many runs wait to be scored."""
         try:
             return self._store.left().pending
-        except Closed:  # an application's meter goes on asking
+        except Closed:  # an application's meter still asks after the end
             return 0
 
     def losses(self) -> Mapping[str, int]:
-        """Returns how much was lost, by what it was."""
+        """Returns how much was lost, by kind."""
         return {name: self._store.counts[name] for name in _LOSSES}
 
     def _made(self) -> OtelSink:

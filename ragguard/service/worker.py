@@ -1,7 +1,7 @@
-"""The worker: claims runs that are due, a few at a time, and has each scored, kept as it is or delivered.
+"""The worker claims runs that are due, a few at a time, and has each scored, kept unscored or delivered.
 
-While the engine does not answer at all, it is asked about one run at a time, ever more rarely; all
-others stay due in the store and lose no attempt. Open runs get the slots that no ended run wants.
+While the engine does not answer at all, the worker tries one run at a time, with growing pauses; all others stay due in
+the store and lose no attempt. Open runs get the slots that no ended run needs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST_SLEEP = 60.0
 
 
 class ScoringWorker:
-    """The task on the background loop that works off what is due."""
+    """The task on the background loop that works on due runs."""
 
     def __init__(
         self,
@@ -94,13 +94,13 @@ class ScoringWorker:
                 continue
 
     async def _take(self) -> float:
-        """Starts scoring what is due, up to the limit; returns for how many seconds nothing else will be due."""
+        """Starts scoring due runs, up to the limit; returns the seconds until another run is due."""
         if (pause := self._circuit.pause) > 0:
             return pause
         free = (1 if self._circuit.is_open else self._settings.concurrency) - len(self._tasks)
         if free <= 0:
             return _LONGEST_SLEEP  # a task that ends wakes this one
-        # Looking for work does not wake the writer: it would commit small batches, and hooks would feel them.
+        # Looking for work does not wake the writer, which would then commit small batches and slow hooks down.
         attempt, claims, work = self._circuit.enter(), list[Claim](), list[Work]()
         try:
             claims, next_ns = await asyncio.wrap_future(
@@ -122,7 +122,7 @@ class ScoringWorker:
         return max(0.01, min(_LONGEST_SLEEP, *self._waits(next_ns)))
 
     def _waits(self, next_ns: int | None) -> Iterator[float]:
-        """Yields in how many seconds something else will be due; a task that ends wakes the worker before."""
+        """Yields the seconds until another run is due; a task that ends wakes the worker earlier."""
         yield _LONGEST_SLEEP
         if next_ns is not None and not self._tasks:
             yield (next_ns - now_ns()) / 1e9
@@ -130,12 +130,12 @@ class ScoringWorker:
             yield live
 
     def _claim(self, free: int) -> tuple[list[Claim], int | None]:
-        """Claims runs that are due; where none is, returns when the next one will be."""
+        """Claims runs that are due; where there is none, returns the time at which the next one is."""
         claims = self._store.claim(free)
         return claims, None if claims else self._store.left().next_ns
 
     async def _work(self, work: Work, attempt: Attempt) -> None:
-        """Does one piece of work, which says whether an engine answered."""
+        """Does one piece of work, and notes in the circuit breaker whether an engine answered."""
         answered = True
         try:
             answered = await work()
@@ -150,10 +150,10 @@ class ScoringWorker:
             self._circuit.failed(attempt, "no engine answered", self)
 
     async def _work_off(self, claim: Claim) -> bool:
-        """Does what is due of a claimed run; returns False where no engine answered."""
+        """Scores or delivers a claimed run; returns False where no engine answered."""
         run, due = claim.run, claim.due
         if (busy := self._scoring.in_progress(run.id)) is not None:
-            await busy.wait()  # a caller has just asked for the same run; what is still due is claimed again
+            await busy.wait()  # a caller is scoring the same run; work that is still due is claimed again
             return True
         with self._scoring.exclusively(run.id):
             if not due.score:
@@ -165,7 +165,7 @@ class ScoringWorker:
             return True
 
     async def _keep_unscored(self, claim: Claim) -> None:
-        """Leaves a captured run unscored; sinks hear of it, and it may be scored later."""
+        """Leaves a captured run unscored; sinks still get the run, and it may be scored later."""
 
         def keep() -> None:
             self._store.keep_unscored(claim.due, emit=bool(self._delivery))

@@ -47,7 +47,7 @@ class Entailments:
     """(pairs,) the probability that a language model put on its three labels before they were made to sum to 1. It is 1
     for equal answers and for a classifier; None where the entailer does not report it."""
     truncated: dict[int, int] = field(default_factory=dict)
-    """Pair index → tokens that were cut from its answers to make it fit."""
+    """The number of tokens that were cut from a pair's answers to make it fit, by the pair's index."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.p, dtype=dtype, copy=True if copy is None else copy)
@@ -67,7 +67,7 @@ class Entailer(Protocol):
         ...
 
     async def info(self) -> EngineInfo:
-        """Returns what the entailer is; its fingerprint is part of the scores that use it."""
+        """Returns the description of the entailer; its fingerprint is part of the scores that use it."""
         ...
 
     async def aclose(self) -> None:
@@ -143,7 +143,7 @@ def _unknown_labels(labels: Mapping[int, str], model: str) -> InvalidInput:
 
 
 def as_texts(pair: Pair) -> Prompt:
-    """Returns the two texts that a classifier compares, as two messages: each answer stands behind the question.
+    """Returns the two texts that a classifier compares, as two messages: each answer follows the question.
 
     Bare answers mean nothing to a classifier ("No", "1922"). Only the answers may be cut.
     """

@@ -14,7 +14,7 @@ from ragguard.engines.entailment.base import RELATIONS, Entailer, Entailments, P
 from ragguard.records import Usage
 
 KEPT = 20_000
-"""The most pairs that are kept; the least recently used go first."""
+"""The most pairs that are kept; the least recently used are removed first."""
 
 
 class _KnownPair(NamedTuple):
@@ -59,7 +59,7 @@ class CachedEntailer:
         )
 
     async def info(self) -> EngineInfo:
-        """Tells what the entailer is."""
+        """Returns the description of the entailer."""
         return await self._entailer.info()
 
     async def aclose(self) -> None:

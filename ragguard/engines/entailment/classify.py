@@ -48,7 +48,7 @@ _PLAIN = (
 _SPECIAL = ("<s>", "</s>", "<pad>", "<mask>", "<unk>", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "[UNK]")
 _ROWS, _REQUESTS_AT_ONCE, _COUNTS_AT_ONCE = 256, 4, 32
 _FRAME = 8
-"""More tokens than any tokenizer puts around a pair."""
+"""An upper bound on the tokens that a tokenizer puts around a pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class ClassifyEntailer:
         return await entail_distinct(pairs, ask)
 
     async def info(self) -> EngineInfo:
-        """Returns what the server serves; the server is asked the first time."""
+        """Returns the description of the served model; the server is asked the first time."""
         served = await self._served.get()
         named = " ".join(f"{index}={name}" for index, name in sorted(served.names.items()))
         return EngineInfo(
@@ -219,7 +219,7 @@ class ClassifyEntailer:
         try:
             answer = await self._patience.persist(ask, deadline)
         except EngineRejected as error:
-            # It was started anew, with another model.
+            # The server was started again, with another model.
             if error.status == 404:
                 self._served.forget()
             raise
@@ -270,7 +270,8 @@ def _probs(served: _Served, rows: Sequence[_Classified]) -> NDArray[np.float64]:
 
 
 def _named(rows: Sequence[_Classified], model: str) -> dict[int, str]:
-    """Returns class → name, as the replies show them; a single class that is never shown gets the remaining name."""
+    """Returns the name of each class, as the replies show them; a single class that is never shown gets the
+    remaining name."""
     names = {row.best: row.label for row in rows}
     unseen = set(range(len(rows[0].probs))) - set(names)
     if len(unseen) == 1:

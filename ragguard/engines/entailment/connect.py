@@ -12,7 +12,7 @@ from ragguard.runtime.protocols import implements
 from ragguard.secrets import without_secrets
 
 _FRAME_TOKENS = 16
-"""More tokens than a tokenizer puts around the two texts of a pair."""
+"""An upper bound on the tokens that a tokenizer puts around the two texts of a pair."""
 SCHEMES = (
     "http(s)://HOST:PORT/v1[#MODEL] (vLLM's /classify), hf:MODEL_OR_FOLDER (a cross-encoder), or an Entailer"
 )
@@ -67,7 +67,7 @@ class EntailmentBudget:
             return reply
 
     async def info(self) -> EngineInfo:
-        """Returns what the entailer is; the requests that it takes to find out are counted."""
+        """Returns the description of the entailer; the requests for it are counted."""
         with self._account.reserving(Cost()):
             return await self._entailer.info()
 

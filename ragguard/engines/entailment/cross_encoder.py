@@ -82,7 +82,7 @@ class CrossEncoder:
         return await entail_distinct(pairs, ask)
 
     async def info(self) -> EngineInfo:
-        """Returns what the model is; it is loaded the first time."""
+        """Returns the description of the model, which is loaded the first time."""
         classifier = await self._worker.run(lambda still_wanted: self._ready())
         return EngineInfo(
             model=self._source.name,

@@ -65,7 +65,7 @@ class EngineEntailer:
         return replace(info, fingerprint=f"{info.fingerprint} entailment {identity}", prompts=identity)
 
     async def aclose(self) -> None:
-        """Does nothing: whoever made the engine closes it."""
+        """Does nothing: the code that made the engine closes it."""
 
     async def _set(self) -> PromptSet:
         return self._prompts or load_prompts((await self._engine.info()).prompts)

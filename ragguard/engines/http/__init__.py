@@ -1,1 +1,1 @@
-"""Engines behind HTTP: the client, what servers speak, and what a server is."""
+"""Engines behind HTTP: the client, the APIs of servers, and the detection of a server's features."""

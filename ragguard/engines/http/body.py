@@ -1,5 +1,5 @@
-"""The body of a server's reply: read up to a limit, also where it is compressed or endless, and what all APIs say in it
-alike: the choices, and what they cost."""
+"""Reads the body of a server's reply up to a limit, also where it is compressed or endless, and the parts that are
+alike in all APIs: the choices and their cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ragguard.records import Usage
 MOST_BYTES = 32 * 2**20
 """The largest reply that is read. 512 answers of 64 tokens with their log-probabilities are some 5 MB."""
 MOST_BYTES_OF_AN_ERROR = 64 * 2**10
-"""The most that is read of a reply that is an error; the rest is left."""
+"""The most bytes that are read of an error's body."""
 _STEP = 256 * 2**10
 _WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15, "identity": None, "": None}
 """zlib's name for each encoding that is understood."""
@@ -63,7 +63,7 @@ async def _decoded(response: httpx.Response, window: int | None) -> AsyncIterato
 
 
 def parsed(body: bytes) -> Any:
-    """Returns the JSON in a body; a `ValueError` for what is none, also for JSON nested too deeply to be read."""
+    """Returns the JSON in a body; raises ValueError where there is none, and for JSON that is nested too deeply."""
     try:
         return json.loads(body)
     except RecursionError as error:
@@ -84,7 +84,7 @@ def choices_of(answer: Any, url: str) -> list[Mapping[str, Any]]:
 
 
 def usage_of(answer: Any, prompts: int) -> Usage:
-    """Returns what one reply cost; zeros where the server does not say."""
+    """Returns the cost of a reply; zeros where the server does not report it."""
     said = answer.get("usage") if isinstance(answer, Mapping) else None
     known = said if isinstance(said, Mapping) else {}
     counts = [known.get(name) for name in ("prompt_tokens", "completion_tokens")]

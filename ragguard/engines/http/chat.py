@@ -32,12 +32,12 @@ class Dialect:
     """The parameters that a server takes: all of them at first, without each one that it refuses."""
 
     top: int = _TOPS[0]
-    """How many of the most probable tokens it shows; 0: no log-probabilities."""
+    """The number of most probable tokens that the server shows; 0: no log-probabilities."""
     limit_name: str = "max_tokens"
     temperature: bool = True
     seed: bool = True
     many: bool = True
-    """Several choices in one request."""
+    """True where the server gives several choices for one request."""
     extras: Mapping[str, Any] = field(default_factory=dict)
     """The parameters that switch thinking off."""
 
@@ -68,7 +68,7 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One answer in a reply, read and checked."""
+    """An answer in a reply, read and checked."""
 
     text: str
     """The answer without its reasoning."""

@@ -27,7 +27,7 @@ from ragguard.records import Usage
 from ragguard.runtime.parallel import in_parallel
 
 LABEL_TOKENS = 8
-"""How many tokens an answer that is to be a label may take."""
+"""The most tokens of an answer that is to be a label."""
 _CUTS = 4
 _CHARACTERS_PER_TOKEN = 3.0
 """An estimate, lower than usual, for servers that tell the limit but not the prompt's length."""
@@ -35,19 +35,20 @@ _CHARACTERS_PER_TOKEN = 3.0
 
 @dataclass(frozen=True, slots=True)
 class ChatLimits:
-    """How much a model of chat completions is asked."""
+    """The limits for requests to a model of chat completions."""
 
     at_once: int = 16
-    """How many requests may be in flight together."""
+    """The most requests that may be in flight together."""
     answers: int = 20
-    """How many answers are sampled for each prompt where probabilities must be estimated."""
+    """The number of answers that are sampled for each prompt where probabilities must be estimated."""
     thinking_tokens: int = 1024
     """How many tokens more an answer may take where a model thinks first and that cannot be switched off."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatModel:
-    """A model that a server serves by chat completions, with what was found out about both; answers requests."""
+    """Answers requests by a server's chat completions, with the features that were found of the server and its
+    model."""
 
     client: HttpClient
     info: EngineInfo
@@ -57,7 +58,8 @@ class ChatModel:
     """Labels that a common word begins like, so that their first token does not tell them."""
     limits: ChatLimits
     patience: Patience | None
-    """How the request for one prompt is repeated, so that the others are not paid for twice. None: it is not."""
+    """The schedule by which the request for one prompt is repeated, so that the others are not paid for twice. None:
+    it is not repeated."""
 
     async def draws(self, request: DrawRequest) -> Samples:
         """Draws answers to each prompt, reasoning cut off; `priority` is not known to these servers."""
@@ -125,8 +127,8 @@ class ChatModel:
         return choice
 
     def _said(self, choices: Sequence[Choice]) -> list[str]:
-        """Returns the answers: one that was cut short after its label is an answer, a thought that was cut short is
-        none."""
+        """Returns the answers. A text that was cut short after its label counts as an answer, a thought that was cut
+        short does not."""
         answers = [choice.text for choice in choices if choice.text or choice.finished]
         if not answers:
             raise EngineProtocolError(
@@ -143,10 +145,10 @@ class ChatModel:
         return await in_parallel(calls, self.limits.at_once)
 
     async def _answer(self, request: DrawRequest, top: bool) -> _PromptAnswer:
-        """Returns the choices for one prompt and the tokens cut from it. Only the server knows its tokens: what it
-        says of a prompt that is too long is all there is to cut by."""
+        """Returns the choices for one prompt and the tokens cut from it. Only the server can count its tokens, so a
+        prompt that is too long is cut by the numbers in the server's error."""
         limit = request.max_tokens + (self.limits.thinking_tokens if self.thinks else 0)
-        # Greedy answers are all the same one.
+        # All greedy answers are equal.
         distinct = 1 if request.temperature == 0 else request.n
         asked = replace(request, n=distinct, max_tokens=limit)
         cut = attempts = 0
@@ -160,7 +162,7 @@ class ChatModel:
                 if not error.limit or not prompt.cuttable or attempts > _CUTS:
                     raise
                 tokens = error.tokens or _characters(prompt) / _CHARACTERS_PER_TOKEN
-                # A tenth more each time, as tokens are not spread evenly.
+                # A tenth more each time, since tokens differ in length.
                 density = tokens / max(1, _characters(prompt)) * (1 + attempts / 10)
 
                 async def count(some: Sequence[Prompt], density: float = density) -> list[int]:

@@ -48,7 +48,7 @@ from ragguard.secrets import clean_cause, without_secrets
 
 _CONNECT_S = 10.0
 _LOOKED_AT = 4000
-"""Characters of an answer that are looked at for an error message; what is shown of them is cut afterwards."""
+"""The number of characters of an answer that are read for an error message, which is then cut further."""
 _TOO_LONG = re.compile(
     r"context[_ ]?(length|size|window)|maximum (model|input|prompt) length|prompt (is )?too long"
     r"|too many (input )?tokens|longer than the maximum",
@@ -108,7 +108,7 @@ def key_from_environment(address: Address) -> str | None:
 
 
 class HttpClient:
-    """Requests to one server. Safe to use from several event loops and threads at once."""
+    """Sends requests to one server. Safe to use from several event loops and threads at once."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class HttpClient:
         self, path: str, body: Mapping[str, Any], *, deadline: float | None = None, root: bool = False
     ) -> Any:
         """Returns the JSON that a server replies to a JSON body."""
-        # An unpaired surrogate is no text that any server takes; it becomes a question mark.
+        # No server accepts an unpaired surrogate; it becomes a question mark.
         content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         return await self._ask("POST", path, content, deadline, root)
 
@@ -166,7 +166,7 @@ class HttpClient:
         with self._lock:
             client = self._clients.get(loop)
             if client is None:
-                # A client knows its loop, so the entries of loops that have ended would stay for ever.
+                # A client refers to its loop, so the entries of ended loops would stay for ever.
                 for ended in [other for other in self._clients if other.is_closed()]:
                     del self._clients[ended]
                 headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -177,7 +177,7 @@ class HttpClient:
                     # Certificates take tens of milliseconds to load, out of the budget of a guard's first call.
                     verify=self._is_encrypted(),
                     auth=None if self._key else self.address.credentials,
-                    # A proxy is on the way to other machines, never to this one.
+                    # Requests to this machine never use a proxy.
                     trust_env=not self.address.loopback,
                     # The whole exchange is timed by the caller's deadline; here only the hand-shake.
                     timeout=httpx.Timeout(None, connect=_CONNECT_S),
@@ -242,7 +242,8 @@ class HttpClient:
     async def _exchange(
         self, method: str, url: str, content: bytes | None
     ) -> tuple[int, httpx.Headers, bytes]:
-        """Returns the status, the headers and the body of the reply to a request; of an error only the first bytes."""
+        """Returns the status, the headers and the body of the reply to a request; for an error only the first bytes
+        of the body."""
         async with self._client().stream(method, url, content=content) as response:
             status = response.status_code
             try:

@@ -154,7 +154,7 @@ def _index(choice: Mapping[str, Any], url: str) -> int:
 
 
 def _listed(choice: Mapping[str, Any]) -> dict[str, float]:
-    """Returns token → log-probability at the first generated position."""
+    """Returns the log-probability of each listed token at the first generated position."""
     logprobs = choice.get("logprobs")
     top = logprobs.get("top_logprobs") if isinstance(logprobs, Mapping) else None
     if not isinstance(top, list) or not top or not isinstance(top[0], Mapping):

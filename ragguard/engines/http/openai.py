@@ -2,8 +2,8 @@
 
 Where a server shows its most probable tokens, a label among them has its probability and any other label an upper
 bound. Where it shows none, where the model thinks first, or where the abstention begins with the same token as "No",
-probabilities are the shares of sampled answers, with their standard error. For OpenAI, llama.cpp's server, Ollama,
-LM Studio, and vLLM models that think first.
+probabilities are the shares of sampled answers, with their standard error. This engine serves OpenAI, llama.cpp's
+server, Ollama, LM Studio, and vLLM models that think first.
 """
 
 from __future__ import annotations
@@ -139,9 +139,9 @@ async def look_at_chat(
         "seed": dialect.seed,
     }
     how = f"top{dialect.top}" if shown else f"sampled{limits.answers}"
-    # A name such as "default" says little: the address tells two servers apart.
+    # Servers may use one name such as "default", so the address is added to tell them apart.
     server = hashlib.sha256(repr((client.address.base, sorted(dialect.extras))).encode()).hexdigest()[:12]
-    # What is not shown is sampled; so are labels that their first token does not tell apart.
+    # Labels are sampled where the server shows no probabilities or their first tokens are equal.
     listed = shown and not ambiguous
     info = EngineInfo(
         model=served.id,

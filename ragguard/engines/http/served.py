@@ -1,4 +1,4 @@
-"""The model that a server serves: the one asked for, or the only one there."""
+"""Finds the model that a server serves: the one asked for, or the only one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def served_model(client: HttpClient, wanted: str | None, deadline: float |
     try:
         answer = await client.get("/models", deadline=deadline)
     except EngineRejected as error:
-        # Gateways may hide the list; whoever names a model needs none.
+        # Gateways may hide the list, which is not needed where a model is named.
         if wanted and error.status == 404:
             return ServedModel(wanted)
         raise

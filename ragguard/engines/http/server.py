@@ -1,7 +1,7 @@
-"""ServerEngine: the model at a URL, whatever serves it. The server is looked at at first use, and decides who answers.
+"""ServerEngine: the model at a URL, on any kind of server. At first use the server's kind is found out.
 
-A vLLM server gets a VllmModel; every other server, and a vLLM model that thinks first and cannot be told not to, a
-ChatModel.
+A VllmModel then answers for a vLLM server. A ChatModel answers for every other server, and for a vLLM model that thinks
+first and cannot be told not to.
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ from ragguard.engines.token_model import Rendered
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.runtime.parallel import in_parallel
 
-# Made of letters and digits that any vocabulary has, so that even one of words gives them back.
+# Made of letters and digits of any vocabulary, so that even a vocabulary of words returns them unchanged.
 _MARKS = ("Q 7 Z 4 X", "X 4 Z 7 Q", "Z 7 X 4 Q", "Q 4 X 7 Z")
 _PROOF = ("  Ada Berg runs it.\n\nWho?\n ", "\n A  B: 0, 5 ", " Oslo\t\n", " C ")
-# What may be a special token. Some templates take these out of messages, and no proof knows them all.
+# Texts that may be special tokens: some templates remove these from messages, and no test can find all of them.
 _FRAME = re.compile(r"<[^<>\s]{1,64}>|\[/?[A-Z_]{2,32}\]|◁[^\s▷]{1,32}▷")
 _AT_ONCE = 32
 _MOST_KNOWN = 4096
@@ -67,7 +67,7 @@ class Templates:
             try:
                 await self._templated((Message("user", _MARKS[0]),), deadline)
             except EngineRejected:
-                # An older server may know no arguments for templates.
+                # An older server may not accept arguments for templates.
                 self._arguments = {}
                 await self._templated((Message("user", _MARKS[0]),), deadline)
         except EngineRejected as error:
@@ -165,7 +165,7 @@ class Templates:
         found = []
         for text, ids in zip(texts, after, strict=True):
             if ids[: len(before)] != before:
-                # The text grows together with the prompt's end; it is taken as it stands alone.
+                # The text's first token merges with the prompt's end; the tokens of the text alone are taken.
                 ids = [*before, *await self.tokens(text, deadline)]
             if len(ids) == len(before):
                 raise EngineRejected(f"the model's tokenizer knows nothing of {text!r}: use another label")

@@ -1,4 +1,4 @@
-"""VllmEngine: a vLLM server over HTTP, asked in as few requests as can be.
+"""VllmEngine: a vLLM server over HTTP, asked in as few requests as possible.
 
 All prompts of a call go out as one list of rendered texts; `n` samples share a prefill; labels are exact through
 `logprob_token_ids`. Each feature that an older or differently started server lacks is written into

@@ -29,9 +29,9 @@ from ragguard.records import Usage
 from ragguard.runtime.protocols import implements
 
 _TEMPLATE_TOKENS, _MESSAGE_TOKENS = 64, 16
-"""More tokens than chat templates put around a conversation and around each of its messages."""
+"""Upper bounds on the tokens that chat templates put around a conversation and around each of its messages."""
 _FEWEST_TOKENS_PER_BYTE = 0.1
-"""Tokens per byte that no text goes much below; used until replies have shown the model's own ratio."""
+"""The least tokens per byte of usual texts; used until replies have shown the model's own ratio."""
 
 
 @runtime_checkable
@@ -99,7 +99,7 @@ class Budget(Layer):
         return request.gathered(replies, time.monotonic() - began)
 
     async def info(self) -> EngineInfo:
-        """Returns what the wrapped engine is; the requests that it takes to find out are counted."""
+        """Returns the description of the wrapped engine; the requests for it are counted."""
         with self.account.reserving(Cost()):
             return await self._engine.info()
 
@@ -163,7 +163,7 @@ class Budget(Layer):
         return Cost(request.cost(info, tokens).requests, tokens)
 
     def _learn(self, prompts: Sequence[Prompt], usage: Usage) -> None:
-        """Takes the measure of this model's tokens from what the engine reports."""
+        """Learns the model's tokens per byte from the usage that the engine reports."""
         if usage.prompt_tokens and not usage.cached:
             with self._lock:
                 self._bytes += _bytes(prompts)

@@ -65,7 +65,7 @@ class Cache(Layer):
         self._closed = False
 
     async def send(self, request: Request[R]) -> R:
-        """Replies from what is kept, and asks for the rest."""
+        """Replies with the kept values, and asks the engine for the others."""
         if self._closed:
             raise Closed("this engine was closed; connect again")
         if not request.prompts or not request.repeatable:
@@ -96,7 +96,7 @@ class Cache(Layer):
         )
 
     async def info(self) -> EngineInfo:
-        """Returns what the wrapped engine is; with a note where the cache's file was given up."""
+        """Returns the description of the wrapped engine, with a note where the cache's file was given up."""
         info = await self._engine.info()
         if self._disk is not None and self._disk.lost:
             note = f"the answer cache {self._disk.path} was given up: answers are kept in memory only"
@@ -114,8 +114,8 @@ class Cache(Layer):
     def _claim(
         self, keys: Iterable[bytes], priority: int, found: dict[bytes, Value]
     ) -> tuple[_Leader | None, Iterable[Future[Values]]]:
-        """Adds what memory has to `found`. Returns this call as the leader of the keys that nobody asks for, if there
-        are any, and the futures of the others."""
+        """Adds the values in memory to `found`. Returns this call as the leader of the keys that no other call asks
+        for, if there are any, and the futures of the others."""
         followed: dict[_Leader, Future[Values]] = {}
         mine = []
         with self._lock:
@@ -207,8 +207,8 @@ class _Leader:
         return self._values
 
     def finish(self, values: Values, error: BaseException | None) -> None:
-        """Hands the values to the followers, or an error that they would get, too: a server that is down, but not a
-        leader's own bad prompt."""
+        """Gives the values to the followers, or an error that they would get as well: of a server that is down, but
+        not of the leader's own bad prompt."""
         if self._values is None:
             return
         if isinstance(error, CircuitOpen) or (isinstance(error, EngineError) and error.retryable):

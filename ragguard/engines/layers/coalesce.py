@@ -30,7 +30,7 @@ _MOST_LABELS = 16
 
 @dataclass(eq=False, slots=True)
 class _Caller(Generic[R]):
-    """One call that waits for its share of a batch's reply."""
+    """A call that waits for its share of a batch's reply."""
 
     request: Request[R]
     tokens: int
@@ -148,7 +148,7 @@ class Coalesce(Layer):
             batch.sent, batch.task = True, batch.loop.create_task(self._send_batch(batch))
 
     def _leave(self, batch: _CallBatch, caller: _Caller[Any]) -> None:
-        """Takes a caller out that has its answer or has gone away. A batch that nobody waits for is not asked."""
+        """Removes a caller that has its answer or was cancelled. A batch for which no caller waits is not sent."""
         if caller.answer.done() and not caller.answer.cancelled():
             caller.answer.exception()
         else:
@@ -227,7 +227,7 @@ def _fail(callers: list[_Caller[Any]], error: Exception) -> None:
 
 
 def _may_be_one_prompt(error: Exception) -> bool:
-    """True where asking the callers apart may help some of them: not when the server itself is the trouble."""
+    """True where sending the callers' requests one by one may help some of them: not where the server itself fails."""
     if isinstance(error, CircuitOpen | EngineTimeout | Closed | OSError):
         return False
     return not (isinstance(error, EngineError) and error.retryable)

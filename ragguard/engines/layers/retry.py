@@ -1,4 +1,4 @@
-"""Retry: asks again when that may help, and stops asking a server that is down.
+"""Retry: repeats requests where that may help, and stops asking a server that is down.
 
 Both verbs only read, so every call is safe to repeat; only errors marked `retryable` are. Between
 attempts it waits a random part of an exponentially growing time, or as long as the server asked for.
@@ -117,7 +117,8 @@ class Patience:
                 return answer
 
     def _report(self, attempt: Attempt, error: EngineError, *, hurried: bool) -> None:
-        """Tells the circuit breaker what a failure says of the server: that depends on who set the deadline, too."""
+        """Reports a failure to the circuit breaker. A missed deadline of the caller's own does not count against the
+        server."""
         if isinstance(error, EngineRejected | PromptTooLong):
             self._circuit.succeeded()
         elif _blames_server(error, hurried):
@@ -155,8 +156,8 @@ class Retry(Layer):
         return await self._patience.persist(lambda: put(self._engine, request), request.deadline)
 
     async def info(self) -> EngineInfo:
-        """Returns what the wrapped engine is; what it was last while the circuit is open, so that its cached answers
-        stay of use."""
+        """Returns the description of the wrapped engine; while the circuit is open the last known one, so that
+        cached answers can be used."""
         try:
             # The answer is mostly remembered: it must not close the circuit of a server that is down.
             self._last = await self._patience.persist(self._engine.info, None, proves=False)

@@ -1,4 +1,4 @@
-"""Engines on a model in this process: from prompts to token ids, from sampled ids to answers.
+"""Engines on a model in this process: convert prompts to token ids, and sampled ids to answers.
 
 `LocalEngine` is an engine on a `LocalModel`, which knows token ids only: transformers, vLLM in this process and nano.
 No local model knows prompts, labels, templates or thoughts.
@@ -44,7 +44,7 @@ class LocalTokens(Tokens, Protocol):
 
 
 class Drawn(NamedTuple):
-    """One sampled answer as token ids, the end-of-answer token included where it was sampled."""
+    """A sampled answer as token ids, with the end-of-answer token where that was sampled."""
 
     ids: list[int]
     logprobs: list[float]
@@ -53,7 +53,7 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model's tokenizer, and what it says of itself, once its weights are there."""
+    """A loaded model's tokenizer and its properties."""
 
     tokens: LocalTokens
     facts: ModelFacts
@@ -71,7 +71,7 @@ class LocalModel(Protocol):
     async def logprobs(self, rows: Rows, asks: Asks, request: Request[Any]) -> Logprobs:
         """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`.
 
-        Of the request only the deadline and the priority count.
+        Only the deadline and the priority of the request are used.
         """
         ...
 
@@ -87,7 +87,7 @@ class LocalModel(Protocol):
 class ComputingModel(Protocol):
     """A language model over token ids that computes in the thread that calls it.
 
-    It calls `still_wanted` between two batches, which raises where nobody waits for the result any more.
+    It calls `still_wanted` between two batches; that function raises where no caller waits for the result any more.
     """
 
     def logprobs(self, rows: Rows, asks: Asks, still_wanted: StillWanted) -> Logprobs:
@@ -204,8 +204,8 @@ class LoadedModel:
         return rows
 
     def _read(self, drawn: Sequence[Sequence[Drawn]]) -> list[list[Sample]]:
-        """Makes text of answers. The end-of-answer token is not part of it: its log-probability goes, too, unless it
-        stands alone."""
+        """Converts answers to text. The end-of-answer token is not part of the text; its log-probability is removed
+        as well, unless it is the only token."""
         return [
             [
                 Sample(

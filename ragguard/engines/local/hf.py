@@ -158,7 +158,7 @@ class CausalModel:
         tokens = torch.zeros(uniforms.shape, dtype=torch.long, device=logits.device)
         logprobs = torch.zeros(uniforms.shape, dtype=torch.float32, device=logits.device)
         length = torch.full((len(uniforms),), max_tokens, device=logits.device)
-        # The rows of the batch, as answers: those that have ended leave it now and then.
+        # The rows of the batch, as answers; ended ones are removed from the batch from time to time.
         live = torch.arange(len(uniforms), device=logits.device)
         with torch.inference_mode():
             for step in range(max_tokens):

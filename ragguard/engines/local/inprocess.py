@@ -120,7 +120,7 @@ class _InProcessModel:
             asyncio.get_running_loop().stop()
 
     async def _load(self) -> Loaded:
-        """Starts vLLM once; whoever comes meanwhile waits, since this keeps its loop busy."""
+        """Starts vLLM once; other callers wait meanwhile, since the start keeps vLLM's loop busy."""
         if self._loaded is None:
             from vllm import AsyncEngineArgs
             from vllm.v1.engine.async_llm import AsyncLLM

@@ -1,7 +1,7 @@
-"""One thread that computes, for callers on any event loop.
+"""A thread that computes, for callers on any event loop.
 
-A model takes one batch at a time, so more threads would only wait for each other. Work that nobody
-waits for any more is not begun, and may stop itself between two batches.
+A model takes one batch at a time, so more threads would only wait for each other. A job for which no caller waits any
+more is not begun, and may stop itself between two batches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _UnwantedError(Exception):
 
 
 class Worker:
-    """The thread of one model, or of all that share one. `what` names a job in errors."""
+    """The thread of one model, or of several models that share a thread. `what` names a job in errors."""
 
     def __init__(self, what: str, shared: ThreadPoolExecutor | None = None) -> None:
         self._what = what
@@ -60,7 +60,7 @@ class Worker:
             unwanted.set()
 
     async def close(self, last: Callable[[], None]) -> None:
-        """Does one last job, and ends the thread after those under way unless it is shared."""
+        """Runs one last job, and ends the thread after the jobs under way unless the thread is shared."""
         if self._closed:
             return
         self._closed = True

@@ -47,7 +47,7 @@ def one_thread() -> Iterator[None]:
 
 
 def _begin_in_child() -> None:
-    """The threads that were inside are not in the child, and do not come out again."""
+    """Resets the count of threads inside the block, in a forked child: these threads do not exist there."""
     global _inside
     if _inside and (controls := _controls()) is not None:
         _, put = controls
@@ -56,7 +56,7 @@ def _begin_in_child() -> None:
     _lock.release()
 
 
-# Whoever is about to say how many threads may finish first: the library's own locks cross a fork badly, too.
+# A thread that is setting the number of threads may finish first: a fork must not copy the library's own held locks.
 at_fork(before=_lock.acquire, in_parent=_lock.release, in_child=_begin_in_child)
 
 

@@ -71,7 +71,7 @@ def _thread() -> DaemonThreads:
 
 @cache
 def _open() -> tuple[Loaded, NanoModel]:
-    """Reads the shipped weights; they stay in memory, whoever is closed."""
+    """Reads the shipped weights, which stay in memory when an engine is closed."""
     network, tokenizer = load_model(), load_tokenizer()
     facts = ModelFacts(
         kind="nano",

@@ -1,4 +1,4 @@
-"""nano's tokenizer: one word, one token. What it does is exactly what the exported `tokenizer.json` does.
+"""nano's tokenizer: one word, one token. It gives the same tokens as the exported `tokenizer.json`.
 
 Words are runs of ASCII letters and digits (anything beyond ASCII counts as a letter), every other
 printable character is a word, white space is dropped. No text becomes a special token: its characters become
@@ -26,7 +26,7 @@ _TIGHT = re.compile(r" (?=[.,?!]|'s\b)")
 
 
 class Tokenizer:
-    """Text to ids and back, over a fixed list of words."""
+    """Converts text to ids and back, over a fixed list of words."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = list(words)

@@ -28,7 +28,7 @@ class Reply(Protocol):
 
 
 class Request(ABC, Generic[R]):
-    """One question about several prompts. A request never changes: a layer that asks for less makes a new one."""
+    """A question about several prompts. A request never changes: a layer that asks for less makes a new one."""
 
     __slots__ = ()
 

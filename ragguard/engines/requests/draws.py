@@ -112,7 +112,7 @@ class DrawKeys:
         self.keys = [prompt_digest(stem, prompt).digest() for prompt in request.prompts]
 
     def missing(self, keys: Sequence[bytes]) -> list[Request[Samples]]:
-        """Returns one request for all that is missing."""
+        """Returns one request for the answers that are not known."""
         prompt_of = dict(zip(self.keys, self._request.prompts, strict=True))
         return [self._request.about([prompt_of[key] for key in keys])]
 

@@ -83,11 +83,11 @@ class Layer(Verbs):
         return self._engine
 
     async def send(self, request: Request[R]) -> R:
-        """Hands the request on."""
+        """Sends the request to the wrapped engine."""
         return await put(self._engine, request)
 
     async def info(self) -> EngineInfo:
-        """Returns what the wrapped engine is."""
+        """Returns the description of the wrapped engine."""
         return await self._engine.info()
 
     async def info_within(self, deadline: float | None) -> EngineInfo:
@@ -101,7 +101,7 @@ class Layer(Verbs):
 
 
 async def put(engine: Engine, request: Request[R]) -> R:
-    """Sends a request to an engine of ours, or puts it to anybody else's by its verb."""
+    """Sends a request to an engine of the package; calls the verb of an engine from elsewhere."""
     return await (engine.send(request) if isinstance(engine, Verbs) else request.ask(engine))
 
 
