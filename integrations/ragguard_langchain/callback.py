@@ -24,7 +24,7 @@ from ragguard.capture.splitters import Splitter
 from ragguard.records import Status, TraceContext
 from ragguard.runtime.faults import FAULTS
 from ragguard_langchain.call_tree import CallTree
-from ragguard_langchain.formatting import STUFFS, formats_documents, given_documents
+from ragguard_langchain.formatting import STUFFS, formats_documents, given_documents, variables_of
 from ragguard_langchain.messages import (
     HISTORY_AWARE,
     NOTHING,
@@ -132,7 +132,7 @@ class RagGuardCallback(BaseCallbackHandler):
                     open_call.formats = formats
                 open_call.models = open_call.notes.run.models
                 if kwargs.get("run_type") == "prompt":
-                    tree.steps.prompted(open_call, inputs)
+                    tree.steps.prompted(open_call, inputs, variables_of(serialized))
             if name in HISTORY_AWARE:
                 open_call.condenses = True
             if isinstance(inputs, AIMessage):
@@ -146,7 +146,7 @@ class RagGuardCallback(BaseCallbackHandler):
             open_call = self._pop(run_id)
             if open_call is not None and isinstance(inputs, AIMessage):
                 open_call.notes.run.written = text_of(inputs.content)[0]
-            if open_call is not None and open_call.sampled and isinstance(outputs, str):
+            if open_call is not None and open_call.sampled and isinstance(outputs, (str, dict)):
                 self._tree.steps.formatted(open_call, outputs, open_call.inputs if inputs is None else inputs)
             if open_call is not None and open_call.root is None:
                 run = open_call.notes.run

@@ -8,7 +8,7 @@ given documents and returns a text, the text counts once it is in a prompt, unle
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,10 +31,9 @@ def formats_documents(name: str | None) -> bool:
 
 
 def given_documents(inputs: object) -> list[Document]:
-    """Returns the documents in the input of a call that makes a text of them: a list, or a mapping that holds one."""
-    if isinstance(inputs, Mapping):
-        inputs = next((value for value in inputs.values() if _are_documents(value)), None)
-    return list(inputs) if isinstance(inputs, (list, tuple)) and _are_documents(inputs) else []
+    """Returns the documents in the input of a call that makes a text of them: a list, or a mapping that holds some."""
+    lists: Iterable[Any] = inputs.values() if isinstance(inputs, Mapping) else [inputs]
+    return [document for one in lists if _are_documents(one) for document in one]
 
 
 def stuffed_text(inputs: object, documents: Sequence[Document]) -> str:
@@ -47,6 +46,26 @@ def stuffed_text(inputs: object, documents: Sequence[Document]) -> str:
         (text for text in inputs.values() if isinstance(text, str) and all(one in text for one in contents)),
         "",
     )
+
+
+def made_texts(outputs: object, inputs: object, documents: Sequence[Source]) -> list[str]:
+    """Returns the texts that a call has made of documents: its output where that is a text, else the new texts in its
+    mapping that hold one of the documents as a whole."""
+    if isinstance(outputs, str):
+        return [outputs]
+    if not isinstance(outputs, Mapping):
+        return []
+    old = {id(value) for value in inputs.values()} if isinstance(inputs, Mapping) else ()
+    texts = [value for value in outputs.values() if isinstance(value, str) and id(value) not in old]
+    contents = [content for _, content in documents if content.strip()]
+    return [text for text in texts if any(content in text for content in contents)]
+
+
+def variables_of(prompt: object) -> Sequence[str]:
+    """Returns the names of the variables of a prompt template, from LangChain's description of it."""
+    described = prompt.get("kwargs") if isinstance(prompt, Mapping) else None
+    named = described.get("input_variables") if isinstance(described, Mapping) else None
+    return [one for one in named if isinstance(one, str)] if isinstance(named, (list, tuple)) else []
 
 
 def sources(inputs: object) -> list[Source]:
@@ -75,7 +94,8 @@ def as_formatted(shown: Sequence[tuple[str, Sequence[Source]]], found: Sequence[
     read_as = [(one, replace(one, text=got[one.id, one.text])) for one in found if (one.id, one.text) in got]
     if read_as or not any(documents for _, documents in shown):
         return Delivered([read for _, read in read_as], {}, read_as)
-    return OutputShare("\n".join(text for text, _ in shown), [lambda: list(found)]).of(0)
+    text = "\n".join(text for text, _ in shown)
+    return OutputShare(text, [lambda: list(found)], handed_on=True).of(0)
 
 
 def _are_documents(value: Any) -> bool:

@@ -3,7 +3,7 @@ the end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,14 @@ from ragguard.capture.open_runs import Unpack
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Decision, Passage, TraceContext
 from ragguard_langchain.bare_retrieval import BareRetrieval
-from ragguard_langchain.formatting import as_formatted, given_documents, is_plain, sources, stuffed_text
+from ragguard_langchain.formatting import (
+    as_formatted,
+    given_documents,
+    is_plain,
+    made_texts,
+    sources,
+    stuffed_text,
+)
 from ragguard_langchain.messages import Taken, unpacked
 from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.scopes import RunNotes, Scope, ToolCall
@@ -108,25 +115,31 @@ class TreeSteps:
             open_call.step_id, text, unpack=splitter, candidates=candidates, decision=decision, trace=trace
         )
 
-    def formatted(self, open_call: OpenCall[Scope], text: str, inputs: object) -> None:
+    def formatted(self, open_call: OpenCall[Scope], outputs: object, inputs: object) -> None:
         """Notes a text that was made of documents: the model got the passages in it, at once where the name of the
         call says that the text is for a model, else once the text is in a prompt. A call in which a model was asked
         is passed over."""
         run, given = open_call.notes.run, sources(inputs)
-        if open_call.formats:
-            self._shown(open_call, text, given)
+        if open_call.formats and isinstance(outputs, str):
+            self._shown(open_call, outputs, given)
         elif given and open_call.models == run.models:
-            run.formatted[text] = given
-            if len(run.formatted) > REMEMBERED:
-                run.formatted.pop(next(iter(run.formatted)))
+            for text in made_texts(outputs, inputs, given):
+                run.formatted[text] = given
+                if len(run.formatted) > REMEMBERED:
+                    run.formatted.pop(next(iter(run.formatted)))
 
-    def prompted(self, open_call: OpenCall[Scope], inputs: object) -> None:
-        """Notes a prompt that was filled in: a model reads those texts of documents that are in it."""
-        formatted = open_call.notes.run.formatted
-        if formatted and isinstance(inputs, Mapping) and open_call.sampled:
-            for text in inputs.values():
-                if isinstance(text, str) and text in formatted:
-                    self._shown(open_call, text, formatted[text])
+    def prompted(self, open_call: OpenCall[Scope], inputs: object, variables: Sequence[str]) -> None:
+        """Notes a prompt that was filled in: a model reads those texts of documents that are in it, and documents that
+        are the value of one of its variables."""
+        run = open_call.notes.run
+        if not isinstance(inputs, Mapping) or not open_call.sampled or not (run.formatted or run.found):
+            return
+        for text in inputs.values():
+            if isinstance(text, str) and text in run.formatted:
+                self._shown(open_call, text, run.formatted[text])
+        for name in variables:
+            if given := sources(inputs.get(name)):
+                self._shown(open_call, "\n\n".join(content for _, content in given), given)
 
     def stuffed(self, open_call: OpenCall[Scope], inputs: object) -> None:
         """Notes that a classic stuff chain, the given call, has passed the text of its documents to its model's

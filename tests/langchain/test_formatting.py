@@ -197,6 +197,10 @@ def top2(found):
     return "\n\n".join(one.page_content for one in found[:2])
 
 
+def cut(found):
+    return "".join(f"<doc>{one.page_content[:9]}</doc>" for one in found)
+
+
 def summary(found):
     return (
         "Of the words that were retrieved none stands here, since others say the same at greater length. " * 4
@@ -212,6 +216,51 @@ def test_a_formatter_of_any_name_whose_text_is_in_the_prompt(captured, config, f
     chain.invoke(QUESTION, config) if mode == "invoke" else [*chain.stream(QUESTION, config)]
     assert texts(captured)[0] == [f"shelf {n} about {QUESTION}" for n in range(2)]
     assert len(texts(captured)[1]) == 3
+
+
+def test_a_function_that_makes_a_mapping_with_the_text_of_some(captured, config):
+    def built(given):
+        return {"context": top2(given["found"]), "input": given["input"]}
+
+    chain = {"found": ListRetriever(count=3), "input": RunnablePassthrough()} | RunnableLambda(built)
+    (chain | PROMPT | says(ANSWER)).invoke(QUESTION, config)
+    assert texts(captured)[0] == [f"shelf {n} about {QUESTION}" for n in range(2)]
+    assert len(texts(captured)[1]) == 3
+
+
+def test_documents_that_are_a_variable_of_a_prompt_themselves(captured, config):
+    chain = {"context": ListRetriever(count=3) | (lambda found: found[:2]), "input": RunnablePassthrough()}
+    (chain | PROMPT | says(ANSWER)).invoke(QUESTION, config)
+    assert texts(captured)[0] == [f"shelf {n} about {QUESTION}" for n in range(2)]
+
+
+def test_documents_beside_the_variables_of_a_prompt_are_not_in_it(captured, config):
+    kept = {
+        "found": lambda one: one["found"],
+        "context": lambda one: top2(one["found"]),
+        "input": lambda one: QUESTION,
+    }
+    chain = {"found": ListRetriever(count=3)} | RunnablePassthrough.assign(**kept)
+    (chain | PROMPT | says(ANSWER)).invoke(QUESTION, config)
+    assert texts(captured)[0] == [f"shelf {n} about {QUESTION}" for n in range(2)]
+
+
+def test_two_retrievals_of_which_one_text_is_made(captured, config):
+    def fused(found):
+        return "\n".join(one[0].page_content for one in found.values())
+
+    both = {"a": ListRetriever(shelf="a", count=3), "b": ListRetriever(shelf="b", count=3)}
+    chain = {"context": both | RunnableLambda(fused), "input": RunnablePassthrough()}
+    (chain | PROMPT | says(ANSWER)).invoke(QUESTION, config)
+    got = sorted(passage.text for step in captured.run.steps for passage in step.passages)
+    assert got == [f"a 0 about {QUESTION}", f"b 0 about {QUESTION}"]
+
+
+def test_of_a_short_text_that_cuts_them_nothing_is_known(captured, config):
+    chain = {"context": ListRetriever(count=3) | cut, "input": RunnablePassthrough()} | PROMPT | says(ANSWER)
+    chain.invoke(QUESTION, config)
+    (step,) = captured.run.steps
+    assert (len(step.passages), step.metadata["ragguard.delivered"]) == (3, "unknown")
 
 
 def test_of_a_text_that_holds_none_of_them_nothing_is_known(captured, config):
