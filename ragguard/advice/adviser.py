@@ -10,10 +10,10 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import NoReturn
 
 from ragguard.advice.calibration import (
     AdviceCalibration,
@@ -39,6 +39,7 @@ from ragguard.scorers.contested import Contested
 from ragguard.scorers.pipeline import Inquiry
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import View, numbered
+from ragguard.service.on_demand import ScoringOnDemand
 
 PRIORITY = -5
 """Behind guards, which hold up a retrieval, and ahead of everything that only scores: an agent waits."""
@@ -49,33 +50,15 @@ GRACE_S = 0.05
 """A caller waits so much longer than the budget for the background thread to say that it is over."""
 
 
-class Asking(Protocol):
-    """Lets inquiries ask the models about a run."""
-
-    def ask_about(
-        self,
-        run: Run,
-        inquiries: Sequence[Inquiry],
-        *,
-        priority: int,
-        deadline: float | None = None,
-        redacted: bool = False,
-    ) -> Coroutine[Any, Any, View]:
-        """Returns what asks, to be awaited on the scorer's event loop, and gives the run as the inquiries saw it."""
-        ...
-
-    def captured_run(self, captured: CapturedId) -> Coroutine[Any, Any, Run | None]:
-        """Returns a run as it was captured so far, redacted; None where nothing of it is kept."""
-        ...
-
-
 class Adviser:
     """Says what to do next in a run: answer, search on, search in other words, or distrust what was read.
 
     A RagGuard has one, as `rg.advice`; `run.advise()` asks it.
     """
 
-    def __init__(self, asking: Asking, loop: BackgroundLoop, scorers: Iterable[str | Scorer] = ()) -> None:
+    def __init__(
+        self, asking: ScoringOnDemand, loop: BackgroundLoop, scorers: Iterable[str | Scorer] = ()
+    ) -> None:
         """Asks on `loop`. Answers are drawn and compared as `scorers` do, so that nothing is asked twice."""
         given = list(scorers)
         self._asking, self._loop = asking, loop

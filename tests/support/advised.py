@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from support.scripted_engine import ScriptedEngine
 
-from ragguard import Passage, RagGuard, world
+from ragguard import Passage, RagGuard, Run, world
 from ragguard.errors import EngineUnreachable
 
 CASE = world.cases(4, hops=2)[3]
@@ -35,3 +35,15 @@ def troubled(trouble: str) -> Iterator[tuple[RagGuard, int]]:
     budget = {"requests": 1} if trouble == "spent" else None
     with RagGuard(engine, store=None, scorers=(), budget=budget) as rg:
         yield rg, 50 if trouble == "slow" else 5000
+
+
+def check_stopped(run: Run, heard: Sequence[tuple[list[str], str]]) -> None:
+    """Asserts that an agent answered after the two searches that suffice, and what its model heard at each turn: the
+    names of the tools, and the system message."""
+    assert [step.query for step in run.steps] == CASE.sub_questions
+    assert [step.advice and step.advice.action for step in run.steps] == ["continue", "answer"]
+    assert [tools for tools, _ in heard] == [["search"], ["search"], []]
+    first, second, last = (system for _, system in heard)
+    assert first == ""
+    assert second.startswith("Not answered yet by what was retrieved:\n- ")
+    assert "answers the question" in last
