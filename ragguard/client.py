@@ -232,7 +232,7 @@ class RagGuard:
         elif run.closed:
             scored = await self._service.on_demand.evaluate_captured(run)
         else:
-            scored = await self._service.on_demand.evaluate_open(run.record())
+            scored = await self._service.on_demand.evaluate_open(run)
         return Scores(scored.scores, scored.failures)
 
     def score_runs(

@@ -113,37 +113,43 @@ class Adviser:
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
             return began.failed(describe(error))
 
-    def advise_captured(self, captured: CapturedId, budget_ms: float = BUDGET_MS) -> Advice:
+    def advise_captured(
+        self, captured: CapturedId, budget_ms: float = BUDGET_MS, known: Run | None = None
+    ) -> Advice:
         """Does what `aadvise_captured` does, from synchronous code.
 
         Args:
             captured: What has the id of the run.
             budget_ms: How many milliseconds it may take.
+            known: What the caller knows of the run, for what the store lacks.
         """
         began = _Began(budget_ms)
         if self._loop.is_current():
             return self._advise(began)
         try:
-            run = self._loop.run(self._asking.captured_run(captured), seconds_left(began.deadline))
+            run = self._loop.run(self._asking.captured_run(captured, known), seconds_left(began.deadline))
         except TimeoutError:
             return began.late("the thread that writes is busy")
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
             return began.failed(describe(error))
         return self._advise(began.about(run or Run(captured.id), redacted=True))
 
-    async def aadvise_captured(self, captured: CapturedId, budget_ms: float = BUDGET_MS) -> Advice:
-        """Returns advice about a run as it was captured so far: the run of a framework, which is in the store alone.
-        Raises AdviceError as `aadvise` does.
+    async def aadvise_captured(
+        self, captured: CapturedId, budget_ms: float = BUDGET_MS, known: Run | None = None
+    ) -> Advice:
+        """Returns advice about a run as it was captured so far: the run of a framework, or one that was resumed; the
+        store alone has all its steps. Raises AdviceError as `aadvise` does.
 
         Args:
             captured: What has the id of the run.
             budget_ms: How many milliseconds it may take.
+            known: What the caller knows of the run, for what the store lacks.
         """
         running_loop("aadvise()")
         began = _Began(budget_ms)
         try:
             async with asyncio.timeout(seconds_left(began.deadline)):
-                run = await self._loop.within(self._asking.captured_run(captured))
+                run = await self._loop.within(self._asking.captured_run(captured, known))
         except TimeoutError:
             return began.late("the thread that writes is busy")
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on

@@ -15,7 +15,7 @@ from ragguard.capture.context import CurrentCall, framework_call
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.handle import RunHandle, innermost
 from ragguard.capture.intake import BUDGET_MS, Advising
-from ragguard.capture.plain_steps import record_failure, record_step
+from ragguard.capture.plain_steps import keep_advice, record_failure, record_step
 from ragguard.capture.snapshot import text_of
 from ragguard.errors import AdviceError
 from ragguard.records import Advice, Decision, Status
@@ -92,12 +92,7 @@ class FrameworkRun:
 
     def _kept(self, advice: Advice) -> Advice:
         """Stores the advice with the latest step of the run, and returns it."""
-        recorder, run_id = self._call.recorder, self._call.run_id
-        ended = recorder.ended_steps(run_id)
-        if ended and advice.step_id not in ended:
-            advice.step_id = ended[-1]  # redaction has changed the ids in the store
-        recorder.step_advised(advice.step_id, run_id, advice)
-        return advice
+        return keep_advice(self._call.recorder, self._call.run_id, advice)
 
 
 def current_call() -> CurrentCall | None:

@@ -18,7 +18,7 @@ from ragguard.arguments import references_of, texts_of
 from ragguard.capture.context import CurrentCall, framework_run
 from ragguard.capture.enclosing import GeneratorFrame
 from ragguard.capture.intake import BUDGET_MS, Acknowledging, Advising
-from ragguard.capture.plain_steps import record_failure, record_step
+from ragguard.capture.plain_steps import keep_advice, record_failure, record_step
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import answer_of, metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError, Closed, InvalidInput, WrongEventLoop
@@ -63,7 +63,9 @@ class RunHandle:
         self.key = asked or new_id()
         """The id under which the recorder knows the run."""
         self._asks = bool(asked)
-        self._resume = resume
+        self.resumes = resume
+        """True for a run that continues one of this id: the store alone has the question and the steps of the parts
+        before."""
         self._identity: RunIdentity | None = None
         self._joined = False
         self.question = question
@@ -138,7 +140,7 @@ class RunHandle:
         if self._join():
             return self
         if self._asks:
-            self._identity = self.recorder.claim(self.key, resumes=self._resume)
+            self._identity = self.recorder.claim(self.key, resumes=self.resumes)
             self.key = self._identity.asked
         self.sampled = bool(
             self.recorder.run_started(
@@ -158,7 +160,7 @@ class RunHandle:
 
     def _join(self) -> bool:
         """Continues a run that is open in this process. The code that began the run also ends it."""
-        collected = self.recorder.join(self.key, self._collected) if self._resume else None
+        collected = self.recorder.join(self.key, self._collected) if self.resumes else None
         if collected is None:
             return False
         self._joined, self._collected = True, collected
@@ -306,7 +308,9 @@ class RunHandle:
             budget_ms: How many milliseconds it may take.
         """
         advising, run = self._advised_run()
-        return self._kept(run, advising.advise(run, budget_ms))
+        if self.resumes:
+            return self._kept(advising.advise_captured(self, budget_ms, run))
+        return self._kept(advising.advise(run, budget_ms))
 
     async def aadvise(self, budget_ms: float = BUDGET_MS) -> Advice:
         """Does what `advise` does, without blocking the event loop.
@@ -315,7 +319,9 @@ class RunHandle:
             budget_ms: How many milliseconds it may take.
         """
         advising, run = self._advised_run()
-        return self._kept(run, await advising.aadvise(run, budget_ms))
+        if self.resumes:
+            return self._kept(await advising.aadvise_captured(self, budget_ms, run))
+        return self._kept(await advising.aadvise(run, budget_ms))
 
     def _advised_run(self) -> tuple[Advising, Run]:
         """Returns the adviser, and the run so far; raises AdviceError where the run can get no advice."""
@@ -331,10 +337,9 @@ class RunHandle:
             )
         return self.recorder.advising(), self.record()
 
-    def _kept(self, run: Run, advice: Advice) -> Advice:
+    def _kept(self, advice: Advice) -> Advice:
         """Stores the advice with the latest step of the run, and returns it."""
-        self.recorder.step_advised(advice.step_id, self.key, advice)
-        return advice
+        return keep_advice(self.recorder, self.key, advice)
 
     def record(self) -> Run:
         """Returns the run as it stands: question, steps, answer, status."""

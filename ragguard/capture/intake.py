@@ -53,10 +53,15 @@ class Advising(Protocol):
         """Does what `advise` does, without blocking the event loop."""
         ...
 
-    def advise_captured(self, captured: CapturedId, budget_ms: float = BUDGET_MS) -> Advice:
-        """Returns advice about a run as it was captured so far; blocks its caller."""
+    def advise_captured(
+        self, captured: CapturedId, budget_ms: float = BUDGET_MS, known: Run | None = None
+    ) -> Advice:
+        """Returns advice about a run as it was captured so far; blocks its caller. What the store lacks of the run
+        is taken from `known`."""
         ...
 
-    async def aadvise_captured(self, captured: CapturedId, budget_ms: float = BUDGET_MS) -> Advice:
+    async def aadvise_captured(
+        self, captured: CapturedId, budget_ms: float = BUDGET_MS, known: Run | None = None
+    ) -> Advice:
         """Does what `advise_captured` does, without blocking the event loop."""
         ...

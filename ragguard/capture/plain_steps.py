@@ -8,8 +8,9 @@ from operator import index
 from typing import Any, SupportsIndex
 
 from ragguard.capture.context import CurrentCall
+from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import id_in, metadata_of, passages_of, text_in, text_of
-from ragguard.records import Decision, Status
+from ragguard.records import Advice, Decision, Status
 from ragguard.runtime.faults import FAULTS
 
 
@@ -70,6 +71,15 @@ def end_step(
     except FAULTS as error:
         recorder.faults.note("retrieved", error)
         recorder.step_failed(step_id, error)
+
+
+def keep_advice(recorder: Recorder, run_id: str, advice: Advice) -> Advice:
+    """Stores advice about an open run with the run's latest step, and returns it."""
+    ended = recorder.ended_steps(run_id)
+    if ended and advice.step_id not in ended:
+        advice.step_id = ended[-1]  # redaction has changed the ids in the store
+    recorder.step_advised(advice.step_id, run_id, advice)
+    return advice
 
 
 def _turn(value: object) -> int | None:

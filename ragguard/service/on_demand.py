@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from ragguard.capture.intake import CapturedId
@@ -44,6 +45,15 @@ class CapturedRun(Protocol):
         ...
 
 
+class OpenedRun(CapturedRun, Protocol):
+    """A run that has not ended, as `rg.run` yields it."""
+
+    @property
+    def resumes(self) -> bool:
+        """True for a run that continues one of which the store has the earlier steps."""
+        ...
+
+
 class ScoringOnDemand:
     """Scores the runs that a caller names."""
 
@@ -77,14 +87,35 @@ class ScoringOnDemand:
 
         return await self._loop.within(find())
 
-    async def evaluate_open(self, run: Run) -> ScoredRun:
+    async def evaluate_open(self, captured: OpenedRun) -> ScoredRun:
         """Scores a run that has not ended, without storing anything."""
-        return await self._loop.within(evaluate(self._pipeline, self._redacted(run), priority=PRIORITY))
+        known = captured.record()
 
-    async def captured_run(self, captured: CapturedId) -> Run | None:
-        """Returns a run as it was captured so far, redacted, open or not; None where nothing of the run is kept."""
+        async def find() -> ScoredRun:
+            run = await self.captured_run(captured, known) if captured.resumes else None
+            return await evaluate(
+                self._pipeline, self._redacted(known) if run is None else run, priority=PRIORITY
+            )
+
+        return await self._loop.within(find())
+
+    async def captured_run(self, captured: CapturedId, known: Run | None) -> Run | None:
+        """Returns a run as it was captured so far, redacted, open or not, with what is `known` of it where the store
+        lacks that; None where nothing of it is kept or known."""
         self._intake.start()
-        return await self._scoring.written(lambda: self._store.run(self.stored_id(captured.id)))
+        run = await self._scoring.written(lambda: self._store.run(self.stored_id(captured.id)))
+        if known is None:
+            return run
+        known = self._redacted(known)
+        if run is None:
+            return known
+        return replace(
+            run,
+            question=run.question or known.question,
+            sub_questions=run.sub_questions if known.sub_questions is None else known.sub_questions,
+            references=run.references if known.references is None else known.references,
+            answer=known.answer or run.answer,
+        )
 
     def ask_about(
         self,
