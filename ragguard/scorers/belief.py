@@ -85,8 +85,8 @@ class Belief:
         writer.left_out(passages=False)
         turns = [
             (turn, step)
-            for turn, step in view.turns
-            if step.readable or (self.selection and step.changed and step.unselected.readable)
+            for turn, step in view.turns_with_empty
+            if step.readable or step.empty or (self.selection and step.changed and step.unselected.readable)
         ]
         if not turns:
             return writer.results()
@@ -190,7 +190,7 @@ class _BeliefReport:
         for contexts in self.layout.steps:
             if self.target.references and contexts.step.changed and self.selection:
                 self._seper("delta_seper_selection", contexts.selection, contexts)
-            if not contexts.step.readable:
+            if not contexts.step.readable and not contexts.step.empty:
                 continue
             if self.target.references:
                 self._seper("seper", {contexts.upto: 1.0}, contexts)

@@ -47,7 +47,7 @@ class Coverage:
         writer = ScoreWriter(view, self)
         writer.left_out()
         answer = (view.run.answer or "").strip()
-        if not view.steps and not answer:
+        if not view.steps_with_empty and not answer:
             return writer.results()
         try:
             asked, usage = await find_sub_questions(view, ask)
@@ -181,7 +181,7 @@ class _CoverageReport:
         view = self.writer.view
         so_far: list[str] = []
         before = 0.0
-        for step in view.steps:
+        for step in view.steps_with_empty:
             listed, k = step.listed(stage), step.judged_places(stage)
             texts = [step.all[at].text for at in listed if at in step.judged]
             earlier = list(dict.fromkeys(so_far))
@@ -238,21 +238,23 @@ class _CoverageReport:
             read += got
 
     def run(self) -> None:
-        """Adds `coverage_total`, `alpha_ndcg_total` and `density` of all that the model got."""
-        texts = self._context()
-        if not texts:
+        """Adds `coverage_total`, `alpha_ndcg_total` and `density` of all that the model got; of a run that found
+        nothing, `coverage_total` alone."""
+        texts, view = self._context(), self.writer.view
+        if not texts and not view.read_nothing:
             return
-        view = self.writer.view
-        self._ranked(texts)
+        if texts:
+            self._ranked(texts)
         missing = sum(at not in step.judged for step in view.steps for at in step.got)
         more = {"sub_questions": list(self.ratings.sub_questions), "not_judged": missing}
         try:
-            covered = self._coverage(texts)
+            covered = self._covered(texts)
         except RagguardError as error:
             self.writer.fail(error, "coverage_total")
             return
         self.add("coverage_total", covered, texts, usage=self.usage, metadata=more)
-        self._density("density", covered, texts)
+        if texts:
+            self._density("density", covered, texts)
 
     def _ranked(self, texts: Sequence[str]) -> None:
         """Adds `alpha_ndcg_total`: the ideal is over all that was retrieved, in as many places as there were."""
@@ -302,8 +304,10 @@ class _CoverageReport:
         return list(dict.fromkeys(s.all[at].text for s in view.steps for at in s.got if at in s.judged))
 
     def _covered(self, texts: Sequence[str]) -> float:
-        """Returns the coverage of texts; 0 where there are none."""
-        return self._coverage(texts) if texts else 0.0
+        """Returns the coverage of texts; 0 where there are none, and nan where the pool answers no sub-question."""
+        if texts:
+            return self._coverage(texts)
+        return math.nan if self.answerable is not None and not self.answerable.any() else 0.0
 
     def _coverage(self, texts: Sequence[str]) -> float:
         return float(measures.coverage(self.ratings.table(texts), self.settings.eta, self.answerable))

@@ -45,7 +45,7 @@ class Grades:
             return writer.results()
         report = _GradeReport(self, writer, _known(view), _mark(view))
         await report.judge(ask)
-        for step in view.steps:
+        for step in view.steps_with_empty:
             report.step(step, "passages")
             if step.changed:
                 report.step(step, "candidates")
@@ -140,7 +140,7 @@ class _GradeReport:
     def step(self, step: StepView, stage: Stage) -> None:
         """Adds the measures of one list of a step. A place that is left empty counts as nothing."""
         wanted = [at for at in step.listed(stage) if at in step.judged]
-        k = step.judged_places(stage)
+        k = 1 if step.any_k else step.judged_places(stage)
         texts = [step.all[at].text for at in wanted]
         query = step.step.query or self.writer.view.run.question
         candidates = [step.all[at].text for at in range(len(step.all)) if at in step.judged]
@@ -177,7 +177,8 @@ class _GradeReport:
                 references=self.mark,
                 reference_source="gold" if origin == "given" else "none",
                 metadata={
-                    "k": k, "kept": len(texts), "pool": origin, "pool_size": len(pool), "not_judged": step.over_cap,
+                    **({} if step.any_k else {"k": k}),
+                    "kept": len(texts), "pool": origin, "pool_size": len(pool), "not_judged": step.over_cap,
                 },
             )  # fmt: skip
 

@@ -68,7 +68,7 @@ class Utility:
             found = self._passage(writer, step, at, questions[pair], answers[pair])
             if found is not None:
                 judged[step.step.id, at] = found
-        for step in view.steps:
+        for step in view.steps_with_empty:
             self._step(writer, step, "passages", judged)
             if step.changed:
                 self._step(writer, step, "candidates", judged)
@@ -154,7 +154,7 @@ class Utility:
         judged: dict[tuple[str, int], _JudgedPassage],
     ) -> None:
         """Adds UDCG over the K places of one list of a step; a passage that a guard dropped leaves its place empty."""
-        wanted, k = step.listed(stage), step.judged_places(stage)
+        wanted, k = step.listed(stage), 1 if step.any_k else step.judged_places(stage)
         found = [judged.get((step.step.id, at)) for at in wanted if at in step.judged]
         known = [passage for passage in found if passage is not None]
         if not k or len(known) < len(found):
@@ -165,7 +165,8 @@ class Utility:
             "udcg", value, step=step, stage=stage, stderr=stderr,
             label="before" if stage == "candidates" else "after" if step.changed else "",
             metadata={
-                "k": k, "kept": len(known), "not_judged": len(wanted) - len(known), **_judge(writer.view),
+                **({} if step.any_k else {"k": k}),
+                "kept": len(known), "not_judged": len(wanted) - len(known), **_judge(writer.view),
             },
             **_seen(writer.view, step),
         )  # fmt: skip
@@ -213,12 +214,17 @@ class Utility:
                     missing += 1
                 elif text not in best or found.utility > best[text].utility:
                     best[text] = found
-        if k := len(best) + empty:
-            value, stderr = self._udcg(list(best.values()), k)
+        k = len(best) + empty
+        if k or writer.view.read_nothing:
+            # Where nothing was retrieved and no K is known, every K gives the same.
+            value, stderr = self._udcg(list(best.values()), k or 1)
             writer.add(
                 "udcg_context", value, stderr=stderr,
-                metadata={"k": k, "kept": len(best), "not_judged": missing, **_judge(writer.view)},
-                **_seen(writer.view, *writer.view.steps),
+                metadata={
+                    **({"k": k} if k else {}),
+                    "kept": len(best), "not_judged": missing, **_judge(writer.view),
+                },
+                **_seen(writer.view, *(writer.view.steps or writer.view.steps_with_empty)),
             )  # fmt: skip
 
     def _udcg(self, context: Sequence[_JudgedPassage], k: int) -> tuple[float, float | None]:

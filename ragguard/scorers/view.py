@@ -53,12 +53,23 @@ class StepView:
     candidates: int
     """How many of `all` are candidates."""
     places: int
-    """K, the number of places in the prompt; 0 where the step's K cannot be right, and a failure says so."""
+    """K, the number of places in the prompt; 0 where the step's K cannot be right, and a failure says so, and where
+    nothing was retrieved and K is not known."""
 
     @property
     def changed(self) -> bool:
         """True where the model did not get the candidates as they were retrieved."""
         return self.got != tuple(range(self.candidates))
+
+    @property
+    def empty(self) -> bool:
+        """True where nothing was retrieved."""
+        return not self.all
+
+    @property
+    def any_k(self) -> bool:
+        """True where nothing was retrieved and K is not known: every K gives the same scores."""
+        return self.empty and self.step.k is None and K_ERROR not in self.step.metadata
 
     @property
     def unselected(self) -> StepView:
@@ -148,6 +159,8 @@ class View:
     turns: tuple[tuple[int, StepView], ...]
     """The steps that retrieved a passage, in order and within the cap, each with its turn."""
     steps_over_cap: tuple[RetrievalStep, ...] = ()
+    turns_with_empty: tuple[tuple[int, StepView], ...] = ()
+    """`turns`, and the steps that ended well and retrieved nothing, within the same cap; all in order."""
 
     @property
     def steps(self) -> tuple[StepView, ...]:
@@ -155,11 +168,22 @@ class View:
         return tuple(step for _, step in self.turns)
 
     @property
+    def steps_with_empty(self) -> tuple[StepView, ...]:
+        """The steps that retrieved a passage and those that retrieved nothing, in order, without their turns."""
+        return tuple(step for _, step in self.turns_with_empty)
+
+    @property
+    def read_nothing(self) -> bool:
+        """True for a run whose steps all ended well and brought the model nothing."""
+        return bool(self.turns_with_empty) and not any(step.got for step in self.steps_with_empty)
+
+    @property
     def empty_places(self) -> int | None:
         """How many places of all steps hold no passage; None where the K of a step cannot be right."""
-        if not all(step.places for step in self.steps):
+        steps = self.steps_with_empty
+        if not all(step.places or step.any_k for step in steps):
             return None
-        return sum(max(0, step.places - len(step.got)) for step in self.steps)
+        return sum(max(0, step.places - len(step.got)) for step in steps)
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -185,14 +209,19 @@ def short(references: Sequence[str]) -> tuple[str, ...]:
 
 def view_run(run: Run, setting: Setting) -> View:
     """Returns the view of a run: its steps in order and within the caps."""
-    retrieving = [(turn, step) for turn, step in numbered(run.steps) if step.candidates or step.passages]
     caps = setting.caps
-    return View(
-        run,
-        setting,
-        tuple((turn, view_step(step, caps.passages)) for turn, step in retrieving[: caps.steps]),
-        tuple(step for _, step in retrieving[caps.steps :]),
-    )
+    kept: list[tuple[int, StepView]] = []
+    over: list[RetrievalStep] = []
+    for turn, step in numbered(run.steps):
+        retrieved = bool(step.candidates or step.passages)
+        if not retrieved and step.status != "ok":
+            continue
+        # Each kind has the cap for itself: empty steps, which cost no prompt, take no place from the others.
+        if sum(known.empty != retrieved for _, known in kept) < caps.steps:
+            kept.append((turn, view_step(step, caps.passages)))
+        else:
+            over.append(step)
+    return View(run, setting, tuple(one for one in kept if not one[1].empty), tuple(over), tuple(kept))
 
 
 def hash_references(source: str, references: Sequence[str]) -> str:

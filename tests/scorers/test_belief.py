@@ -205,10 +205,38 @@ async def test_steps_over_the_cap_are_failures_with_that_reason():
     assert only(results, "delta_seper_total").metadata["steps_not_scored"] == 1
 
 
-async def test_a_run_without_passages_asks_nothing():
+async def test_a_run_without_steps_asks_nothing():
     engine = reader()
-    assert await beliefs(run(step("?", [])), engine=engine) == []
+    assert await beliefs(run(), engine=engine) == []
     assert engine.calls == []
+
+
+async def test_a_step_that_retrieved_nothing_leaves_belief_as_it_was_and_asks_nothing():
+    one, both = step(FOUNDER_QUERY, [FOUNDER]), step(FIRM_QUERY, [])
+    engine, alone = reader(), reader()
+    results = await beliefs(run(one, both), engine=engine)
+    before = await beliefs(run(replace(one)), engine=alone)
+    assert [len(call.prompts) for call in engine.calls] == [len(call.prompts) for call in alone.calls]
+    for name in ("seper", "seper_hard", "semantic_entropy"):
+        first, second = (found.value for found in results if getattr(found, "name", "") == name)
+        assert first == second, name
+    for name in ("delta_seper", "delta_seper_alone", "delta_semantic_entropy"):
+        _, nothing = [found for found in results if getattr(found, "name", "") == name]
+        assert (nothing.step_id, nothing.value, nothing.stderr) == (both.id, 0.0, 0.0), name
+    assert values(results, "delta_seper_total") == values(before, "delta_seper_total")
+
+
+async def test_a_run_that_found_nothing_has_the_belief_without_passages():
+    engine = reader()
+    results = await beliefs(run(step("?", [])), engine=engine)
+    assert len([prompt for call in engine.calls if call.verb == "sample" for prompt in call.prompts]) == 1
+    assert only(results, "seper").value == only(results, "seper_closed_book").value
+    assert (only(results, "delta_seper").value, only(results, "delta_seper_total").value) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("status", ["error", "open", "cancelled"])
+async def test_a_retrieval_that_did_not_end_well_is_no_empty_one(status):
+    assert await beliefs(run(replace(step("?", []), status=status))) == []
 
 
 async def test_a_run_without_a_question_says_so():

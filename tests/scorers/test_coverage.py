@@ -215,3 +215,26 @@ async def test_without_question_and_sub_questions_there_is_nothing_to_cover():
     assert failure.error == "ScoringError"
     the_run.sub_questions = [FIRM_QUERY]
     assert values(await coverage(the_run), "coverage_total") == [1.0]
+
+
+async def test_a_step_that_retrieved_nothing_covers_what_was_covered_before():
+    engine, alone = reader(), reader()
+    results = await coverage(run(step(FIRM_QUERY, [FIRM]), step(FOUNDER_QUERY, [])), engine)
+    await coverage(run(step(FIRM_QUERY, [FIRM])), alone)
+    assert [call.prompts for call in engine.calls] == [call.prompts for call in alone.calls]
+    assert values(results, "coverage") == [0.5, 0.5]
+    assert values(results, "delta_coverage") == [0.5, 0.0]
+    assert values(results, "coverage_total") == [0.5]
+
+
+async def test_a_run_that_found_nothing_covers_nothing():
+    results = await coverage(run(step(FIRM_QUERY, [])))
+    for name in ("coverage", "delta_coverage", "coverage_total"):
+        assert values(results, name) == [0.0], name
+    assert named(results, "density") == []
+    assert not [result for result in results if isinstance(result, Failure)]
+
+
+async def test_a_run_that_never_retrieved_has_no_coverage():
+    results = await coverage(run(answer="Stockholm."))
+    assert named(results, "coverage_total") == []

@@ -10,6 +10,7 @@ from ragguard.metrics import t, udcg
 from ragguard.recordcheck import checked_run
 from ragguard.records import K_ERROR, Decision, Dropped, Failure, Passage, RetrievalStep, Run
 from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.view import Caps
 
 CANDIDATES = {"five a": 5, "five b": 5, "five c": 5, "two a": 2, "two b": 2}
 POOL = {**CANDIDATES, "five d": 5, "one": 1, "three": 3}
@@ -154,3 +155,46 @@ def test_metrics_of_places():
     for call in (lambda: udcg([1, 1], k=1), lambda: t(1, 5, delivered=6), lambda: t(2, 5, delivered=1)):
         with pytest.raises(InvalidInput):
             call()
+
+
+@pytest.mark.parametrize("k", [None, 4])
+async def test_a_step_that_retrieved_nothing_is_scored_on_its_places(k):
+    """By the formulas every K gives the same; a K that is not known is not shown."""
+    empty = RetrievalStep(query=FIRM_QUERY, k=k)
+    engine = reader()
+    results = await ScoringPipeline(engine, scorers=["utility", "grades"]).results(
+        run(empty, pool=graded(POOL))
+    )
+    found = {score.name: score for score in results}
+    assert {name: score.value for name, score in found.items()} == {
+        "udcg": udcg([], k=k or 1),
+        "udcg_context": udcg([], k=k or 1),
+        "ra_nwg": 0.0, "n_recall": 0.0, "proc": 0.0, "precision_at_grade": 0.0, "harm": 0.0, "t": 0.0,
+    }  # fmt: skip
+    assert {score.metadata.get("k") for score in results} == {k}
+    assert {score.metadata["kept"] for score in results} == {0}
+    assert engine.calls == []
+
+
+async def test_an_empty_step_whose_k_cannot_be_right_has_no_score_on_k():
+    empty = RetrievalStep(query=FIRM_QUERY, metadata={K_ERROR: "k is no whole number"})
+    results = await ScoringPipeline(reader(), scorers=["utility", "grades"]).results(run(empty))
+    assert [result for result in results if not isinstance(result, Failure)] == []
+
+
+async def test_the_references_mark_the_scores_of_an_empty_step_as_those_of_any_other():
+    """Scores are paired by where their references come from: a step without passages must not fall out."""
+    pipeline = ScoringPipeline(reader(), scorers=["utility"])
+    full = await pipeline.results(run(step(FIRM_QUERY, [FIRM])))
+    empty = await pipeline.results(run(step(FIRM_QUERY, [])))
+    marks = {(s.name, s.reference_source, s.references_hash) for s in empty}
+    assert marks <= {(s.name, s.reference_source, s.references_hash) for s in full}
+
+
+async def test_empty_steps_take_no_place_under_the_cap_and_have_the_cap_for_themselves():
+    steps = [*(step(FIRM_QUERY, []) for _ in range(3)), step(FIRM_QUERY, [FIRM])]
+    results = await ScoringPipeline(reader(), scorers=["utility"], caps=Caps(steps=2)).results(run(*steps))
+    found = [score.step_id for score in results if getattr(score, "name", "") == "udcg"]
+    assert found == [steps[0].id, steps[1].id, steps[3].id]
+    (failure,) = [result for result in results if isinstance(result, Failure)]
+    assert (failure.error, failure.step_id) == ("CapExceeded", steps[2].id)
