@@ -43,10 +43,15 @@ def run(
     conditions = [Condition.parse(text) for text in fail_if or ()]
     found = compare(read_questions(before), read_questions(after), draws, seed)
     broken = [condition for condition in conditions if condition.holds(found)]
+    metrics = dict.fromkeys(condition.of(found).metric for condition in conditions)
+    thin = [said for metric in metrics if (said := found.resting_on(metric))]
     if as_json:
-        typer.echo(json.dumps(found.as_dict() | {"failed": [str(item) for item in broken]}, indent=2))
+        more = {"failed": [str(item) for item in broken], "fail_if_remarks": thin}
+        typer.echo(json.dumps(found.as_dict() | more, indent=2))
     else:
         _show(found)
+        for said in thin:
+            say(f"--fail-if: {said}")
         for condition in broken:
             say(f"FAILED: {condition}")
     if broken:
@@ -54,15 +59,16 @@ def run(
 
 
 def _show(found: Comparison) -> None:
-
     from ragguard.cli.terminal import Column, screen, show_table
     from ragguard.report.text import as_markup, question_line
 
     console = screen()
     colours = {"better": "green", "worse": "red", "changed": "yellow"}
     changes = sorted(found.changes, key=lambda change: (change.p_holm, change.metric))
+    thin = any(change.questions < found.paired for change in changes)
     show_table(console, f"{found.paired} questions in common", [
         Column("metric", [as_markup(change.metric) for change in changes]),
+        *([Column("questions", [_questions(change, found) for change in changes], right=True)] if thin else []),
         Column("before", [f"{change.before:.3f}" for change in changes], right=True, spare=2),
         Column("after", [f"{change.after:.3f}" for change in changes], right=True, spare=2),
         Column("difference (95 %)", [_difference(change) for change in changes], right=True),
@@ -77,8 +83,10 @@ def _show(found: Comparison) -> None:
         f"K = {found.places_before:.1f}, {found.passages_before:.1f} kept before; "
         f"K = {found.places_after:.1f}, {found.passages_after:.1f} kept after. Scores on other K are not alike."
     )
-    if found.only_before or found.only_after:
-        console.print(f"Left out: {found.only_before} questions only before, {found.only_after} only after.")
+    if found.nothing_read:
+        console.print(f"[red]{as_markup(found.nothing_read)}[/]")
+    if found.left_out:
+        console.print(found.left_out)
     if found.missing:
         console.print(f"On one side only: {', '.join(map(as_markup, found.missing))}.")
     if found.failures_before or found.failures_after:
@@ -98,6 +106,11 @@ def _show(found: Comparison) -> None:
             console.print(f"    {', '.join(map(_move, item.moves[:_MOVES]))}{_more(item.moves)}")
         if found.moved_in_all > len(found.moved):
             console.print(f"  … and {found.moved_in_all - len(found.moved):,} more questions that changed")
+
+
+def _questions(change: Change, found: Comparison) -> str:
+    colour = "yellow" if change.questions < found.paired else "dim"
+    return f"[{colour}]{change.questions}[/]"
 
 
 def _move(move: Move) -> str:

@@ -8,18 +8,21 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.metrics.agreement import paired_bootstrap
 from ragguard.metrics.registry import METRICS
+from ragguard.records import Level, ReferenceSource
 from ragguard.report.pairs import Questions
-from ragguard.store.means import Series
+from ragguard.store.means import Series, titles
 
 _CONDITION = re.compile(r"^\s*([\w.]+)\s*(<=|>=|<|>)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*$")
 _OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_TOLD_APART = {*get_args(Level), *get_args(ReferenceSource)}
+"""The endings by which `titles` tells series of one name apart."""
 SIGNIFICANT = 0.05
 TOLERANCE = 1e-6
 """Differences up to this, absolute or relative to the values, are rounding and count as none."""
@@ -66,6 +69,17 @@ class MovedQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class EmptyRuns:
+    """The runs of one side of which the model got no passage."""
+
+    count: int
+    runs: int
+    """All runs of the side."""
+    unscored: dict[str, int]
+    """Metric → how many of the empty runs have no score of it; without the metrics that all of them have."""
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """The result of comparing two sets of runs."""
 
@@ -89,8 +103,51 @@ class Comparison:
     """Scores that could not be given."""
     judged_otherwise: dict[str, list[str]]
     """Metrics whose scores differ in engine, prompts or settings between the sides, with what made them."""
+    empty_before: EmptyRuns
+    empty_after: EmptyRuns
     remarks: list[str] = field(default_factory=list)
     """The facts that a reader of the numbers has to know of either side, such as runs that are missing."""
+
+    @property
+    def left_out(self) -> str:
+        """The sentence about questions that only one side has; "" where there are none."""
+        if not (self.only_before or self.only_after):
+            return ""
+        return f"Left out: {self.only_before} questions only before, {self.only_after} only after."
+
+    @property
+    def nothing_read(self) -> str:
+        """The sentence about runs of which the model got no passage, and about the metrics that do not count them; ""
+        where there are no such runs."""
+        before, after = self.empty_before, self.empty_after
+        if not (before.count or after.count):
+            return ""
+        said = (
+            f"No passage reached the model in {before.count:,} of {before.runs:,} runs before and in "
+            f"{after.count:,} of {after.runs:,} after."
+        )
+        by_numbers: dict[tuple[int, int], list[str]] = defaultdict(list)
+        for change in self.changes:
+            numbers = before.unscored.get(change.metric, 0), after.unscored.get(change.metric, 0)
+            if change.level != "passage" and any(numbers):
+                by_numbers[numbers].append(change.metric)
+        for (first, second), metrics in by_numbers.items():
+            said += (
+                f" Of these, {first:,} before and {second:,} after have no score of {', '.join(sorted(metrics))}: "
+                f"the differences above do not count them."
+            )
+        return said
+
+    def resting_on(self, metric: str) -> str:
+        """Returns the sentence about a metric that was compared on fewer questions than both sides have; "" where it
+        was compared on all."""
+        found = [change for change in self.changes if change.metric == metric]
+        if not found or found[0].questions == self.paired:
+            return ""
+        return (
+            f"{metric} was compared on {found[0].questions:,} of the {self.paired:,} questions in common: the others "
+            "lack a score on one side."
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON, with None for an infinite effect, which JSON cannot hold."""
@@ -127,26 +184,27 @@ def compare(
             "at least one question in common; they are paired by their normalised text",
         )  # fmt: skip
     both = sorted(before.values.keys() & after.values.keys())
+    named = titles(before.values.keys() | after.values.keys())
     if not both:
         raise InvalidInput(
             "the two sides", f"{_named(before)} and {_named(after)}",
             "at least one metric in common; score both with the same scorers: `ragguard score RUNS.jsonl --scorers …`",
         )  # fmt: skip
-    missing = sorted({series.title for series in before.values.keys() ^ after.values.keys()})
+    missing = sorted({named[series] for series in before.values.keys() ^ after.values.keys()})
     found: list[Change] = []
     moves: dict[str, list[tuple[float, Move]]] = defaultdict(list)
     for series in both:
         questions = sorted(before.values[series].keys() & after.values[series].keys())
         if not questions:
-            missing.append(series.title)
+            missing.append(named[series])
             continue
         a = np.array([before.values[series][question] for question in questions])
         b = np.array([after.values[series][question] for question in questions])
         gap = _gap(a, b)
-        found.append(_change(series, a, gap, draws, seed))
+        found.append(_change(named[series], series.level, a, gap, draws=draws, seed=seed))
         spread = float(np.abs(gap).mean()) or 1.0
         for i in np.flatnonzero(gap):
-            move = Move(series.title, float(a[i]), float(b[i]))
+            move = Move(named[series], float(a[i]), float(b[i]))
             moves[questions[i]].append((abs(float(gap[i])) / spread, move))
     return Comparison(
         _corrected(found),
@@ -163,12 +221,19 @@ def compare(
         failures_before=before.failures,
         failures_after=after.failures,
         judged_otherwise={
-            series.title: sorted(before.origins[series] ^ after.origins[series])
+            named[series]: sorted(before.origins[series] ^ after.origins[series])
             for series in both
             if before.origins[series] != after.origins[series]
         },
+        empty_before=_empty(before, named),
+        empty_after=_empty(after, named),
         remarks=list(dict.fromkeys((*before.remarks, *after.remarks))),
     )
+
+
+def _empty(side: Questions, named: Mapping[Series, str]) -> EmptyRuns:
+    lacking = {named[series]: side.empty - side.empty_scored[series] for series in side.values}
+    return EmptyRuns(side.empty, side.runs, {title: count for title, count in lacking.items() if count})
 
 
 def _named(side: Questions) -> str:
@@ -196,7 +261,7 @@ def _gap(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, An
 
 
 def _change(
-    series: Series, a: np.ndarray[Any, Any], gap: np.ndarray[Any, Any], draws: int, seed: int
+    title: str, level: str, a: np.ndarray[Any, Any], gap: np.ndarray[Any, Any], *, draws: int, seed: int
 ) -> Change:
     b, mean = a + gap, float(gap.mean())
     if abs(mean) <= TOLERANCE * max(1.0, float(np.abs(a).mean())):
@@ -213,7 +278,7 @@ def _change(
     # By chance all n questions change in one direction once in 2^(n - 1) times: p cannot be lower than that.
     p = max(p, 2.0 ** (1 - len(gap)))
     return Change(
-        series.title, series.level, len(gap), float(a.mean()), after=float(b.mean()), difference=mean,
+        title, level, len(gap), float(a.mean()), after=float(b.mean()), difference=mean,
         low=low, high=high, p=p, p_holm=p, effect=effect, verdict="",
     )  # fmt: skip
 
@@ -257,18 +322,36 @@ class Condition:
         return cls(match[1], match[2], float(match[3]))
 
     def holds(self, comparison: Comparison) -> bool:
-        """Returns whether the metric's difference satisfies the bound; raises where the metric was not compared."""
+        """Returns whether the metric's difference satisfies the bound; raises where the metric was not compared, and
+        where its name stands for several that were."""
+        change = self.of(comparison)
+        return bool(_OPERATORS[self.sign](change.difference, self.bound))
+
+    def of(self, comparison: Comparison) -> Change:
+        """Returns the change that the condition is about; raises as `holds` does."""
         compared = {change.metric: change for change in comparison.changes}
-        if self.metric not in compared:
-            lacking = (
-                "; one side lacks it: score both with the same scorers"
-                if self.metric in comparison.missing
-                else ""
-            )
+        if self.metric in compared:
+            return compared[self.metric]
+        meant = sorted(name for name in compared if self._may_mean(name))
+        if len(meant) == 1:
+            return compared[meant[0]]
+        if meant:
             raise UnknownName(
-                "--fail-if", self.metric, f"a metric of both sides: {', '.join(sorted(compared))}{lacking}"
+                "--fail-if", self.metric, f"one of the metrics of that name: {', '.join(meant)}"
             )
-        return bool(_OPERATORS[self.sign](compared[self.metric].difference, self.bound))
+        lacking = (
+            "; one side lacks it: score both with the same scorers"
+            if self.metric in comparison.missing or any(map(self._may_mean, comparison.missing))
+            else ""
+        )
+        raise UnknownName(
+            "--fail-if", self.metric, f"a metric of both sides: {', '.join(sorted(compared))}{lacking}"
+        )
+
+    def _may_mean(self, title: str) -> bool:
+        """True for a title that `titles` made longer, as several series share the name."""
+        name, *endings = title.removeprefix(self.metric).split(".")
+        return title.startswith(self.metric) and not name and set(endings) <= _TOLD_APART
 
     def __str__(self) -> str:
         return f"{self.metric} {self.sign} {self.bound:g}"

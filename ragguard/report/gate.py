@@ -34,13 +34,16 @@ def ragguard_gate() -> Gate:
         conditions = [Condition.parse(text) for text in wanted]
         found = compare(read_questions(before), read_questions(after))
         broken = [condition for condition in conditions if condition.holds(found)]
+        metrics = dict.fromkeys(condition.of(found).metric for condition in conditions)
+        thin = [found.resting_on(metric) for metric in metrics]
+        remarks = [said for said in (found.nothing_read, found.left_out, *thin, *found.remarks) if said]
         if broken:
-            named = {condition.metric for condition in broken}
+            named = {condition.of(found).metric for condition in broken}
             lines = [_line(change) for change in found.changes if change.metric in named]
-            said = [f"{', '.join(map(str, broken))} holds", *lines, *found.remarks]
+            said = [f"{', '.join(map(str, broken))} holds", *lines, *remarks]
             pytest.fail("\n".join(said), pytrace=False)
-        if found.remarks:
-            warnings.warn("; ".join(found.remarks), stacklevel=2)
+        if remarks:
+            warnings.warn("; ".join(remarks), stacklevel=2)
         return found
 
     return gate

@@ -27,6 +27,11 @@ class Questions:
     places: float = 0.0
     """The mean number of places in the prompt per step (K); metrics such as UDCG and RA-nWG are computed on K."""
     failures: int = 0
+    runs: int = 0
+    empty: int = 0
+    """Runs of which it is known that the model got no passage."""
+    empty_scored: Counter[Series] = field(default_factory=Counter)
+    """Series → how many of the empty runs have a score of it."""
     remarks: list[str] = field(default_factory=list)
     """The facts that a reader of the numbers has to know, such as runs that are missing."""
 
@@ -54,6 +59,10 @@ def questions_of(runs: Iterable[RunMeans]) -> Questions:
         steps += run.steps
         passages += run.passages
         places += run.places
+        found.runs += 1
+        if run.steps_known and not run.passages:
+            found.empty += 1
+            found.empty_scored.update(run.means.keys())
         for series, mean in run.means.items():
             known = totals[series]
             if question in known:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,10 +26,29 @@ class Series(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The name under which the series is shown and which `--fail-if` takes."""
+        """The name of the series where no other shares it; see `titles`."""
         support = ".support" if self.reference_source == "answer" else ""
         before = ".candidates" if self.stage == "candidates" else ""
         return f"{self.name}{support}{before}"
+
+
+def titles(all_series: Iterable[Series]) -> dict[Series, str]:
+    """Returns the name under which each series is shown and which `--fail-if` takes.
+
+    Series of one name are told apart by their level (`contested.step` and `contested.run`), and those of one level by
+    whether the judge saw references (`udcg.gold` and `udcg.none`).
+    """
+    named: dict[str, list[Series]] = defaultdict(list)
+    for one in all_series:
+        named[one.title].append(one)
+    found: dict[Series, str] = {}
+    for title, group in named.items():
+        several_levels = len({one.level for one in group}) > 1
+        several_sources = len({one.reference_source for one in group}) > 1
+        for one in group:
+            level = f".{one.level}" if several_levels else ""
+            found[one] = f"{title}{level}{f'.{one.reference_source}' if several_sources else ''}"
+    return found
 
 
 @dataclass(slots=True)
@@ -42,6 +61,8 @@ class RunMeans:
     places: int = 0
     """The sum of K over all steps."""
     failures: int = 0
+    steps_known: bool = True
+    """False for a run of a score file, which holds no steps."""
     means: dict[Series, float] = field(default_factory=dict)
     origins: dict[Series, str] = field(default_factory=dict)
     """The engine, the prompts and the scorer with its settings, by series."""

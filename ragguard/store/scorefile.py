@@ -89,7 +89,10 @@ def read_means(path: str | Path, remarks: list[str] | None = None) -> Iterator[R
     if not isinstance(path, str | Path):
         raise InvalidInput("path", path, "the path of a store, of a folder of parts or of a score file")
     if not is_source(path):
-        yield from map(means_of, read_scored(path))
+        for scored in read_scored(path):
+            means = means_of(scored)
+            means.steps_known = False
+            yield means
         return
     source = open_source(path)
     try:

@@ -8,8 +8,9 @@ import pytest
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.report.comparison import Condition, compare
-from ragguard.report.pairs import questions_of
+from ragguard.report.pairs import questions_of, read_questions
 from ragguard.store.means import means_of
+from ragguard.store.scorefile import write_scores
 
 
 def side(values, name="udcg", **fields):
@@ -200,3 +201,73 @@ def test_a_condition_that_cannot_be_read_is_refused(text):
 def test_a_condition_on_an_unknown_metric_says_what_there_is():
     with pytest.raises(UnknownName, match="udcg"):
         Condition.parse("ndcg < 0").holds(compared(side([0.5]), side([0.4])))
+
+
+def both_levels(step, run):
+    """Runs with a score of one name for their step and another for themselves."""
+    runs = side([step] * 8, "contested")
+    for item in runs:
+        item.scores.append(Score("contested", run, "run", item.run.id))
+    return runs
+
+
+def test_series_of_one_name_are_told_apart_by_their_level():
+    found = compared(both_levels(0.1, 0.1), both_levels(0.1, 0.6))
+    assert {change.metric: round(change.difference, 9) for change in found.changes} == {
+        "contested.step": 0.0,
+        "contested.run": 0.5,
+    }
+    assert {change.verdict for change in found.changes} == {"no difference", "worse"}
+    assert Condition.parse("contested.run > 0.1").holds(found)
+    assert not Condition.parse("contested.step > 0.1").holds(found)
+
+
+def test_a_condition_that_may_mean_several_series_is_refused_with_their_names():
+    found = compared(both_levels(0.1, 0.1), both_levels(0.1, 0.6))
+    with pytest.raises(UnknownName, match=r"contested\.run, contested\.step"):
+        Condition.parse("contested > 0.1").holds(found)
+
+
+def test_a_condition_that_can_mean_one_compared_series_means_it():
+    before = side([0.5] * 8)
+    after = [*side([0.7] * 8), *side([0.1] * 8, reference_source="gold")]
+    found = compared(before, after)
+    assert [change.metric for change in found.changes] == ["udcg.none"]
+    assert found.missing == ["udcg.gold"]
+    assert Condition.parse("udcg > 0.1").holds(found)
+
+
+def half_empty(values):
+    """Runs of which every second one read nothing and has no score."""
+    runs = side(values)
+    for item in runs[::2]:
+        item.run.steps[0].passages, item.scores = [], []
+    return runs
+
+
+def test_runs_that_read_nothing_and_have_no_score_are_said():
+    found = compared(side([0.5] * 8), half_empty([0.5] * 8))
+    (change,) = found.changes
+    assert (found.paired, change.questions) == (8, 4)
+    assert found.nothing_read == (
+        "No passage reached the model in 0 of 8 runs before and in 4 of 8 after. Of these, 0 before and 4 after have "
+        "no score of udcg: the differences above do not count them."
+    )
+    assert found.resting_on("udcg").startswith("udcg was compared on 4 of the 8 questions in common")
+    assert found.as_dict()["empty_after"] == {"count": 4, "runs": 8, "unscored": {"udcg": 4}}
+
+
+def test_runs_that_read_nothing_and_are_scored_are_counted_as_any_other():
+    after = side([0.4] * 8)
+    for item in after:
+        item.run.steps[0].passages = []
+    found = compared(side([0.5] * 8), after)
+    assert found.nothing_read == "No passage reached the model in 0 of 8 runs before and in 8 of 8 after."
+    assert found.resting_on("udcg") == ""
+
+
+def test_a_score_file_tells_nothing_of_what_was_read(tmp_path):
+    runs = side([0.5] * 4)
+    write_scores(runs, tmp_path / "a.jsonl")
+    found = compare(read_questions(tmp_path / "a.jsonl"), questions_of(map(means_of, runs)))
+    assert found.nothing_read == ""

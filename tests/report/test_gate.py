@@ -26,6 +26,12 @@ def test_odd_arguments(ragguard_gate):
 
 def test_fails(ragguard_gate):
     ragguard_gate("a.jsonl", "b.jsonl", fail_if=["udcg < -0.05"])
+
+def test_half(ragguard_gate):
+    import pytest
+
+    with pytest.warns(UserWarning, match="Left out: 10 questions only before, 0 only after"):
+        ragguard_gate("a.jsonl", "half.jsonl", fail_if=["udcg < -0.5"])
 """
 
 
@@ -39,13 +45,14 @@ def test_the_gate_passes_and_fails(tmp_path):
         write_scores(
             [scored(number, base + number / 1000) for number in range(20)], tmp_path / f"{name}.jsonl"
         )
+    write_scores([scored(number, 0.5) for number in range(10)], tmp_path / "half.jsonl")
     (tmp_path / "test_gate.py").write_text(SUITE)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "ragguard.report.gate", "-p", "no:cacheprovider", str(tmp_path)],
         capture_output=True, text=True, cwd=tmp_path, check=False,
         env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )  # fmt: skip
-    assert "1 failed, 2 passed" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 3 passed" in done.stdout, done.stdout + done.stderr
     assert "difference -0.100 (-0.100 … -0.100) over 20 questions" in done.stdout
     assert "udcg < -0.05 holds" in done.stdout
 
