@@ -28,6 +28,8 @@ class RunTrace:
     """The span of each step's retrieval, by the step's id."""
     decided: set[str] = field(default_factory=set)
     """The ids of the steps whose guard's decision has a span."""
+    advised: set[tuple[str, int]] = field(default_factory=set)
+    """The advice that has a span: the id of the step, and when the advice was asked for."""
 
 
 class OpenTraces:

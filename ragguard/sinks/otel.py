@@ -210,7 +210,8 @@ class OtelSink:
         if step.decision is not None and step.id not in known.decided:
             known.decided.add(step.id)
             self._decision_span(step, step.decision, target, scores)
-        if step.advice is not None:
+        if step.advice is not None and (given := (step.id, step.advice.started_ns)) not in known.advised:
+            known.advised.add(given)
             self._advice_span(step, step.advice, target)
         return target
 

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support.scored_runs import two_hops
 
-from ragguard.records import PROVISIONAL, TraceContext
+from ragguard.records import PROVISIONAL, Advice, TraceContext
 from ragguard.sinks import open_traces
 from ragguard.sinks.open_traces import OpenTraces
 from ragguard.sinks.otel import OtelSink
@@ -112,6 +112,23 @@ async def test_a_decision_that_comes_late_gets_its_span(provider, spans):
     assert kinds(spans, "GUARDRAIL") == []
     await sink.submit(two_hops())
     assert len(kinds(spans, "GUARDRAIL")) == 1
+
+
+async def test_each_advice_gets_one_span(provider, spans):
+    sink = OtelSink(provider)
+
+    def advised(scored, *started):
+        for step, at in zip(scored.run.steps, started, strict=True):
+            step.advice = at and Advice("continue", started_ns=at)
+        return scored
+
+    await sink.submit(advised(so_far(1), 5))
+    await sink.submit(advised(so_far(1), 5))
+    await sink.submit(advised(so_far(1), 7))
+    await sink.submit(advised(so_far(2), 7, 9))
+    await sink.submit(advised(two_hops(), 7, 9))
+    found = [span for span in spans.get_finished_spans() if span.name == "ragguard.advice"]
+    assert [span.start_time for span in found] == [5, 7, 9]
 
 
 async def test_the_span_of_the_application_may_become_known_at_the_end(provider, spans):
