@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
+import traceback
 from asyncio import CancelledError
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
@@ -35,16 +36,38 @@ class Faults:
 
     def note(self, where: str, error: BaseException) -> None:
         """Counts the fault; logs it when no such error was seen at that place before."""
-        kind = (where, type(error).__name__)
-        with self._lock:
-            self.count += 1
-            if kind in self._known or len(self._known) >= 100:
-                return
-            self._known.add(kind)
+        if not self._is_new(where, error):
+            return
         log.error(
             "%s failed, the application goes on without this record (further ones are only counted): %s",
             where, describe(error), exc_info=error,
         )  # fmt: skip
+
+    def note_without_text(self, where: str, error: BaseException) -> None:
+        """Counts the fault as `note` does, and logs the error's type and place alone: the message and its causes may
+        quote a text that nobody may read."""
+        if self._is_new(where, error):
+            log.error(
+                "%s, the application goes on without this text (further ones are only counted; the error's message "
+                "is left out, as it may quote the text)", raised(where, error),
+            )  # fmt: skip
+
+    def _is_new(self, where: str, error: BaseException) -> bool:
+        """Counts the fault; returns whether no such error was seen at that place before."""
+        kind = (where, type(error).__name__)
+        with self._lock:
+            self.count += 1
+            if kind in self._known or len(self._known) >= 100:
+                return False
+            self._known.add(kind)
+            return True
+
+
+def raised(function: str, error: BaseException) -> str:
+    """Returns which function raised what and where, without the error's message."""
+    frames = traceback.extract_tb(error.__traceback__, limit=-1)
+    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return f"{function} raised {type(error).__name__}{place}"
 
 
 def describe(error: BaseException) -> str:

@@ -376,7 +376,10 @@ class Intake:
                 if self._redactor is not None:
                     event = self._redactor.event(event)
             except BaseException as error:  # noqa: BLE001 - code of the user's may raise anything
-                self._faults.note("redact", error)
+                if self._redactor is None:
+                    self._faults.note("an event", error)
+                else:
+                    self._faults.note_without_text("an event", error)
                 self._store.count("events_refused")
                 continue
             yield event

@@ -111,7 +111,7 @@ class Redactor:
 
     def failures(self, failures: Iterable[Failure]) -> list[Failure]:
         """Returns failures with redacted messages, since these may quote questions."""
-        return [replace(one, message=self._text(one.message)) for one in failures]
+        return [replace(one, message=self._message(one.message)) for one in failures]
 
     def id(self, id: str) -> str:
         """Returns the id under which a record with the given id is kept."""
@@ -197,12 +197,21 @@ class Redactor:
         secrets = [one for one in quoted if len(one) >= _SHORTEST_QUOTE and self._text(one) != one]
         return without(self._text(text), secrets)
 
-    def _text(self, text: str) -> str:
-        if not text:
-            return text
+    def _message(self, message: str) -> str:
+        """Returns the message of a failure as it may be written, or, where the function fails, that it does."""
         try:
-            kept = self._redact(text)
+            return self._kept(message)
+        except BaseException as error:  # noqa: BLE001 - the user's function
+            self._faults.note_without_text("redact", error)
+            return f"redact raised {type(error).__name__}, so texts were dropped, and with them this message"
+
+    def _text(self, text: str) -> str:
+        try:
+            return self._kept(text)
         except BaseException as error:  # noqa: BLE001 - the user's function; what it fails on is not written
-            self._faults.note("redact", error)
+            self._faults.note_without_text("redact", error)
             return ""
+
+    def _kept(self, text: str) -> str:
+        kept = self._redact(text) if text else text
         return kept if isinstance(kept, str) else ""

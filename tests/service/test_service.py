@@ -15,6 +15,7 @@ from support.reader import TableEntailer, reader, two_hops
 from support.runs import a_run, as_events, scores_of
 from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
 
+from ragguard import RagGuard
 from ragguard.errors import Closed, EngineUnreachable, InvalidInput
 from ragguard.events import RunEnded, RunStarted
 from ragguard.records import Passage, Run
@@ -408,6 +409,24 @@ def test_redaction_comes_before_anything_is_written(make, tmp_path):
     assert service.scripted.seen[0].references == ["[NAME]"]
     service.close(5)
     assert b"Ada Berg" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_a_redaction_that_fails_is_named_and_what_it_should_hide_is_nowhere(caplog):
+    def redact(text):
+        raise ValueError(f"cannot parse {text!r}") from OSError(text)
+
+    with RagGuard("nano", store=None, redact=redact) as rg:
+        with rg.run("Is John Doe ill?") as run:
+            run.retrieved("John Doe", ["John Doe has a cold."])
+        report = str(rg.flush(60))
+        failures = rg.failures(run)
+    assert failures
+    assert all("redact raised ValueError" in one.message for one in failures)
+    assert "redact raised ValueError" in report
+    assert f"redact raised ValueError at {__file__}:" in caplog.text
+    for said in (caplog.text, report, str(failures)):
+        assert "cannot parse" not in said
+        assert "John" not in said
 
 
 # Without a store
