@@ -46,6 +46,8 @@ PRIORITY = -5
 CALIBRATED_AT_ONCE = 16
 BEHIND = 10
 """The priority of the questions of a calibration: that of scoring in the background."""
+SHARED_S = 5.0
+"""An attempt that failed so many seconds before the call may belong to a request that the call shares."""
 GRACE_S = 0.05
 """A caller waits so much longer than the budget for the background thread to say that it is over."""
 
@@ -88,7 +90,7 @@ class Adviser:
         try:
             return self._loop.run(self._judged(began), seconds_left(began.deadline) + GRACE_S)
         except TimeoutError:
-            return began.late("the thread that scores is busy")
+            return self._late(began, "the thread that scores is busy")
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
             return began.failed(describe(error))
 
@@ -109,7 +111,7 @@ class Adviser:
             async with asyncio.timeout(seconds_left(began.deadline) + GRACE_S):
                 return await self._loop.within(self._judged(began))
         except TimeoutError:
-            return began.late("the thread that scores is busy")
+            return self._late(began, "the thread that scores is busy")
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
             return began.failed(describe(error))
 
@@ -204,7 +206,7 @@ class Adviser:
         except Exception as error:  # noqa: BLE001 - an engine may raise anything
             if seconds_left(began.deadline):
                 return began.failed(describe(error), search.usage)
-            return began.late(describe(error), search.usage)
+            return self._late(began, describe(error), search.usage)
         found = judge(evidence, calibration)
         numbers = evidence.numbers | {
             "sufficiency": sufficiency(evidence),
@@ -217,6 +219,13 @@ class Adviser:
                 engine=view.setting.engine.fingerprint,
             )
         )  # fmt: skip
+
+    def _late(self, began: _Began, why: str, usage: Usage | None = None) -> Advice:
+        """Returns the advice where the budget is over: `why`, unless an engine's error is known that it waited for."""
+        error = self._asking.failure_since(began.monotonic - SHARED_S)
+        if error is None:
+            return began.late(why, usage)
+        return began.failed(f"{describe(error)} (no judgement within {began.budget_ms:g} ms)", usage)
 
     async def _calibrated(self, given: Sequence[Run | KnownOutcome], max_loss: float) -> AdviceCalibration:
         """Returns the calibration that these runs give, which is used from now on."""
@@ -272,7 +281,8 @@ class _Began:
         self.budget_ms, self.run, self.readable, self.redacted = float(budget_ms), Run(), False, False
         self._step_id = ""
         self._started, self._clock = time.time_ns(), time.perf_counter()
-        self.deadline = time.monotonic() + budget_ms / 1e3
+        self.monotonic = time.monotonic()
+        self.deadline = self.monotonic + budget_ms / 1e3
 
     def about(self, run: Run, *, redacted: bool = False) -> _Began:
         """Takes the run that the call is about; raises AdviceError for one about which none can be given."""

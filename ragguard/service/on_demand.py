@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from ragguard.capture.intake import CapturedId
-from ragguard.errors import RagguardError
+from ragguard.errors import EngineError, RagguardError
 from ragguard.recordcheck import checked_run
 from ragguard.records import Failure, Run, ScoredRun
 from ragguard.runtime.background_loop import BackgroundLoop
@@ -137,6 +137,11 @@ class ScoringOnDemand:
             return await self._pipeline.get().inquire(about, inquiries, priority=priority, deadline=deadline)
 
         return ask()
+
+    def failure_since(self, since: float) -> EngineError | None:
+        """Returns the error of the latest attempt since then (on the monotonic clock) that is being repeated, of a call
+        to any of the models; None where there is none."""
+        return self._pipeline.failure_since(since)
 
     async def evaluate_each(
         self, runs: Iterable[Run] | AsyncIterable[Run], concurrency: int

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from ragguard.engines.layers.retry import failure_since
+from ragguard.errors import EngineError
 from ragguard.records import Result, Run
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.scorer import Live, Scorer
@@ -44,6 +46,12 @@ class ProcessPipeline:
     def live_scorers(self, kind: Live) -> Sequence[Scorer]:
         """Returns the scorers that look at open runs in this way."""
         return self.get().live_scorers(kind)
+
+    def failure_since(self, since: float) -> EngineError | None:
+        """Returns the error of the latest attempt since then (on the monotonic clock) that is being repeated, of a call
+        to any of the models; None where there is none."""
+        failed = [failure_since(engine, since) for engine in (self.built.engines if self.built else ())]
+        return next((error for error in failed if error is not None), None)
 
     async def aclose(self) -> None:
         """Closes the models that were made for the pipeline."""

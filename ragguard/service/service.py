@@ -13,7 +13,6 @@ from contextlib import suppress
 
 from ragguard.capture.calls import what_to_do
 from ragguard.capture.recorder import Recorder
-from ragguard.engines.layers.retry import failure_since
 from ragguard.errors import RagguardError
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.clock import now_ns
@@ -192,9 +191,8 @@ class Service:
 
     def _engine_failure(self) -> str:
         """Returns the latest error of a call to an engine that is being repeated; '' where there is none."""
-        pipeline, recent = self.pipeline.built, time.monotonic() - _RECENT_SECONDS
-        failed = [failure_since(engine, recent) for engine in (pipeline.engines if pipeline else ())]
-        return next((describe(error) for error in failed if error), "")
+        error = self.pipeline.failure_since(time.monotonic() - _RECENT_SECONDS)
+        return "" if error is None else describe(error)
 
     def close(self, timeout: float) -> Report:
         """Flushes within `timeout`, then closes; what is not scored stays in the store. Safe to call twice."""

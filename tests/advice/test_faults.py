@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import socket
 
 import pytest
 from support.scripted_engine import ScriptedEngine
@@ -54,6 +55,15 @@ def test_a_budget_that_is_spent_means_go_on():
     advice = advised(ScriptedEngine(label=says), budget={"tokens": 1})
     assert (advice.action, advice.status) == ("continue", "error")
     assert "budget" in advice.reasons[0].lower()
+
+
+def test_an_engine_that_is_away_until_the_budget_is_over_is_named():
+    with socket.socket() as taken:  # bound and not listening
+        taken.bind(("127.0.0.1", 0))
+        advice = advised(f"http://127.0.0.1:{taken.getsockname()[1]}/v1", budget_ms=700)
+    assert (advice.action, advice.status) == ("continue", "error")
+    assert "refused" in advice.reasons[0]
+    assert "more time" not in advice.reasons[0]
 
 
 async def test_an_engine_that_is_slow_means_go_on():
