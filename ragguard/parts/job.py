@@ -36,21 +36,21 @@ class Executor(Protocol):
     """How many processes score at once; decides how large the parts of a new folder are."""
 
     def connect(self) -> None:
-        """Makes ready what parts are scored on, once for a job with parts left; raises where it cannot be had."""
+        """Connects to the machines that score; called once, where parts are left. Raises where that is not possible."""
         ...
 
     def completed(self, job: PartJob, parts: Sequence[Part]) -> Generator[PartCounts, None, None]:
         """Yields the counts of each part once it is complete, in any order; each part is scored with a `PartScorer`.
 
         A process that raises PartUnanswered or is lost is replaced, and its part is tried again: `PartScorer`
-        counts attempts. Raises what no other attempt would mend. Closing the generator ends all processes.
+        counts attempts. Raises errors that another attempt would not mend. Closing the generator ends all processes.
         """
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class PreparedJob:
-    """A job of which everything is known and nothing is done."""
+    """A job that was checked and planned; no part of it was started."""
 
     job: PartJob
     folder: PartFolder

@@ -1,4 +1,4 @@
-"""Has parts scored by actors of a Ray cluster. The one file that imports Ray.
+"""Scores parts on actors of a Ray cluster. No other module imports Ray.
 
 Ray Data is used as a scheduler alone: it carries the description of a part to an actor and the counts of the part back.
 Actors read the input and write the results themselves, so that nothing large goes through Ray. An actor or a node that

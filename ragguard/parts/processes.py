@@ -1,4 +1,4 @@
-"""Has parts scored by several processes of this machine, with the standard library alone.
+"""Scores parts on several processes of this machine, with the standard library alone.
 
 Each process works on one part at a time. One that ends without a result is replaced and its part is tried again.
 The processes are started anew (spawned), so a script that scores on processes guards its start with
@@ -35,7 +35,7 @@ _LOST_AT_START = 3
 
 @dataclass(frozen=True, slots=True)
 class ProcessNews:
-    """A message of a process: that it can score, that a part is complete, or why it ends."""
+    """A message from a process to its parent: it can score, a part is complete, or it ends and says why."""
 
     kind: Literal["ready", "complete", "unanswered", "failed"]
     counts: PartCounts | None = None
@@ -69,7 +69,7 @@ class _PartProcess:
             self.connection.send(part)
 
     def heard(self) -> ProcessNews | None:
-        """Returns what the process says; None where it has ended."""
+        """Returns the next message of the process; None where the process has ended."""
         try:
             message = self.connection.recv()
         except (EOFError, OSError):
@@ -87,7 +87,7 @@ class _PartProcess:
         self._process.kill()
 
     def join(self) -> str:
-        """Waits until the process has ended, which is made sure of, and returns how it ended."""
+        """Waits until the process has ended, kills it where that takes too long, and returns how it ended."""
         for force in (self._process.terminate, self._process.kill):
             self._process.join(_CLOSE_SECONDS)
             if self._process.exitcode is None:
@@ -159,7 +159,7 @@ class Processes:
                 raise
 
     def _occupy(self, job: PartJob, crew: list[_PartProcess], waiting: deque[Part]) -> None:
-        """Gives parts to processes that wait for one, and starts as many as the other parts need."""
+        """Hands waiting parts to idle processes, and starts processes for those parts that are still waiting."""
         for worker in crew:
             if waiting and worker.ready and worker.part is None:
                 worker.take(waiting.popleft())
@@ -170,7 +170,7 @@ class Processes:
 
 
 def _with_news(workers: Sequence[_PartProcess]) -> list[_PartProcess]:
-    """Waits until a process says something or ends, and returns those that did."""
+    """Waits until at least one process has sent a message or ended, and returns all that have."""
     found = wait([worker.connection for worker in workers])
     return [worker for worker in workers if worker.connection in found]
 

@@ -195,7 +195,7 @@ class PartScorer:
         return None
 
     def _give_up(self, part: Part, attempt: PartAttempt, results: _Results) -> None:
-        """Makes failures of all runs of a part."""
+        """Records every run of a part as a failure, with the cause of the last attempt."""
         causes = self._folder.causes(attempt)
         why = causes[-1] if causes else "the process that scored it ended without a word"
         message = f"its part was begun {self._job.attempts} times without a result; the last time: {why}"
@@ -209,7 +209,7 @@ class PartScorer:
 
 
 class _Results:
-    """The results of one attempt at a part."""
+    """Collects what one attempt at a part has given: rows, counts, and lines that cannot be read."""
 
     def __init__(self, part: Part) -> None:
         self.part, self.rows = part, PartRows()

@@ -41,7 +41,7 @@ class JobTotals:
 
 @dataclass(slots=True, kw_only=True)
 class JobProgress:
-    """How far a job is: what was complete when it began, and what was added since."""
+    """The progress of a job: the counts of the parts that were complete when it began, and of those completed since."""
 
     all_parts: int
     all_bytes: int
