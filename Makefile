@@ -14,7 +14,7 @@ help:
 	@echo "make check         lint, format and types"
 	@echo "make golden        the golden files of tests/golden, anew, where a change to what others see is meant"
 	@echo "make test-install  the package alone in a clean environment: size, imports"
-	@echo "make test-vllm     engines and scores against a real vLLM, in an environment of its own (3.5 GB)"
+	@echo "make test-vllm     engines and scores against a real vLLM, also in an actor of Ray, in environments of their own (4 GB)"
 	@echo "make test-newest   the store, the service, the guard and faults on the newest Python of this machine"
 	@echo "make test-floors   frameworks and OpenTelemetry at the lowest supported versions, in environments of their own"
 	@echo "make test-foreign  telemetry beside other instrumentations, in an environment of its own"
@@ -70,7 +70,7 @@ test-newest: .venv/.dev
 		tests/store tests/service tests/guard tests/faults tests/runtime tests/langchain/test_bad_input.py $(FAULTS)
 
 test-vllm: .venv/.dev
-	-$(ENVIRONMENT) vllm
+	-$(ENVIRONMENT) vllm-ray
 	$(BIN)/python -m pytest tests -m vllm
 
 test-floors: .venv/.dev

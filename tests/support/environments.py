@@ -5,6 +5,7 @@
 prints the interpreter of the environment; where it cannot be had, says why and ends with 1. The names:
 
 - `vllm`: a real vLLM for a machine without a GPU, some 3.5 GB;
+- `vllm-ray`: Ray Data beside that vLLM, for actors that each run one: a small environment over that of `vllm`;
 - `phoenix`: a real Phoenix;
 - `foreign`: the other instrumentations that ragguard works beside, some of which want other versions of shared
   packages than the tests do;
@@ -95,9 +96,10 @@ TELEMETRY_FLOOR = CachedVenv(  # lower versions know no events in log records, o
     "import opentelemetry.sdk.trace, opentelemetry.exporter.otlp.proto.http, pytest_asyncio, pytest_timeout",
 )
 
+RAY_DATA = ("ray[data]>=2.60,<3", "pyarrow>=17")
 RAY = CachedVenv(
     "ray",
-    ("ray[data]>=2.60,<3", "pyarrow>=17", "aiohttp>=3.9", *TELEMETRY, *CORE),
+    (*RAY_DATA, "aiohttp>=3.9", *TELEMETRY, *CORE),
     "import ray.cluster_utils, ray.data, pytest_asyncio, pytest_timeout, numpy, httpx",
 )
 
@@ -161,9 +163,25 @@ VLLM = CachedVenv(
     _fill_vllm,
 )
 
+
+def _fill_vllm_ray(venv: CachedVenv) -> None:
+    VLLM.install()
+    (below,) = VLLM.home.glob("lib/python*/site-packages")
+    (packages,) = venv.home.glob("lib/python*/site-packages")
+    (packages / "vllm.pth").write_text(f"{below}\n")  # what is there is not installed again
+    venv.pip(*RAY_DATA)
+
+
+VLLM_RAY = CachedVenv(
+    "vllm-ray",
+    (*VLLM.packages, *RAY_DATA),
+    "import ray.cluster_utils, ray.data, vllm.entrypoints.openai.api_server, pytest_asyncio, pytest_timeout",
+    _fill_vllm_ray,
+)
+
 ENVIRONMENTS = {
     venv.name: venv
-    for venv in (VLLM, PHOENIX, FOREIGN, RAY, LANGCHAIN_FLOOR, LLAMA_INDEX_FLOOR, TELEMETRY_FLOOR)
+    for venv in (VLLM, VLLM_RAY, PHOENIX, FOREIGN, RAY, LANGCHAIN_FLOOR, LLAMA_INDEX_FLOOR, TELEMETRY_FLOOR)
 }
 
 

@@ -20,6 +20,8 @@ from typing import TextIO
 
 from support.environments import VLLM
 
+SETTINGS = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+"""Variables of the environment of a vLLM in tests."""
 _PATIENCE_S = 300.0
 
 
@@ -46,11 +48,10 @@ def serve(folder: Path, name: str, *arguments: str) -> Iterator[VllmServer]:
             # vLLM 0.32 for CPUs dies of a seeded request whose prompt is read in two pieces.
             "--no-enable-chunked-prefill", *arguments,
         ]  # fmt: skip
-        settings = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
         with log.open("w") as output:
             process = subprocess.Popen(
                 command,
-                env={**os.environ, **settings},
+                env={**os.environ, **SETTINGS},
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.environments import VLLM
-from support.vllm_server import turn
+from support.vllm_server import SETTINGS, turn
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,12 +19,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_contract_inside_vllms_own_environment():
     if not VLLM.ready():
         pytest.skip("no vLLM here: run `make test-vllm`")
-    settings = {
-        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests"))),
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-    }
+    settings = {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests"))), **SETTINGS}
     suite = Path(__file__).with_name("inprocess_suite.py")
     command = [
         str(VLLM.python), "-m", "pytest", str(suite), "-q", "-p", "no:cacheprovider", "-W", "default",
