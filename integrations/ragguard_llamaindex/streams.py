@@ -46,7 +46,8 @@ def watch_chat(response: StreamingAgentChatResponse, on_end: OnEnd) -> StreamedA
 
 
 class StreamedAnswer:
-    """The part of a streamed answer that its reader has been given so far."""
+    """The part of a streamed answer that its reader has been given so far; `with` it the end of the block is reported
+    as the end of the stream."""
 
     __slots__ = ("_last", "_on_end", "_texts", "gone")
 
@@ -83,19 +84,20 @@ class StreamedAnswer:
         said = "".join(self._texts) if self._texts or self._last is None else self._last
         on_end(said or None, status, error)
 
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.end(status_of(error), error)
+
 
 def _listen(
     stream: Iterator[Item], streamed: StreamedAnswer, listen: Callable[[Item], None]
 ) -> Generator[Item, None, None]:
     try:
-        for item in stream:
-            listen(item)
-            yield item
-    except BaseException as error:
-        streamed.end(status_of(error), error)
-        raise
-    else:
-        streamed.end()
+        with streamed:
+            for item in stream:
+                listen(item)
+                yield item
     finally:
         if isinstance(stream, Generator):
             stream.close()
@@ -105,14 +107,10 @@ async def _alisten(
     stream: AsyncIterator[Item], streamed: StreamedAnswer, listen: Callable[[Item], None]
 ) -> AsyncGenerator[Item, None]:
     try:
-        async for item in stream:
-            listen(item)
-            yield item
-    except BaseException as error:
-        streamed.end(status_of(error), error)
-        raise
-    else:
-        streamed.end()
+        with streamed:
+            async for item in stream:
+                listen(item)
+                yield item
     finally:
         if isinstance(stream, AsyncGenerator):
             await stream.aclose()

@@ -199,7 +199,7 @@ def passage(content: object, id: object, score: object, metadata: object) -> Pas
     return Passage(content, "" if id is None else text_in(id), score_of(score, copied), copied)
 
 
-def score_of(score: object, metadata: Mapping[str, Any]) -> float | None:
+def score_of(score: Any, metadata: Mapping[str, Any]) -> float | None:
     """Returns the retriever's score: the given one, else the one in the metadata, else None."""
     if score is None and metadata:
         score = metadata.get("relevance_score")
@@ -210,17 +210,17 @@ def score_of(score: object, metadata: Mapping[str, Any]) -> float | None:
     try:
         if getattr(score, "imag", 0):
             return None
-        return float(score)  # type: ignore[arg-type]  # NumPy scalars and the like
+        return float(score)  # also of NumPy scalars and the like
     except Exception:  # noqa: BLE001 - a number of the user's may raise anything
         return None
 
 
-def metadata_of(metadata: object) -> dict[str, Any]:
+def metadata_of(metadata: Any) -> dict[str, Any]:
     """Returns a copy of a mapping, one level deep; for one that cannot be copied, a mapping that says why."""
     if metadata is None:
         return {}
     try:
-        return dict(metadata)  # type: ignore[call-overload,no-any-return]
+        return dict(metadata)
     except Exception as error:  # noqa: BLE001 - a mapping of the user's may raise anything
         return {LOST: f"{type(metadata).__name__} could not be copied: {type(error).__name__}"}
 

@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args, overload, runtime_checkable
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeGuard,
+    get_args,
+    overload,
+    runtime_checkable,
+)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,9 +91,13 @@ def as_prompts(values: Sequence[PromptLike]) -> list[Prompt]:
 
 
 def _role(value: str) -> Role:
-    if value not in ("system", "user", "assistant"):
-        raise InvalidInput("role", value, "system, user or assistant")
-    return value  # type: ignore[return-value]
+    if _is_role(value):
+        return value
+    raise InvalidInput("role", value, "system, user or assistant")
+
+
+def _is_role(value: str) -> TypeGuard[Role]:
+    return value in get_args(Role)
 
 
 def as_labels(labels: Sequence[str]) -> tuple[str, ...]:

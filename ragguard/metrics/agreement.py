@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.metrics import arrays
@@ -65,12 +65,7 @@ def correlate(
     Pairs with a nan are left out and counted; a side that does not vary has no correlation (nan). `flat` is what a
     metric has that does not vary where the outcome does: 0 says that it predicts nothing there.
     """
-    arrays.choice("kind", kind, KINDS)
-    if not isinstance(flat, int | float):
-        raise InvalidInput("flat", flat, "a number, or nan")
-    xs, ys = _with_nan("metric", metric), _with_nan("outcome", outcome)
-    arrays.same(metric=xs, outcome=ys)
-    known = ~(np.isnan(xs) | np.isnan(ys))
+    xs, ys, known = _pairs(kind, flat, metric=metric, outcome=outcome)
     if groups is None:
         value, p = _correlation(xs[known], ys[known], kind, flat)
         return Correlation(
@@ -99,12 +94,7 @@ def paired_bootstrap(
     difference of two metrics' correlations with the outcome, the mean over groups if there are any; `flat` as for
     `correlate`.
     """
-    arrays.choice("kind", kind, KINDS)
-    if not isinstance(flat, int | float):
-        raise InvalidInput("flat", flat, "a number, or nan")
-    first, second = _with_nan("a", a), _with_nan("b", b)
-    arrays.same(a=first, b=second)
-    known = ~(np.isnan(first) | np.isnan(second))
+    first, second, known = _pairs(kind, flat, a=a, b=b)
     if outcome is None:
         gap = np.where(known, first - second, np.nan)
         if groups is not None:
@@ -127,6 +117,17 @@ def paired_bootstrap(
     value = gap_of(entries)
     drawn = np.array([gap_of(entries[row]) for rows in _draws(len(entries), draws, seed) for row in rows])
     return Difference(value, *_interval(drawn), len(entries), int((~known).sum()))
+
+
+def _pairs(kind: Kind, flat: float, **sides: ArrayLike) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Returns two lists of one length, and True for each entry that is known in both; checks the settings as well."""
+    arrays.choice("kind", kind, KINDS)
+    if not isinstance(flat, int | float):
+        raise InvalidInput("flat", flat, "a number, or nan")
+    lists = {argument: _with_nan(argument, values) for argument, values in sides.items()}
+    arrays.same(**lists)
+    first, second = lists.values()
+    return first, second, ~(np.isnan(first) | np.isnan(second))
 
 
 def _with_nan(argument: str, values: ArrayLike) -> Floats:

@@ -104,7 +104,7 @@ def _guarded(end: Callable[[float], object], timeout: float) -> None:
 
 
 try:
-    threading._register_atexit(_main_has_ended)  # type: ignore[attr-defined]
+    threading._register_atexit(_main_has_ended)  # type: ignore[attr-defined]  # private: no stub has it
 except (AttributeError, RuntimeError):  # missing in a future Python, or the process is ending already
     atexit.register(_close_all)
 at_fork(in_child=_endings.clear)

@@ -185,7 +185,8 @@ class Intake:
         # Woken before the job is queued: a wake after the writer has taken the job would hurry the events behind it.
         if wake:
             self._queue.wake()
-        self._queue.append(WriterJob(work, done))  # type: ignore[arg-type]
+        job: WriterJob[T] = WriterJob(work, done)
+        self._queue.append(job)
         return done
 
     def is_current(self) -> bool:

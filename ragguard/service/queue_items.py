@@ -11,15 +11,15 @@ from typing import Generic, TypeVar
 from ragguard.capture.open_runs import WholeRun
 from ragguard.events import Event, RunEnded, RunStarted
 
-T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(slots=True)
-class WriterJob(Generic[T]):
+class WriterJob(Generic[T_co]):
     """A function that the writer calls in the order of the queue."""
 
-    work: Callable[[], T]
-    done: Future[T]
+    work: Callable[[], T_co]
+    done: Future[T_co]
 
     def run(self) -> None:
         """Calls the function; its result or its error goes into the future."""

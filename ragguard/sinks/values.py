@@ -56,7 +56,7 @@ class Attributes:
             kept = [item for item in items if item is not None]
             if len(kept) != len(items) or len({type(item) for item in kept}) > 1:
                 return None
-            return kept  # type: ignore[return-value]
+            return kept  # type: ignore[return-value]  # all of one type, which no type can say
         return self.scalar(value)
 
     def scalar(self, value: Any) -> Scalar | None:

@@ -150,7 +150,7 @@ class Model:
         for step in range(draws[0].shape[1]):
             states: dict[tuple[int, int], int] = {}
             unfinished = []
-            cumulated: dict[int, Floats] = {}
+            cumulated: dict[int, NDArray[np.float64]] = {}
             for i, j, state in live:
                 if state not in cumulated:
                     cumulated[state] = _cumulated(logprobs[state], temperature)
@@ -257,7 +257,7 @@ def _close_gaps(memory: Memory, before: Ints, width: int, longest: int) -> None:
                 layer[row, :, before[row] : before[row] + longest] = layer[row, :, width:].copy()
 
 
-def _cumulated(logprobs: Floats, temperature: float) -> Floats:
+def _cumulated(logprobs: Floats, temperature: float) -> NDArray[np.float64]:
     """Returns the cumulated probabilities from which a token is drawn; temperature 0: a step at the most probable."""
     if temperature == 0.0:
         steps = np.zeros(len(logprobs))
@@ -267,7 +267,7 @@ def _cumulated(logprobs: Floats, temperature: float) -> Floats:
         steps = np.cumsum(np.exp(scaled - scaled.max()))
         steps /= steps[-1]
     steps[-1] = 1.0
-    return steps  # type: ignore[return-value]
+    return steps
 
 
 def _chunks(lengths: Sequence[int]) -> Iterator[list[int]]:
