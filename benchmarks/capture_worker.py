@@ -1,4 +1,4 @@
-"""One framework's side of `benchmarks/capture.py`: retrievals with nothing attached, with ragguard, with its peers.
+"""Measures one framework for `benchmarks/capture.py`: retrievals with nothing attached, with ragguard, with its peers.
 
     python benchmarks/capture_worker.py langchain | llama_index [ROUNDS]
 

@@ -50,7 +50,7 @@ NO = "NO-RESPONSE"
 
 @dataclass(slots=True)
 class Hop:
-    """One retrieval: its query, what was found, and which of it is gold."""
+    """A retrieval: its query, the passages that were found, and which of them are gold."""
 
     query: str
     passages: list[Passage]

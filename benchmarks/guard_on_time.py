@@ -189,7 +189,7 @@ async def _timers(budget: int) -> list[float]:
 
 
 async def _quick(url: str) -> dict[str, Any]:
-    """One caller, an engine that is quick: the guard's time beside that of the one batched call that it makes."""
+    """Measures one caller with a quick engine: the guard's time beside that of the one batched call that it makes."""
     figures, prompts = {}, load_prompts("default")
     for count in PASSAGES[1:]:
         guard = DistractorGuard(connect(url), budget_ms=5_000)

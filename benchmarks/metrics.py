@@ -58,7 +58,7 @@ Turn = tuple[float, Any]
 
 @dataclass
 class Contender:
-    """One way to compute one metric for some queries."""
+    """A library that computes a metric for some queries: `turn` does it once."""
 
     metric: str
     name: str

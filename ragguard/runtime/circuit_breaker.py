@@ -12,7 +12,7 @@ from ragguard.runtime.retry import RetrySchedule
 
 
 class Attempt:
-    """One call through a circuit breaker."""
+    """A call through a circuit breaker."""
 
     __slots__ = ("began",)
 

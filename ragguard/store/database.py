@@ -1,4 +1,4 @@
-"""One SQLite connection behind one lock: transactions, a failing disk, and forks.
+"""A database: one SQLite connection behind one lock, with transactions, and with care for failing disks and forks.
 
 A disk that fails is replaced by memory, with one loud warning, until it works again. A connection
 must not cross a fork, so it is closed before one and opened again when it is next needed.

@@ -17,9 +17,9 @@ from ragguard.capture.delivered import notice
 from ragguard.records import K_ERROR, Dropped, Failure, Passage, Run, Usage, places_of
 from ragguard.store.columns import Data
 from ragguard.store.provisional import IS_PROVISIONAL
-from ragguard.store.reading import chunks, failures_at, origins_of, texts_of, with_bodies
+from ragguard.store.reading import chunks, failures_at, origins_of, rows_at, texts_of
 from ragguard.store.rows import step_row, usage_of
-from ragguard.store.unreadable import WRONG_SCORES, check_run, check_scores, check_step
+from ragguard.store.unreadable import WRONG_SCORES, check_scores
 
 SCALE = 10_000
 """Units of a score's value and error in the gathered JSON."""
@@ -179,12 +179,7 @@ def overviews_at(
     connection: sqlite3.Connection, seqs: Sequence[int], misleads: float, *, texts: bool = True
 ) -> dict[int, Overview]:
     """Returns the runs with these `seq`; raises where a row cannot be read."""
-    heads = with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", seqs)
-    steps = with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", seqs)
-    for row, body in heads:
-        check_run(row, body)
-    for row, body in steps:
-        check_step(row, body)
+    heads, steps = rows_at(connection, seqs)
     known = texts_of(connection, [body for _, body in steps]) if texts else {}
     summaries = _summaries(connection, seqs, misleads)
     failures = failures_at(connection, {row["seq"]: row["id"] for row, _ in heads})

@@ -67,12 +67,7 @@ def last_seqs(connection: sqlite3.Connection, count: int) -> list[int]:
 
 def runs_at(connection: sqlite3.Connection, seqs: Sequence[int], *, texts: bool = True) -> dict[int, Run]:
     """Returns the runs with these `seq`, with their steps, in order; raises where a row cannot be read."""
-    heads = with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", seqs)
-    steps = with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", seqs)
-    for row, body in heads:
-        check_run(row, body)
-    for row, body in steps:
-        check_step(row, body)
+    heads, steps = rows_at(connection, seqs)
     known = texts_of(connection, [body for _, body in heads + steps]) if texts else {}
     runs = {row["seq"]: run_of(row, body, known) for row, body in heads}
     for row, body in steps:
@@ -149,10 +144,23 @@ def origins_of(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[i
     return {number: tuple(origin) for number, *origin in found}
 
 
-def with_bodies(
+def rows_at(
+    connection: sqlite3.Connection, seqs: Sequence[int]
+) -> tuple[list[tuple[sqlite3.Row, Data]], list[tuple[sqlite3.Row, Data]]]:
+    """Returns the rows of the runs with these `seq` and those of their steps, in order, each with its body; raises
+    an error where a row cannot be read."""
+    runs = _with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", seqs)
+    steps = _with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", seqs)
+    for row, body in runs:
+        check_run(row, body)
+    for row, body in steps:
+        check_step(row, body)
+    return runs, steps
+
+
+def _with_bodies(
     connection: sqlite3.Connection, statement: str, seqs: Sequence[int]
 ) -> list[tuple[sqlite3.Row, Data]]:
-    """Returns rows with their bodies as data."""
     return [(row, json.loads(row["body"])) for row in chunks(connection, statement, seqs)]
 
 

@@ -53,14 +53,14 @@ GRADES: dict[PassageKind, int] = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One question with its answer, its passages and the facts behind it."""
+    """A question with its answer, its passages and the facts behind it."""
 
     question: str
     references: list[str]
     """The answer and its aliases, the full form first."""
     gold: list[Passage]
-    """One passage a hop, in the order of the hops: `gold[i]` is what `sub_questions[i]` needs. Harder cases have
-    further ones behind these."""
+    """The passages of the hops, in the order of the hops: `gold[i]` is what `sub_questions[i]` needs. Harder cases
+    have further ones behind these."""
     distractors: list[Passage]
     sub_questions: list[str]
     """The query of each hop, from the second on with the name in it that the hop before leads to."""

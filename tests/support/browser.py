@@ -33,7 +33,7 @@ new MutationObserver(() => {
 
 @dataclass
 class Page:
-    """One tab of the browser."""
+    """A tab of the browser."""
 
     browser: Browser
     session: str

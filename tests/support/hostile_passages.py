@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Hostile(NamedTuple):
-    """One passage that attempts to mislead a model or its judge."""
+    """A passage that attempts to mislead a model or its judge."""
 
     kind: str
     text: str

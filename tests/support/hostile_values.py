@@ -266,7 +266,7 @@ class Values:
         )  # fmt: skip
 
     def record(self) -> Any:
-        """One of the package's own records."""
+        """Returns a record of the package with hostile values in its fields."""
         kind = self.random.randrange(6)
         if kind == 0:
             return Passage(self.random.choice(TEXTS))

@@ -32,7 +32,7 @@ def attributes_of(pairs: Any) -> dict[str, Any]:
 
 @dataclass
 class Span:
-    """One span as it arrived."""
+    """A span as it arrived at the collector."""
 
     name: str
     kind: int

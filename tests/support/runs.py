@@ -45,7 +45,7 @@ def as_events(run: Run) -> list[Event]:
 
 
 def scores_of(run: Run, value: float = 0.5, *, engine: str = "m/first") -> list[Score]:
-    """One score for each step and one for the run."""
+    """Returns a score for each step and one for the run."""
     made = {"engine": engine, "prompts": "default/1", "scorer": "utility", "version": "1"}
     per_step = [Score("udcg", value, "step", run.id, step.id, **made) for step in run.steps]
     return [*per_step, Score("udcg_context", value, "run", run.id, **made)]

@@ -27,7 +27,7 @@ from ragguard.records import Usage
 
 @dataclass
 class Call:
-    """One call as it arrived."""
+    """A call as it arrived at the engine."""
 
     verb: str
     prompts: tuple[Prompt, ...]

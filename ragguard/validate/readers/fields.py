@@ -18,7 +18,7 @@ LARGEST = 512 * 2**20
 
 
 class Fields:
-    """One object of a data set, with its file and line for errors."""
+    """An object of a data set, with its file and line for errors."""
 
     def __init__(self, data: object, where: str) -> None:
         if not isinstance(data, Mapping):

@@ -19,7 +19,7 @@ from ragguard.validate.readers.fields import Fields, first, json_objects
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """One item with the judge's label and those of people."""
+    """An item with the judge's label and those of people."""
 
     context: str
     item: str
