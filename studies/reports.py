@@ -30,7 +30,7 @@ _SPLIT: Split = "heldout"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of the questions that make up a report."""
+    """A sub-question of a report."""
 
     question: str
     references: tuple[str, ...]

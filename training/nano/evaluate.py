@@ -117,7 +117,8 @@ async def reading(ask: _Asker, n: int, report: Report) -> None:
 
 
 async def abstention(ask: _Asker, n: int, report: Report) -> None:
-    """One passage a prompt, as the utility score asks: gold against near misses and unrelated ones."""
+    """Reports how often nano abstains with one passage in the prompt, as the utility score asks: gold against other
+    kinds."""
     cases = world.cases(n, seed=12, distractors=Counts(1, 1, 1, 1))
     kinds: tuple[PassageKind, ...] = ("gold", "same_relation", "same_subject", "unrelated", "contradiction")
     asked = [([case.of_kind(kind)[0].text], {"query": case.question}) for kind in kinds for case in cases]

@@ -46,7 +46,7 @@ def references(rng: random.Random, kind: Kind, answer: str) -> str:
 
 
 def passage_turns(rng: random.Random) -> tuple[str, Callable[[random.Random], Turn]]:
-    """One passage, and what makes turns about it."""
+    """Returns a passage, and a function that makes turns about it."""
     relation = rng.choice(list(RELATIONS.values()))
     subject = new_name(rng, relation.subject)
     fact = Fact(relation.name, subject, new_name(rng, relation.object))
@@ -168,7 +168,7 @@ def _passage_turn(rng: random.Random, fact: Fact, form: Form, stated: str, known
 
 
 def bare_turns(rng: random.Random) -> Turn:
-    """One turn without documents."""
+    """Returns a turn without documents."""
     draw = rng.random()
     if draw < 0.32:
         fact = rng.choice(known_facts())

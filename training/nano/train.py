@@ -39,7 +39,7 @@ def level_at(step: int, args: argparse.Namespace) -> Level:
 
 
 class Batches(Dataset[Batch]):  # type: ignore[misc]
-    """One item a step, made in another process."""
+    """A data set with one batch for each step, made in another process."""
 
     def __init__(self, args: argparse.Namespace, first: int, last: int) -> None:
         self.args, self.first, self.last = args, first, last
