@@ -18,7 +18,7 @@ from ragguard.arguments import references_of, texts_of
 from ragguard.capture.context import CurrentCall, framework_run
 from ragguard.capture.enclosing import GeneratorFrame
 from ragguard.capture.intake import BUDGET_MS, Acknowledging, Advising
-from ragguard.capture.plain_steps import keep_advice, record_failure, record_step
+from ragguard.capture.plain_steps import came_late, keep_advice, record_failure, record_step
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import answer_of, metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError, Closed, InvalidInput, WrongEventLoop
@@ -296,6 +296,13 @@ class RunHandle:
         self.answer = text or None
         if kind:
             self.metadata["answer_content"] = kind
+        if self.closed:
+            if self.recorder.knows(
+                self.key
+            ):  # a stream, or the code that this part joined, holds the run open
+                self.recorder.run_answered(self.key, self.answer)
+            else:
+                came_late(self.recorder, self.key, "an answer")
 
     def advise(self, budget_ms: float = BUDGET_MS) -> Advice:
         """Returns what to do now, after the steps so far: answer, search on, search in other words, or distrust what

@@ -8,10 +8,12 @@ from operator import index
 from typing import Any, SupportsIndex
 
 from ragguard.capture.context import CurrentCall
+from ragguard.capture.enclosing import is_paused
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import id_in, metadata_of, passages_of, text_in, text_of
 from ragguard.records import Advice, Decision, Status
 from ragguard.runtime.faults import FAULTS
+from ragguard.runtime.notices import NOTICES
 
 
 def record_step(
@@ -42,6 +44,8 @@ def start_step(
     try:
         asked = text_of(query)[0]
         call.begin(asked)
+        if not call.recorder.knows(call.run_id):
+            came_late(call.recorder, call.run_id, "a retrieval")
         number = _turn(turn)
         place = (call.turn() if callable(call.turn) else call.turn) if number is None else number
         call.recorder.step_started(
@@ -71,6 +75,19 @@ def end_step(
     except FAULTS as error:
         recorder.faults.note("retrieved", error)
         recorder.step_failed(step_id, error)
+
+
+def came_late(recorder: Recorder, run_id: str, what: str) -> None:
+    """Counts what comes after the end of its run, and warns; says nothing of a run that was not sampled, and in a
+    pause."""
+    if is_paused() or not recorder.sampling.takes(run_id):
+        return
+    recorder.count_late()
+    NOTICES.warn(
+        "after the end of a run",
+        f"run {run_id} is not open, so {what} that came now is not recorded, and counts as lost. A run takes what "
+        f"happens inside `with rg.run(...)`; to go on with this one: with rg.run(id={run_id!r}, resume=True) as run",
+    )
 
 
 def keep_advice(recorder: Recorder, run_id: str, advice: Advice) -> Advice:

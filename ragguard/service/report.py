@@ -50,6 +50,10 @@ class Report:
     """The latest failure that is tried again."""
     nothing_because: str = ""
     """The calls that were seen in place of retrievals where none was captured, and what to do."""
+    late: int = 0
+    """Retrievals and answers that came after the end of their runs, and so are not recorded."""
+    of_deleted: int = 0
+    """Events of runs that were deleted while they were open; they are not stored."""
     files_lost: int = 0
     """How often the store's file was found damaged, moved or deleted while it was in use."""
     unguarded: Mapping[str, int] = field(default_factory=dict)
@@ -64,7 +68,7 @@ class Report:
         return f"{self._verdict()}{': ' if parts else ''}{parts} ({self.seconds:.1f} s)"
 
     def _verdict(self) -> str:
-        if self.lost or self.degraded or self.files_lost:
+        if self.lost or self.late or self.degraded or self.files_lost:
             return "not everything is stored"
         if self.pending or (not self.complete and not self.undelivered):
             return _UNSCORED
@@ -93,6 +97,10 @@ class Report:
             yield f"{self.dropped:,} let go unscored, as more waited than queue_size allows without a store"
         if self.lost:
             yield f"{self.lost:,} events or runs lost"
+        if self.late:
+            yield f"{self.late:,} retrievals or answers came after the end of their runs and are not recorded"
+        if self.of_deleted:
+            yield f"{self.of_deleted:,} events of deleted runs are not stored"
         if self.files_lost:
             yield "the store's file was damaged, moved or deleted, and a new one was begun"
         if self.degraded:
@@ -100,7 +108,7 @@ class Report:
         yield from map(str, self.undelivered)
         if self.unsampled:
             yield f"{self.unsampled:,} not captured, as sample_rate wants it"
-        if not self.complete and not self.captured and not self.open and not self.lost:
+        if not self.complete and not self.captured and not self.open and not self.lost and not self.late:
             yield "what was captured waits for the store"
         elif self._verdict() == _UNSCORED and not self.pending:
             yield "how much is left was not known in time"

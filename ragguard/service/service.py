@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 
 from ragguard.capture.calls import what_to_do
 from ragguard.capture.recorder import Recorder
@@ -68,6 +69,7 @@ class Service:
             settings, self.store, faults=self.faults, listener=self, backlog=self._backlog, redactor=redactor
         )
         self.recorder = Recorder(self.intake, sample_rate=settings.sample_rate, ttl=settings.ttl)
+        self.recorder.count_late = partial(self.store.count, "events_late")
         self.delivery = Delivery(SpanOutput(settings, self.store), self.store, self.faults)
         self.pipeline = ProcessPipeline(settings)
         self._scoring = RunScoring(
@@ -163,6 +165,7 @@ class Service:
         return Report(
             complete=complete
             and not lost
+            and not counts["events_late"]
             and not counts["files_lost"]
             and not self.store.degraded
             and not undelivered,
@@ -174,6 +177,8 @@ class Service:
             open=left.open,
             dropped=counts["runs_dropped"],
             lost=lost,
+            late=counts["events_late"],
+            of_deleted=counts["events_of_deleted"],
             files_lost=counts["files_lost"],
             degraded=self.store.degraded,
             seconds=time.monotonic() - began,
@@ -185,7 +190,7 @@ class Service:
             cause_pending=self._engine_failure(),
             cause_retrying=self._scoring.tally.for_now,
             nothing_because=""
-            if unsampled or lost or any(counts[name] for name in _CAPTURED)
+            if unsampled or lost or counts["events_late"] or any(counts[name] for name in _CAPTURED)
             else what_to_do(self.recorder.calls.total),
         )
 

@@ -15,7 +15,7 @@ from ragguard.store.store import Store
 if TYPE_CHECKING:
     from ragguard.sinks.otel import OtelSink
 
-_LOSSES = ("runs_dropped", "events_lost", "events_refused", "sink_failures")
+_LOSSES = ("runs_dropped", "events_lost", "events_late", "events_refused", "sink_failures")
 
 
 class SpanOutput:
