@@ -12,7 +12,7 @@ from ragguard.runtime.fork import at_fork
 from ragguard.store import reading
 from ragguard.store.database import Database
 from ragguard.store.passage_table import digests_in
-from ragguard.store.segments import forget_waiting
+from ragguard.store.segments import forget_waiting, note_deleted
 from ragguard.store.texts import release
 
 REMOVED_AT_ONCE = 200
@@ -42,6 +42,8 @@ class Removals:
         def remove(db: sqlite3.Connection) -> bool:
             seq = reading.seq_of(db, run_id)
             if seq is not None:
+                if db.execute("SELECT 1 FROM runs WHERE seq = ? AND status = 'open'", (seq,)).fetchone():
+                    note_deleted(db, run_id)
                 delete_runs(db, [seq])
             return seq is not None
 

@@ -8,6 +8,7 @@ the events that follow.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 from collections import OrderedDict
@@ -31,6 +32,10 @@ UNANNOUNCED = "unannounced"
 """Key in the body of a run that a step has opened, while the run's start is not known."""
 _WAITING = "waiting:"
 """Prefix of keys in `meta`: the key that an interrupted run waits for → the run's id."""
+
+
+_DELETED = "deleted:"
+"""Prefix of keys in `meta`: the digest of the id of a run that was deleted while it was open."""
 
 
 @dataclass(slots=True)
@@ -76,6 +81,7 @@ class Segments:
             sought = asked
         there = _row(db, sought) if sought else None
         if there is None:
+            forget_deleted(db, sought or asked)
             return self._without_other(asked, event, identity)
         if _is_same(there, run, owner):
             return run if sought == asked else replace(run, id=sought)
@@ -130,6 +136,26 @@ def wait(db: sqlite3.Connection, thread: str, run_id: str) -> None:
 def forget_waiting(db: sqlite3.Connection, run_id: str) -> None:
     """Forgets the key that a deleted run waited for."""
     db.execute("DELETE FROM meta WHERE key >= ? AND key < ? AND value = ?", (_WAITING, "waiting;", run_id))
+
+
+def note_deleted(db: sqlite3.Connection, run_id: str) -> None:
+    """Notes that a run was deleted while it was open, so that no later event of any process brings it back."""
+    db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, '')", (_deleted_key(run_id),))
+
+
+def was_deleted(db: sqlite3.Connection, run_id: str) -> bool:
+    """Returns whether a run was deleted while it was open, and has not ended since."""
+    return db.execute("SELECT 1 FROM meta WHERE key = ?", (_deleted_key(run_id),)).fetchone() is not None
+
+
+def forget_deleted(db: sqlite3.Connection, run_id: str) -> None:
+    """Forgets that a run was deleted: it has ended, or another one with its id begins."""
+    db.execute("DELETE FROM meta WHERE key = ?", (_deleted_key(run_id),))
+
+
+def _deleted_key(run_id: str) -> str:
+    """Returns a key that does not show the id, of which nothing may be left."""
+    return _DELETED + hashlib.sha256(storable(run_id).encode("utf-8", "replace")).hexdigest()
 
 
 def _continued(db: sqlite3.Connection, there: sqlite3.Row, run: Run, owner: str) -> Segment:

@@ -19,6 +19,7 @@ from ragguard.events import Event
 from ragguard.records import Failure, Level, Run, Score, ScoredRun
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import describe
+from ragguard.runtime.notices import NOTICES
 from ragguard.secrets import logger
 from ragguard.store import bounds, ledger, owners, paging, reading
 from ragguard.store.bounds import Bound
@@ -40,6 +41,10 @@ Durability = Literal["fast", "full"]
 
 _log = logger("ragguard")
 
+_DELETED = (
+    "a run was deleted while it was open: what is captured in it later is not stored, and is counted. End the run "
+    "before rg.delete(run), or begin another one for what follows"
+)
 _PATIENCE = 0.5
 """The most seconds that a disk that failed may take to open, when it is tried again."""
 _LAST_PATIENCE = 1.0
@@ -149,6 +154,9 @@ class Store:
         writing = self._change(write)
         if self.degraded:
             self._own.failover.recorded(len(rows), writing.unplaced)
+        if writing.of_deleted:
+            self.count("events_of_deleted", writing.of_deleted)
+            NOTICES.warn("events of a deleted run", _DELETED)
         if self.in_memory:
             self._keep_bounds()
         return writing.changed

@@ -19,7 +19,7 @@ from ragguard.store.columns import Data, dump, maybe, storable
 from ragguard.store.new_runs import INSERT_STEP, NewRun, insert_new
 from ragguard.store.passage_table import PassageTable, digests_in
 from ragguard.store.rows import StepRow, add_end, amend, run_data, step_row
-from ragguard.store.segments import PART, UNANNOUNCED, Segments, wait
+from ragguard.store.segments import PART, UNANNOUNCED, Segments, forget_deleted, wait, was_deleted
 from ragguard.store.texts import NeededTexts
 from ragguard.store.time_slice import TimeSlice
 
@@ -66,6 +66,8 @@ class Writing:
         self.changed: dict[str, bool] = {}
         """The open runs of which a step ended or was amended, by their ids in the store; True where other steps of the
         last step's turn are still open."""
+        self.of_deleted = 0
+        """The number of steps and amendments of runs that were deleted while they were open."""
         self.unplaced: list[StepAmended] = []
         """Amendments to steps that the store does not have."""
         self.texts: dict[bytes, str] = {} if texts is None else texts
@@ -174,6 +176,9 @@ class Writing:
                 return
             self._insert_new()
         seq = self._opened(step.run_id)
+        if seq is None:
+            self.of_deleted += 1
+            return
         if not self._step(seq, step):
             return
         if seq in self._open:
@@ -210,6 +215,9 @@ class Writing:
             return
         self._insert_new()
         seq = self._opened(run_id)
+        if seq is None:
+            forget_deleted(self._db, run_id)
+            return
         body = self._body("runs", seq)
         part = 0 if segment is None else segment.part
         if body.get(PART, 0) > part:  # another process, or another call, has continued it since
@@ -242,6 +250,9 @@ class Writing:
         self._insert_new()
         run_id = event.run_id if segment is None else segment.run_id
         seq = self._opened(run_id)
+        if seq is None:
+            self.of_deleted += 1
+            return
         step = self._db.execute(
             "SELECT seq, idx, k FROM steps WHERE run = ? AND id = ?", (seq, storable(event.step_id))
         ).fetchone()
@@ -282,10 +293,15 @@ class Writing:
                 self._open.add(row[0])
         return seq
 
-    def _opened(self, run_id: str) -> int:
-        """Returns the `seq` of a run; opens a run whose start was not reported."""
+    def _opened(self, run_id: str) -> int | None:
+        """Returns the `seq` of a run; opens a run whose start was not reported. None: the run was deleted while it was
+        open."""
         seq = self._seq(run_id)
-        return self._insert(Run(run_id), dump({UNANNOUNCED: True}), self._owner) if seq is None else seq
+        if seq is not None:
+            return seq
+        if was_deleted(self._db, run_id):
+            return None
+        return self._insert(Run(run_id), dump({UNANNOUNCED: True}), self._owner)
 
     def _insert(self, run: Run, body: str, owner: str | None = None) -> int:
         """Inserts a run and returns its `seq`; with an owner, the run is open."""
