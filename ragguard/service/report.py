@@ -21,6 +21,8 @@ class Report:
     steps: int = 0
     scored: int = 0
     """Runs whose scores could all be computed."""
+    empty: int = 0
+    """Runs whose scoring is done and in which no retrieval found a passage."""
     failed: int = 0
     """Runs of which a score could not be computed, and is not tried again."""
     pending: int = 0
@@ -87,6 +89,8 @@ class Report:
             yield f"{self.unscored:,} kept without a score"
         if self.failed:
             yield f"{self.failed:,} failed for good{_because(self.cause_failed)}"
+        if self.empty:
+            yield f"nothing was retrieved in {self.empty:,} of these runs"
         if self.pending:
             yield f"{self.pending:,} pending{'' if self.retrying else _because(self.cause_pending)}"
         if self.retrying:

@@ -140,7 +140,8 @@ class RunScoring:
             references=found,
             uncertain=uncertain,
         )
-        new = await self.written(lambda: self._settle(outcome))
+        empty = not any(step.candidates or step.passages for step in run.steps)
+        new = await self.written(lambda: self._settle(outcome, empty=empty))
         if self._delivery and (new or outcome.says_something):
             await self.deliver(replace(scored, scores=new))
         answered = bool(scored.scores) or not failures or not all(one.will_retry for one in failures)
@@ -155,12 +156,14 @@ class RunScoring:
         """Calls a function on the writer's thread and returns its result."""
         return await asyncio.wrap_future(self._writer.do(work))
 
-    def _settle(self, outcome: ScoringOutcome) -> list[Score]:
+    def _settle(self, outcome: ScoringOutcome, *, empty: bool) -> list[Score]:
         """Stores and counts an outcome, on the writer's thread, so that `flush` sees both or neither."""
         new = self._store.settle(outcome)
         if outcome.retry_ns is None:
             said = "runs_scored" if outcome.scores else "runs_unscored"
             self._store.count("runs_failed" if outcome.failures else said)
+            if empty:
+                self._store.count("runs_empty")
         return new
 
     async def _identity(self) -> Identity | None:

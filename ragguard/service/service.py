@@ -172,6 +172,7 @@ class Service:
             captured=counts["runs_captured"],
             steps=counts["steps_captured"],
             scored=counts["runs_scored"],
+            empty=counts["runs_empty"],
             failed=counts["runs_failed"],
             pending=left.pending,
             open=left.open,

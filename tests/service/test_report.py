@@ -65,6 +65,8 @@ def rejecting(label_probs):
         (Report(True, captured=9, scored=2, dropped=7),
          "done, but not everything could be scored: 2 scored; 7 let go unscored, as more waited than queue_size "
          "allows without a store"),
+        (Report(True, captured=3, scored=3, empty=1),
+         "everything is scored and stored: 3 scored; nothing was retrieved in 1 of these runs"),
         (Report(True, captured=2, unscored=2), "everything is stored: 2 kept without a score"),
         (Report(True, unsampled=4), "nothing was captured by this RagGuard: 4 not captured, as sample_rate wants it"),
         (Report(True, open=1), "no run has ended: 1 open"),
@@ -232,3 +234,13 @@ def test_spans_that_a_full_batch_processor_drops_are_counted(make, monkeypatch):
     undelivered = sum(one.count for one in report.undelivered)
     assert undelivered + arrived == 2 + 2 * 30
     assert bool(report) is (undelivered == 0)
+
+
+def test_runs_in_which_nothing_was_retrieved_are_counted(make):
+    rg = make()
+    capture(rg, 2)
+    with rg.run("who founded nothing?") as run:
+        run.retrieved("nothing", [])
+    report = rg.flush(10)
+    assert report.empty == 1
+    assert "nothing was retrieved in 1 of these runs" in str(report)
