@@ -38,8 +38,14 @@ def file_path(argument: str, value: object) -> Path:
 
 
 def references_of(value: object) -> list[str] | None:
-    """Returns references as a list: one text is a list of one, None and an empty list are no references."""
-    return texts_of("references", value) or None
+    """Returns references as a list: one text is a list of one, None and an empty list are no references.
+
+    Raises InvalidInput where all of them are blank: the run would be scored as one whose right answer is not known.
+    """
+    found = texts_of("references", value) or None
+    if found is not None and not any(text.strip() for text in found):
+        raise InvalidInput("references", value, "an answer that is not blank; None where none is known")
+    return found
 
 
 def texts_of(name: str, value: object) -> list[str] | None:

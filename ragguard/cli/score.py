@@ -164,6 +164,13 @@ def run(
     except KeyboardInterrupt:
         console.print(f"stopped; what is in {store} stays, and the same command goes on from there")
         raise typer.Exit(130) from None
+    if references is not None and source.referenced < source.seen:
+        said += (
+            f"\n{source.referenced:,} of {source.seen:,} runs found their references: {references} has the others "
+            "neither under their id nor under their question, which has to be the same to the letter"
+        )
+    if not source.seen and not source.rejected and "-" not in files:
+        raise InvalidInput("files", " ".join(files), "at least one run; there is none in them")
     if source.rejected:
         said += (
             f"\n{source.rejected} lines were rejected, see above; mend them and run the same command again"
@@ -179,6 +186,9 @@ class _Tally:
 
     done: int = 0
     known: int = 0
+    """The number of runs that had all their scores when their turn came."""
+    began_empty: bool = False
+    """True where no run was in the store at first, so that whatever is known stood twice in the files."""
     usage: Usage = field(default_factory=Usage)
     reasons: Counter[str] = field(default_factory=Counter)
     unanswered: int = 0
@@ -204,8 +214,12 @@ class _Tally:
 
     def sentence(self, store: str) -> str:
         """Returns the counts as a text for the user."""
+        found = f"{self.done:,} runs are in {store}, {self.known:,} of them were scored before"
+        if self.began_empty:
+            found = f"{self.done - self.known:,} runs are in {store}, 0 of them were scored before"
+            found += f", {self.known:,} stand in the files again" if self.known else ""
         lines = [
-            f"{self.done:,} runs are in {store}, {self.known:,} of them were scored before; asked now: "
+            f"{found}; asked now: "
             f"{self.usage.requests:,} requests, {self.usage.prompt_tokens:,} tokens read, "
             f"{self.usage.output_tokens:,} written"
         ]
@@ -234,6 +248,7 @@ async def _score(
         await rg.engine.info()  # one error for an engine that cannot be reached, in place of one for each run
         await asyncio.to_thread(rg.store.housekeep)
         _must_be_written(rg.store)
+        tally.began_empty = not await asyncio.to_thread(rg.store.run_count)
         async with aclosing(rg.score_runs(source.runs(), concurrency=options["concurrency"])) as stream:
             async for scored in stream:
                 tally.count(scored)
@@ -281,6 +296,11 @@ def _plan_sentence(plan: Plan, price: tuple[float, float] | None) -> str:
         f"{line.prompt_tokens:,} + {line.output_tokens:,} tokens"
         for line in plan.lines
     ]
+    if plan.pairs:
+        lines.append(
+            "how many answers are compared is known only from the answers: this assumes three different ones in a "
+            "context; answers that differ more take several times as many comparisons. Score a sample to know"
+        )
     return "\n".join(lines)
 
 

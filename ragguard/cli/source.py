@@ -29,6 +29,10 @@ class RunSource:
             check_run_file(file)
         self._files, self._console, self._references = files, console, references
         self.rejected = 0
+        self.seen = 0
+        """How many runs were read."""
+        self.referenced = 0
+        """How many of them have references, of their own or from the table."""
         self.size = sum(os.path.getsize(file) for file in files if os.path.isfile(file))
         self.position: Callable[[int], object] = lambda _: None
         """Called with the number of bytes that have been read."""
@@ -41,7 +45,10 @@ class RunSource:
         for name in self._files:
             for run, position in _runs_of(name, self._reject):
                 self.position(before + position)
-                yield with_references(run, self._references)
+                run = with_references(run, self._references)
+                self.seen += 1
+                self.referenced += bool(run.references)
+                yield run
             before += os.path.getsize(name) if os.path.isfile(name) else 0
 
     def _reject(self, name: str, problem: RunFormatError) -> None:

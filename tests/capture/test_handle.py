@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.captured import Captured
 
+from ragguard.arguments import references_of
 from ragguard.capture.handle import RunHandle, current_run
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import Closed, InvalidInput
@@ -242,3 +243,12 @@ def test_what_happens_after_the_end_changes_nothing(recorder, captured):
     run.answered("late")
     assert captured.run.steps == []
     assert recorder.open_steps == 0
+
+
+@pytest.mark.parametrize("blank", ["", " ", [""], [" ", "\n"]])
+def test_references_that_are_all_blank_are_refused(blank):
+    """Else the run would be scored by its own answer, as one whose right answer is not known."""
+    with pytest.raises(InvalidInput, match="references"):
+        references_of(blank)
+    assert references_of(["", "Ada Berg"]) == ["", "Ada Berg"]
+    assert references_of([]) is None

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import threading
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from support.program import command, environment
@@ -337,3 +338,40 @@ def test_what_an_engine_says_is_no_command_to_the_terminal(engine, caplog):
     assert done.exit_code == 1
     assert "owned" in done.output
     assert not set(done.output + caplog.text) & set("\x1b\x07\x9b")
+
+
+def test_references_that_match_no_run_are_said(engine, here):
+    lines = [{"question": "Another?", "references": ["x"]}]
+    (here / "refs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_runs((replace(a_run(f"r{number}"), references=None) for number in range(3)), "runs.jsonl")
+    done = score("runs.jsonl", *UTILITY, "--references", "refs.jsonl")
+    assert done.exit_code == 0
+    assert "0 of 3 runs found their references: refs.jsonl has the others neither" in done.output
+    (here / "refs.jsonl").write_text(json.dumps({"id": "r1", "references": ["x"]}))
+    assert "1 of 3 runs found their references" in score(
+        "runs.jsonl", *UTILITY, "--references", "refs.jsonl", "--store", "b.db"
+    ).output.replace("\n", " ")
+
+
+def test_files_without_a_run_are_refused(engine, here):
+    (here / "none.jsonl").write_text("\n")
+    done = score("none.jsonl")
+    assert done.exit_code == 2
+    assert "there is none in them" in done.output
+    assert RUNNER.invoke(app, ["score", "-"], input="").exit_code == 0
+
+
+def test_a_run_that_stands_twice_is_not_called_scored_before(engine, here):
+    runs_file()
+    text = (here / "runs.jsonl").read_text()
+    (here / "twice.jsonl").write_text(text + text.splitlines()[0] + "\n")
+    done = score("twice.jsonl", *UTILITY)
+    assert (
+        "3 runs are in ragguard.db, 0 of them were scored before, 1 stand in the files again" in done.output
+    )
+
+
+def test_a_dry_run_says_what_it_cannot_know(engine, here):
+    sentence = "how many answers are compared is known only from the answers"
+    assert sentence in score(runs_file(), "--scorers", "belief", "--dry-run").output
+    assert sentence not in score("runs.jsonl", *UTILITY, "--dry-run").output
