@@ -14,6 +14,14 @@ _MOST_NAMES = 50
 _MOST_WARNINGS = 3
 _MOST_RUNS = 256
 _NAMES_SHOWN = 8
+_MOST_STEPLESS = 64
+_READ_TOO_LATE = (
+    "run {!r} ended without a retrieval, and a call with the same question was then a run of its own, without its "
+    "references. A LangChain stream begins with its first read: one that is made inside `with rg.run(...) as run` and "
+    "read after it is not in that run. Read the stream inside the block, or make it with the config "
+    '{{"metadata": {{"ragguard_run_id": run.id, "ragguard_resume": True}}}}, which continues the run. (Logged once a '
+    "process)"
+)
 
 
 class CallsSeen:
@@ -82,6 +90,8 @@ class CallLog:
         self._named: set[str] = set()
         """The tools that a warning has named."""
         self._warned = 0
+        self._stepless: dict[str, str] = {}
+        """The latest runs of `rg.run(...)` that ended without a retrieval: question → run id."""
         self._lock = threading.RLock()
 
     def declares(self, tools: Iterable[str]) -> None:
@@ -110,6 +120,25 @@ class CallLog:
         """Removes a run that has ended; returns the calls that were seen in it."""
         with self._lock:
             return self._of_run.pop(run_id, None) or CallsSeen()
+
+    def stepless(self, run_id: str, question: str) -> None:
+        """Notes that a run of `rg.run(...)` ended without a retrieval."""
+        if not question:
+            return
+        with self._lock:
+            self._stepless[question] = run_id
+            if len(self._stepless) > _MOST_STEPLESS:
+                del self._stepless[next(iter(self._stepless))]
+
+    def stepped(self, question: str) -> None:
+        """Warns, once a process, where a framework's run has the question of a run of `rg.run(...)` that ended shortly
+        before without a retrieval: its stream was read too late."""
+        if not self._stepless:
+            return
+        with self._lock:
+            before = self._stepless.pop(question, None)
+        if before is not None:
+            NOTICES.once("a stream that is read too late", _READ_TOO_LATE.format(before))
 
     def without_steps(self, run_id: str, *, captured: int) -> None:
         """Warns that a run ended without a step, where a tool was called in it or none was ever `captured`."""

@@ -1,0 +1,60 @@
+"""A stream that is made inside `with rg.run(...)` and first read after it: said once, with ways out that work."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from support.langchain_parts import ListRetriever
+
+from ragguard import RagGuard
+from ragguard.runtime.notices import NOTICES
+from ragguard_langchain import RagGuardCallback
+
+QUESTION = "Who founded the firm based in Oslo?"
+SAID = "Read the stream inside the block"
+CHAIN = {"context": ListRetriever(), "question": RunnablePassthrough()} | RunnableLambda(lambda _: "Ada Berg")
+
+
+@pytest.fixture(autouse=True)
+def _said_anew():
+    NOTICES.forget()
+
+
+@pytest.fixture
+def rg():
+    with RagGuard("nano", store=None, scorers=()) as made:
+        yield made
+
+
+def read_late(rg, **metadata):
+    """Makes a stream inside the block and reads it after the block."""
+    with rg.run(QUESTION, references=["Ada Berg"]) as run:
+        named = {key: run.id if value == "run.id" else value for key, value in metadata.items()}
+        stream = CHAIN.stream(QUESTION, {"callbacks": [RagGuardCallback(rg)], "metadata": named})
+    assert "".join(stream) == "Ada Berg"
+
+
+def told(rg):
+    assert rg.flush(30)
+    return [(run.question, run.references, run.answer, len(run.steps)) for run in rg.runs()]
+
+
+def test_it_is_a_run_of_its_own_which_is_said_once(rg, caplog):
+    read_late(rg)
+    read_late(rg)
+    assert told(rg) == [(QUESTION, ["Ada Berg"], None, 0), (QUESTION, None, "Ada Berg", 1)] * 2
+    assert [record.levelname for record in caplog.records if SAID in record.message] == ["WARNING"]
+
+
+def test_with_the_runs_id_it_continues_the_run(rg, caplog):
+    read_late(rg, ragguard_run_id="run.id", ragguard_resume=True)
+    assert told(rg) == [(QUESTION, ["Ada Berg"], "Ada Berg", 1)]
+    assert SAID not in caplog.text
+
+
+def test_read_inside_the_block_it_belongs_to_the_run(rg, caplog):
+    with rg.run(QUESTION, references=["Ada Berg"]):
+        assert "".join(CHAIN.stream(QUESTION, {"callbacks": [RagGuardCallback(rg)]})) == "Ada Berg"
+    CHAIN.invoke(QUESTION, {"callbacks": [RagGuardCallback(rg)]})
+    assert len(told(rg)) == 2
+    assert SAID not in caplog.text
