@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -14,3 +15,5 @@ class CaptureCounts:
     unsampled: int = 0
     abandoned: int = 0
     """The number of runs that the recorder closed because nothing else ended them."""
+    count_late: Callable[[], object] = lambda: None
+    """Counts what came after the end of its run, and so is not recorded."""

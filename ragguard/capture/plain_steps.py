@@ -82,7 +82,7 @@ def came_late(recorder: Recorder, run_id: str, what: str) -> None:
     pause."""
     if is_paused() or not recorder.sampling.takes(run_id):
         return
-    recorder.count_late()
+    recorder.counts.count_late()
     NOTICES.warn(
         "after the end of a run",
         f"run {run_id} is not open, so {what} that came now is not recorded, and counts as lost. A run takes what "

@@ -65,8 +65,6 @@ class Recorder:
         """The engines of the guards whose verdicts were recorded."""
         self.advising: Callable[[], Advising] | None = None
         """The source of advice about open runs; None where there is no RagGuard."""
-        self.count_late: Callable[[], object] = lambda: None
-        """Counts what came after the end of its run, and so is not recorded."""
         self.faults = Faults()
         self._forget()
         at_fork(in_child=self._forget)

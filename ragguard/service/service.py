@@ -69,7 +69,7 @@ class Service:
             settings, self.store, faults=self.faults, listener=self, backlog=self._backlog, redactor=redactor
         )
         self.recorder = Recorder(self.intake, sample_rate=settings.sample_rate, ttl=settings.ttl)
-        self.recorder.count_late = partial(self.store.count, "events_late")
+        self.recorder.counts.count_late = partial(self.store.count, "events_late")
         self.delivery = Delivery(SpanOutput(settings, self.store), self.store, self.faults)
         self.pipeline = ProcessPipeline(settings)
         self._scoring = RunScoring(
