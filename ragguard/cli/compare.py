@@ -23,7 +23,9 @@ def run(
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
-            "--fail-if", help="Exit with 1 where it holds, such as 'udcg < -0.02'; may be repeated."
+            "--fail-if",
+            help="Exit with 1 where it holds, such as 'udcg < -0.02', by the name in the table, such as "
+            "contested.run where steps have that score, too; may be repeated.",
         ),
     ] = None,
     draws: Annotated[int, typer.Option(min=100, help="Resamples of the bootstrap.")] = 2000,
