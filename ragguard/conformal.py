@@ -82,6 +82,10 @@ def load_calibration(make: Callable[..., C], path: str | Path, **kind: object) -
         for name, value in kind.items():
             if data.pop(name, None) != value:
                 raise CalibrationError(f"{path} is no calibration of {name} {value}; calibrate again")
+        if "kind" in data:
+            raise CalibrationError(
+                f"{path} is a calibration of kind {data['kind']}, not of a guard; calibrate again"
+            )
         return make(**data)
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise CalibrationError(f"{path} cannot be read as a calibration: {error}") from error

@@ -23,12 +23,14 @@ from ragguard.capture.enclosing import EnclosingStep, enclosing_step
 from ragguard.capture.plain_steps import end_step, start_step
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import text_of, top_k_in
+from ragguard.errors import InvalidInput
 from ragguard.records import CONTENT_KIND, Passage
 from ragguard.runtime.notices import NOTICES
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_QUERY = "query"
 _TOP_K = ("k", "top_k")
 """The names by which functions that retrieve take the number of passages."""
 
@@ -56,7 +58,8 @@ def retrieval(
 
     Args:
         function: The function, where the decorator is used without arguments.
-        query: The name of the argument that holds the query. Where there is none, the first text is taken.
+        query: The name of the argument that holds the query. Where there is no `query`, the first text is taken;
+            another name has to be one of the function's.
         tool: The name of the retriever. Empty: the function's.
         k: For how many passages there is a place in the prompt: the number, or the name of the argument that holds it.
             None: the argument `k` or `top_k`, where there is one and the function gives no more than that.
@@ -69,8 +72,12 @@ def retrieval(
 def _decorated(
     function: Callable[..., Any], *, query: str, tool: str, k: str | int | None
 ) -> Callable[..., Any]:
-    position = _position(function, query)
     signature = _signature(function)
+    if query != _QUERY and signature is not None and not _takes(signature, query):
+        raise InvalidInput(
+            "query", query, f"the name of an argument of {getattr(function, '__name__', 'the function')}"
+        )
+    position = _position(function, query)
 
     def recording(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Recording:
         asked = _query_in(args, kwargs, query, position)
@@ -206,6 +213,12 @@ def _position(function: Callable[..., Any], name: str) -> int | None:
         return None
     at = list(parameters).index(name) if name in parameters else None
     return None if at is None or parameters[name].kind is inspect.Parameter.KEYWORD_ONLY else at
+
+
+def _takes(signature: inspect.Signature, name: str) -> bool:
+    """True where a call may have an argument of this name."""
+    parameters = signature.parameters
+    return name in parameters or any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:

@@ -26,14 +26,15 @@ def run(
     """Watch runs as they go on: one line a run, hops with their numbers as they are scored.
 
     Ctrl-C ends it. The command waits for a store that does not exist yet, or is deleted or replaced. Into a pipe each
-    run is printed once it is scored. Exit code 0; 2 where the path holds something else.
+    run is printed once it is scored. Exit code 0; 2 where the path holds something else, and with `--once`
+    where there is no store.
     """
     from ragguard.cli.terminal import screen
     from ragguard.report.watch import watch_table
     from ragguard.store.store import Store
 
     console = screen()
-    if database.exists():
+    if once or database.exists():
         Store(database, read_only=True).close()  # raises where the path holds no store
     if once:
         looked = next(_looks(database, most))

@@ -10,6 +10,7 @@ from asyncio import CancelledError
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
+from ragguard.errors import RagguardError
 from ragguard.runtime.fork import at_fork
 from ragguard.secrets import logger, without_secrets
 
@@ -35,12 +36,15 @@ class Faults:
         self._lock = threading.RLock()
 
     def note(self, where: str, error: BaseException) -> None:
-        """Counts the fault; logs it when no such error was seen at that place before."""
+        """Counts the fault; logs it when no such error was seen at that place before.
+
+        An error of ragguard's own says in its sentence what to do, and is logged without its traceback.
+        """
         if not self._is_new(where, error):
             return
         log.error(
             "%s failed, the application goes on without this record (further ones are only counted): %s",
-            where, describe(error), exc_info=error,
+            where, describe(error), exc_info=None if isinstance(error, RagguardError) else error,
         )  # fmt: skip
 
     def note_without_text(self, where: str, error: BaseException) -> None:

@@ -184,7 +184,7 @@ class Conflicts:
         if answer.mass < LEAST_MASS:
             raise LowLabelMass(
                 f"the model that compares answers puts only {answer.mass:.2f} on its labels (at least {LEAST_MASS} is "
-                "needed); switch its thinking off, or give RagGuard an `entailer`"
+                "needed); give RagGuard an `entailer`, or, where the model thinks, switch its thinking off"
             )
         return answer.p[2] >= self._settings.tau
 

@@ -82,7 +82,8 @@ class Meanings:
         if answer.mass < LEAST_MASS:
             raise LowLabelMass(
                 f"the model that compares answers puts only {answer.mass:.2f} on its labels (at least "
-                f"{LEAST_MASS} is needed); switch its thinking off, or give RagGuard an `entailer`"
+                f"{LEAST_MASS} is needed); give RagGuard an `entailer`, or, "
+                "where the model thinks, switch its thinking off"
             )
         return answer.p
 

@@ -182,5 +182,7 @@ def test_the_calibration_of_a_guard_is_another_kind(tmp_path):
     advice = AdviceCalibration(0.5, 0.02, 80, 3, loss=0.01, steps_saved=0.5, engine="e", judge="j", entailer="n",
                                prompts="p", judge_prompts="q")  # fmt: skip
     advice.save(tmp_path / "advice.json")
-    with pytest.raises(CalibrationError):
+    with pytest.raises(
+        CalibrationError, match=r"is a calibration of kind advice, not of a guard; calibrate again$"
+    ):
         Calibration.load(tmp_path / "advice.json")

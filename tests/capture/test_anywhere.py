@@ -15,6 +15,7 @@ from support.captured import Captured
 import ragguard
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
+from ragguard.errors import InvalidInput
 from ragguard.records import Passage
 from ragguard.runtime.notices import NOTICES
 
@@ -366,3 +367,17 @@ def test_runs_that_overlap_in_one_context_do_not_keep_each_other(recorder):
     list(first)
     gc.collect()
     assert sum(ref() is not None for ref in alive) <= 2
+
+
+def test_a_name_of_the_query_that_the_function_lacks_is_refused():
+    def search(question, **filters):
+        return []
+
+    def fixed(question):
+        return []
+
+    with pytest.raises(InvalidInput, match=r"^query: got 'typo'.*an argument of fixed"):
+        ragguard.retrieval(query="typo")(fixed)
+    assert ragguard.retrieval(query="question")(fixed)("q") == []
+    assert ragguard.retrieval(query="text")(search)("q", text="q") == []
+    assert ragguard.retrieval(fixed)("q") == []

@@ -7,6 +7,7 @@ from asyncio import CancelledError
 
 import pytest
 
+from ragguard.errors import StoreError
 from ragguard.runtime.faults import Faults, describe, never_raises
 
 
@@ -60,3 +61,13 @@ def test_kinds_without_end_are_not_remembered_without_end():
 def test_an_error_without_words_is_told_by_its_kind():
     assert describe(ValueError("no")) == "ValueError: no"
     assert describe(TimeoutError()) == "TimeoutError"
+
+
+def test_an_error_of_ragguards_own_is_logged_without_its_traceback(caplog):
+    for error in (StoreError("look at the disk"), ValueError("odd")):
+        try:
+            raise error
+        except (StoreError, ValueError) as raised:
+            Faults().note("the sink", raised)
+    assert caplog.text.count("Traceback") == 1
+    assert "StoreError: look at the disk" in caplog.text
