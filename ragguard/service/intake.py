@@ -54,8 +54,8 @@ DISK_WAIT = 30.0
 PACE = 0.005
 """The most seconds that a hook on a thread waits while the queue is more than half full and the disk keeps up."""
 STUCK = 1.0
-"""The seconds without any work of the writer after which hooks do not wait for it, unless `block(SECONDS)` asks for
-more."""
+"""The seconds without work of the writer after which no hook waits for it, unless `block(SECONDS)` asks for more."""
+_NO_THREADS = "Python ends and starts no thread any more (3.12.0 and 3.12.1 as soon as main() has returned)"
 _SAY_EVERY = 60.0
 _RUNS_KEPT = 10_000
 """The most runs with lost events that are remembered until they end."""
@@ -126,6 +126,8 @@ class Intake:
             elif type(event) is StepEnded and self._listener is not None and self._listener.waits_for_steps:
                 self._hurried = True
                 self._queue.wake()
+        except Closed as error:
+            self._lose([event], str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, the host must not see it
             self._faults.note("Intake", error)
 
@@ -160,14 +162,17 @@ class Intake:
             )
 
     def start(self) -> None:
-        """Starts the writer, if it is not running."""
+        """Starts the writer, if it is not running; raises Closed where Python starts no more threads."""
         with self._lock:
             if self._thread is not None or self.closed:
                 return
             thread = threading.Thread(
                 target=self._write_all, args=(self._queue,), name="ragguard-writer", daemon=True
             )
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError as error:
+                raise Closed(_NO_THREADS) from error
             self._thread = thread
         if self._listener is not None:
             self._listener.started()
@@ -181,7 +186,11 @@ class Intake:
         if self.closed:
             done.set_exception(Closed("the service was closed; make a new RagGuard"))
             return done
-        self.start()
+        try:
+            self.start()
+        except Closed as error:
+            done.set_exception(error)
+            return done
         # Woken before the job is queued: a wake after the writer has taken the job would hurry the events behind it.
         if wake:
             self._queue.wake()

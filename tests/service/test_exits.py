@@ -1,5 +1,7 @@
 """The end of a process: what was captured is scored and sent before OpenTelemetry shuts down."""
 
+import sys
+
 import pytest
 from support.program import run_program
 from support.runs import a_run
@@ -37,6 +39,9 @@ with rg.run("who?") as run:
     run.answered("Ada")
 print("end of main", flush=True)
 """
+
+STARTS_NO_THREADS = (3, 12, 0) <= sys.version_info < (3, 12, 2)
+"""True on a Python that starts no thread once main() has returned, though other threads are at work (gh-113964)."""
 
 
 @pytest.mark.parametrize("order", ["before", "after"])
@@ -179,4 +184,8 @@ def test_async_calls_work_after_main_has_returned(tmp_path):
         "threading.Thread(target=late).start()\n"
     )
     done = run_program(code, tmp_path / "s.db")
-    assert done.stdout.split("\n") == ["flushed True", "scored True", "guarded True", "closed True", ""]
+    if STARTS_NO_THREADS:
+        assert done.stdout.startswith("flushed False\n")
+        assert "what is captured now is lost: Python ends and starts no thread any more" in done.stderr
+    else:
+        assert done.stdout.split("\n") == ["flushed True", "scored True", "guarded True", "closed True", ""]
