@@ -98,7 +98,7 @@ class Trip:
 
     @property
     def right(self) -> list[float]:
-        """One number for each search: 1 where the answer after it is right."""
+        """The correctness of the answer after each search, 1 or 0."""
         return [float(self.is_right(text)) for text in self.said]
 
     def is_right(self, said: str) -> bool:

@@ -18,7 +18,7 @@ NO_BEGINNING = set("""
     whichever while whoever why with without
 """.split())  # fmt: skip
 """Words that begin a clause, a question or a sentence about another one: no noun phrase and no verb."""
-NOUN_PHRASES = set("a all an both each every false how no one the three true two".split())
+NOUN_PHRASES = set("a all an both each every false how no the three true two".split())
 
 
 def docstrings(tree):

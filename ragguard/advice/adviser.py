@@ -269,7 +269,7 @@ class Adviser:
 
 
 class _Began:
-    """One call for advice: its run, its deadline, and how it ends."""
+    """A call for advice under way: its run, its deadline and its outcome."""
 
     def __init__(self, budget_ms: float) -> None:
         if (

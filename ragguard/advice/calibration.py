@@ -38,7 +38,7 @@ class KnownOutcome:
     run: Run
     """The run to its end: as many steps as an agent makes that is not told to stop."""
     correct: Sequence[float]
-    """One number for each turn of retrieval: 1 where the answer given then is right, 0 where it is not, or between."""
+    """The correctness of the answer after each turn of retrieval, from 0 (wrong) to 1 (right)."""
     stages: Sequence[Run] = ()
     """The run as it stood after each turn, where its question or its sub-questions changed on the way; else empty."""
 
@@ -55,7 +55,7 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One run of a calibration in numbers: the sufficiency after each turn, and how right an answer would have been."""
+    """The numbers of a run in a calibration: the sufficiency and the correctness of the answer after each turn."""
 
     sufficiency: Sequence[float]
     correct: Sequence[float]

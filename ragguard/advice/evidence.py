@@ -36,7 +36,7 @@ LEAST = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that is known after a step without any reference."""
+    """The findings about the retrieved passages after a step, none of which needs a reference answer."""
 
     sub_questions: tuple[str, ...]
     covered: tuple[int, ...]

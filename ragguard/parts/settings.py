@@ -43,7 +43,7 @@ class PartJob:
     patience_s: float = 600.0
     """The seconds that a process waits for an engine that does not answer when the process starts."""
     invocation: str = field(default_factory=new_id)
-    """One call of the command: attempts of another call are not counted."""
+    """The id of a call of the command; attempts of earlier calls are not counted."""
 
     def __post_init__(self) -> None:
         """Refuses what cannot be given to another process."""
