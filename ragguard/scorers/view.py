@@ -221,7 +221,8 @@ def view_run(run: Run, setting: Setting) -> View:
             kept.append((turn, view_step(step, caps.passages)))
         else:
             over.append(step)
-    return View(run, setting, tuple(one for one in kept if not one[1].empty), tuple(over), tuple(kept))
+    turns = tuple(one for one in kept if not one[1].empty)
+    return View(run, setting, turns, steps_over_cap=tuple(over), turns_with_empty=tuple(kept))
 
 
 def hash_references(source: str, references: Sequence[str]) -> str:
