@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import socket
 import sys
+import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
@@ -53,6 +54,8 @@ _STARTS = 3
 _CLOSE_SECONDS = 20.0
 _STORE_BYTES = 200 * 2**20
 """The bytes that a Ray that is started here keeps in shared memory: parts put next to nothing there."""
+_RAY_DATA_THREADS = ("iter_threaded", "StreamingExecutor")
+"""How the names begin that Ray Data gives to the threads that read results."""
 _AT_FIRST = RetrySchedule(attempts=1)
 _AFTER_LOSS = RetrySchedule(attempts=4, first=5.0, longest=20.0)
 
@@ -162,6 +165,7 @@ class RayActors:
         """Ends the connection that `connect` made, and with it all actors of the job."""
         if self._ours:
             self._ours = False
+            _await_ray_data()
             _ray().shutdown()
 
     def _warn_of_resources(self, gpus: float) -> None:
@@ -290,6 +294,15 @@ class PartActor:
         for child in multiprocessing.active_children():
             child.kill()
         os._exit(1)
+
+
+def _await_ray_data() -> None:
+    """Waits until the threads by which Ray Data reads results have ended. One that asks Ray when the connection is gone
+    has Ray's core end this whole process, before the cause of an error is said."""
+    deadline = time.monotonic() + _CLOSE_SECONDS
+    for thread in threading.enumerate():
+        if thread.name.startswith(_RAY_DATA_THREADS):
+            thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def _connected() -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,13 +12,6 @@ from support.program import environment
 
 STORE_BYTES = 200 * 2**20
 """The bytes that a node keeps in shared memory: parts carry next to nothing."""
-_RAYS_LOG = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ [A-Z] ")
-"""The beginning of a line that Ray's own core writes, also after the last word of a process that ends."""
-
-
-def lines_without_rays_log(said: str) -> list[str]:
-    """Returns the lines that a process has written, but those of Ray's core."""
-    return [line for line in said.rstrip().splitlines() if not _RAYS_LOG.match(line)]
 
 
 class RayCluster:
