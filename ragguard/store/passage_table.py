@@ -1,105 +1,37 @@
-"""Encodes the passages of one row as JSON, each distinct one once, with its text apart under the text's digest.
-
-Hundreds of thousands of passages are encoded in a minute, so each is encoded in as few steps as possible. Passages with
-new texts are encoded all at once, with the row. The JSON of a passage is remembered when its text comes a second time,
-since most texts come either once or many times. Knows no SQL.
-"""
+"""Lists the passages of one row, each distinct one once, with its text apart under the text's digest. Knows no SQL."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from hashlib import sha256
-from itertools import groupby
-from json.encoder import encode_basestring_ascii
-from math import isfinite
-from typing import Any, TypeAlias
+from typing import Any
 
-from ragguard.plain import is_same, plain_metadata
+from ragguard.plain import plain_metadata
 from ragguard.records import Passage
 from ragguard.runtime.text_memo import TextMemo
 from ragguard.store.columns import DIGEST_BYTES, Data, dump, storable
 
-_Known: TypeAlias = tuple[str, bytes, str, object, Mapping[str, Any] | None, int | None, str, str]
-"""A text as it was given, its digest, the text as a file can hold it, and of the last passage with that text: id,
-metadata as `plain.comparable` gives them, grade, and its JSON before and after its score. A plain tuple, which the
-garbage collector does not visit twice."""
-_NO_ID = object()
-"""Stands for the id of the last passage where the text came only once; no passage has it."""
-
-Item: TypeAlias = str | tuple[Any, ...]
-"""A passage in JSON, or the values that its JSON is made of: digest, id, score, metadata, grade."""
-
-
-class EncodedPassages:
-    """Encodes passages as items of a row. Passages whose text came shortly before are not encoded again."""
-
-    def __init__(self, characters: int) -> None:
-        """Remembers passages with at most that many characters of text together."""
-        self._texts: TextMemo[_Known] = TextMemo(characters)
-
-    def encode(self, passage: Passage) -> tuple[Item, bytes, str]:
-        """Returns the passage with its text's digest in place of its text; the digest; and the text.
-
-        The passage comes back in JSON, or as values where its text is new.
-        """
-        given, id_, score, grade, metadata = (
-            passage.text, passage.id, passage.score, passage.grade, passage.metadata,
-        )  # fmt: skip
-        known = self._texts.known.get(id(given))
-        if known is None:
-            # Runs for every new text, hence few checks and few calls.
-            text = given
-            try:
-                written = given.encode()
-            except UnicodeEncodeError:
-                text = storable(given)
-                written = text.encode()
-            digest = sha256(written).digest()[:DIGEST_BYTES]
-            self._texts.keep(given, (given, digest, text, _NO_ID, None, None, "", ""))
-            plain = (plain_metadata(metadata) or None) if metadata else None
-            return (digest.hex(), id_, score, plain, grade), digest, text
-        if known[3] == id_ and known[5] is grade and is_same(metadata, known[4]):
-            _, digest, text, _, _, _, before, after = known
-        else:
-            _, digest, text, *_ = known
-            plain = (plain_metadata(metadata) or None) if metadata else None
-            before = f'["{digest.hex()}",{encode_basestring_ascii(id_) if type(id_) is str else dump(id_)},'
-            after = f",{dump(plain) if plain else 'null'},{'null' if grade is None else dump(grade)}]"
-            comparable = None if plain is None else plain.copy() if plain is metadata else {}
-            self._texts.known[id(given)] = (given, digest, text, id_, comparable, grade, before, after)
-        if score is None:
-            return f"{before}null{after}", digest, text
-        return (
-            f"{before}{repr(score) if type(score) is float and isfinite(score) else dump(score)}{after}",
-            digest,
-            text,
-        )
-
-
-_encoded = EncodedPassages(4 * 2**20)
+_digested: TextMemo[tuple[bytes, str, str]] = TextMemo(4 * 2**20)
+"""The digest of a text, the text as a file can hold it, and the text as it was given."""
 
 
 class PassageTable:
     """The passages of one row in the order in which they came, each distinct one once."""
 
-    __slots__ = ("_first", "_items", "_new", "_positions", "_texts", "digests")
+    __slots__ = ("_first", "_items", "_seen", "_texts", "digests")
 
     def __init__(self, texts: dict[bytes, str], items: Iterable[list[Any]] = ()) -> None:
         """Takes a mapping of digests to texts, to which the texts of new items are added. `items` are the items that
         the row already has; their texts are in the store."""
         self._texts = texts
-        self._items: list[Any] = [dump(item) for item in items]
-        self._positions: dict[str, int] = {}
-        """The position of each item among the items, by its JSON."""
-        for position, item in enumerate(self._items):
-            self._positions.setdefault(item, position)
+        self._items: list[list[Any]] = [*items]
         self._first: dict[str, int] = {}
-        """The position of the first item with a text, by the text's digest; empty until an item comes that is not in
-        JSON."""
-        self._new: dict[int, tuple[int, Passage]] = {}
-        """The position of each item that is not in JSON, by the address of its passage, together with the passage,
-        so that no other object gets this address."""
+        """The position of the first item with a text, by the text's digest in hexadecimal digits."""
+        for position, (digest, *_) in enumerate(self._items):
+            self._first.setdefault(digest, position)
+        self._seen: dict[int, tuple[int, Passage]] = {}
+        """The position of each passage by its address, together with the passage, so that no other object gets this
+        address."""
         self.digests: list[bytes] = []
         """The digests of the texts of new items, one an item."""
 
@@ -109,69 +41,61 @@ class PassageTable:
 
     def put_alike(self, passage: Passage) -> list[int]:
         """Returns the positions of the passage and of others with its text and id."""
-        position = self.put(passage)
-        items = [json.loads(item) if type(item) is str else [*item] for item in self._items]
-        same = items[position][:2]
-        return [position for position, item in enumerate(items) if item[:2] == same]
+        same = self._items[self.put(passage)][:2]
+        return [position for position, item in enumerate(self._items) if item[:2] == same]
 
     def put_all(self, passages: Iterable[Passage]) -> list[int]:
         """Returns the position of each passage among the items."""
-        items, new, first, positions = self._items, self._new, self._first, []
+        # Hundreds of thousands of passages are put in a minute, hence few steps and few calls.
+        items, seen, positions = self._items, self._seen, []
         for passage in passages:
-            if new and (seen := new.get(id(passage))) is not None:
-                positions.append(seen[0])
-                continue
-            item, digest, text = _encoded.encode(passage)
-            end = len(items)
-            if isinstance(item, str):
-                if new:
-                    position = self._find(item, first.setdefault(_digest_in(item), end))
-                else:
-                    position = self._positions.setdefault(item, end)
-            else:
-                if not first:
-                    for position, other in enumerate(items):
-                        first.setdefault(_digest_in(other), position)
-                position = first.setdefault(item[0], end)
-                if position == end:  # a new text
-                    new[id(passage)] = end, passage
-                else:
-                    item = dump(item)
-                    position = self._find(item, position)
-            if position == end:
-                items.append(item)
-                self.digests.append(digest)
-                self._texts[digest] = text
-            positions.append(position)
+            known = seen.get(id(passage))
+            if known is None:
+                digest, text, _ = _digested.known.get(id(passage.text)) or _digest(passage.text)
+                metadata = passage.metadata
+                item: list[Any] = [
+                    digest.hex(), passage.id, passage.score,
+                    (plain_metadata(metadata) or None) if metadata else None, passage.grade,
+                ]  # fmt: skip
+                position = end = len(items)
+                first = self._first.setdefault(item[0], end)
+                if first != end:
+                    position = self._find(item, first)
+                if position == end:
+                    items.append(item)
+                    self.digests.append(digest)
+                    self._texts[digest] = text
+                known = seen[id(passage)] = position, passage
+            positions.append(known[0])
         return positions
 
-    def _find(self, item: str, first: int) -> int:
-        """Returns the position of an item, or the number of items where it is new; the item at `first` may have the
-        same text."""
-        items = self._items
-        if first < len(items) and type(items[first]) is tuple:
-            items[first] = dump(items[first])
-            self._positions[items[first]] = first
-        return self._positions.setdefault(item, len(items))
+    def _find(self, item: list[Any], first: int) -> int:
+        """Returns the position of an item, or the number of items where it is new; no item before `first` has its
+        text."""
+        written = dump(item)  # in JSON 1, 1.0 and True differ
+        for position, other in enumerate(self._items[first:], first):
+            if other[:2] == item[:2] and dump(other) == written:
+                return position
+        return len(self._items)
 
     def body(self, data: Data) -> str:
         """Returns the body of the row in JSON: its other data, and its passages as `items`."""
-        if not self._items:
-            return dump(data)
-        if str not in map(type, self._items):  # all texts are new
-            return dump({**data, "items": self._items})
-        items = ",".join(
-            ",".join(group) if kind is str else dump([*group])[1:-1]
-            for kind, group in groupby(self._items, type)
-        )
-        return f'{dump(data)[:-1]}{"," if data else ""}"items":[{items}]}}'
-
-
-def _digest_in(item: str) -> str:
-    """Returns the digest, in hexadecimal digits, that stands first in an item in JSON."""
-    return item[2 : 2 + 2 * DIGEST_BYTES]
+        return dump({**data, "items": self._items} if self._items else data)
 
 
 def digests_in(body: Data) -> list[bytes]:
     """Returns the digests of the texts that a body needs, one for each distinct passage."""
     return [bytes.fromhex(item[0]) for item in body.get("items", ())]
+
+
+def _digest(given: str) -> tuple[bytes, str, str]:
+    """Returns the digest of a text, the text as a file can hold it, and the text as it was given; remembers them."""
+    text = given
+    try:
+        written = given.encode()
+    except UnicodeEncodeError:
+        text = storable(given)
+        written = text.encode()
+    found = sha256(written).digest()[:DIGEST_BYTES], text, given
+    _digested.keep(given, found)
+    return found
