@@ -7,7 +7,8 @@ instead, and inherit the verbs from here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import Any
 
 from ragguard.engines.base import (
     Engine,
@@ -100,9 +101,9 @@ class Layer(Verbs):
         await self._engine.aclose()
 
 
-async def put(engine: Engine, request: Request[R]) -> R:
+def put(engine: Engine, request: Request[R]) -> Coroutine[Any, Any, R]:
     """Sends a request to an engine of the package; calls the verb of an engine from elsewhere."""
-    return await (engine.send(request) if isinstance(engine, Verbs) else request.ask(engine))
+    return engine.send(request) if isinstance(engine, Verbs) else request.ask(engine)
 
 
 def layers_of(engine: Engine) -> Iterator[Layer]:
