@@ -8,8 +8,8 @@ from typing import Any
 
 from ragguard.engines.account import Account, Limits
 from ragguard.engines.base import Engine
+from ragguard.engines.engine import Layer
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
-from ragguard.engines.requests.verbs import Layer
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.runtime.protocols import implements
 from ragguard.secrets import without_secrets

@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 
 from ragguard.answer_text import ENGLISH, Language
 from ragguard.engines.base import Engine, EngineInfo
+from ragguard.engines.engine import layers_of
 from ragguard.engines.entailment.base import Entailer, Pair
 from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.engines.layers.cache import Cache
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.engines.requests.verbs import layers_of
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
 from ragguard.probes.question import Ask
 from ragguard.probes.tokens import prompt_tokens

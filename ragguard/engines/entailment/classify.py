@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo, Prompt
+from ragguard.engines.engine import Lazy
 from ragguard.engines.entailment.base import (
     RELATIONS,
     Entailments,
@@ -30,7 +31,6 @@ from ragguard.engines.http.body import usage_of
 from ragguard.engines.http.client import HttpClient
 from ragguard.engines.http.served import served_model
 from ragguard.engines.layers.retry import Patience
-from ragguard.engines.model_engine import Lazy
 from ragguard.engines.truncation import fit
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 from ragguard.records import Usage

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ragguard.engines.base import EngineInfo, Message, Prompt
+from ragguard.engines.engine import ModelEngine
 from ragguard.engines.http.chat import Choice, Dialect, ask, spelled
 from ragguard.engines.http.chat_model import LABEL_TOKENS, ChatLimits, ChatModel
 from ragguard.engines.http.client import HttpClient
 from ragguard.engines.http.served import ServedModel, served_model
 from ragguard.engines.labels import ABSTENTION, CONTRASTS
 from ragguard.engines.layers.retry import Patience
-from ragguard.engines.model_engine import ModelEngine
 from ragguard.engines.profile import ENOUGH_MASS, weak_letters
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.thinking import LETTERS, QUESTION, SWITCH_OFF
@@ -35,7 +35,7 @@ _LOOK_TOKENS = 16
 _USUAL = ChatLimits()
 
 
-class OpenAIEngine(ModelEngine[ChatModel]):
+class OpenAIEngine(ModelEngine):
     """The model behind an OpenAI-compatible server, with as much exactness as the server shows.
 
     Label probabilities come from `top_logprobs`; a server without log-probabilities is sampled instead, and the

@@ -6,17 +6,17 @@ first and cannot be told not to.
 
 from __future__ import annotations
 
+from ragguard.engines.engine import FoundModel, ModelEngine
 from ragguard.engines.http.chat_model import ChatLimits
 from ragguard.engines.http.client import HttpClient
 from ragguard.engines.http.openai import look_at_chat
 from ragguard.engines.http.served import served_model
 from ragguard.engines.http.vllm import look_at_vllm
 from ragguard.engines.layers.retry import Patience
-from ragguard.engines.model_engine import FoundModel, ModelEngine
 from ragguard.errors import EngineRejected
 
 
-class ServerEngine(ModelEngine[FoundModel]):
+class ServerEngine(ModelEngine):
     """The model at `url`, such as `http://localhost:8000/v1`, optionally with `#MODEL`."""
 
     def __init__(

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from ragguard.engines.base import Prompt, Sample
+from ragguard.engines.engine import ModelEngine
 from ragguard.engines.http.client import HttpClient
 from ragguard.engines.http.completions import Completions
 from ragguard.engines.http.served import ServedModel, served_model
 from ragguard.engines.http.templates import Templates
 from ragguard.engines.labels import Asks
-from ragguard.engines.model_engine import ModelEngine
 from ragguard.engines.profile import find_out
 from ragguard.engines.requests.base import Request
 from ragguard.engines.requests.draws import DrawRequest
@@ -33,7 +33,7 @@ _TOPS = (20, 5, 1)
 _MOST_TEXTS = 1024
 
 
-class VllmEngine(ModelEngine[ProfiledModel]):
+class VllmEngine(ModelEngine):
     """The model that a vLLM server serves: exact label probabilities, and many prompts in one HTTP request.
 
     Args:

@@ -15,8 +15,8 @@ from typing import Protocol, runtime_checkable
 
 from ragguard.engines.account import Account, Cost, Price, Spent
 from ragguard.engines.base import Engine, EngineInfo, Prompt
+from ragguard.engines.engine import Layer, put
 from ragguard.engines.requests.base import R, Request
-from ragguard.engines.requests.verbs import Layer, put
 from ragguard.errors import (
     BudgetExceeded,
     CircuitOpen,

@@ -23,9 +23,9 @@ from typing import Any, TypeAlias
 
 from ragguard.arguments import file_path, whole_number
 from ragguard.engines.base import Engine, EngineInfo
+from ragguard.engines.engine import Layer, put
 from ragguard.engines.layers.disk_cache import DiskCache
 from ragguard.engines.requests.base import Keyed, R, Request, Value
-from ragguard.engines.requests.verbs import Layer, put
 from ragguard.errors import CircuitOpen, Closed, EngineError
 from ragguard.records import Usage
 from ragguard.runtime.deadline import until

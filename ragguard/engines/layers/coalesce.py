@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from ragguard.engines.base import Engine, Prompt
+from ragguard.engines.engine import Layer, put
 from ragguard.engines.requests.base import R, Request
-from ragguard.engines.requests.verbs import Layer, put
 from ragguard.errors import CircuitOpen, Closed, EngineError, EngineTimeout, InvalidInput
 from ragguard.runtime.deadline import remaining, until
 

@@ -7,8 +7,8 @@ interrupted; the number is passed on, for a server that can order by it as well.
 from __future__ import annotations
 
 from ragguard.engines.base import Engine
+from ragguard.engines.engine import Layer, put
 from ragguard.engines.requests.base import R, Request
-from ragguard.engines.requests.verbs import Layer, put
 from ragguard.errors import InvalidInput
 from ragguard.runtime.limiter import Limiter
 

@@ -15,8 +15,8 @@ from time import monotonic
 from typing import TypeVar
 
 from ragguard.engines.base import Engine, EngineInfo
+from ragguard.engines.engine import Layer, layers_of, put
 from ragguard.engines.requests.base import R, Request
-from ragguard.engines.requests.verbs import Layer, layers_of, put
 from ragguard.errors import (
     CircuitOpen,
     EngineError,

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.base import Prompt, Sample
+from ragguard.engines.engine import ModelEngine
 from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.local.worker import StillWanted, Worker
-from ragguard.engines.model_engine import ModelEngine
 from ragguard.engines.profile import find_out
 from ragguard.engines.requests.base import Request
 from ragguard.engines.requests.draws import DrawRequest
@@ -141,7 +141,7 @@ class ThreadModel:
         self._ready = None
 
 
-class LocalEngine(ModelEngine[ProfiledModel]):
+class LocalEngine(ModelEngine):
     """An engine on a model in this process."""
 
     def __init__(self, model: LocalModel) -> None:
