@@ -223,12 +223,14 @@ class RagGuard:
             run: A Run, or what `rg.run` yields.
             dry_run: True returns a Plan of the prompts and tokens that scoring would take, and asks nothing.
         """
-        if dry_run:
-            return await self._service.on_demand.plan(run.record() if isinstance(run, RunHandle) else run)
         if not isinstance(run, RunHandle):
+            if dry_run:
+                return await self._service.on_demand.plan(run)
             scored = await self._service.on_demand.evaluate_record(run)
         elif not run.sampled:
-            return Scores([])
+            return Plan() if dry_run else Scores([])
+        elif dry_run:
+            return await self._service.on_demand.plan_captured(run)
         elif run.closed:
             scored = await self._service.on_demand.evaluate_captured(run)
         else:

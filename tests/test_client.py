@@ -311,6 +311,27 @@ async def test_a_dry_run_asks_nothing(make):
     assert len(rg.runs()) == 0
 
 
+async def test_a_dry_run_of_a_resumed_run_counts_the_steps_before(make):
+    engine = ScriptedEngine()
+    rg = make(engine, when="run")
+    with rg.run("who?", id="x") as run:
+        run.retrieved("who?", [Passage("Ada")])
+        first = await rg.score(run, dry_run=True)
+    assert first == await rg.score(run, dry_run=True) == await rg.score(run.record(), dry_run=True)
+    with rg.run(id="x", resume=True) as again:
+        again.retrieved("who then?", [Passage("bread")])
+        both = await rg.score(again, dry_run=True)
+    assert both == await rg.score(again, dry_run=True) == await rg.score(rg.runs()[0], dry_run=True)
+    assert both.prompts > first.prompts
+
+
+async def test_a_dry_run_of_a_run_that_was_not_sampled_plans_nothing(make):
+    rg = make(sample_rate=0.0)
+    with rg.run("who?") as run:
+        run.retrieved("who?", [Passage("Ada")])
+    assert await rg.score(run, dry_run=True) == Plan()
+
+
 async def test_failures_come_with_the_scores(make):
     rg = make(ScriptedEngine(fault=lambda call: EngineUnreachable("nobody")))
     scores = await rg.score(a_run())

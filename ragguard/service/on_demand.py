@@ -164,6 +164,16 @@ class ScoringOnDemand:
         """Returns the plan of scoring the run, without asking any model."""
         return await self._loop.within(self._pipeline.get().plan(self._redacted(run)))
 
+    async def plan_captured(self, captured: CapturedRun) -> Plan:
+        """Returns the plan of scoring a captured run, open or not, with the steps before those of this process."""
+        known = captured.record()
+
+        async def find() -> Plan:
+            run = await self.captured_run(captured, known)
+            return await self._pipeline.get().plan(self._redacted(known) if run is None else run)
+
+        return await self._loop.within(find())
+
     def stored_id(self, run_id: str) -> str:
         """Returns the id under which a run is kept: redaction may have changed it."""
         return run_id if self._redactor is None else self._redactor.id(run_id)

@@ -3,6 +3,8 @@
 import asyncio
 import threading
 import time
+from functools import partial
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -461,24 +463,27 @@ def test_closing_writes_what_is_in(start):
         intake.do(lambda: None).result(1)
 
 
-def test_the_tick_comes_now_and_then_also_under_load(start):
-    ticks, number = [], 0
+def test_the_tick_comes_now_and_then_also_while_events_always_wait(start, tmp_path):
+    class BusyStore(Store):
+        """A store whose every batch leaves more events behind."""
+
+        def record(self, events):
+            put(intake, a_run(f"r{next(numbers)}"))
+            return super().record(events)
+
+    ticks, numbers = [], count()
     listener = SimpleNamespace(
         started=lambda: None,
         runs_due=lambda: None,
         steps_ended=lambda changed: None,
         waits_for_steps=False,
-        tick=lambda: ticks.append(number),
+        tick=lambda: ticks.append(len(intake._queue)),
     )
-    intake, _ = start(listener=listener, tick_seconds=0.02)
-
-    def ticked():
-        nonlocal number
-        put(intake, a_run(f"r{number}"))
-        number += 1
-        return len(ticks) >= 5
-
-    eventually(ticked, every=0)
+    intake, store = start(BusyStore(tmp_path / "s.db"), listener=listener, tick_seconds=0.02)
+    put(intake, a_run("first"))
+    eventually(lambda: len(ticks) >= 5)
+    store.record = partial(Store.record, store)
+    assert all(ticks[1:])  # events waited whenever the tick came
 
 
 HUNDRED_THOUSAND = """
