@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -64,11 +65,8 @@ def read_scored(path: str | Path) -> Iterator[ScoredRun]:
         path: The store, the folder or the score file.
     """
     if is_source(path):
-        source = open_source(path)
-        try:
+        with closing(open_source(path)) as source:
             yield from source.scored_runs(texts=False)
-        finally:
-            source.close()
         return
     for (run_id, question), group in groupby(_records(path), key=lambda record: record[:2]):
         results = [result for _, _, result in group if not (isinstance(result, Score) and result.provisional)]
@@ -94,13 +92,10 @@ def read_means(path: str | Path, remarks: list[str] | None = None) -> Iterator[R
             means.steps_known = False
             yield means
         return
-    source = open_source(path)
-    try:
+    with closing(open_source(path)) as source:
         yield from source.means()
         if remarks is not None:
             remarks.extend(source.remarks)
-    finally:
-        source.close()
 
 
 def _records(path: str | Path) -> Iterator[tuple[str, str, Score | Failure]]:
