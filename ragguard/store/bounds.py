@@ -53,7 +53,8 @@ def is_full(memory: sqlite3.Connection) -> bool:
 
 def evict_settled(memory: sqlite3.Connection) -> None:
     """Removes the oldest runs for which nothing is left to do."""
-    removal.delete_runs(memory, removal.oldest_settled(memory, removal.REMOVED_AT_ONCE))
+    settled = "WHERE owner IS NULL ORDER BY seq LIMIT ?"
+    removal.delete_runs(memory, reading.find_seqs(memory, settled, removal.REMOVED_AT_ONCE))
 
 
 def evict_ended(memory: sqlite3.Connection, claimed: Collection[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Reads runs of a store, all at once or page by page, without the runs whose rows are damaged."""
+"""Reads runs of a store, some at once or all page by page, without the runs whose rows are damaged."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ T = TypeVar("T")
 ReadRuns: TypeAlias = Callable[[sqlite3.Connection, Sequence[int]], dict[int, T]]
 """Reads the runs with these `seq`."""
 
+PAGE = 200
 
-def pages(db: Database, read: ReadRuns[T], left_out: LeftOut) -> Iterator[dict[int, T]]:
-    """Yields the results of `read` for all runs, page by page; runs that cannot be read are left out and logged."""
+
+def every(db: Database, read: ReadRuns[T], left_out: LeftOut) -> Iterator[T]:
+    """Yields the result of `read` for each run, read page by page; runs that cannot be read are left out and
+    logged."""
 
     def page(connection: sqlite3.Connection) -> tuple[list[int], dict[int, T]]:
-        seqs = reading.seqs_after(connection, after)
+        seqs = reading.find_seqs(connection, "WHERE seq > ? ORDER BY seq LIMIT ?", after, PAGE)
         return seqs, read_each(connection, seqs, read, left_out)
 
     after = 0
     while (found := db.read(page))[0]:
-        yield found[1]
+        yield from found[1].values()
         after = found[0][-1]
     left_out.warn(db.name)
 

@@ -17,7 +17,6 @@ from ragguard.store.passage_table import digests_in
 from ragguard.store.rows import Origin, failure_of, run_of, score_of, step_of
 from ragguard.store.unreadable import check_failure, check_number, check_run, check_step, check_text
 
-PAGE = 200
 _MOST_PARAMETERS = 500
 
 # `score_of` reads the columns in this order. What many scores share, their origin, is read once and not joined.
@@ -47,22 +46,19 @@ def run_ids(connection: sqlite3.Connection) -> list[str]:
     return [str(row[0]) for row in connection.execute("SELECT id FROM runs ORDER BY seq")]
 
 
-def seqs_after(connection: sqlite3.Connection, after: int) -> list[int]:
-    """Returns the `seq` of the next runs behind `after`; none at the end."""
-    rows = connection.execute("SELECT seq FROM runs WHERE seq > ? ORDER BY seq LIMIT ?", (after, PAGE))
-    return [row[0] for row in rows]
+def find_seqs(connection: sqlite3.Connection, clauses: str, *values: object) -> list[int]:
+    """Returns the `seq` of the runs that SQL clauses select (`WHERE`, `ORDER BY`, `LIMIT`)."""
+    return [row[0] for row in connection.execute(f"SELECT seq FROM runs {clauses}", values)]
 
 
 def seqs_by_rank(connection: sqlite3.Connection, start: int, count: int) -> list[int]:
     """Returns the `seq` of `count` runs from the one at position `start`."""
-    rows = connection.execute("SELECT seq FROM runs ORDER BY seq LIMIT ? OFFSET ?", (count, start))
-    return [row[0] for row in rows]
+    return find_seqs(connection, "ORDER BY seq LIMIT ? OFFSET ?", count, start)
 
 
 def last_seqs(connection: sqlite3.Connection, count: int) -> list[int]:
     """Returns the `seq` of the last runs, in the order in which they were captured."""
-    rows = connection.execute("SELECT seq FROM runs ORDER BY seq DESC LIMIT ?", (count,))
-    return [row[0] for row in rows][::-1]
+    return find_seqs(connection, "ORDER BY seq DESC LIMIT ?", count)[::-1]
 
 
 def runs_at(connection: sqlite3.Connection, seqs: Sequence[int], *, texts: bool = True) -> dict[int, Run]:

@@ -64,7 +64,8 @@ class Removals:
         """Removes all runs that ended before `ended_before_ns`, scored or not; returns how many."""
 
         def remove(db: sqlite3.Connection) -> int:
-            seqs = ended_before(db, ended_before_ns, REMOVED_AT_ONCE)
+            ended = "WHERE ended_ns < ? AND status <> 'open' ORDER BY ended_ns LIMIT ?"
+            seqs = reading.find_seqs(db, ended, ended_before_ns, REMOVED_AT_ONCE)
             delete_runs(db, seqs)
             return len(seqs)
 
@@ -102,18 +103,3 @@ def delete_runs(connection: sqlite3.Connection, seqs: Sequence[int]) -> None:
             forget_waiting(connection, row[0])
         connection.execute("DELETE FROM runs WHERE seq = ?", (seq,))
     release(connection, uses)
-
-
-def oldest_settled(connection: sqlite3.Connection, limit: int) -> list[int]:
-    """Returns the `seq` of the first runs for which nothing is left to do."""
-    rows = connection.execute("SELECT seq FROM runs WHERE owner IS NULL ORDER BY seq LIMIT ?", (limit,))
-    return [row[0] for row in rows]
-
-
-def ended_before(connection: sqlite3.Connection, ended_ns: int, limit: int) -> list[int]:
-    """Returns the `seq` of the oldest runs that ended before that time, scored or not."""
-    rows = connection.execute(
-        "SELECT seq FROM runs WHERE ended_ns < ? AND status <> 'open' ORDER BY ended_ns LIMIT ?",
-        (ended_ns, limit),
-    )
-    return [row[0] for row in rows]

@@ -345,8 +345,7 @@ class Store:
 
     def runs(self, *, texts: bool = True) -> Iterator[Run]:
         """Yields all runs in the order in which they were captured; quicker without the passages' texts."""
-        for runs in paging.pages(self._db, partial(reading.runs_at, texts=texts), self.left_out):
-            yield from runs.values()
+        return paging.every(self._db, partial(reading.runs_at, texts=texts), self.left_out)
 
     def runs_by_rank(self, start: int, count: int) -> list[Run]:
         """Returns `count` runs from position `start`, without those that cannot be read."""
@@ -363,17 +362,13 @@ class Store:
 
     def scored_runs(self, *, texts: bool = True, level: Level | None = None) -> Iterator[ScoredRun]:
         """Yields all runs with their failures and their scores, of one level where one is named."""
-        for scored in paging.pages(
-            self._db, partial(reading.scored_at, texts=texts, level=level), self.left_out
-        ):
-            yield from scored.values()
+        read = partial(reading.scored_at, texts=texts, level=level)
+        return paging.every(self._db, read, self.left_out)
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
         """Yields all runs for a report; a passage with a utility under `misleads` counts as misleading."""
-        for page in paging.pages(
-            self._db, partial(overviews_at, misleads=misleads, texts=texts), self.left_out
-        ):
-            yield from page.values()
+        read = partial(overviews_at, misleads=misleads, texts=texts)
+        return paging.every(self._db, read, self.left_out)
 
     def lines(self, misleads: float) -> Iterator[RunLine]:
         """Yields all runs for a list of them; quicker than `overviews`, as no text is read."""
@@ -381,8 +376,7 @@ class Store:
 
     def means(self) -> Iterator[RunMeans]:
         """Yields all runs for a comparison."""
-        for page in paging.pages(self._db, means_at, self.left_out):
-            yield from page.values()
+        return paging.every(self._db, means_at, self.left_out)
 
     def counters(self) -> dict[str, int]:
         """Returns the counters, summed over all processes."""

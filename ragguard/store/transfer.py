@@ -14,7 +14,7 @@ from ragguard.events import RunEnded, RunIdentity, RunStarted, StepAmended, Step
 from ragguard.records import Run
 from ragguard.store.counting import add_to_counters, counters_of
 from ragguard.store.ledger import insert_failures
-from ragguard.store.reading import chunks, failures_of_settings, runs_at, scores_at, seq_of
+from ragguard.store.reading import chunks, failures_of_settings, find_seqs, runs_at, scores_at, seq_of
 from ragguard.store.score_rows import insert_scores
 from ragguard.store.segments import RESUMES, UNANNOUNCED
 from ragguard.store.time_slice import TimeSlice
@@ -26,7 +26,7 @@ CHUNK = 10
 
 def copy_unfinished(disk: sqlite3.Connection, memory: sqlite3.Connection, owner: str) -> set[str]:
     """Copies the runs of `owner` on which work is left; returns the ids of those that could be copied."""
-    seqs = _seqs(disk, "owner = ?", owner)
+    seqs = find_seqs(disk, "WHERE owner = ? ORDER BY seq", owner)
     copied: set[str] = set()
 
     def copy(chunk: Sequence[int]) -> None:
@@ -77,15 +77,11 @@ def copy_back(
         writing.finish()
 
     fatal = (sqlite3.OperationalError, sqlite3.DatabaseError, MemoryError)
-    failed = _in_chunks(disk, _seqs(memory, "TRUE"), copy, fatal=fatal)
+    failed = _in_chunks(disk, find_seqs(memory, "ORDER BY seq"), copy, fatal=fatal)
     writing = Writing(disk, owner)
     writing.write(amendments)
     add_to_counters(disk, counters_of(memory))
     return failed
-
-
-def _seqs(source: sqlite3.Connection, condition: str, *values: str) -> list[int]:
-    return [row[0] for row in source.execute(f"SELECT seq FROM runs WHERE {condition} ORDER BY seq", values)]
 
 
 def _in_chunks(
