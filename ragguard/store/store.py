@@ -198,7 +198,6 @@ class Store:
         result = self._change(put)
         if self.degraded:
             self._own.failover.put(storable(run.id))
-            self._own.failover.events += 1
         return result
 
     def claim(self, limit: int) -> list[Claim]:
