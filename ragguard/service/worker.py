@@ -21,7 +21,7 @@ from ragguard.service.delivery import Delivery
 from ragguard.service.live import LiveScoring, Work
 from ragguard.service.scoring import RunScoring, WriterThread
 from ragguard.service.settings import Settings
-from ragguard.store.claims import Claim
+from ragguard.store.ledger import Claim
 from ragguard.store.store import Store
 
 BACKGROUND_PRIORITY = 10

@@ -14,7 +14,7 @@ from ragguard.events import RunEnded, RunIdentity, RunStarted, StepAmended, Step
 from ragguard.records import Run
 from ragguard.store.bounds import evict_ended, is_full
 from ragguard.store.counting import add_to_counters, counters_of
-from ragguard.store.ledger import insert_failures
+from ragguard.store.ledger import INSERT_SCORING, insert_failures
 from ragguard.store.reading import chunks, failures_of_settings, find_seqs, runs_at, scores_at, seq_of
 from ragguard.store.score_rows import insert_scores
 from ragguard.store.segments import RESUMES, UNANNOUNCED
@@ -244,8 +244,7 @@ def _copy_state(
         ),
     )  # fmt: skip
     target.executemany(
-        "INSERT INTO scorings (run, identity, revision, finished) VALUES (?, ?, ?, ?) "
-        "ON CONFLICT (run, identity) DO UPDATE SET revision = excluded.revision, finished = excluded.finished",
+        INSERT_SCORING,
         [
             (there, row["identity"], row["revision"] + newer, row["finished"])
             for row in source.execute("SELECT * FROM scorings WHERE run = ?", (seq,))

@@ -7,13 +7,18 @@ import json
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from ragguard.records import Failure, Score
+from ragguard.records import Failure, Run, Score
 from ragguard.runtime.clock import now_ns
-from ragguard.store import provisional
+from ragguard.store import provisional, reading
 from ragguard.store.columns import dump, storable
 from ragguard.store.score_rows import delete_of_origins
+
+INSERT_SCORING: Final = (
+    "INSERT INTO scorings (run, identity, revision, finished) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT (run, identity) DO UPDATE SET revision = excluded.revision, finished = excluded.finished"
+)
 
 
 class Due(NamedTuple):
@@ -25,6 +30,23 @@ class Due(NamedTuple):
     attempts: int
     score: bool
     """False where the run is scored and only to be delivered to the sinks."""
+
+
+class Claim(NamedTuple):
+    """A run to be scored or delivered; nobody else gets the run until it is settled or released."""
+
+    due: Due
+    run: Run
+    unsent: list[Score]
+    """The scores of the run that no sink has received yet."""
+
+
+class Submission(NamedTuple):
+    """A run that a caller has put in and scores itself."""
+
+    due: Due
+    settled: bool
+    """True where the same settings have scored the run already; it is then not claimed."""
 
 
 class Left(NamedTuple):
@@ -78,6 +100,16 @@ def due(connection: sqlite3.Connection, owner: str, limit: int) -> list[Due]:
     ]
 
 
+def claims_at(due: Sequence[Due], connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, Claim]:
+    """Returns the due runs with these `seq`, each with its scores that no sink has received yet."""
+    runs = reading.runs_at(connection, seqs)
+    return {
+        one.seq: Claim(one, runs[one.seq], reading.unsent_scores(connection, one.seq, one.run_id))
+        for one in due
+        if one.seq in seqs
+    }
+
+
 def left(connection: sqlite3.Connection, owner: str, queued_until_ns: int | None = None) -> Left:
     """Returns what a process still has to do, of the runs that were queued until that time."""
     until = queued_until_ns if queued_until_ns is not None else now_ns()
@@ -121,11 +153,8 @@ def settle(connection: sqlite3.Connection, outcome: ScoringOutcome) -> list[Scor
     new = provisional.insert_in_place(connection, run, outcome.scores, earlier)
     connection.execute("DELETE FROM failures WHERE run = ? AND identity IN (?, '')", (run, outcome.identity))
     insert_failures(connection, run, outcome.identity, outcome.failures)
-    connection.execute(
-        "INSERT INTO scorings (run, identity, revision, finished) VALUES (?, ?, ?, ?) "
-        "ON CONFLICT (run, identity) DO UPDATE SET revision = excluded.revision, finished = excluded.finished",
-        (run, outcome.identity, outcome.revision, outcome.retry_ns is None),
-    )
+    finished = outcome.retry_ns is None
+    connection.execute(INSERT_SCORING, (run, outcome.identity, outcome.revision, finished))
     if outcome.emit and (new or outcome.says_something):
         connection.execute("UPDATE runs SET emit_after = coalesce(emit_after, ?) WHERE seq = ?", (last, run))
     keep_references(connection, run, outcome.references)
@@ -151,10 +180,10 @@ def keep_unscored(connection: sqlite3.Connection, due: Due, *, emit: bool) -> No
 
 def emitted(connection: sqlite3.Connection, run_id: str) -> None:
     """Marks a run as delivered to the sinks."""
-    row = connection.execute("SELECT seq FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
-    if row is not None:
-        connection.execute("UPDATE runs SET emit_after = NULL WHERE seq = ?", (row["seq"],))
-        _let_go(connection, row["seq"])
+    seq = reading.seq_of(connection, run_id)
+    if seq is not None:
+        connection.execute("UPDATE runs SET emit_after = NULL WHERE seq = ?", (seq,))
+        _let_go(connection, seq)
 
 
 def drop(

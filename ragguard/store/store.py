@@ -23,11 +23,10 @@ from ragguard.runtime.notices import NOTICES
 from ragguard.secrets import logger
 from ragguard.store import bounds, ledger, owners, paging, reading
 from ragguard.store.bounds import Bound
-from ragguard.store.claims import Claim, Submission, claims_at
 from ragguard.store.columns import storable
 from ragguard.store.counting import counters_of
 from ragguard.store.database import Database
-from ragguard.store.ledger import Due, Left, ScoringOutcome
+from ragguard.store.ledger import Claim, Due, Left, ScoringOutcome, Submission
 from ragguard.store.means import RunMeans, means_at
 from ragguard.store.overview import Overview, RunLine, overviews_at
 from ragguard.store.process_state import ProcessState
@@ -126,15 +125,11 @@ class Store:
         except BaseException:  # noqa: BLE001 - one event that cannot be written must not take the others with it
             changed: dict[str, bool] = {}
             for row in rows:
-                changed |= self._record_alone(row, texts)
+                try:
+                    changed |= self._record([row], texts)
+                except BaseException as error:  # noqa: BLE001 - a value of the user's may raise anything
+                    self._refuse(error)
             return changed
-
-    def _record_alone(self, row: EventRow, texts: dict[bytes, str]) -> dict[str, bool]:
-        try:
-            return self._record([row], texts)
-        except BaseException as error:  # noqa: BLE001 - a value of the user's may raise anything when it is read
-            self._refuse(error)
-            return {}
 
     def _refuse(self, error: BaseException) -> None:
         """Counts an event that is left out."""
@@ -206,7 +201,7 @@ class Store:
         def take(db: sqlite3.Connection) -> list[Claim]:
             found = ledger.due(db, self._own.owner, limit + len(self._own.claimed))
             free = [due for due in found if due.run_id not in self._own.claimed][:limit]
-            claims = read_each(db, [due.seq for due in free], partial(claims_at, free), left_out)
+            claims = read_each(db, [due.seq for due in free], partial(ledger.claims_at, free), left_out)
             self._own.claimed.update(claim.run.id for claim in claims.values())
             return list(claims.values())
 
