@@ -69,12 +69,9 @@ def find_repeats(
             seen.add(run_id)
         if not first.all():
             left_out += int((~first).sum())
-            counted = {
-                name: np.maximum(runs[name].fill_null(0).to_numpy(), 0) for name in ("scores", "failures")
-            }
-            kept[key] = {
-                "runs": first,
-                "scores": np.repeat(first, counted["scores"]),
-                "failures": np.repeat(first, counted["failures"]),
-            }
+            scores, failures = (
+                np.repeat(first, np.maximum(runs[name].fill_null(0).to_numpy(), 0))
+                for name in ("scores", "failures")
+            )
+            kept[key] = {"runs": first, "scores": scores, "failures": failures}
     return RepeatedRuns(kept, left_out)

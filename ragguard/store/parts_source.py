@@ -7,17 +7,20 @@ come from the run files, where these are given.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from pyarrow import compute, parquet
+
 from ragguard.errors import SchemaMismatch, StoreError
 from ragguard.records import Failure, Level, Run, Score, ScoredRun
 from ragguard.runtime.faults import describe
 from ragguard.runtime.once import computed_once
-from ragguard.store.filesystems import pyarrow_for
 from ragguard.store.means import RunMeans
 from ragguard.store.overview import Overview, RunLine, ScoreSummary, overview_of
 from ragguard.store.part_repeats import RepeatedRuns, find_repeats
@@ -40,6 +43,7 @@ BATCH_BYTES = 24 * 2**20
 READERS = 8
 """The number of files that are read at the same time."""
 _COUNTED = ("run_id",)
+_TOTALS = ("runs", "failed_runs", "failures", "rejected")
 
 
 class PartsSource:
@@ -48,14 +52,13 @@ class PartsSource:
     def __init__(self, address: str | Path, runs: Callable[[], Iterable[Run]] | None = None) -> None:
         """Opens a folder. `runs` is a function that yields the runs of the input with their texts; it is called each
         time they are needed."""
-        self._pyarrow = pyarrow_for("reading a folder of scored parts")
         self._folder, self._runs = PartFolder(address), runs
         if self._folder.settings() is None:
             raise StoreError(
                 f"{self._folder} is no folder of scored parts: it has no settings; name the folder of "
                 "`ragguard score … --out DIR`, or a store"
             )
-        finished, planned = self._folder.finished(), self._folder.planned() or []
+        finished, planned = self._folder.finished(), self._folder.planned()
         order = {key: place for place, key in enumerate(planned)}
         self._keys = sorted(finished, key=lambda key: (order.get(key, len(order)), key))
         self._missing = len(order.keys() - set(finished))
@@ -107,13 +110,10 @@ class PartsSource:
         return said
 
     def _reason(self) -> str:
-        reasons: dict[str, int] = {}
+        reasons: Counter[str] = Counter()
         for one in self._counts:
-            for reason, count in one.reasons.items():
-                reasons[reason] = reasons.get(reason, 0) + count
+            reasons.update(one.reasons)
         return max(reasons, key=lambda reason: reasons[reason], default="for a reason that was not noted")
-
-    # One run
 
     def run_ids(self) -> list[str]:
         """Returns the ids of all runs of the complete parts."""
@@ -147,7 +147,6 @@ class PartsSource:
 
     def _batch_of(self, run_id: str) -> PartTables | None:
         """Returns the tables of one run; None where no complete part has it."""
-        compute = _compute()
         for key in self._keys:
             runs = self._table("runs", [key])
             head = runs.filter(compute.equal(runs["run_id"], run_id))
@@ -159,8 +158,6 @@ class PartsSource:
                 )
                 return PartTables(str(self._folder), head[:1], scores, failures)
         return None
-
-    # All runs
 
     def scored_runs(self, *, texts: bool = True, level: Level | None = None) -> Iterator[ScoredRun]:
         """Yields all runs with their failures and their scores, of one level where one is named. Runs that come without
@@ -203,8 +200,6 @@ class PartsSource:
     def _note(self, found: _FoundRuns | None) -> None:
         self._without_texts = 0 if found is None else found.missing
 
-    # Files
-
     def _batches(self, scores: Sequence[str], failures: Sequence[str] | None) -> Iterator[PartTables]:
         """Yields the tables of a few parts at a time, with these columns of scores and failures; None stands for all
         columns."""
@@ -233,7 +228,7 @@ class PartsSource:
         tables = self._files(table, keys, columns)
         if table != "parts":
             tables = [self._repeats.without(table, key, one) for key, one in zip(keys, tables, strict=True)]
-        return self._pyarrow.concat_tables(tables)
+        return pa.concat_tables(tables)
 
     @computed_once
     def _repeats(self) -> RepeatedRuns:
@@ -249,9 +244,9 @@ class PartsSource:
         shown = f"{table}/{key}.parquet in {self._folder}"
         try:
             with self._folder.place.filesystem.open_input_file(path) as source:
-                metadata = self._pyarrow.parquet.read_metadata(source)
+                metadata = parquet.read_metadata(source)
                 repeating = [name for name in self._texts[table] if name in metadata.schema.names]
-                file = self._pyarrow.parquet.ParquetFile(source, metadata=metadata, read_dictionary=repeating)
+                file = parquet.ParquetFile(source, metadata=metadata, read_dictionary=repeating)
                 schema = file.schema_arrow
                 version = (schema.metadata or {}).get(b"format", b"none").decode("utf-8", "replace")
                 lacking = sorted({*(columns or self._columns[table])} - {*schema.names})
@@ -259,7 +254,7 @@ class PartsSource:
                     found = file.read(None if columns is None else list(columns))
                     found.validate(full=True)
                     return found
-        except (OSError, self._pyarrow.ArrowException) as error:
+        except (OSError, pa.ArrowException) as error:
             raise StoreError(
                 f"{shown} could not be read ({describe(error)}); remove parts/{key}.parquet, and the same `ragguard "
                 "score` command makes this part anew"
@@ -273,27 +268,15 @@ class PartsSource:
 
     @computed_once
     def _columns(self) -> dict[Table, list[str]]:
-        return {table: schema.names for table, schema in table_schemas(self._pyarrow).items()}
+        return {table: schema.names for table, schema in table_schemas(pa).items()}
 
     @computed_once
     def _texts(self) -> dict[Table, list[str]]:
-        """Returns the columns whose texts repeat; Arrow keeps such a column as a list of distinct texts and a number
-        for each row."""
-        text, schemas = self._pyarrow.string(), table_schemas(self._pyarrow)
-        repeating = {"scores": schemas["scores"], "failures": schemas["failures"]}
+        """Returns the columns whose texts repeat, which Arrow keeps as distinct texts and a number for each row."""
         return {
-            table: [field.name for field in repeating.get(table, ()) if field.type == text]
-            for table in schemas
+            table: [one.name for one in schema if one.type == pa.string() and table in ("scores", "failures")]
+            for table, schema in table_schemas(pa).items()
         }
-
-
-_TOTALS = ("runs", "failed_runs", "failures", "rejected")
-
-
-def _compute() -> Any:
-    from pyarrow import compute
-
-    return compute
 
 
 class _FoundRuns:
