@@ -124,13 +124,8 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 def is_store(path: str | Path) -> bool:
     """True where that file is an SQLite database; False where there is no such file."""
-    if not Path(path).is_file():
-        return False  # a pipe would lose what is read here
-    try:
-        with open(path, "rb") as file:
-            return file.read(16) == b"SQLite format 3\0"
-    except OSError:
-        return False
+    # A pipe would lose what is read here.
+    return Path(path).is_file() and _beginning(path, 16) == b"SQLite format 3\0"
 
 
 def is_damage(error: Exception) -> bool:
@@ -143,12 +138,17 @@ def is_damage(error: Exception) -> bool:
 
 def has_our_mark(path: Path) -> bool:
     """True where the first page is a store's, whatever is wrong in it. SQLite has no connection that could say so."""
+    page = _beginning(path, 2**16)
+    return page[68:72] == schema.APPLICATION_ID.to_bytes(4, "big") or b"CREATE TABLE passage_uses" in page
+
+
+def _beginning(path: str | Path, size: int) -> bytes:
+    """Returns the first bytes of a file; none where it cannot be read."""
     try:
         with open(path, "rb") as file:
-            page = file.read(2**16)
+            return file.read(size)
     except OSError:
-        return False
-    return page[68:72] == schema.APPLICATION_ID.to_bytes(4, "big") or b"CREATE TABLE passage_uses" in page
+        return b""
 
 
 def _logs_of(path: Path) -> list[Path]:

@@ -46,10 +46,12 @@ class Location(NamedTuple):
 
     def within(self, *names: str) -> Location:
         """Returns the location of a file or folder below this folder."""
-        base, hash_or_query, rest = _split_query(self.address)
         below = "/".join(names)
-        written = quote(below) if "://" in self.address else below
-        address = f"{base.rstrip('/')}/{written}{hash_or_query}{rest}"
+        if "://" in self.address:
+            base, mark, query = self.address.partition("?")
+            address = f"{base.rstrip('/')}/{quote(below)}{mark}{query}"
+        else:
+            address = f"{self.address.rstrip('/')}/{below}"
         return Location(self.filesystem, f"{self.path.rstrip('/')}/{below}", address)
 
 
@@ -90,7 +92,7 @@ def find_files(address: str | Path) -> list[FileInfo] | None:
     place = locate(address)
     fs = pyarrow_for("reading and writing parts of the input").fs
     with reading(place):
-        found = place.filesystem.get_file_info([place.path])[0]
+        found = place.filesystem.get_file_info(place.path)
         if found.type == fs.FileType.NotFound:
             return None
         if found.type == fs.FileType.Unknown:
@@ -99,22 +101,22 @@ def find_files(address: str | Path) -> list[FileInfo] | None:
                 "to a file first"
             )
         if found.type != fs.FileType.Directory:
-            return [FileInfo(place.address, _size(found), found.mtime_ns or 0)]
+            return [_file_info(place.address, found)]
         below = place.filesystem.get_file_info(fs.FileSelector(place.path, recursive=True))
     files = []
     for info in below:
         names = info.path[len(place.path) :].strip("/")
         hidden = any(name.startswith((".", "_")) for name in names.split("/"))
         if info.type == fs.FileType.File and not hidden:
-            files.append(FileInfo(place.within(names).address, _size(info), info.mtime_ns or 0))
+            files.append(_file_info(place.within(names).address, info))
     return sorted(files)
 
 
 def file_at(place: Location) -> FileInfo | None:
     """Returns the size and the time of one file; None where there is none."""
     with reading(place):
-        found = place.filesystem.get_file_info([place.path])[0]
-    return FileInfo(place.address, _size(found), found.mtime_ns or 0) if found.is_file else None
+        found = place.filesystem.get_file_info(place.path)
+    return _file_info(place.address, found) if found.is_file else None
 
 
 @contextmanager
@@ -154,11 +156,5 @@ def writing(place: Location) -> Iterator[None]:
         ) from error
 
 
-def _size(found: Any) -> int:
-    return int(found.size or 0)
-
-
-def _split_query(address: str) -> tuple[str, str, str]:
-    if "://" not in address:
-        return address, "", ""
-    return address.partition("?")
+def _file_info(address: str, found: Any) -> FileInfo:
+    return FileInfo(address, int(found.size or 0), found.mtime_ns or 0)

@@ -199,24 +199,12 @@ def _step(row: RowValues, body: Data, texts: Mapping[str, str]) -> StepLine:
     items, given, decision = body.get("items", ()), body["passages"], body.get("decision")
     candidates = body.get("candidates") or given
     reasons = {} if decision is None else {drop[1]: drop[2] for drop in decision["dropped"]}
-    kept = [True] * len(candidates)
-    if candidates != given:
-        got = Counter((items[position][1], items[position][0]) for position in given)
-        for rank, position in enumerate(candidates):
-            same = items[position][1], items[position][0]
-            kept[rank] = got[same] > 0
-            got[same] -= kept[rank]
+    kept = _matched(items, candidates, given)
     for rank in reasons:
         if 0 < rank <= len(kept):
             kept[rank - 1] = False
-    unmatched = Counter((items[position][1], items[position][0]) for position in candidates)
-    read = []
-    for position in given:
-        same = items[position][1], items[position][0]
-        if unmatched[same] > 0:
-            unmatched[same] -= 1
-        else:
-            read.append(position)  # a postprocessor or a tool has rewritten the passage for the model
+    # A postprocessor or a tool has rewritten passages for the model.
+    read = [one for one, known in zip(given, _matched(items, given, candidates), strict=True) if not known]
     kept += [True] * len(read)
     shown = [texts.get(items[position][0], "") for position in (*candidates, *read)]
     metadata = body.get("metadata", {})
@@ -229,6 +217,19 @@ def _step(row: RowValues, body: Data, texts: Mapping[str, str]) -> StepLine:
         advice=body.get("advice"), error=body.get("error", ""),
         places=0 if K_ERROR in metadata else k, notice=notice(metadata, len(given)),
     )  # fmt: skip
+
+
+def _matched(items: Sequence[Any], passages: Sequence[int], others: Sequence[int]) -> list[bool]:
+    """Returns for each passage whether it is among the others, by id and text; each of the others matches one."""
+    if passages == others:
+        return [True] * len(passages)
+    left = Counter(tuple(items[position][:2]) for position in others)
+    found = []
+    for position in passages:
+        same = tuple(items[position][:2])
+        found.append(left[same] > 0)
+        left[same] -= found[-1]
+    return found
 
 
 _UNITS = f"CAST(round({{}} * {SCALE}) AS INTEGER)"

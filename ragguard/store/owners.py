@@ -38,16 +38,11 @@ def this_process(owner: str) -> Process:
 
 def renew(connection: sqlite3.Connection, process: Process) -> None:
     """Renews the lease of the process."""
+    expires_ns = time.time_ns() + int(LEASE_SECONDS * 1e9)
     connection.execute(
         "INSERT INTO leases (owner, place, pid, born, expires_ns) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (owner) DO UPDATE SET expires_ns = excluded.expires_ns",
-        (
-            process.owner,
-            process.machine,
-            process.pid,
-            process.born,
-            time.time_ns() + int(LEASE_SECONDS * 1e9),
-        ),
+        (process.owner, process.machine, process.pid, process.born, expires_ns),
     )
 
 

@@ -57,8 +57,6 @@ class PartFolder:
     def __str__(self) -> str:
         return self.place.shown
 
-    # Reading
-
     def settings(self) -> Mapping[str, Any] | None:
         """Returns the settings of the parts in the folder; None where there is no such folder, or an empty one.
 
@@ -66,7 +64,7 @@ class PartFolder:
         """
         pa = pyarrow_for(_PURPOSE)
         with reading(self.place):
-            found = self.place.filesystem.get_file_info([self.place.path])[0]
+            found = self.place.filesystem.get_file_info(self.place.path)
         if found.type == pa.fs.FileType.NotFound:
             return None
         if found.type != pa.fs.FileType.Directory:
@@ -141,13 +139,14 @@ class PartFolder:
         """Returns the counts of a complete part; None where the part is not complete."""
         return next(self.counts([key])) if self._exists(self._file("parts", key)) else None
 
-    # Writing
-
     def begin(self, settings: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
         """Makes the folder and writes its settings, and the keys of the parts that are to be complete beside those that
         were planned before."""
+        planned: list[str] = []
+        with suppress(StoreError):  # a plan that cannot be read is written anew
+            planned = self.planned()
         text = json.dumps({"format": FORMAT, **settings}, indent=2, sort_keys=True) + "\n"
-        plan = json.dumps({"format": FORMAT, "parts": list(dict.fromkeys([*self._plan(), *keys]))}) + "\n"
+        plan = json.dumps({"format": FORMAT, "parts": list(dict.fromkeys([*planned, *keys]))}) + "\n"
         with writing(self.place):
             self.place.filesystem.create_dir(self.place.path, recursive=True)
             # First of all: a folder that holds other files alone is refused when the job is begun again.
@@ -155,12 +154,6 @@ class PartFolder:
             for name in (*TABLES, "attempts"):
                 self.place.filesystem.create_dir(self.place.within(name).path, recursive=True)
             self._put([(self.place.within(PLAN), plan.encode("utf-8"))])
-
-    def _plan(self) -> list[str]:
-        try:
-            return self.planned()
-        except StoreError:  # it is written anew
-            return []
 
     def write(self, counts: PartCounts, tables: Mapping[Table, Any]) -> None:
         """Writes the tables of a part and, last, its counts, which make it complete; replaces an older result."""
@@ -185,8 +178,6 @@ class PartFolder:
         for name in self._names("attempts"):
             if name.partition(".")[0] in complete:
                 self._remove(self.place.within("attempts", name))
-
-    # Attempts at a part
 
     def attempt(self, key: str, invocation: str, most: int) -> PartAttempt:
         """Notes an attempt at a part before the attempt begins, and returns it with its number; at most `most` are
@@ -269,7 +260,7 @@ class PartFolder:
 
     def _exists(self, place: Location) -> bool:
         with reading(place):
-            return bool(self.place.filesystem.get_file_info([place.path])[0].is_file)
+            return bool(self.place.filesystem.get_file_info(place.path).is_file)
 
     def _names(self, *below: str) -> list[str]:
         fs = pyarrow_for(_PURPOSE).fs
