@@ -4,7 +4,6 @@ asks for that."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ragguard.errors import InvalidInput
@@ -23,13 +22,12 @@ class Content:
     outputs: bool = True
 
     @classmethod
-    def chosen(cls, wanted: bool | str | None, environment: Mapping[str, str] | None = None) -> Content:
+    def chosen(cls, wanted: bool | str | None) -> Content:
         """Returns the choice of the argument, else that of the environment; OPENINFERENCE_HIDE_* overrides both."""
-        env = os.environ if environment is None else environment
         if isinstance(wanted, bool):
             mode = "SPAN_AND_EVENT" if wanted else "NO_CONTENT"
         elif wanted is None:
-            mode = env.get(VARIABLE, "").strip().upper()
+            mode = os.environ.get(VARIABLE, "").strip().upper()
             mode = {"TRUE": "SPAN_AND_EVENT", "1": "SPAN_AND_EVENT"}.get(mode, mode)
             mode = mode if mode in MODES else "NO_CONTENT"
         else:
@@ -40,9 +38,8 @@ class Content:
                 )
 
         def hidden(*names: str) -> bool:
-            return any(
-                env.get(f"OPENINFERENCE_HIDE_{name}", "").strip().lower() in ("true", "1") for name in names
-            )
+            values = (os.environ.get(f"OPENINFERENCE_HIDE_{name}", "") for name in names)
+            return any(value.strip().lower() in ("true", "1") for value in values)
 
         return cls(
             spans=mode in ("SPAN_ONLY", "SPAN_AND_EVENT"),

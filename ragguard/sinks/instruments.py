@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
-from opentelemetry.metrics import Counter, Histogram, Meter
+from opentelemetry.metrics import Meter
 
 from ragguard.records import Score, ScoredRun
 from ragguard.sinks import names as n
 from ragguard.sinks.spans import score_name
 from ragguard.sinks.values import identifier
 
+T = TypeVar("T")
 Prices = Mapping[str, tuple[float, float]]
 """Model → money per million prompt tokens and per million output tokens."""
 
@@ -21,13 +23,13 @@ class Instruments:
 
     def __init__(self, meter: Meter, prices: Prices) -> None:
         self._prices = prices
-        self._score = _histogram(meter, "ragguard.evaluation.score")
-        self._duration = _histogram(meter, "ragguard.evaluation.duration")
-        self._guard = _histogram(meter, "ragguard.guard.duration")
-        self._failures = _counter(meter, "ragguard.evaluation.failures")
-        self._tokens = _counter(meter, "ragguard.usage.tokens")
-        self._requests = _counter(meter, "ragguard.usage.requests")
-        self._cost = _counter(meter, "ragguard.usage.cost")
+        self._score = _made(meter.create_histogram, "ragguard.evaluation.score")
+        self._duration = _made(meter.create_histogram, "ragguard.evaluation.duration")
+        self._guard = _made(meter.create_histogram, "ragguard.guard.duration")
+        self._failures = _made(meter.create_counter, "ragguard.evaluation.failures")
+        self._tokens = _made(meter.create_counter, "ragguard.usage.tokens")
+        self._requests = _made(meter.create_counter, "ragguard.usage.requests")
+        self._cost = _made(meter.create_counter, "ragguard.usage.cost")
 
     def record(self, scored: ScoredRun) -> None:
         """Adds one scored run to all metrics."""
@@ -71,11 +73,7 @@ class Instruments:
                 self._cost.add(cost, {"model": model})
 
 
-def _histogram(meter: Meter, name: str) -> Histogram:
+def _made(create: Callable[[str, str, str], T], name: str) -> T:
+    """Returns the instrument of this name, with its unit and its meaning."""
     _, unit, meaning = n.METRICS[name]
-    return meter.create_histogram(name, unit, meaning)
-
-
-def _counter(meter: Meter, name: str) -> Counter:
-    _, unit, meaning = n.METRICS[name]
-    return meter.create_counter(name, unit, meaning)
+    return create(name, unit, meaning)

@@ -19,14 +19,14 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, S
 
 from ragguard._version import __version__
 from ragguard.errors import InvalidInput
-from ragguard.records import Advice, Decision, Failure, RetrievalStep, Run, Score, ScoredRun, TraceContext
+from ragguard.records import Advice, Decision, RetrievalStep, Run, Score, ScoredRun, TraceContext
 from ragguard.runtime.threads import in_daemon_thread
 from ragguard.sinks.backlog import BacklogGauge, Watched
 from ragguard.sinks.content import Content
 from ragguard.sinks.instruments import Instruments, Prices
 from ragguard.sinks.open_traces import OpenTraces, RunTrace
 from ragguard.sinks.otlp import Exporting, configured
-from ragguard.sinks.spans import Event, Writer, of_step, source
+from ragguard.sinks.spans import Event, Writer, source
 from ragguard.sinks.values import identifier
 
 if TYPE_CHECKING:
@@ -132,14 +132,13 @@ class OtelSink:
             self._begin()
         self._instruments.record(scored)
         run = scored.run
-        results: list[Score | Failure] = [*scored.scores, *scored.failures]
         known = self._traces.take(run.id)
         parent = self._parent(run, known)
-        self._evaluation(of_step(results, ""), scored, parent, None)
+        self._evaluation(scored, parent, None)
         targets = {"": parent}
         for step in run.steps:
             targets[step.id] = self._target(step, parent, scored.scores, known)
-            self._evaluation(of_step(results, step.id), scored, targets[step.id], step)
+            self._evaluation(scored, targets[step.id], step)
         if run.status == "open":
             self._traces.keep(run.id, known)
         return targets
@@ -249,17 +248,13 @@ class OtelSink:
                 span.set_status(Status(StatusCode.ERROR, _line(*advice.reasons[:1])))
         span.end(start + int(advice.elapsed_ms * 1e6))
 
-    def _evaluation(
-        self,
-        results: Sequence[Score | Failure],
-        scored: ScoredRun,
-        target: SpanContext,
-        step: RetrievalStep | None,
-    ) -> None:
-        if not results or not target.trace_flags.sampled:
+    def _evaluation(self, scored: ScoredRun, target: SpanContext, step: RetrievalStep | None) -> None:
+        """Writes the scores and failures of a step; None: those of the run as a whole."""
+        step_id = "" if step is None else step.id
+        scores = [score for score in scored.scores if score.step_id == step_id]
+        failures = [failure for failure in scored.failures if failure.step_id == step_id]
+        if not (scores or failures) or not target.trace_flags.sampled:
             return
-        scores = [item for item in results if isinstance(item, Score)]
-        failures = [item for item in results if isinstance(item, Failure)]
         events = [self._write.event(score) for score in scores if score.level != "passage"]
         events += [self._write.failure(failure) for failure in failures]
         now = time.time_ns()
@@ -272,8 +267,7 @@ class OtelSink:
         )
         ended = max(started, scored.ended_ns or now)
         if span.is_recording():
-            attributes = self._write.evaluation(scores, scored.run.id, step)
-            span.set_attributes(attributes.values)
+            span.set_attributes(self._write.evaluation(scores, scored.run.id, step).values)
             for name, values in events:
                 span.add_event(name, values, ended)
             if failures and not scores:

@@ -32,13 +32,9 @@ class Writer:
         self.content, self.max_documents, self.max_text = content, max_documents, max_text
         self.max_attributes = max_attributes
 
-    def attributes(self) -> Attributes:
-        """Returns an empty set of attributes under these limits."""
-        return Attributes(self.max_text)
-
     def run(self, run: Run) -> Attributes:
         """Returns the attributes of a run's CHAIN span, without its scores."""
-        put = self.attributes()
+        put = Attributes(self.max_text)
         if self.content.spans:
             put.put(n.OI_INPUT, run.question if self.content.inputs else None)
             put.put(n.OI_OUTPUT, run.answer if self.content.outputs else None)
@@ -55,7 +51,7 @@ class Writer:
     def step(self, step: RetrievalStep) -> Attributes:
         """Returns the attributes of a step's RETRIEVER span. The documents come first and the identity last, since
         OpenTelemetry evicts the oldest attributes where there are too many."""
-        put = self.attributes()
+        put = Attributes(self.max_text)
         with_text = self.content.spans and self.content.outputs
         fitting = max(0, self.max_attributes - RESERVED) // (4 if with_text else 2)
         shown = step.passages[: min(self.max_documents, fitting)]
@@ -92,7 +88,7 @@ class Writer:
 
     def decision(self, decision: Decision, step: RetrievalStep, scores: Iterable[Score] = ()) -> Attributes:
         """Returns the attributes of a guard's GUARDRAIL span; `scores` are those of the step."""
-        put = self.attributes()
+        put = Attributes(self.max_text)
         if differ := disagreements(decision, scores):
             put.put(n.GUARD_DISAGREEMENTS, [f"rank {rank}: {why}" for rank, why in differ.items()])
         if decision.dropped:
@@ -117,7 +113,7 @@ class Writer:
 
     def advice(self, advice: Advice, step: RetrievalStep) -> Attributes:
         """Returns the attributes of the span of advice that was given after a step."""
-        put = self.attributes()
+        put = Attributes(self.max_text)
         for name, value in advice.numbers.items():
             put.put(n.advice_number(identifier(name)), value)
         if self.content.spans and self.content.outputs:
@@ -145,7 +141,7 @@ class Writer:
     def evaluation(self, scores: Sequence[Score], run_id: str, step: RetrievalStep | None) -> Attributes:
         """Returns the attributes of an EVALUATOR span: step or run scores one by one, passage scores as one list a
         name."""
-        put = self.attributes()
+        put = Attributes(self.max_text)
         single = [score for score in scores if score.level != "passage"]
         fitting = max(0, self.max_attributes - RESERVED) // 5
         for index, score in enumerate(single[:fitting]):
@@ -190,7 +186,7 @@ class Writer:
 
     def event(self, score: Score) -> Event:
         """Returns the attributes of one evaluation event."""
-        put = self.attributes()
+        put = Attributes(self.max_text)
         put.put(n.GEN_AI_EVALUATION, score_name(score))
         put.put(n.GEN_AI_VALUE, score.value)
         put.put(n.GEN_AI_LABEL, score.label)
@@ -208,7 +204,7 @@ class Writer:
 
     def failure(self, failure: Failure) -> Event:
         """Returns the attributes of a missing score: an evaluation event with an error type, as the conventions say."""
-        put = self.attributes()
+        put = Attributes(self.max_text)
         put.put(n.GEN_AI_EVALUATION, failure.scorer)
         put.put(n.ERROR_TYPE, failure.error)
         put.put(n.FAILURE_MESSAGE, failure.message if self.content.events else None)
@@ -240,11 +236,6 @@ def annotator(score: Score) -> str:
 def identity(score: Score) -> str:
     """Returns the scorer with its version: scores of equal identity replace each other in a back end."""
     return f"{score.scorer}/{score.version}" if score.version else score.scorer
-
-
-def of_step(items: Iterable[Score | Failure], step_id: str) -> list[Score | Failure]:
-    """Returns the scores of one step; those of the run as a whole for an empty id."""
-    return [item for item in items if item.step_id == step_id]
 
 
 def _passage_key(score: Score) -> str:
