@@ -10,14 +10,11 @@ from collections.abc import Coroutine, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from ragguard.answer_text import ENGLISH, Language
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
-from ragguard.engines.entailment.base import Entailer
 from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.errors import EngineProtocolError, InvalidInput, LowLabelMass, PromptTooLong, RagguardError
-from ragguard.probes.belief import belief
+from ragguard.errors import EngineProtocolError, LowLabelMass, PromptTooLong, RagguardError
 from ragguard.probes.question import Answer, EntailAnswer, Question, SampleQuestion
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.asker import Asker
@@ -34,37 +31,18 @@ _NO_CAP = 10**12
 _OF_ONE_CONTEXT = (PromptTooLong, EngineProtocolError, LowLabelMass)
 
 
-def reading(
-    prompts: PromptSet, question: str, passages: Sequence[str], *, may_abstain: bool = True
-) -> SampleQuestion:
-    """Returns the question for the reader: with the label to abstain, or without it, so that the reader guesses."""
-    if may_abstain:
-        prompt = prompts.render("abstention", passages, query=question)
-        return SampleQuestion(prompt, 1, prompts.template("abstention").max_tokens, 0.0, seed=0)
-    return replace(belief(prompts, question, passages, n=1, seed=0), temperature=0.0)
-
-
 async def with_answers(
-    contexts: Sequence[Context],
-    engine: Engine,
-    *,
-    may_abstain: bool = True,
-    prompts: PromptSet | None = None,
-    progress: Progress = silent,
+    contexts: Sequence[Context], engine: Engine, *, progress: Progress = silent
 ) -> list[Context]:
     """Returns the contexts in their order, with the reader's greedy answer where there was none.
 
     A context whose prompt the model refuses stays without an answer. Every other error of the engine is raised.
     """
     engine = connect(engine)
-    prompts = prompts or load_prompts((await engine.info()).prompts)
-    asked = {
-        at: reading(prompts, context.question, [p.text for p in context.passages], may_abstain=may_abstain)
-        for at, context in enumerate(contexts)
-        if context.answer is None
-    }
+    prompts = load_prompts((await engine.info()).prompts)
+    asked = {at: _reading(prompts, context) for at, context in enumerate(contexts) if context.answer is None}
     distinct = list(dict.fromkeys(asked.values()))
-    asker = _asker(engine, EngineEntailer(engine, prompts))
+    asker = _asker(engine, prompts)
     said: dict[SampleQuestion, str] = {}
     for start in range(0, len(distinct), BATCH):
         progress("answering", start, len(distinct))
@@ -93,31 +71,22 @@ async def grader(engine: Engine) -> Engine | None:
 
 
 async def with_outcomes(
-    contexts: Sequence[Context],
-    judge: Engine | None,
-    *,
-    entailer: Entailer | None = None,
-    prompts: PromptSet | None = None,
-    language: Language = ENGLISH,
-    progress: Progress = silent,
+    contexts: Sequence[Context], judge: Engine | None, *, progress: Progress = silent
 ) -> list[Context]:
     """Returns the contexts in their order, their answers graded as `OUTCOMES` where there are references.
 
     Outcomes that are known stay. References too long for a short answer give no outcome. Without a judge (see
-    `grader`) and an entailer an answer is correct when its words are those of a reference.
+    `grader`) an answer is correct when its words are those of a reference.
     """
-    if judge is not None:
-        judge = connect(judge)
-        prompts = prompts or load_prompts((await judge.info()).prompts)
-        asker = _asker(judge, entailer or EngineEntailer(judge, prompts))
-    elif entailer is not None:
-        raise InvalidInput("judge", judge, "an engine, beside an entailer")
-    else:
+    if judge is None:
         asker = Asker(_WordsAlone(), _NO_CAP)
+    else:
+        judge = connect(judge)
+        asker = _asker(judge, load_prompts((await judge.info()).prompts))
 
     async def graded(question: str, answer: str, references: tuple[str, ...]) -> float | None:
         try:
-            verdict, _ = await verdict_of(answer, references, Meanings(question, asker, language))
+            verdict, _ = await verdict_of(answer, references, Meanings(question, asker))
         except RagguardError as error:
             _raise_unless_of_one(error)
             return None
@@ -143,8 +112,14 @@ async def with_outcomes(
     return judged
 
 
-def _asker(engine: Engine, entailer: Entailer) -> Asker:
-    return Asker(Engines(engine, engine, entailer), _NO_CAP)
+def _reading(prompts: PromptSet, context: Context) -> SampleQuestion:
+    """Returns the question for the reader, with the label to abstain."""
+    prompt = prompts.render("abstention", [p.text for p in context.passages], query=context.question)
+    return SampleQuestion(prompt, 1, prompts.template("abstention").max_tokens, 0.0, seed=0)
+
+
+def _asker(engine: Engine, prompts: PromptSet) -> Asker:
+    return Asker(Engines(engine, engine, EngineEntailer(engine, prompts)), _NO_CAP)
 
 
 class _WordsAlone:

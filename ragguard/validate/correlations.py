@@ -20,6 +20,7 @@ KINDS: dict[Kind, str] = {"spearman": "Spearman", "kendall_b": "Kendall τ-b", "
 FLAT = 0.0
 """The correlation of a metric that is constant over a question's contexts while their outcomes differ. Were such
 questions left out, a metric that varies only on easy questions would come first."""
+DRAWS = 2000
 FEW = 5
 """The fewest questions with different outcomes for which correlations within questions are averaged."""
 
@@ -90,7 +91,7 @@ def _values_of(one: Scored) -> dict[str, float]:
     return given | said
 
 
-def tables(data: Measured, against: str | None = None, *, draws: int = 2000, seed: int = 0) -> list[Table]:
+def tables(data: Measured, against: str | None = None, *, seed: int = 0) -> list[Table]:
     """Returns the correlation of every metric with the outcomes, best first, and the differences to one metric.
 
     `against` names that metric; None: the best one.
@@ -98,21 +99,19 @@ def tables(data: Measured, against: str | None = None, *, draws: int = 2000, see
     if against is not None and against not in data.values:
         raise InvalidInput("metric", against, f"one of {', '.join(data.values)}")
     groups = data.questions if data.varying >= FEW else None
-    rows = _correlations(data, groups, draws, seed)
+    rows = _correlations(data, groups, seed)
     found = [_correlation_table(data, rows, groups)]
     known = [str(row[0]) for row in rows if row[1] is not None]
     if len(known) > 1:
-        found.append(_differences(data, against or known[0], known, groups, draws, seed))
+        found.append(_differences(data, against or known[0], known, groups, seed))
     return found
 
 
-def _correlations(
-    data: Measured, groups: Sequence[str] | None, draws: int, seed: int
-) -> list[tuple[Cell, ...]]:
+def _correlations(data: Measured, groups: Sequence[str] | None, seed: int) -> list[tuple[Cell, ...]]:
     rows: list[tuple[Cell, ...]] = []
     for name, values in data.values.items():
         spearman, *others = (
-            correlate(values, data.outcome, kind, groups, draws if kind == "spearman" else 2, seed, FLAT)
+            correlate(values, data.outcome, kind, groups, DRAWS if kind == "spearman" else 2, seed, FLAT)
             for kind in KINDS
         )
         rows.append((
@@ -154,13 +153,13 @@ def _correlation_table(
 
 
 def _differences(
-    data: Measured, best: str, names: Sequence[str], groups: Sequence[str] | None, draws: int, seed: int
+    data: Measured, best: str, names: Sequence[str], groups: Sequence[str] | None, seed: int
 ) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for name in names:
         if name != best:
             gap = paired_bootstrap(
-                data.values[best], data.values[name], groups, data.outcome, "spearman", draws, seed, FLAT
+                data.values[best], data.values[name], groups, data.outcome, "spearman", DRAWS, seed, FLAT
             )
             rows.append((name, *map(_cell, (gap.value, gap.low, gap.high, gap.p)), gap.counted))
     unit = "contexts" if groups is None else "questions"

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ragguard.engines.base import Engine
-from ragguard.engines.prompts import PromptSet
 from ragguard.metrics.answers import rouge_l
 from ragguard.validate.answering import with_answers
 from ragguard.validate.contexts import Context
@@ -23,7 +22,6 @@ async def with_downstream_relevance(
     engine: Engine,
     *,
     measure: Measure = rouge_l,
-    prompts: PromptSet | None = None,
     progress: Progress = silent,
 ) -> list[Context]:
     """Returns the contexts in their order; a passage's relevance is the quality of the reader's answer to it alone.
@@ -45,7 +43,7 @@ async def with_downstream_relevance(
     ]
     worth = iter(
         0.0 if one.answer is None else float(measure(one.answer, one.references))
-        for one in await with_answers(alone, engine, prompts=prompts, progress=progress)
+        for one in await with_answers(alone, engine, progress=progress)
     )
     return [
         replace(

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
-from ragguard.engines.entailment.base import Entailer
-from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, recall, reciprocal_rank
@@ -27,6 +24,8 @@ from ragguard.scorers.view import Caps
 from ragguard.service.stream import bounded
 from ragguard.validate.contexts import Context
 from ragguard.validate.progress import Progress, silent
+
+_CONCURRENCY = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,34 +100,25 @@ async def score_contexts(
     engine: Engine | None,
     *,
     judge: Engine | None = None,
-    entailer: Entailer | None = None,
     scorers: Sequence[str | Scorer] = ("utility",),
-    prompts: str | Path | PromptSet | None = None,
-    caps: Caps | None = None,
-    soft: bool = False,
-    concurrency: int = 32,
     progress: Progress = silent,
 ) -> list[Scored]:
     """Returns the values of all metrics for each context, in their order; without `scorers` no engine is asked.
 
-    A score that an engine could not give is a failure of that context. Nothing is left out for its length unless
-    `caps` limits it. Questions that two contexts share are asked once.
+    A score that an engine could not give is a failure of that context. Nothing is left out for its length.
+    Questions that two contexts share are asked once.
     """
     if not scorers:
         return [Scored(context, rank_values(context)) for context in contexts]
     if engine is None:
         raise InvalidInput("engine", engine, "an engine, for scorers " + ", ".join(map(str, scorers)))
     longest = max((len(context.passages) for context in contexts), default=1)
-    caps = caps or Caps(passages=max(longest, 1), sub_questions=64, prompt_tokens=10**9)
     shared = connect(engine)
     pipeline = ScoringPipeline(
         shared,
         judge=shared if judge is None or judge is engine else connect(judge),
-        entailer=entailer,
         scorers=scorers,
-        prompts=prompts,
-        caps=caps,
-        soft=soft,
+        caps=Caps(passages=max(longest, 1), sub_questions=64, prompt_tokens=10**9),
     )
 
     async def one(at: int) -> tuple[int, Scored]:
@@ -140,7 +130,7 @@ async def score_contexts(
 
     done: dict[int, Scored] = {}
     progress("scoring", 0, len(contexts))
-    async for at, scored in bounded(range(len(contexts)), one, concurrency):
+    async for at, scored in bounded(range(len(contexts)), one, _CONCURRENCY):
         done[at] = scored
         progress("scoring", len(done), len(contexts))
     return [done[at] for at in range(len(contexts))]

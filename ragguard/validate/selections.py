@@ -205,7 +205,7 @@ def grades(found: Selections, *, least: int = LEAST, notes: Sequence[str] = ()) 
     )  # fmt: skip
 
 
-def correlations(found: Selections, *, by_search: bool = False, notes: Sequence[str] = ()) -> Table:
+def correlations(found: Selections, *, by_search: bool = False) -> Table:
     """Tabulates Spearman's correlations with the grade for the narrow and the wide part of each data set (figure 5)."""
     rows: list[tuple[Cell, ...]] = []
     for name, part in found.parts:
@@ -232,7 +232,7 @@ def correlations(found: Selections, *, by_search: bool = False, notes: Sequence[
     return Table(
         "sets-correlations", "Measures of a selection and the response grade: Spearman correlations",
         ("Data", *found.measures, *named, "contexts"), tuple(rows), source=f"{SOURCE}, figure 5",
-        notes=(*explained, *notes),
+        notes=explained,
     )  # fmt: skip
 
 

@@ -8,8 +8,7 @@ import pytest
 from ragguard import world
 from ragguard.engines.base import Sample, Samples
 from ragguard.engines.connect import connect
-from ragguard.engines.entailment.engine import EngineEntailer
-from ragguard.errors import EngineProtocolError, EngineUnreachable, InvalidInput
+from ragguard.errors import EngineProtocolError, EngineUnreachable
 from ragguard.records import Passage
 from ragguard.validate.answering import grader, with_answers, with_outcomes
 from ragguard.validate.contexts import Context
@@ -36,14 +35,6 @@ async def test_gold_is_answered_right_a_lie_wrong_and_the_unrelated_not_at_all(e
     assert [one.id for one in judged] == [one.id for one in contexts]
     outcomes = [one.outcome for one in judged]
     assert (outcomes[0::3], outcomes[1::3], outcomes[2::3]) == ([2.0] * 6, [0.0] * 6, [1.0] * 6)
-
-
-async def test_without_leave_to_abstain_the_reader_guesses(engine):
-    case = world.cases(1, seed=3)[0]
-    contexts = [context(case, "unrelated"), replace(context(case, "gold"), passages=())]
-    judged = await with_outcomes(await with_answers(contexts, engine, may_abstain=False), engine)
-    assert [one.outcome for one in judged] == [0.0, 0.0]
-    assert all(one.answer for one in judged)
 
 
 async def test_what_is_known_is_not_asked_again():
@@ -74,8 +65,6 @@ async def test_nano_compares_no_answers_of_its_own_world_and_another_engine_does
     other = Other()
     assert await grader(engine) is None
     assert await grader(other) is other
-    with pytest.raises(InvalidInput):
-        await with_outcomes([], None, entailer=EngineEntailer(engine))
 
 
 async def test_an_alias_is_right_by_what_follows_from_it(engine):
