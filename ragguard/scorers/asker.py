@@ -14,7 +14,7 @@ from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, RagguardError
-from ragguard.probes.question import Answer, EntailQuestion, Question
+from ragguard.probes.question import Answer, EntailQuestion, LabelQuestion, Question
 from ragguard.probes.tokens import count_tokens, prompt_tokens
 from ragguard.records import Usage
 
@@ -31,13 +31,24 @@ _MORE_CALLS = 24
 class Respondent(Protocol):
     """Answers questions that may share one call."""
 
-    def batch_of(self, question: Question) -> Hashable:
-        """Returns a mark; questions with equal marks may share a call."""
+    @property
+    def one_model(self) -> bool:
+        """True where the judge is the engine, so that their questions share calls."""
         ...
 
     async def respond(self, questions: Sequence[Question]) -> Sequence[Answer]:
         """Returns one answer for each question; raises a RagguardError where that is impossible."""
         ...
+
+
+def _call_of(question: Question, one_model: bool) -> Hashable:
+    """Returns the model, verb and parameters of a question; questions for which these are equal share a call."""
+    if isinstance(question, EntailQuestion):
+        return "entailer"
+    who = "engine" if one_model else question.who
+    if isinstance(question, LabelQuestion):
+        return who, question.labels
+    return who, question.n, question.max_tokens, question.temperature, question.seed
 
 
 def tokens_of(question: Question, around_pair: int = 0) -> int:
@@ -164,7 +175,7 @@ class Asker:
         batches: dict[Hashable, list[Question]] = {}
         for question in dict.fromkeys(question for questions, _ in calls for question in questions):
             if question not in self._answers and self._afford(question):
-                batches.setdefault(self._respondent.batch_of(question), []).append(question)
+                batches.setdefault(_call_of(question, self._respondent.one_model), []).append(question)
         try:
             await asyncio.gather(*(self._answer(batch) for batch in batches.values()))
         finally:

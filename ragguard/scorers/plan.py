@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ragguard.engines.base import Sample
@@ -116,15 +116,6 @@ class PriceList:
     window: int | None = None
     """The most tokens that the model reads of one prompt; a longer prompt is cut and costs no more."""
     lines: list[PlanLine] = field(default_factory=list)
-
-    def batch_of(self, question: Question) -> Hashable:
-        """Returns a mark that is equal for questions which engines would answer in one call."""
-        if isinstance(question, EntailQuestion):
-            return ("entail",)
-        who = "engine" if self.one_model else question.who
-        if isinstance(question, LabelQuestion):
-            return (who, question.labels)
-        return (who, question.n, question.max_tokens, question.temperature, question.seed)
 
     async def respond(self, questions: Sequence[Question]) -> list[Answer]:
         """Notes one call with these questions and returns placeholders."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -59,17 +59,13 @@ class Engines:
     priority: int = 10
     deadline: float | None = None
 
-    def batch_of(self, question: Question) -> Hashable:
-        """Returns a mark that is equal for questions with the same model, verb and parameters."""
-        if isinstance(question, EntailQuestion):
-            return ("entail",)
-        engine = id(self._engine(question))
-        if isinstance(question, LabelQuestion):
-            return ("labels", engine, question.labels)
-        return ("sample", engine, question.n, question.max_tokens, question.temperature, question.seed)
+    @property
+    def one_model(self) -> bool:
+        """True where the judge is the engine."""
+        return self.engine is self.judge
 
     async def respond(self, questions: Sequence[Question]) -> Sequence[Answer]:
-        """Sends questions that share a mark to their model in one call."""
+        """Sends questions that share a call to their model."""
         weights = [max(1, tokens_of(question)) for question in questions]
         first = questions[0]
         if isinstance(first, LabelQuestion):

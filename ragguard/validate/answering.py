@@ -6,7 +6,7 @@ grades come from references alone.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Hashable, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -125,8 +125,7 @@ def _asker(engine: Engine, prompts: PromptSet) -> Asker:
 class _WordsAlone:
     """Answers every question about entailment with neutral, so that equal words alone count as equal answers."""
 
-    def batch_of(self, question: Question) -> Hashable:
-        return None
+    one_model = True
 
     async def respond(self, questions: Sequence[Question]) -> list[Answer]:
         return [EntailAnswer((0.0, 1.0, 0.0)) for _ in questions]
