@@ -24,14 +24,7 @@ from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownNam
 from ragguard.probes.question import Ask
 from ragguard.probes.tokens import prompt_tokens
 from ragguard.recordcheck import checked_result
-from ragguard.records import (
-    PROVISIONAL,
-    Failure,
-    Result,
-    Run,
-    Score,
-    new_id,
-)
+from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, new_id
 from ragguard.runtime.protocols import implements
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import Asker, PromptAllowance, Respondent
@@ -80,15 +73,15 @@ class Identity:
     scorers: tuple[ScorerIdentity, ...]
 
 
-def _family(name: str, soft: bool) -> tuple[Scorer, ...]:
+def _family(name: str) -> tuple[Scorer, ...]:
     if name == "belief":
         return (Belief(),)
     if name == "utility":
-        return (Utility(soft=soft),)
+        return (Utility(),)
     return (Grades(), Recall()) if name == "grades" else (Coverage(), Contested(), Answers())
 
 
-def _scorers(given: Sequence[str | Scorer], soft: bool) -> tuple[Scorer, ...]:
+def _scorers(given: Sequence[str | Scorer]) -> tuple[Scorer, ...]:
     found: list[Scorer] = []
     for item in given:
         if not isinstance(item, str):
@@ -97,7 +90,7 @@ def _scorers(given: Sequence[str | Scorer], soft: bool) -> tuple[Scorer, ...]:
                                    "`name`, `version` and `async def score(view, ask)`")  # fmt: skip
             found.append(item)
         elif item in FAMILIES:
-            found += _family(item, soft)
+            found += _family(item)
         else:
             raise UnknownName("scorers", item, ", ".join(FAMILIES))
     names = [scorer.name for scorer in found]
@@ -116,7 +109,6 @@ class ScoringPipeline:
         scorers: The scorers, by name or as objects.
         prompts: The prompts; None: those that fit the engine.
         caps: The most that is judged of one run; None: `Caps()`.
-        soft: True weights utility by the probability of relevance instead of rounding that first.
         language: The language of answers.
         owned: The models that `aclose` closes; None: all of them.
     """
@@ -130,12 +122,11 @@ class ScoringPipeline:
         scorers: Sequence[str | Scorer] = ("belief", "utility", "coverage"),
         prompts: str | Path | PromptSet | None = None,
         caps: Caps | None = None,
-        soft: bool = False,
         language: Language = ENGLISH,
         owned: Sequence[Engine | Entailer] | None = None,
     ) -> None:
         self._engine, self._judge = engine, judge or engine
-        self._scorers = _scorers(scorers, soft)
+        self._scorers = _scorers(scorers)
         self._prompts = None if prompts is None else load_prompts(prompts)
         self._judge_compares = entailer is None
         self._entailer = entailer or EngineEntailer(self._judge, self._prompts)
@@ -157,20 +148,13 @@ class ScoringPipeline:
         """True where all engines have a cache, so that nothing is asked twice however often a run is scored."""
         return all(any(isinstance(layer, Cache) for layer in layers_of(engine)) for engine in self.engines)
 
-    async def results(
-        self, run: Run, *, priority: int = 10, deadline: float | None = None
-    ) -> list[Score | Failure]:
+    async def results(self, run: Run, *, priority: int = 10) -> list[Result]:
         """Returns all scores of a run, and a failure for each that could not be given. A fault of an engine never
         raises."""
-        return await self._asked(run, self._scorers, priority, deadline)
+        return await self._asked(run, self._scorers, priority)
 
     async def results_so_far(
-        self,
-        run: Run,
-        scorers: Sequence[Scorer] | None = None,
-        *,
-        priority: int = 10,
-        deadline: float | None = None,
+        self, run: Run, scorers: Sequence[Scorer] | None = None, *, priority: int = 10
     ) -> list[Result]:
         """Returns what can be said of a run that has not ended, whatever its record says of an answer: scores that are
         marked as provisional, and failures. What was asked before of the same steps comes from the engines' caches.
@@ -178,7 +162,7 @@ class ScoringPipeline:
         `scorers` are asked in place of those of the pipeline that look at open runs; see `Live`.
         """
         chosen = self.live_scorers() if scorers is None else scorers
-        found = await self._asked(replace(run, answer=None, status="open"), chosen, priority, deadline)
+        found = await self._asked(replace(run, answer=None, status="open"), chosen, priority)
         return [_provisional(one) if isinstance(one, Score) else one for one in found]
 
     def live_scorers(self, *kinds: Live) -> tuple[Scorer, ...]:
@@ -187,9 +171,7 @@ class ScoringPipeline:
             one for one in self._scorers if (live := live_of(one)) is not None and live in (kinds or (live,))
         )
 
-    async def _asked(
-        self, run: Run, scorers: Sequence[Scorer], priority: int, deadline: float | None
-    ) -> list[Result]:
+    async def _asked(self, run: Run, scorers: Sequence[Scorer], priority: int) -> list[Result]:
         setting, missing = await self._reach()
         failures: list[Result] = []
         able: list[Scorer] = []
@@ -204,7 +186,7 @@ class ScoringPipeline:
         if not able:
             return failures
         self._warn_of_language(run)
-        respondent = Engines(self._engine, self._judge, self._entailer, priority, deadline=deadline)
+        respondent = Engines(self._engine, self._judge, self._entailer, priority)
         found = await self._run(able, view_run(run, setting), respondent, self._allowance(run))
         return [*found, *failures]
 
@@ -328,11 +310,7 @@ class ScoringPipeline:
         return known
 
     async def _run(
-        self,
-        scorers: Sequence[Scorer],
-        view: View,
-        respondent: Respondent,
-        allowance: PromptAllowance,
+        self, scorers: Sequence[Scorer], view: View, respondent: Respondent, allowance: PromptAllowance
     ) -> list[Result]:
         asker = _asker(respondent, view.setting, allowance)
         outcomes = await asker.attend([scorer.score(view, asker) for scorer in scorers])

@@ -22,11 +22,12 @@ from ragguard.engines.base import LabelProbs
 from ragguard.metrics import udcg, udcg_of_parts
 from ragguard.records import Failure, Passage
 from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.utility import Utility
 from ragguard.scorers.view import Caps
 
 
-async def utility(the_run, engine=None, **more):
-    return await ScoringPipeline(engine or reader(), scorers=["utility"], **more).results(the_run)
+async def utility(the_run, engine=None, scorer="utility", **more):
+    return await ScoringPipeline(engine or reader(), scorers=[scorer], **more).results(the_run)
 
 
 def named(results, name, stage="passages"):
@@ -57,7 +58,7 @@ async def test_only_what_is_not_relevant_distracts():
 
 
 async def test_soft_utility_keeps_gain_and_harm_apart():
-    results = await utility(two_hops(), soft=True)
+    results = await utility(two_hops(), scorer=Utility(soft=True))
     assert values(results, "utility")[0] == 0.8 * 0.9
     gain, harm = [0.9 * 0.9, 0.2 * 0.4], [-0.1 * 0.9, -0.8 * 0.4]
     assert values(results, "udcg")[0] == udcg_of_parts(gain, harm)
