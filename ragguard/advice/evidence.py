@@ -21,14 +21,14 @@ from ragguard.probes.rating import Rating
 from ragguard.probes.relevance import read_relevance, relevance
 from ragguard.records import Usage
 from ragguard.scorers.belief import Belief
-from ragguard.scorers.contested import Conflict, Conflicts, Contested, read_texts
+from ragguard.scorers.contested import Conflict, Conflicts, Contested
 from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, Key, window
 from ragguard.scorers.coverage import find_sub_questions
 from ragguard.scorers.estimates import Estimate, Estimator
 from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.pipeline import Inquiry
 from ragguard.scorers.ratings import Ratings
-from ragguard.scorers.view import StepView, View, numbered
+from ragguard.scorers.view import StepView, View, numbered, read_texts
 
 LEAST = 0.05
 """The reader's answers are drawn where the other parts of the sufficiency leave at least this."""
@@ -169,7 +169,7 @@ class EvidenceSearch:
             abstention(setting.prompts, view.run.question, *fitting(view, view.steps).passages)
         ]
         for step, at in read:
-            query, text = step.step.query or view.run.question, step.all[at].text
+            query, text = view.query_of(step), step.all[at].text
             questions += [
                 abstention(setting.prompts, query, text),
                 relevance(setting.judge_prompts, query, text),

@@ -105,7 +105,7 @@ class Answers:
         unread = any(at in step.textless for step in view.steps for at in step.got)
         questions: list[LabelQuestion] = [
             relevance(
-                view.setting.judge_prompts, step.step.query or view.run.question, step.all[at].text,
+                view.setting.judge_prompts, view.query_of(step), step.all[at].text,
                 question=view.run.question, references=view.references,
             )
             for step in view.steps

@@ -26,7 +26,7 @@ from ragguard.records import Result, Usage
 from ragguard.scorers.coverage import find_sub_questions, given_sub_questions
 from ragguard.scorers.ratings import Ratings
 from ragguard.scorers.score_writer import ScoreWriter
-from ragguard.scorers.view import StepView, View
+from ragguard.scorers.view import StepView, View, read_texts
 
 SHOWN = 120
 """How many characters of an answer an explanation shows."""
@@ -81,11 +81,6 @@ class Contested:
         return writer.results()
 
 
-def read_texts(steps: Sequence[StepView]) -> list[str]:
-    """Returns the texts that the model got and that are judged, each once."""
-    return list(dict.fromkeys(s.all[at].text for s in steps for at in s.got if at in s.judged))
-
-
 class Conflicts:
     """Finds which of the texts that a model read contradict each other, with as few questions as possible."""
 
@@ -137,10 +132,10 @@ class Conflicts:
         """
         view = self._view
         asked = {
-            (step.step.query or view.run.question, step.all[at].text): None
+            (view.query_of(step), text): None
             for step in view.steps
-            for at in step.got
-            if at in step.judged and step.all[at].text in texts
+            for text in step.texts(step.got)
+            if text in texts
         }
         questions = [relevance(view.setting.judge_prompts, query, text) for query, text in asked]
         found: set[str] = set()

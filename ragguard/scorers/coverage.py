@@ -20,7 +20,7 @@ from ragguard.probes.tokens import count_tokens
 from ragguard.records import Passage, Result, Stage, Usage
 from ragguard.scorers.ratings import Ratings
 from ragguard.scorers.score_writer import ScoreWriter
-from ragguard.scorers.view import View
+from ragguard.scorers.view import View, read_texts, retrieved_texts
 
 ORACLE_GRADE = 3
 """The least grade of passages of a given pool that make up the oracle; passages without a grade do, too."""
@@ -60,7 +60,7 @@ class Coverage:
             writer.fail(CapExceeded(message), f"{len(asked) - most} of {len(asked)} sub-questions")
         oracle = oracle_passages(view)
         says_nothing = is_abstention(answer, view.setting.language)
-        texts = [step.all[at].text for step in view.steps for at in sorted(step.judged)]
+        texts = retrieved_texts(view.steps)
         texts += [passage.text for passage in oracle]
         ratings = Ratings(asked[:most])
         await ratings.learn(texts if says_nothing else [*texts, answer], view.setting.judge_prompts, ask)
@@ -183,7 +183,7 @@ class _CoverageReport:
         before = 0.0
         for step in view.steps_with_empty:
             listed, k = step.listed(stage), step.judged_places(stage)
-            texts = [step.all[at].text for at in listed if at in step.judged]
+            texts = step.texts(listed)
             earlier = list(dict.fromkeys(so_far))
             so_far += texts
             shown = bool(texts or not step.got) if stage == "passages" else step.changed
@@ -204,7 +204,7 @@ class _CoverageReport:
             if shown:
                 self.add("coverage", covered, so_far, **more)
                 self.add("delta_coverage", covered - before, so_far, **more)
-                retrieved = list(dict.fromkeys(step.all[at].text for at in sorted(step.judged)))
+                retrieved = retrieved_texts([step])
                 try:
                     ranked = self._alpha_ndcg(texts, retrieved, k, earlier)
                     self.add("alpha_ndcg", ranked, [*earlier, *texts, *retrieved], **more)
@@ -217,9 +217,9 @@ class _CoverageReport:
         it."""
         read: list[str] = []
         for step in self.writer.view.steps:
-            got = [step.all[at].text for at in step.got if at in step.judged]
+            got = step.texts(step.got)
             if step.changed:
-                found = [step.all[at].text for at in range(step.candidates) if at in step.judged]
+                found = step.texts(range(step.candidates))
                 left_out = len(step.all) - len(step.judged)
                 try:
                     change = self._covered([*read, *got]) - self._covered([*read, *found])
@@ -240,7 +240,8 @@ class _CoverageReport:
     def run(self) -> None:
         """Adds `coverage_total`, `alpha_ndcg_total` and `density` of all that the model got; of a run that found
         nothing, `coverage_total` alone."""
-        texts, view = self._context(), self.writer.view
+        view = self.writer.view
+        texts = read_texts(view.steps)
         if not texts and not view.read_nothing:
             return
         if texts:
@@ -263,7 +264,7 @@ class _CoverageReport:
         if empty is None:
             return
         k = len(texts) + empty
-        everything = list(dict.fromkeys(s.all[at].text for s in view.steps for at in sorted(s.judged)))
+        everything = retrieved_texts(view.steps)
         try:
             ranked = self._alpha_ndcg(texts, everything, k)
         except RagguardError as error:
@@ -299,10 +300,6 @@ class _CoverageReport:
         oracle = "pool" if self.oracle else "retrieved"
         self.add(name, value, texts, metadata={"tokens": length, "oracle": oracle})
 
-    def _context(self) -> list[str]:
-        view = self.writer.view
-        return list(dict.fromkeys(s.all[at].text for s in view.steps for at in s.got if at in s.judged))
-
     def _covered(self, texts: Sequence[str]) -> float:
         """Returns the coverage of texts; 0 where there are none, and nan where the pool answers no sub-question."""
         if texts:
@@ -325,9 +322,7 @@ class _CoverageReport:
     def _oracle(self) -> tuple[float, float]:
         """Returns coverage and tokens of the required passages: of the pool's good ones, else of all that were
         retrieved."""
-        view = self.writer.view
-        texts = self.oracle or [s.all[at].text for s in view.steps for at in sorted(s.judged)]
-        texts = list(dict.fromkeys(texts))
+        texts = list(dict.fromkeys(self.oracle)) or retrieved_texts(self.writer.view.steps)
         if not texts:
             return math.nan, math.nan
         needed = measures.required_subset(self.ratings.table(texts), self.settings.eta).required.tolist()

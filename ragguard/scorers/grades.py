@@ -61,7 +61,7 @@ def contradiction(view: View, steps: Sequence[StepView]) -> ScoringError | None:
     """Returns the error about a passage that has two different grades for one query, in steps or in the pool, whose
     grades are for the run's question."""
     places: list[tuple[str, str, Sequence[Passage]]] = [("the pool", view.run.question, view.run.pool or ())]
-    places += [(f"step {step.step.id}", step.step.query or view.run.question, step.all) for step in steps]
+    places += [(f"step {step.step.id}", view.query_of(step), step.all) for step in steps]
     grades: dict[tuple[str, str], tuple[int, str]] = {}
     for where, query, passages in places:
         for passage in passages:
@@ -105,9 +105,7 @@ class _GradeReport:
         """Finds the grade of every passage of the run and of its pool; a given grade is not asked for."""
         view = self.writer.view
         listed: list[tuple[StepView | None, int, Passage, str]] = [
-            (step, at, step.all[at], step.step.query or view.run.question)
-            for step in view.steps
-            for at in sorted(step.judged)
+            (step, at, step.all[at], view.query_of(step)) for step in view.steps for at in sorted(step.judged)
         ]
         listed += [(None, -1, passage, view.run.question) for passage in view.run.pool or ()]
         questions: dict[int, LabelQuestion] = {}
@@ -139,11 +137,9 @@ class _GradeReport:
 
     def step(self, step: StepView, stage: Stage) -> None:
         """Adds the measures of one list of a step. A place that is left empty counts as nothing."""
-        wanted = [at for at in step.listed(stage) if at in step.judged]
         k = 1 if step.any_k else step.judged_places(stage)
-        texts = [step.all[at].text for at in wanted]
-        query = step.step.query or self.writer.view.run.question
-        candidates = [step.all[at].text for at in range(len(step.all)) if at in step.judged]
+        texts, candidates = step.texts(step.listed(stage)), step.texts()
+        query = self.writer.view.query_of(step)
         # A repeated passage fills a place and adds nothing.
         chosen = self._grades(query, texts)
         reachable = self._grades(query, candidates)
@@ -188,7 +184,7 @@ class _GradeReport:
         if not self.writer.view.run.pool:
             return 0
         pool = {passage.text for passage in self.writer.view.run.pool}
-        return len({step.all[at].text for at in range(step.candidates) if at in step.judged} - pool)
+        return len({*step.texts(range(step.candidates))} - pool)
 
     def _grades(self, query: str, texts: Iterable[str]) -> list[int] | None:
         """Returns the grades of texts, each text once; None where one is missing."""
@@ -205,9 +201,8 @@ class _GradeReport:
                 grades.setdefault(passage.text, normalise(view.run.question))
         else:
             for other in view.steps:
-                asked = other.step.query or view.run.question
-                if normalise(asked) == normalise(query):
-                    grades |= {other.all[at].text: normalise(asked) for at in sorted(other.judged)}
+                if normalise(view.query_of(other)) == normalise(query):
+                    grades |= dict.fromkeys(other.texts(), normalise(query))
         found = [self.found.get((asked, text)) for text, asked in grades.items()]
         origin = "given" if view.run.pool else "steps"
         return (None if None in found else [value for value in found if value is not None]), origin

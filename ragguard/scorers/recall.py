@@ -25,7 +25,7 @@ from ragguard.probes.rating import read_rating
 from ragguard.records import Result
 from ragguard.scorers.grades import RELEVANT, contradiction
 from ragguard.scorers.score_writer import ScoreWriter
-from ragguard.scorers.view import StepView, View
+from ragguard.scorers.view import StepView, View, retrieved_texts
 
 
 class _RecallEstimate(NamedTuple):
@@ -51,7 +51,7 @@ class Recall:
         writer = ScoreWriter(view, self)
         by_query: dict[str, list[StepView]] = defaultdict(list)
         for step in view.steps:
-            by_query[normalise(step.step.query or view.run.question)].append(step)
+            by_query[normalise(view.query_of(step))].append(step)
         repeated = [steps for query, steps in by_query.items() if query and len(steps) > 1]
         if view.run.pool or not repeated:
             return writer.results()
@@ -61,9 +61,9 @@ class Recall:
             return writer.results()
         given = _given(repeated)
         wanted = [
-            (steps[0].step.query or view.run.question, text)
+            (view.query_of(steps[0]), text)
             for steps in repeated
-            for text in _judged(steps)
+            for text in retrieved_texts(steps)
             if text not in given
         ]
         questions = [grade(view.setting.judge_prompts, query, text) for query, text in wanted]
@@ -75,8 +75,8 @@ class Recall:
             except RagguardError as error:
                 writer.fail(error, "recall, as a passage has no grade")
         for steps in repeated:
-            query = normalise(steps[0].step.query or view.run.question)
-            known = {text: given.get(text, grades.get((query, text))) for text in _judged(steps)}
+            query = normalise(view.query_of(steps[0]))
+            known = {text: given.get(text, grades.get((query, text))) for text in retrieved_texts(steps)}
             if None not in known.values():
                 self._query(
                     writer, steps, {text: value for text, value in known.items() if value is not None}
@@ -85,7 +85,7 @@ class Recall:
 
     def _query(self, writer: ScoreWriter, steps: Sequence[StepView], grades: dict[str, int]) -> None:
         """Adds the scores of the steps that asked one query."""
-        found = [{step.all[at].text for at in range(step.candidates) if at in step.judged} for step in steps]
+        found = [set(step.texts(range(step.candidates))) for step in steps]
         table = np.array([[text in texts for text in grades] for texts in found])
         total = recapture(table, [value >= RELEVANT for value in grades.values()])
         if not math.isfinite(total.total):
@@ -96,8 +96,8 @@ class Recall:
     def _step(
         self, writer: ScoreWriter, step: StepView, grades: dict[str, int], total: Population, retrievals: int
     ) -> None:
-        chosen = [grades[text] for text in _listed(step, step.got) if text in grades]
-        found = [grades[text] for text in _listed(step, range(step.candidates)) if text in grades]
+        chosen = [grades[text] for text in dict.fromkeys(step.texts(step.got))]
+        found = [grades[text] for text in dict.fromkeys(step.texts(range(step.candidates)))]
         k, relevant = step.judged_places("passages"), sum(value >= RELEVANT for value in chosen)
         there = sum(value >= RELEVANT for value in grades.values())
         if not k or len(chosen) > k:
@@ -123,15 +123,6 @@ def _given(repeated: Sequence[Sequence[StepView]]) -> dict[str, int]:
     """Returns the grade that came with each passage, by its text."""
     passages = (passage for steps in repeated for step in steps for passage in step.all)
     return {passage.text: passage.grade for passage in passages if passage.grade is not None}
-
-
-def _listed(step: StepView, positions: Sequence[int]) -> list[str]:
-    """Returns the judged texts of a list, each once."""
-    return list(dict.fromkeys(step.all[at].text for at in positions if at in step.judged))
-
-
-def _judged(steps: Sequence[StepView]) -> list[str]:
-    return list(dict.fromkeys(text for step in steps for text in _listed(step, range(len(step.all)))))
 
 
 def _moved(value: Callable[[float], float], total: Population, least: float) -> _RecallEstimate:

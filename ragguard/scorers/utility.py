@@ -80,7 +80,7 @@ class Utility:
         return writer.results()
 
     def _questions(self, view: View, step: StepView, at: int) -> tuple[LabelQuestion, LabelQuestion]:
-        query, text = step.step.query or view.run.question, step.all[at].text
+        query, text = view.query_of(step), step.all[at].text
         return (
             abstention(view.setting.prompts, query, text),
             relevance(
@@ -247,7 +247,7 @@ class _Seen(TypedDict):
 def _seen(view: View, *steps: StepView) -> _Seen:
     """Returns whether the judge saw the references for one of the steps, and which."""
     question, references = view.run.question, view.references
-    if any(sees_references(step.step.query or question, question, references) for step in steps):
+    if any(sees_references(view.query_of(step), question, references) for step in steps):
         return {"reference_source": "gold", "references": references}
     return {"reference_source": "none", "references": ()}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ragguard.answer_text import ENGLISH, Language
@@ -89,6 +89,11 @@ class StepView:
     def listed(self, stage: Stage) -> Sequence[int]:
         """Returns one of the step's two lists, as indices into `all`: what the model got, or what was retrieved."""
         return self.got if stage == "passages" else range(self.candidates)
+
+    def texts(self, positions: Iterable[int] | None = None) -> list[str]:
+        """Returns the judged texts at these positions of `all`; None: all judged texts."""
+        among = range(len(self.all)) if positions is None else positions
+        return [self.all[at].text for at in among if at in self.judged]
 
     def judged_places(self, stage: Stage) -> int:
         """Returns K for a list of the step, without the places of passages that are not judged. Among candidates there
@@ -172,6 +177,10 @@ class View:
         """The steps that retrieved a passage and those that retrieved nothing, in order, without their turns."""
         return tuple(step for _, step in self.turns_with_empty)
 
+    def query_of(self, step: StepView) -> str:
+        """Returns the query of a step; the run's question where the step has none."""
+        return step.step.query or self.run.question
+
     @property
     def read_nothing(self) -> bool:
         """True for a run whose steps all ended well and brought the model nothing."""
@@ -223,6 +232,16 @@ def view_run(run: Run, setting: Setting) -> View:
             over.append(step)
     turns = tuple(one for one in kept if not one[1].empty)
     return View(run, setting, turns, steps_over_cap=tuple(over), turns_with_empty=tuple(kept))
+
+
+def read_texts(steps: Iterable[StepView]) -> list[str]:
+    """Returns the texts that the model got and that are judged, each once."""
+    return list(dict.fromkeys(text for step in steps for text in step.texts(step.got)))
+
+
+def retrieved_texts(steps: Iterable[StepView]) -> list[str]:
+    """Returns all texts of the steps that are judged, each once."""
+    return list(dict.fromkeys(text for step in steps for text in step.texts()))
 
 
 def hash_references(source: str, references: Sequence[str]) -> str:
