@@ -17,7 +17,6 @@ from ragguard.metrics.distraction import utility
 from ragguard.probes.abstention import abstention, read_abstention
 from ragguard.probes.belief import belief
 from ragguard.probes.question import Ask, LabelQuestion, SampleAnswer, answered
-from ragguard.probes.rating import Rating
 from ragguard.probes.relevance import read_relevance, relevance
 from ragguard.records import Usage
 from ragguard.scorers.belief import Belief
@@ -249,8 +248,7 @@ class EvidenceSearch:
         return 0
 
     def _answered_by(self, text: str) -> set[int]:
-        cells = enumerate(self._ratings.rows[text])
-        return {at for at, cell in cells if isinstance(cell, Rating) and cell.value >= self.contested.eta}
+        return self._ratings.answered_by(text, self.contested.eta)
 
     def _redundancy(self, turns: Sequence[Sequence[StepView]]) -> float | None:
         last = read_texts(turns[-1]) if turns else []

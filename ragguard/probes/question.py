@@ -104,7 +104,7 @@ class EntailAnswer:
 
 Question: TypeAlias = LabelQuestion | SampleQuestion | EntailQuestion
 Answer: TypeAlias = LabelAnswer | SampleAnswer | EntailAnswer
-A = TypeVar("A", LabelAnswer, SampleAnswer, EntailAnswer)
+A = TypeVar("A")
 
 
 class Ask(Protocol):

@@ -16,14 +16,14 @@ import numpy as np
 
 from ragguard.answer_text import normalise
 from ragguard.engines.entailment.base import Pair
-from ragguard.errors import LowLabelMass, RagguardError
+from ragguard.errors import RagguardError
 from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
 from ragguard.probes.question import Ask, EntailAnswer, EntailQuestion, SampleAnswer, SampleQuestion, answered
-from ragguard.probes.rating import LEAST_MASS, Rating
 from ragguard.probes.relevance import read_relevance, relevance
 from ragguard.records import Result, Usage
 from ragguard.scorers.coverage import find_sub_questions, given_sub_questions
+from ragguard.scorers.meanings import relation
 from ragguard.scorers.ratings import Ratings
 from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import StepView, View, read_texts
@@ -92,12 +92,12 @@ class Conflicts:
 
     async def learn(self, ask: Ask) -> None:
         """Asks for the answer of each passage to a shared sub-question, and compares the answers that differ."""
-        readings = [
+        rated = [
             _Reading(number, text)
-            for number in range(len(self._ratings.sub_questions))
-            for text in self._covering(number)
+            for text in self._texts
+            for number in self._ratings.answered_by(text, self._settings.eta)
         ]
-        readings = _shared(readings)
+        readings = _shared(sorted(rated, key=lambda reading: reading.sub_question))
         relevant = await self._relevant({reading.text for reading in readings}, ask)
         readings = _shared([reading for reading in readings if reading.text in relevant])
         drawn = await ask([self._question(reading) for reading in readings])
@@ -115,15 +115,6 @@ class Conflicts:
                 self.found.append(
                     Conflict(one.sub_question, one.text, first, other.text, second_answer=second)
                 )
-
-    def _covering(self, number: int) -> list[str]:
-        """Returns the texts that answer a sub-question."""
-        found = []
-        for text in self._texts:
-            cell = self._ratings.rows[text][number]
-            if isinstance(cell, Rating) and cell.value >= self._settings.eta:
-                found.append(text)
-        return found
 
     async def _relevant(self, texts: Set[str], ask: Ask) -> set[str]:
         """Returns the texts that are relevant to the query which brought them, judged without the references.
@@ -176,12 +167,7 @@ class Conflicts:
 
     def _contradicts(self, answer: EntailAnswer) -> bool:
         self.usage += answer.usage
-        if answer.mass < LEAST_MASS:
-            raise LowLabelMass(
-                f"the model that compares answers puts only {answer.mass:.2f} on its labels (at least {LEAST_MASS} is "
-                "needed); give RagGuard an `entailer`, or, where the model thinks, switch its thinking off"
-            )
-        return answer.p[2] >= self._settings.tau
+        return relation(answer)[2] >= self._settings.tau
 
 
 def _shared(readings: Sequence[_Reading]) -> list[_Reading]:

@@ -154,9 +154,7 @@ class _CoverageReport:
                 counted.add(text)
         for text in dict.fromkeys(self.oracle):
             if text not in counted:
-                self.usage += sum(
-                    (c.usage for c in self.ratings.rows[text] if isinstance(c, Rating)), Usage()
-                )
+                self.usage += self.ratings.usage(text)
         self._redundancy()
 
     def _redundancy(self) -> None:
@@ -277,13 +275,12 @@ class _CoverageReport:
         if not answer:
             self.add("answer_coverage", 0.0, (), label="abstained")
             return
-        usage = sum((cell.usage for cell in self.ratings.rows[answer] if isinstance(cell, Rating)), Usage())
         try:
             covered = self._coverage([answer])
         except RagguardError as error:
             self.writer.fail(error, "answer_coverage")
             return
-        self.add("answer_coverage", covered, [answer], usage=usage)
+        self.add("answer_coverage", covered, [answer], usage=self.ratings.usage(answer))
         self._density("answer_density", covered, [answer])
 
     def _density(self, name: str, covered: float, texts: Sequence[str]) -> None:

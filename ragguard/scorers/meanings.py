@@ -15,7 +15,7 @@ from ragguard.engines.base import Sample
 from ragguard.engines.entailment.base import Pair, same
 from ragguard.errors import LowLabelMass, RagguardError
 from ragguard.metrics.answers import is_abstention
-from ragguard.probes.question import Ask, EntailAnswer, EntailQuestion
+from ragguard.probes.question import Ask, EntailAnswer, EntailQuestion, answered
 from ragguard.probes.rating import LEAST_MASS
 from ragguard.records import Usage
 
@@ -76,16 +76,7 @@ class Meanings:
         if _NOTHING in (premise, hypothesis):
             return 0.0, 1.0, 0.0
         pair = Pair(self.question, premise, hypothesis)
-        answer = self._known[pair]
-        if isinstance(answer, RagguardError):
-            raise answer
-        if answer.mass < LEAST_MASS:
-            raise LowLabelMass(
-                f"the model that compares answers puts only {answer.mass:.2f} on its labels (at least "
-                f"{LEAST_MASS} is needed); give RagGuard an `entailer`, or, "
-                "where the model thinks, switch its thinking off"
-            )
-        return answer.p
+        return relation(answered(self._known[pair]))
 
     def follows(self, one: str, other: str) -> bool:
         """Returns whether the second of two `words` follows from the first."""
@@ -162,6 +153,16 @@ class Meanings:
             if not isinstance(answer, RagguardError):
                 total += answer.usage
         return total
+
+
+def relation(answer: EntailAnswer) -> tuple[float, float, float]:
+    """Returns (entailment, neutral, contradiction); raises LowLabelMass where a model puts little on these labels."""
+    if answer.mass < LEAST_MASS:
+        raise LowLabelMass(
+            f"the model that compares answers puts only {answer.mass:.2f} on its labels (at least {LEAST_MASS} is "
+            "needed); give RagGuard an `entailer`, or, where the model thinks, switch its thinking off"
+        )
+    return answer.p
 
 
 def _with_first(waiting: Iterable[Sequence[str]]) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from ragguard.errors import RagguardError
 from ragguard.probes.answerability import answerability
 from ragguard.probes.question import Ask, answered
 from ragguard.probes.rating import Rating, read_rating
+from ragguard.records import Usage
 
 
 @dataclass(slots=True)
@@ -38,17 +39,20 @@ class Ratings:
 
     def table(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Returns the most probable ratings, (texts, sub-questions); raises the error of one that is missing."""
-        values = [[_rating(cell).value for cell in self.rows[text]] for text in texts]
+        values = [[answered(cell).value for cell in self.rows[text]] for text in texts]
         return np.array(values, dtype=np.float64).reshape(len(texts), len(self.sub_questions))
+
+    def answered_by(self, text: str, eta: float) -> set[int]:
+        """Returns the numbers of the sub-questions that a text answers, with a rating of at least `eta`."""
+        cells = enumerate(self.rows[text])
+        return {number for number, cell in cells if isinstance(cell, Rating) and cell.value >= eta}
+
+    def usage(self, text: str) -> Usage:
+        """Returns the cost of rating a text."""
+        return sum((cell.usage for cell in self.rows[text] if isinstance(cell, Rating)), Usage())
 
     def stderr(self, texts: Iterable[str]) -> float | None:
         """Returns 0 where no rating of the texts was estimated, as what follows from thresholds has no error then;
         else None."""
         cells = (cell for text in texts for cell in self.rows[text])
         return 0.0 if all(isinstance(cell, Rating) and cell.stderr == 0.0 for cell in cells) else None
-
-
-def _rating(cell: Rating | RagguardError) -> Rating:
-    if isinstance(cell, RagguardError):
-        raise cell
-    return cell
