@@ -19,7 +19,7 @@ from ragguard.probes.sub_questions import read_sub_questions, sub_questions
 from ragguard.probes.tokens import count_tokens
 from ragguard.records import Passage, Result, Stage, Usage
 from ragguard.scorers.ratings import Ratings
-from ragguard.scorers.score_writer import ScoreWriter
+from ragguard.scorers.score_writer import ScoreWriter, stage_label
 from ragguard.scorers.view import View, read_texts, retrieved_texts
 
 ORACLE_GRADE = 3
@@ -188,11 +188,10 @@ class _CoverageReport:
             more: dict[str, Any] = {
                 "step": step,
                 "stage": stage,
+                "label": stage_label(step, stage),
                 "metadata": {"kept": len(texts), "not_judged": len(listed) - len(texts)}
                 | ({"k": k} if k else {}),
             }
-            if stage == "candidates" or step.changed:
-                more["label"] = "before" if stage == "candidates" else "after"
             try:
                 covered = self._covered(so_far)
             except RagguardError as error:

@@ -3,7 +3,7 @@ junk."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ from ragguard.probes.grade import grade
 from ragguard.probes.question import Ask, LabelQuestion, answered
 from ragguard.probes.rating import read_rating
 from ragguard.records import Passage, Result, Stage
-from ragguard.scorers.score_writer import ScoreWriter
+from ragguard.scorers.score_writer import ScoreWriter, stage_label
 from ragguard.scorers.view import StepView, View, hash_references
 
 RELEVANT = 4
@@ -139,10 +139,10 @@ class _GradeReport:
         """Adds the measures of one list of a step. A place that is left empty counts as nothing."""
         k = 1 if step.any_k else step.judged_places(stage)
         texts, candidates = step.texts(step.listed(stage)), step.texts()
-        query = self.writer.view.query_of(step)
+        query = normalise(self.writer.view.query_of(step))
         # A repeated passage fills a place and adds nothing.
-        chosen = self._grades(query, texts)
-        reachable = self._grades(query, candidates)
+        chosen = self._grades(dict.fromkeys(texts, query))
+        reachable = self._grades(dict.fromkeys(candidates, query))
         pool, origin = self._pool(query, candidates)
         if not k or chosen is None or reachable is None or pool is None:
             return
@@ -165,10 +165,9 @@ class _GradeReport:
         elif stage == "passages" and len(reachable) > len(chosen):
             # Beside its own candidates alone, PROC would be 1 by construction.
             measures["selection_efficiency"] = rarity.ra_nwg(reachable, chosen, k, self.settings.alpha)
-        changed = "before" if stage == "candidates" else "after" if step.changed else ""
         for name, value in measures.items():
             self.writer.add(
-                name, float(value), step=step, who="judge", stage=stage, label=changed,
+                name, float(value), step=step, who="judge", stage=stage, label=stage_label(step, stage),
                 stderr=None if self.estimated else 0.0,
                 references=self.mark,
                 reference_source="gold" if origin == "given" else "none",
@@ -186,23 +185,21 @@ class _GradeReport:
         pool = {passage.text for passage in self.writer.view.run.pool}
         return len({*step.texts(range(step.candidates))} - pool)
 
-    def _grades(self, query: str, texts: Iterable[str]) -> list[int] | None:
-        """Returns the grades of texts, each text once; None where one is missing."""
-        found = [self.found.get((normalise(query), text)) for text in dict.fromkeys(texts)]
+    def _grades(self, queries: Mapping[str, str]) -> list[int] | None:
+        """Returns the grade of each text for the normalised query beside it; None where one is missing."""
+        found = [self.found.get((query, text)) for text, query in queries.items()]
         return None if None in found else [value for value in found if value is not None]
 
     def _pool(self, query: str, candidates: Sequence[str]) -> tuple[list[int] | None, str]:
         """Returns the grades of the pool given with the run, else of all candidates of all steps with the same query;
         and which of these it is."""
         view = self.writer.view
-        grades = dict.fromkeys(candidates, normalise(query))
+        queries = dict.fromkeys(candidates, query)
         if view.run.pool:
             for passage in view.run.pool:
-                grades.setdefault(passage.text, normalise(view.run.question))
-        else:
-            for other in view.steps:
-                if normalise(view.query_of(other)) == normalise(query):
-                    grades |= dict.fromkeys(other.texts(), normalise(query))
-        found = [self.found.get((asked, text)) for text, asked in grades.items()]
-        origin = "given" if view.run.pool else "steps"
-        return (None if None in found else [value for value in found if value is not None]), origin
+                queries.setdefault(passage.text, normalise(view.run.question))
+            return self._grades(queries), "given"
+        for other in view.steps:
+            if normalise(view.query_of(other)) == query:
+                queries |= dict.fromkeys(other.texts(), query)
+        return self._grades(queries), "steps"

@@ -22,6 +22,13 @@ def worth_repeating(error: BaseException) -> bool:
     return bool(getattr(error, "retryable", False)) or isinstance(error, CircuitOpen | EngineTimeout)
 
 
+def stage_label(step: StepView, stage: Stage) -> str:
+    """Returns the label of a score about one of a step's two lists; empty where the lists are equal."""
+    if not step.changed:
+        return ""
+    return "before" if stage == "candidates" else "after"
+
+
 class ScoreWriter:
     """Collects the results of one scorer about one run."""
 

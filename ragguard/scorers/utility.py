@@ -18,7 +18,7 @@ from ragguard.probes.question import Ask, LabelAnswer, LabelQuestion, answered
 from ragguard.probes.relevance import Relevance, read_relevance, relevance, sees_references
 from ragguard.records import ReferenceSource, Result, Stage
 from ragguard.scorers.given import Relevant, UtilityGiven
-from ragguard.scorers.score_writer import ScoreWriter
+from ragguard.scorers.score_writer import ScoreWriter, stage_label
 from ragguard.scorers.view import StepView, View
 
 
@@ -163,7 +163,7 @@ class Utility:
         value, stderr = self._udcg(known, k)
         writer.add(
             "udcg", value, step=step, stage=stage, stderr=stderr,
-            label="before" if stage == "candidates" else "after" if step.changed else "",
+            label=stage_label(step, stage),
             metadata={
                 **({} if step.any_k else {"k": k}),
                 "kept": len(known), "not_judged": len(wanted) - len(known), **_judge(writer.view),
