@@ -15,15 +15,14 @@ from ragguard.events import RunEnded
 from ragguard.records import Run
 from ragguard.store.columns import maybe, storable
 from ragguard.store.passage_table import PassageTable
-from ragguard.store.rows import StepRow, add_end, run_data
+from ragguard.store.rows import STEP_COLUMNS, StepRow, add_end, run_data
 from ragguard.store.texts import NeededTexts
 from ragguard.store.time_slice import TimeSlice
 
 INSERT_STEP: Final = (
-    "INSERT INTO steps (id, idx, turn, query, status, tool, started_ns, ended_ns, body, k, run) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    f"INSERT INTO steps ({', '.join(STEP_COLUMNS)}, run) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_INSERT_RUN = (
+INSERT_RUN: Final = (
     "INSERT INTO runs (seq, id, name, question, answer, status, started_ns, ended_ns, body, owner, due_ns, queued_ns) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
@@ -71,7 +70,7 @@ def insert_new(
             steps.append((*step.columns, seq))
             needed.add(step.digests)
         time_slice.rest_if_used()
-    db.executemany(_INSERT_RUN, runs)
+    db.executemany(INSERT_RUN, runs)
     db.executemany(INSERT_STEP, steps)
     return range(first, first + len(runs))
 

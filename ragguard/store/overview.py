@@ -18,7 +18,7 @@ from ragguard.records import K_ERROR, Dropped, Failure, Passage, Run, Usage, pla
 from ragguard.store.columns import Data
 from ragguard.store.provisional import IS_PROVISIONAL
 from ragguard.store.reading import chunks, failures_at, origins_of, rows_at, texts_of
-from ragguard.store.rows import step_row, usage_of
+from ragguard.store.rows import STEP_COLUMNS, step_row, usage_of
 from ragguard.store.unreadable import WRONG_SCORES, check_scores
 
 SCALE = 10_000
@@ -165,13 +165,9 @@ def overview_of(run: Run, summary: ScoreSummary, failures: list[Failure]) -> Ove
     )
     for step in run.steps:
         texts: dict[bytes, str] = {}
-        id, index, turn, query, status, tool, started_ns, ended_ns, body, k = step_row(step, texts).columns
-        columns = {
-            "seq": index, "id": id, "turn": turn, "query": query, "status": status, "tool": tool,
-            "started_ns": started_ns, "ended_ns": ended_ns, "k": k,
-        }  # fmt: skip
+        columns = dict(zip(STEP_COLUMNS, step_row(step, texts).columns, strict=True)) | {"seq": step.index}
         known = {digest.hex(): text for digest, text in texts.items()}
-        found.steps.append(_step(columns, json.loads(body), known))
+        found.steps.append(_step(columns, json.loads(columns["body"]), known))
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
@@ -23,6 +23,9 @@ TABLES: tuple[Table, ...] = ("scores", "failures", "runs", "parts")
 """The tables, in the order in which they are written: a part whose row of counts stands in `parts` is complete."""
 MOST_REASONS = 100
 """The different reasons of failures, and the rejected lines, that the counts of a part name."""
+
+_COSTS = ("requests", "prompts", "prompt_tokens", "output_tokens", "cached")
+"""The fields of a usage that the counts of a part have: all but its seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +72,7 @@ class PartCounts:
     @property
     def usage(self) -> Usage:
         """The cost of the scores."""
-        return Usage(
-            self.requests, self.prompts, self.prompt_tokens, self.output_tokens, cached=self.cached
-        )  # fmt: skip
+        return Usage(**{name: getattr(self, name) for name in _COSTS})
 
     def row(self) -> Data:
         """Returns the counts as plain data: a row of the table `parts`."""
@@ -92,18 +93,17 @@ class PartRows:
     """Collects the results of one part as rows; gives the same tables whatever the order in which runs were scored."""
 
     def __init__(self) -> None:
-        self._runs: dict[int, Data] = {}
-        self._scores: dict[int, list[Data]] = {}
-        self._failures: dict[int, list[Data]] = {}
+        self._rows: dict[Table, dict[int, list[Data]]] = {"scores": {}, "failures": {}, "runs": {}}
+        """The rows of each table, by the place of their run."""
         self.usage = Usage()
         self.reasons: Counter[str] = Counter()
 
     def add(self, place: int, scored: ScoredRun) -> None:
         """Adds a scored run, which begins at that byte or row of its file."""
         run = scored.run
-        self._scores[place] = list(score_rows(scored))
-        self._failures[place] = [_failure_row(run, failure) for failure in scored.failures]
-        self._runs[place] = _run_row(place, scored)
+        self._rows["scores"][place] = list(score_rows(scored))
+        self._rows["failures"][place] = [_failure_row(run, failure) for failure in scored.failures]
+        self._rows["runs"][place] = [_run_row(place, scored)]
         self.usage = sum((score.usage for score in scored.scores), self.usage)
         for failure in scored.failures:
             self.reasons[f"{failure.scorer}, {failure.error}: {failure.message}"] += 1
@@ -112,28 +112,20 @@ class PartRows:
     def totals(self) -> dict[str, Any]:
         """The fields of `PartCounts` that this class counts, by name."""
         return {
-            "runs": len(self._runs),
-            "failed_runs": sum(bool(rows) for rows in self._failures.values()),
-            "scores": sum(map(len, self._scores.values())),
-            "failures": sum(map(len, self._failures.values())),
-            "requests": self.usage.requests,
-            "prompts": self.usage.prompts,
-            "prompt_tokens": self.usage.prompt_tokens,
-            "output_tokens": self.usage.output_tokens,
-            "cached": self.usage.cached,
+            **{table: sum(map(len, rows.values())) for table, rows in self._rows.items()},
+            "failed_runs": sum(map(bool, self._rows["failures"].values())),
+            **{name: getattr(self.usage, name) for name in _COSTS},
             "reasons": dict(self.reasons.most_common(MOST_REASONS)),
         }
 
     def tables(self, pa: Any) -> dict[Table, Any]:
         """Returns the tables of scores, failures and runs."""
         schemas = table_schemas(pa)
-        rows: dict[Table, Iterable[Data]] = {
-            "scores": _in_order(self._scores),
-            "failures": _in_order(self._failures),
-            "runs": (self._runs[place] for place in sorted(self._runs)),
-        }
         return {
-            table: pa.Table.from_pylist(list(some), schema=schemas[table]) for table, some in rows.items()
+            table: pa.Table.from_pylist(
+                [row for place in sorted(rows) for row in rows[place]], schema=schemas[table]
+            )
+            for table, rows in self._rows.items()
         }
 
 
@@ -175,11 +167,6 @@ def _kind_of(pa: Any, name: str) -> Any:
     if name == "seconds":
         return pa.float64()
     return pa.string() if name in ("key", "source", "kind", "identity", "format") else pa.int64()
-
-
-def _in_order(rows: Mapping[int, Sequence[Data]]) -> Iterator[Data]:
-    for place in sorted(rows):
-        yield from rows[place]
 
 
 def _run_row(place: int, scored: ScoredRun) -> Data:

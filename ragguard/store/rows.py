@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ragguard.events import RunEnded, StepAmended
 from ragguard.plain import plain_metadata
@@ -84,13 +84,18 @@ def run_of(row: Row, body: Data, texts: Texts) -> Run:
     )  # fmt: skip
 
 
+STEP_COLUMNS: Final = (
+    "id", "idx", "turn", "query", "status", "tool", "started_ns", "ended_ns", "body", "k",
+)  # fmt: skip
+
+
 class StepRow(NamedTuple):
     """A row of the table `steps`, with the ids that it is found by and the texts that it needs."""
 
     run_id: str
     id: str
     columns: tuple[Any, ...]
-    """The columns of the table `steps` from `id` to `k`."""
+    """The values of `STEP_COLUMNS`."""
     digests: tuple[bytes, ...]
     """The digests of the texts that the row needs, one for each distinct passage."""
     turn_open: bool = False

@@ -16,9 +16,9 @@ from ragguard.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended
 from ragguard.records import Run
 from ragguard.runtime.clock import now_ns
 from ragguard.store.columns import Data, dump, maybe, storable
-from ragguard.store.new_runs import INSERT_STEP, NewRun, insert_new
+from ragguard.store.new_runs import INSERT_RUN, INSERT_STEP, NewRun, insert_new
 from ragguard.store.passage_table import PassageTable, digests_in
-from ragguard.store.rows import StepRow, add_end, amend, run_data, step_row
+from ragguard.store.rows import STEP_COLUMNS, StepRow, add_end, amend, run_data, step_row
 from ragguard.store.segments import PART, UNANNOUNCED, Segments, forget_deleted, wait, was_deleted
 from ragguard.store.texts import NeededTexts
 from ragguard.store.time_slice import TimeSlice
@@ -306,11 +306,10 @@ class Writing:
     def _insert(self, run: Run, body: str, owner: str | None = None) -> int:
         """Inserts a run and returns its `seq`; with an owner, the run is open."""
         seq = self._db.execute(
-            "INSERT INTO runs (id, name, question, answer, status, started_ns, ended_ns, body, owner) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            INSERT_RUN,
             (
-                storable(run.id), storable(run.name), storable(run.question), maybe(run.answer),
-                "open" if owner else run.status, run.started_ns, run.ended_ns, body, owner,
+                None, storable(run.id), storable(run.name), storable(run.question), maybe(run.answer),
+                "open" if owner else run.status, run.started_ns, run.ended_ns, body, owner, None, None,
             ),
         ).lastrowid  # fmt: skip
         assert seq is not None
@@ -348,9 +347,7 @@ class Writing:
     def _replace(self, run: int, steps: Sequence[StepRow]) -> bool:
         """Replaces the stored steps of a run; returns False where they are the same."""
         rows = self._db.execute(
-            "SELECT id, idx, turn, query, status, tool, started_ns, ended_ns, body, k FROM steps "
-            "WHERE run = ? ORDER BY idx, seq",
-            (run,),
+            f"SELECT {', '.join(STEP_COLUMNS)} FROM steps WHERE run = ? ORDER BY idx, seq", (run,)
         ).fetchall()
         if [tuple(row) for row in rows] == [step.columns for step in steps]:
             return False
