@@ -45,13 +45,8 @@ class RepeatedRuns:
 def find_repeats(
     keys: Sequence[str], hashes: Sequence[NDArray[np.int64]], read: Callable[[str, Sequence[str]], Any]
 ) -> RepeatedRuns:
-    """Returns the runs that have the id of an earlier one.
-
-    Args:
-        keys: The parts, in the order of the input.
-        hashes: For each part the hashes of its runs' ids.
-        read: Returns columns of a part's table of runs.
-    """
+    """Returns the runs that have the id of an earlier one: of these parts, in the order of the input, with the hashes
+    of their runs' ids. `read` returns columns of a part's table of runs."""
     values, counts = np.unique(np.concatenate([np.empty(0, np.int64), *hashes]), return_counts=True)
     twice = values[counts > 1]
     kept: dict[str, Mapping[Table, Kept]] = {}

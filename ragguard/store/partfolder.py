@@ -110,14 +110,8 @@ class PartFolder:
     def read(
         self, table: Table, keys: Iterable[str], columns: Sequence[str] | None = None, *, where: Any = None
     ) -> Iterator[Any]:
-        """Yields record batches of a table over these complete parts.
-
-        Args:
-            table: The table.
-            keys: The parts, as `finished` returns them.
-            columns: The columns to read, `__filename` among them for the path of each row's file; None: all.
-            where: An expression of pyarrow's that rows have to fulfil; None: all rows.
-        """
+        """Yields record batches of a table over these complete parts: of the columns that are named (`__filename` is
+        the path of each row's file), and of the rows that fulfil `where`, an expression of pyarrow's."""
         import pyarrow.dataset as dataset
 
         paths = self.paths(table, keys)
@@ -180,14 +174,8 @@ class PartFolder:
                 self._remove(self.place.within("attempts", name))
 
     def attempt(self, key: str, invocation: str, most: int) -> PartAttempt:
-        """Notes an attempt at a part before the attempt begins, and returns it with its number; at most `most` are
-        counted.
-
-        Args:
-            key: The part.
-            invocation: One call of the command: attempts that another call made are not counted.
-            most: The highest number that is told from a higher one.
-        """
+        """Notes an attempt at a part before the attempt begins, and returns it with its number, `most` at the most;
+        attempts that another call of the command made are not counted."""
         places = [self._marker(PartAttempt(key, invocation, number)) for number in range(1, most + 1)]
         with reading(self.place):
             found = self.place.filesystem.get_file_info([place.path for place in places])
@@ -231,12 +219,8 @@ class PartFolder:
         return self.place.within(table, key + _SUFFIX)
 
     def _put(self, files: Sequence[tuple[Location, bytes]], replaced: Location | None = None) -> None:
-        """Writes files under other names and, when all are written, renames them in order.
-
-        Args:
-            files: The places of the files, and their content.
-            replaced: A file that is removed before the first file is renamed, if there is one.
-        """
+        """Writes files under other names and, when all are written, removes the file `replaced`, if there is one, and
+        renames them in order."""
         written: list[tuple[str, str]] = []
         try:
             for place, content in files:

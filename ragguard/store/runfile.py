@@ -72,14 +72,8 @@ def read_runs(source: str | Path | IO[bytes]) -> Iterator[Run]:
 
 
 def line_of(raw: bytes, size: int, number: int, unit: str = "line") -> Line | None:
-    """Returns one line of `raw_lines`; None where it is blank.
-
-    Args:
-        raw: The line; of one that is too long it may be a part.
-        size: The length of the line in bytes.
-        number: The place of the line in its file.
-        unit: The unit of `number` in an error: `line`, or `byte` where lines are not counted.
-    """
+    """Returns a line of `raw_lines`, of `size` bytes; None where it is blank. Errors name it by its number, or by its
+    first byte where lines are not counted and the `unit` is `byte`."""
     if size > LONGEST_LINE:
         problem = RunFormatError(number, "length", f"over {LONGEST_LINE} bytes", "shorter lines", unit=unit)
         return Line(number, None, problem)

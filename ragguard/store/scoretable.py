@@ -42,11 +42,7 @@ def score_rows(scored: ScoredRun) -> Iterator[Data]:
 
 
 def score_schema(pa: Any) -> Any:
-    """Returns the columns of a table of scores; `format` in each row is their version.
-
-    Args:
-        pa: The module pyarrow.
-    """
+    """Returns the columns of a table of scores; `format` in each row is their version."""
     numbers = {"value", "stderr", "expectation", "usage_seconds"}
     whole = {"step_index", "position", "sub_question", *USAGE} - numbers
     names = ["format", "question", "step_index", *FIELDS, *USAGE, "metadata"]

@@ -20,8 +20,7 @@ from ragguard.store.store import Store
 
 
 class ScoredSource(Protocol):
-    """Runs with their scores and failures, to be read. Iterators give the runs in the order in which they were
-    stored."""
+    """Runs with their scores and failures, to be read in the order in which they were stored."""
 
     @property
     def has_texts(self) -> bool:
@@ -88,13 +87,8 @@ def is_source(path: str | Path) -> bool:
 
 
 def open_source(path: str | Path, runs: Callable[[], Iterable[Run]] | None = None) -> ScoredSource:
-    """Opens a store or a folder of parts to read it.
-
-    Args:
-        path: The store's file, or the folder.
-        runs: Gives the runs of a folder with their texts, which the folder does not hold; called each time that they
-            are needed. A store has the texts.
-    """
+    """Opens a store or a folder of parts to read it. `runs` gives the runs of a folder with their texts, which the
+    folder does not hold, each time that they are needed; a store has the texts."""
     if is_folder(path):
         pyarrow_for("reading a folder of scored parts")
         from ragguard.store.parts_source import PartsSource

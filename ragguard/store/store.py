@@ -349,8 +349,7 @@ class Store:
         return found
 
     def latest(self, count: int) -> list[ScoredRun]:
-        """Returns the last runs that were captured with all their scores and failures, without texts; the latest
-        last."""
+        """Returns the runs that were captured last, the latest last, with their results and without texts."""
         read = partial(reading.scored_at, texts=False)
         return paging.some(self._db, partial(reading.last_seqs, count=count), read, self.left_out)
 
