@@ -142,3 +142,10 @@ def test_help_is_whole_sentences_in_a_small_terminal(monkeypatch, command):
     assert said.startswith((f"Usage: ragguard {command}", f"Usage: root {command}"))
     words = " ".join(said.split())
     assert " ".join(import_module(COMMANDS[command][0]).run.__doc__.split()) in words
+
+
+def test_the_command_runs_as_a_module_of_python_too(store):
+    done = subprocess.run(
+        [sys.executable, "-m", "ragguard", "report", str(store)], capture_output=True, text=True, check=True
+    )
+    assert "7 runs" in done.stdout

@@ -11,7 +11,7 @@ prints the interpreter of the environment; where it cannot be had, says why and 
   packages than the tests do;
 - `newest`: what the tests of the store, the service and the guard need, on the newest Python of this machine or on
   INTERPRETER. When connections are closed and collected, and what an event loop does at its end, differs by version;
-- `ray`: Ray Data, for tests that start a cluster of two nodes on this machine;
+- `ray`: Ray Data, for tests that start a cluster of two nodes on this machine, and a server that speaks S3;
 - `langchain-floor`, `llamaindex-floor`, `telemetry-floor`: the lowest supported versions.
 """
 
@@ -99,8 +99,8 @@ TELEMETRY_FLOOR = CachedVenv(  # lower versions know no events in log records, o
 RAY_DATA = ("ray[data]>=2.60,<3", "pyarrow>=17")
 RAY = CachedVenv(
     "ray",
-    (*RAY_DATA, "aiohttp>=3.9", *TELEMETRY, *CORE),
-    "import ray.cluster_utils, ray.data, pytest_asyncio, pytest_timeout, numpy, httpx",
+    (*RAY_DATA, "aiohttp>=3.9", "moto[server]>=5.1,<6", *TELEMETRY, *CORE),
+    "import ray.cluster_utils, ray.data, moto.server, pytest_asyncio, pytest_timeout, numpy, httpx",
 )
 
 _NEWEST = (

@@ -17,4 +17,5 @@ FLOORS = {
     "ragguard.advice": 10, "ragguard.guard": 10, "ragguard.parts": 10, "ragguard.validate": 10,
     "ragguard.client": 11,
     "ragguard.cli": 12,
+    "ragguard.__main__": 13,
 }  # fmt: skip

@@ -55,13 +55,13 @@ class Drivers:
     def __post_init__(self) -> None:
         self.address = self.cluster.address
         self.orders = Orders(self.folder / "orders")
-        self.out = self.folder / "out"
+        self.inputs, self.out = str(self.folder / "runs.jsonl"), str(self.folder / "out")
         write_runs(made(self.runs), self.folder / "runs.jsonl")
 
     def start(self) -> subprocess.Popen[str]:
         """Starts a driver."""
         told = {
-            "address": self.address, "runs": str(self.folder / "runs.jsonl"), "out": str(self.out),
+            "address": self.address, "runs": self.inputs, "out": self.out,
             "orders": str(self.orders.folder), "engine": self.engine, "how": {"size": 25_000, **self.how},
             "job": {"concurrency": 2, **self.job},
         }  # fmt: skip
@@ -90,7 +90,7 @@ class Drivers:
     def rows(self, table: Table = "scores") -> list[str]:
         """Returns the run ids of a table's rows."""
         folder = PartFolder(self.out)
-        keys = folder.finished() if self.out.is_dir() else []
+        keys = folder.finished() if folder.settings() else []
         return [one for batch in folder.read(table, keys, ["run_id"]) for one in batch.column(0).to_pylist()]
 
     def counts(self) -> list[PartCounts]:

@@ -3,62 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import pytest
 from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer
-from support.program import environment
 
-from ragguard.store.partfolder import PartFolder
 from ragguard.store.runfile import write_runs
-from ragguard.store.store import Store
 from tests.parts.on_ray.conftest import made
+from tests.parts.on_ray.scored import in_parts, in_store, score
 
 pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="NO RAY HERE: run `make test-ray`"),
     pytest.mark.slow,
 ]
-
-
-def command(*arguments):
-    return [sys.executable, "-c", "from ragguard.cli import main; main()", "score", *map(str, arguments)]
-
-
-def score(*arguments, code=0):
-    done = subprocess.run(
-        command(*arguments), env=environment(), capture_output=True, text=True, timeout=280, check=False
-    )
-    assert done.returncode == code, done.stderr
-    return done.stderr
-
-
-KEY = ("run_id", "step_id", "passage_id", "position", "name", "sub_question", "stage", "scorer")
-SAID = ("value", "stderr", "expectation", "label", "explanation")
-
-
-def in_parts(folder):
-    """What the scores of a folder say, by their keys."""
-    found = PartFolder(folder)
-    columns = [*KEY, *SAID]
-    rows = [row for batch in found.read("scores", found.finished(), columns) for row in batch.to_pylist()]
-    return by_key([row[name] for name in columns] for row in rows)
-
-
-def in_store(path):
-    store = Store(path, read_only=True)
-    scores = [score for run in store.runs() for score in store.scores(run.id)]
-    store.close()
-    return by_key([getattr(score, name) for name in (*KEY, *SAID)] for score in scores)
-
-
-def by_key(rows):
-    rows = [(tuple(row[: len(KEY)]), tuple(row[len(KEY) :])) for row in rows]
-    found = dict(rows)
-    assert len(found) == len(rows), "a score stands twice"
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,51 @@
+"""Runs `ragguard score`, and reads what it has written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from support.program import environment
+
+from ragguard.store.partfolder import PartFolder
+from ragguard.store.store import Store
+
+KEY = ("run_id", "step_id", "passage_id", "position", "name", "sub_question", "stage", "scorer")
+SAID = ("value", "stderr", "expectation", "label", "explanation")
+
+
+def command(*arguments):
+    """Returns the command line of `ragguard score` with these arguments."""
+    return [sys.executable, "-c", "from ragguard.cli import main; main()", "score", *map(str, arguments)]
+
+
+def score(*arguments, code=0):
+    """Runs `ragguard score`, which ends with this exit code; returns what it wrote to stderr."""
+    done = subprocess.run(
+        command(*arguments), env=environment(), capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == code, done.stderr
+    return done.stderr
+
+
+def in_parts(folder):
+    """Returns what the scores of a folder say, by their keys."""
+    found = PartFolder(folder)
+    columns = [*KEY, *SAID]
+    rows = [row for batch in found.read("scores", found.finished(), columns) for row in batch.to_pylist()]
+    return by_key([row[name] for name in columns] for row in rows)
+
+
+def in_store(path):
+    """Returns what the scores of a store say, by their keys."""
+    store = Store(path, read_only=True)
+    scores = [score for run in store.runs() for score in store.scores(run.id)]
+    store.close()
+    return by_key([getattr(score, name) for name in (*KEY, *SAID)] for score in scores)
+
+
+def by_key(rows):
+    rows = [(tuple(row[: len(KEY)]), tuple(row[len(KEY) :])) for row in rows]
+    found = dict(rows)
+    assert len(found) == len(rows), "a score stands twice"
+    return found
