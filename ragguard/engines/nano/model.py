@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.nano.blas import one_thread
-from ragguard.engines.nano.prefixes import shared_lengths
 from ragguard.runtime.threads import DaemonThreads
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -28,6 +27,8 @@ Tokens: TypeAlias = Sequence[int]
 
 _CHUNK = 1024
 """Tokens computed at once, padding included."""
+LEAST_SHARED = 8
+"""The shortest prefix that is shared: shorter ones cost more to keep than to compute again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +291,40 @@ def _spread(work: Callable[[list[int]], None], chunks: Iterable[list[int]]) -> N
             work(todo[0])
         else:
             list(_threads().map(work, todo))
+
+
+def _common(one: Tokens, other: Tokens) -> int:
+    """Returns the length of the longest common prefix of two prompts that leaves the last id of each out."""
+    longest = min(len(one), len(other)) - 1
+    if one[:longest] == other[:longest]:
+        return longest
+    low, high = 0, longest
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle)
+    return low
+
+
+def shared_lengths(prompts: Sequence[Tokens]) -> list[int]:
+    """Returns for each prompt the length of the prefix that it shares with a group of others; 0 where none is worth it.
+
+    Prompts are sorted, and neighbours are added to a group as long as the group saves more with them.
+    """
+    order = sorted(range(len(prompts)), key=lambda i: tuple(prompts[i]))
+    lengths = [0] * len(prompts)
+    start = 0
+    while start < len(order):
+        length, size = len(prompts[order[start]]) - 1, 1
+        while start + size < len(order):
+            shorter = min(length, _common(prompts[order[start + size - 1]], prompts[order[start + size]]))
+            if shorter < LEAST_SHARED or shorter * size <= length * (size - 1):
+                break
+            length, size = shorter, size + 1
+        if size > 1:
+            for i in order[start : start + size]:
+                lengths[i] = length
+        start += size
+    return lengths
 
 
 @cache

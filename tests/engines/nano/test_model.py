@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragguard import world
-from ragguard.engines.nano.model import load_model
-from ragguard.engines.nano.prefixes import LEAST, shared_lengths
+from ragguard.engines.nano.model import LEAST_SHARED, load_model, shared_lengths
 from ragguard.engines.nano.tokenizer import load_tokenizer
 from ragguard.engines.prompts import load_prompts
 
@@ -82,7 +81,7 @@ def test_shared_beginnings_are_common_and_leave_something(rows: list[list[int]])
     lengths = shared_lengths(rows)
     groups: dict[tuple[int, ...], int] = {}
     for row, length in zip(rows, lengths, strict=True):
-        assert length == 0 or LEAST <= length < len(row)
+        assert length == 0 or LEAST_SHARED <= length < len(row)
         groups[tuple(row[:length])] = groups.get(tuple(row[:length]), 0) + 1
     assert all(count > 1 for prefix, count in groups.items() if prefix)
 
