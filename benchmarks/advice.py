@@ -51,7 +51,7 @@ from ragguard.engines.base import Engine
 from ragguard.engines.prompts import load_prompts
 from ragguard.metrics import exact_match
 from ragguard.probes.tokens import count_tokens
-from ragguard.runtime.parallel import in_parallel
+from ragguard.runtime.limiter import in_parallel
 from ragguard.scorers import Belief
 from ragguard.world import Case
 from ragguard.world.corpus import Corpus

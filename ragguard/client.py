@@ -31,7 +31,7 @@ from ragguard.engines.entailment.base import Entailer
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Passage, Run, Score, ScoredRun
-from ragguard.runtime.event_loop import running_loop
+from ragguard.runtime.background_loop import running_loop
 from ragguard.runtime.threads import in_daemon_thread
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.references import References

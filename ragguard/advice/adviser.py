@@ -29,11 +29,10 @@ from ragguard.advice.outcomes import OutcomeSearch
 from ragguard.capture.intake import BUDGET_MS, CapturedId
 from ragguard.errors import AdviceError, InvalidInput
 from ragguard.records import Advice, RetrievalStep, Run, Usage
-from ragguard.runtime.background_loop import BackgroundLoop
+from ragguard.runtime.background_loop import BackgroundLoop, running_loop
 from ragguard.runtime.deadline import seconds_left, until
-from ragguard.runtime.event_loop import running_loop
 from ragguard.runtime.faults import describe
-from ragguard.runtime.parallel import in_parallel
+from ragguard.runtime.limiter import in_parallel
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.pipeline import Inquiry

@@ -24,7 +24,7 @@ from ragguard.capture.snapshot import answer_of, metadata_of, passages_of, text_
 from ragguard.errors import AdviceError, Closed, InvalidInput, WrongEventLoop
 from ragguard.events import RunIdentity, StepAmended, StepEnded
 from ragguard.records import Advice, Decision, Passage, RetrievalStep, Run, Status, new_id
-from ragguard.runtime.event_loop import running_loop
+from ragguard.runtime.background_loop import running_loop
 from ragguard.runtime.faults import Faults, describe
 
 current_handle: ContextVar[RunHandle | None] = ContextVar("ragguard_run", default=None)

@@ -29,8 +29,8 @@ from ragguard.engines.requests.base import R, Request
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
 from ragguard.errors import EngineRejected, EngineUnreachable
+from ragguard.runtime.background_loop import running_loop
 from ragguard.runtime.deadline import until
-from ragguard.runtime.event_loop import running_loop
 
 T = TypeVar("T")
 

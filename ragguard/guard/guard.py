@@ -34,7 +34,7 @@ from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.faults import describe
-from ragguard.runtime.parallel import in_parallel
+from ragguard.runtime.limiter import in_parallel
 from ragguard.runtime.protocols import implements
 from ragguard.runtime.retry import RetrySchedule
 

@@ -1,7 +1,7 @@
 """An event loop on a daemon thread of its own, for work that must not run on the caller's.
 
 The thread starts with the first work, and anew in a forked child. Work may be handed over from synchronous code and
-from any number of event loops, also from one that is closed while it waits.
+from any number of event loops, also from one that is closed while it waits. A caller's own loop must be asyncio's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from ragguard.errors import InvalidInput, WrongEventLoop
-from ragguard.runtime.event_loop import running_loop
 from ragguard.runtime.fork import at_fork
 from ragguard.runtime.threads import DaemonThreads
 from ragguard.secrets import logger
@@ -144,3 +143,16 @@ def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
 
 _left_behind: list[asyncio.AbstractEventLoop] = []
 """The loops of parent processes, which must not be garbage-collected in a child process."""
+
+
+def running_loop(call: str) -> asyncio.AbstractEventLoop:
+    """Returns the running asyncio loop; raises WrongEventLoop where the caller runs on another one, such as trio's."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    raise WrongEventLoop(
+        f"{call} needs asyncio's event loop, and none runs here: trio's is not supported. Call the sync form in a "
+        "thread (await trio.to_thread.run_sync(rg.flush)), or run this call on a loop of its own there "
+        "(trio.to_thread.run_sync(lambda: asyncio.run(...)))"
+    )

@@ -1,4 +1,7 @@
-"""The limiter bounds how many calls are under way at once; the most urgent of the waiting callers goes first."""
+"""The limiter bounds how many calls are under way at once; the most urgent of the waiting callers goes first.
+
+`in_parallel` makes several calls at once with a limiter of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,16 @@ import asyncio
 import heapq
 import itertools
 import threading
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from types import TracebackType
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from ragguard.runtime.deadline import until
 from ragguard.runtime.fork import at_fork
+
+T = TypeVar("T")
 
 
 class Limiter:
@@ -122,3 +129,25 @@ class _Admission:
 def _wake(turn: asyncio.Future[None]) -> None:
     if not turn.done():
         turn.set_result(None)
+
+
+async def in_parallel(calls: Iterable[Callable[[], Coroutine[Any, Any, T]]], at_once: int) -> list[T]:
+    """Returns the answers of all calls, in order, made up to `at_once` at a time; the first failure cancels the others
+    and is raised."""
+    todo = list(calls)
+    if len(todo) == 1:  # one call needs no task of its own
+        return [await todo[0]()]
+    limiter = Limiter(at_once)
+
+    async def one(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        async with limiter.admitted():
+            return await call()
+
+    tasks = [asyncio.ensure_future(one(call)) for call in todo]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise

@@ -34,7 +34,7 @@ from ragguard.engines.layers.retry import Patience
 from ragguard.engines.truncation import fit
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 from ragguard.records import Usage
-from ragguard.runtime.parallel import in_parallel
+from ragguard.runtime.limiter import in_parallel
 
 _PLAIN = (
     Pair("Where does Ada live?", "She lives in Paris.", "She lives in France."),

@@ -24,7 +24,7 @@ from ragguard.engines.requests.labels import LabelRequest
 from ragguard.engines.truncation import fit
 from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong
 from ragguard.records import Usage
-from ragguard.runtime.parallel import in_parallel
+from ragguard.runtime.limiter import in_parallel
 
 LABEL_TOKENS = 8
 """The most tokens of an answer that is to be a label."""

@@ -23,7 +23,7 @@ from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.token_model import Rendered
 from ragguard.errors import EngineProtocolError, EngineUnreachable, PromptTooLong
 from ragguard.records import Usage
-from ragguard.runtime.parallel import in_parallel
+from ragguard.runtime.limiter import in_parallel
 
 # A server's own defaults (`generation_config.json`) may cut the distribution; these leave it whole.
 NEUTRAL = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}

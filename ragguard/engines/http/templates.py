@@ -18,7 +18,7 @@ from ragguard.engines.base import Message, Prompt, Role, folded
 from ragguard.engines.http.client import HttpClient
 from ragguard.engines.token_model import Rendered
 from ragguard.errors import EngineProtocolError, EngineRejected
-from ragguard.runtime.parallel import in_parallel
+from ragguard.runtime.limiter import in_parallel
 
 # Made of letters and digits of any vocabulary, so that even a vocabulary of words returns them unchanged.
 _MARKS = ("Q 7 Z 4 X", "X 4 Z 7 Q", "Z 7 X 4 Q", "Q 4 X 7 Z")
