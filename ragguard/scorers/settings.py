@@ -14,8 +14,7 @@ from ragguard.engines.account import Account, Limits
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.entailment.base import Entailer
-from ragguard.engines.entailment.cache import CachedEntailer
-from ragguard.engines.entailment.connect import connect_entailer
+from ragguard.engines.entailment.connect import CachedEntailer, connect_entailer
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
 from ragguard.scorers.pipeline import ScoringPipeline

@@ -9,7 +9,7 @@ import pytest
 from support.reader import TableEntailer, reader, two_hops
 
 from ragguard.engines.entailment.base import Entailments, Pair
-from ragguard.engines.entailment.cache import CachedEntailer
+from ragguard.engines.entailment.connect import CachedEntailer
 from ragguard.errors import EngineProtocolError, EngineTimeout
 from ragguard.records import Usage
 from ragguard.scorers.settings import ScoringSettings
