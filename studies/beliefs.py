@@ -20,9 +20,8 @@ from ragguard.metrics.arrays import Floats
 from ragguard.metrics.belief import kernel
 from ragguard.probes.belief import belief
 from ragguard.probes.question import SampleAnswer, answered
-from ragguard.probes.rating import read_rating
+from ragguard.probes.rating import read_rating, response_grade
 from ragguard.probes.relevance import read_relevance, relevance
-from ragguard.probes.response_grade import response_grade
 from ragguard.scorers.asker import Asker
 from ragguard.scorers.contexts import CLOSED_BOOK, Key
 from ragguard.scorers.estimates import Estimator

@@ -20,8 +20,7 @@ from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.engines.prompts import load_prompts
 from ragguard.metrics import correlate, ndcg, pct_proc, ra_nwg
 from ragguard.probes.question import answered
-from ragguard.probes.rating import read_rating
-from ragguard.probes.response_grade import response_grade
+from ragguard.probes.rating import read_rating, response_grade
 from ragguard.scorers.asker import Asker
 from ragguard.scorers.respondents import Engines
 from ragguard.validate.answering import with_answers

@@ -1,4 +1,5 @@
-"""The probe of belief: answers that the reader draws for a question and a context."""
+"""The probe of belief: answers that the reader draws for a question and a context. A long answer of the run is shortened
+by the judge before drawn answers are compared with it."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from collections.abc import Sequence
 
 from ragguard.engines.base import Prompt
 from ragguard.engines.prompts import PromptSet
-from ragguard.probes.question import SampleQuestion
+from ragguard.errors import ScoringError
+from ragguard.probes.question import SampleAnswer, SampleQuestion
 
 
 def belief(
@@ -30,3 +32,17 @@ def belief(
             spans = prompt.cuttable[::-1]
             prompt = Prompt(prompt.messages, tuple(spans[index] for index in cut_order))
     return SampleQuestion(prompt, n, tokens, 1.0, seed=seed)
+
+
+def condensation(prompts: PromptSet, question: str, answer: str, seed: int) -> SampleQuestion:
+    """Returns the question for the judge's likeliest short form of an answer."""
+    prompt = prompts.render("condense", question=question, answer=answer)
+    return SampleQuestion(prompt, 1, prompts.template("condense").max_tokens, 0.0, seed=seed, who="judge")
+
+
+def read_condensation(answer: SampleAnswer) -> str:
+    """Returns the short answer; raises ScoringError where the judge gave nothing."""
+    text = " ".join(answer.samples[0].text.split()) if answer.samples else ""
+    if not text:
+        raise ScoringError("the judge was asked to shorten the run's answer and gave nothing back")
+    return text

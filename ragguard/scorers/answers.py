@@ -9,9 +9,8 @@ from typing import ClassVar, Literal
 from ragguard.errors import RagguardError
 from ragguard.metrics.answers import exact_match, is_abstention
 from ragguard.probes.question import Ask, LabelQuestion, answered
-from ragguard.probes.rating import read_rating
+from ragguard.probes.rating import read_rating, response_grade
 from ragguard.probes.relevance import read_relevance, relevance
-from ragguard.probes.response_grade import response_grade
 from ragguard.records import Result, Usage
 from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.score_writer import ScoreWriter

@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 
 from ragguard.errors import RagguardError, ScoringError
 from ragguard.metrics.answers import is_abstention
-from ragguard.probes.belief import belief
-from ragguard.probes.condensation import condensation, read_condensation
+from ragguard.probes.belief import belief, condensation, read_condensation
 from ragguard.probes.question import Ask, SampleAnswer, answered
 from ragguard.probes.tokens import count_tokens
 from ragguard.records import ReferenceSource, Result, Usage

@@ -11,9 +11,8 @@ from ragguard.answer_text import normalise
 from ragguard.errors import RagguardError, ScoringError
 from ragguard.metrics import rarity
 from ragguard.metrics.topk import t
-from ragguard.probes.grade import grade
 from ragguard.probes.question import Ask, LabelQuestion, answered
-from ragguard.probes.rating import read_rating
+from ragguard.probes.rating import grade, read_rating
 from ragguard.records import Passage, Result, Stage
 from ragguard.scorers.score_writer import ScoreWriter, stage_label
 from ragguard.scorers.view import StepView, View, hash_references

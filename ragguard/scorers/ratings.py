@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import RagguardError
-from ragguard.probes.answerability import answerability
 from ragguard.probes.question import Ask, answered
-from ragguard.probes.rating import Rating, read_rating
+from ragguard.probes.rating import Rating, answerability, read_rating
 from ragguard.records import Usage
 
 

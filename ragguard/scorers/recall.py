@@ -19,9 +19,8 @@ from ragguard.errors import RagguardError
 from ragguard.metrics import rarity
 from ragguard.metrics.recapture import Population, recapture
 from ragguard.metrics.topk import f
-from ragguard.probes.grade import grade
 from ragguard.probes.question import Ask, answered
-from ragguard.probes.rating import read_rating
+from ragguard.probes.rating import grade, read_rating
 from ragguard.records import Result
 from ragguard.scorers.grades import RELEVANT, contradiction
 from ragguard.scorers.score_writer import ScoreWriter

@@ -17,9 +17,8 @@ from ragguard.engines.layers.label_noise import LabelNoise, tilted
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import InvalidInput
 from ragguard.metrics.arrays import Booleans, Floats
-from ragguard.probes.answerability import answerability
-from ragguard.probes.grade import grade
 from ragguard.probes.question import LabelQuestion
+from ragguard.probes.rating import answerability, grade
 from ragguard.probes.relevance import relevance
 from ragguard.validate.agreement import auc
 from ragguard.world import Case

@@ -9,14 +9,10 @@ from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts, parse_prompts
 from ragguard.errors import EngineProtocolError, InvalidInput, LowLabelMass, ScoringError
 from ragguard.probes.abstention import abstention, read_abstention
-from ragguard.probes.answerability import answerability
-from ragguard.probes.belief import belief
-from ragguard.probes.condensation import read_condensation
-from ragguard.probes.grade import grade
+from ragguard.probes.belief import belief, read_condensation
 from ragguard.probes.question import LabelAnswer, LabelQuestion, SampleAnswer, answered, label_answers
-from ragguard.probes.rating import read_rating
+from ragguard.probes.rating import answerability, grade, read_rating, response_grade
 from ragguard.probes.relevance import read_relevance, relevance, sees_references
-from ragguard.probes.response_grade import response_grade
 from ragguard.probes.sub_questions import read_sub_questions
 from ragguard.probes.tokens import count_tokens, prompt_tokens
 from ragguard.records import Run
