@@ -1,5 +1,5 @@
-"""The probe of belief: answers that the reader draws for a question and a context. A long answer of the run is shortened
-by the judge before drawn answers are compared with it."""
+"""The probe of belief: answers that the reader draws for a question and a context. Before they are compared with the
+run's own answer, the judge shortens that one where it is long."""
 
 from __future__ import annotations
 

@@ -10,29 +10,53 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
 
-from ragguard.engines.base import EngineInfo, Message, Prompt
+import numpy as np
+
+from ragguard.engines.base import EngineInfo, LabelProbs, Message, Prompt, Sample, Samples
 from ragguard.engines.engine import ModelEngine
-from ragguard.engines.http.chat import Choice, Dialect, ask, spelled
-from ragguard.engines.http.chat_model import LABEL_TOKENS, ChatLimits, ChatModel
+from ragguard.engines.http.chat import Choice, Dialect, ask, estimated, listed, spelled
 from ragguard.engines.http.client import HttpClient
 from ragguard.engines.http.served import ServedModel, served_model
 from ragguard.engines.labels import ABSTENTION, CONTRASTS
 from ragguard.engines.layers.retry import Patience
 from ragguard.engines.profile import ENOUGH_MASS, weak_letters
 from ragguard.engines.requests.draws import DrawRequest
+from ragguard.engines.requests.labels import LabelRequest
 from ragguard.engines.thinking import LETTERS, QUESTION, SWITCH_OFF
-from ragguard.errors import EngineRejected, InvalidInput
+from ragguard.engines.truncation import fit
+from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput, PromptTooLong
+from ragguard.records import Usage
+from ragguard.runtime.limiter import in_parallel
 
+_LABEL_TOKENS = 8
+"""The most tokens of an answer that is to be a label."""
 _SWITCHES = (
     {"chat_template_kwargs": SWITCH_OFF},
     {"reasoning_effort": "none"},
     {"reasoning_effort": "minimal"},
 )
 _LOOK_TOKENS = 16
-_USUAL = ChatLimits()
+_CUTS = 4
+_CHARACTERS_PER_TOKEN = 3.0
+"""An estimate, lower than usual, for servers that tell the limit but not the prompt's length."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatLimits:
+    """The limits for requests to a model of chat completions."""
+
+    at_once: int = 16
+    """The most requests that may be in flight together."""
+    answers: int = 20
+    """The number of answers that are sampled for each prompt where probabilities must be estimated."""
+    thinking_tokens: int = 1024
+    """How many tokens more an answer may take where a model thinks first and that cannot be switched off."""
 
 
 class OpenAIEngine(ModelEngine):
@@ -90,7 +114,7 @@ async def look_at_chat(
     served: ServedModel,
     notes: Sequence[str] = (),
     *,
-    limits: ChatLimits = _USUAL,
+    limits: ChatLimits,
     patience: Patience | None = None,
 ) -> ChatModel:
     """Finds out what a server takes and shows, and whether its model thinks first. `notes` are put before its own."""
@@ -152,7 +176,7 @@ async def look_at_chat(
         location=client.address.base,
         notes=tuple(said),
         label_requests=1 if listed or dialect.many else limits.answers,
-        label_tokens=1 if listed else limits.answers * (LABEL_TOKENS + thinking),
+        label_tokens=1 if listed else limits.answers * (_LABEL_TOKENS + thinking),
         thinking_tokens=thinking,
     )
     return ChatModel(
@@ -183,7 +207,7 @@ async def _accepted(client: HttpClient, model: str, dialect: Dialect) -> tuple[D
 async def _collides(client: HttpClient, model: str, dialect: Dialect) -> bool:
     """True where the abstention begins with the same token as a common word."""
     prompt = Prompt((Message("user", f"Repeat this and write nothing else: {ABSTENTION}"),))
-    repeated = DrawRequest((prompt,), 1, LABEL_TOKENS, 0.0)
+    repeated = DrawRequest((prompt,), 1, _LABEL_TOKENS, 0.0)
     (choice, *_), _ = await ask(client, model, dialect, repeated, top=True)
     token = spelled(ABSTENTION, choice.first)
     start = token.text.strip(" ▁\n") if token else ""
@@ -192,3 +216,169 @@ async def _collides(client: HttpClient, model: str, dialect: Dialect) -> bool:
 
 def _thought(choices: Sequence[Choice]) -> bool:
     return any(choice.thought for choice in choices)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatModel:
+    """Answers requests by a server's chat completions, with the features that were found of the server and its
+    model."""
+
+    client: HttpClient
+    info: EngineInfo
+    dialect: Dialect
+    thinks: bool
+    ambiguous: frozenset[str]
+    """Labels that a common word begins like, so that their first token does not tell them."""
+    limits: ChatLimits
+    patience: Patience | None
+    """The schedule by which the request for one prompt is repeated, so that the others are not paid for twice. None:
+    it is not repeated."""
+
+    async def draws(self, request: DrawRequest) -> Samples:
+        """Draws answers to each prompt, reasoning cut off; `priority` is not known to these servers."""
+        began = time.monotonic()
+        answers = await self._answers(request)
+        return Samples(
+            [
+                [Sample(c.text, tuple(token.logprob for token in c.tokens), c.finished) for c in one.choices]
+                for one in answers
+            ],
+            _total(answers, began),
+            _cuts(answers),
+        )
+
+    async def labels(self, request: LabelRequest) -> LabelProbs:
+        """Returns the probability of each label, its upper bound, or its share of samples; the reply says which."""
+        began = time.monotonic()
+        shown = self.dialect.top and not self.thinks
+        if request.mode == "sequence" and shown:
+            raise EngineRejected(
+                f"{self.info.location} shows only the first token's probabilities, not those of a whole label: "
+                "leave `mode` out, or serve the model with vLLM"
+            )
+        sampled = not shown or not self.ambiguous.isdisjoint(request.labels)
+        # Samples are seeded, so that the same question has the same answer wherever the server keeps seeds. Tokens are
+        # listed beside a greedy one, as some servers show the sampled token in place of the least probable of the list.
+        drawn = DrawRequest(
+            request.prompts,
+            n=self.limits.answers if sampled else 1,
+            max_tokens=_LABEL_TOKENS if sampled else 1,
+            temperature=1.0 if sampled else 0.0,
+            seed=0 if sampled else None,
+            deadline=request.deadline,
+        )
+        answers = await self._answers(drawn, top=not sampled)
+        rows = [
+            estimated(self._said(one.choices), request.labels)
+            if sampled
+            else listed(self._shown(one.choices), request.labels)
+            for one in answers
+        ]
+        bound = np.array([row.bound for row in rows], dtype=np.bool_)
+        return LabelProbs(
+            np.array([row.p for row in rows], dtype=np.float64),
+            exact=not sampled and not bound.any(),
+            mode="sampled" if sampled else "first_token",
+            usage=_total(answers, began),
+            bound=bound if bound.any() else None,
+            stderr=np.array([row.stderr for row in rows], dtype=np.float64) if sampled else None,
+            truncated=_cuts(answers),
+        )
+
+    async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
+        """Returns the most tokens that each prompt can have, since these servers do not count them: its bytes."""
+        return [sum(len(m.content.encode("utf-8", "replace")) for m in prompt.messages) for prompt in prompts]
+
+    def _shown(self, choices: Sequence[Choice]) -> Choice:
+        """Returns the one choice if it lists the most probable first tokens."""
+        (choice,) = choices
+        if not choice.first:
+            raise EngineProtocolError(
+                f"{self.info.location} gave no log-probabilities, although it did at first; is it still the same "
+                "server?"
+            )
+        return choice
+
+    def _said(self, choices: Sequence[Choice]) -> list[str]:
+        """Returns the answers. A text that was cut short after its label counts as an answer, a thought that was cut
+        short does not."""
+        answers = [choice.text for choice in choices if choice.text or choice.finished]
+        if not answers:
+            raise EngineProtocolError(
+                f"{self.info.model} had not answered after {self.limits.thinking_tokens} tokens of thought, "
+                f"{len(choices)} times: allow more `thinking_tokens`, or use a model whose thinking can be switched off"
+            )
+        return answers
+
+    async def _answers(self, request: DrawRequest, *, top: bool = False) -> list[_PromptAnswer]:
+        calls: list[Callable[[], Coroutine[Any, Any, _PromptAnswer]]]
+        calls = [partial(self._answer, request.about([prompt]), top) for prompt in request.prompts]
+        if self.patience is not None:
+            calls = [partial(self.patience.persist, call, request.deadline) for call in calls]
+        return await in_parallel(calls, self.limits.at_once)
+
+    async def _answer(self, request: DrawRequest, top: bool) -> _PromptAnswer:
+        """Returns the choices for one prompt and the tokens cut from it. Only the server can count its tokens, so a
+        prompt that is too long is cut by the numbers in the server's error."""
+        limit = request.max_tokens + (self.limits.thinking_tokens if self.thinks else 0)
+        # All greedy answers are equal.
+        distinct = 1 if request.temperature == 0 else request.n
+        asked = replace(request, n=distinct, max_tokens=limit)
+        cut = attempts = 0
+        while True:
+            try:
+                choices, usage = await self._choices(asked, top)
+                return _PromptAnswer(choices * (request.n // distinct), usage, cut)
+            except PromptTooLong as error:
+                attempts += 1
+                (prompt,) = asked.prompts
+                if not error.limit or not prompt.cuttable or attempts > _CUTS:
+                    raise
+                tokens = error.tokens or _characters(prompt) / _CHARACTERS_PER_TOKEN
+                # A tenth more each time, since tokens differ in length.
+                density = tokens / max(1, _characters(prompt)) * (1 + attempts / 10)
+
+                async def count(some: Sequence[Prompt], density: float = density) -> list[int]:
+                    return [math.ceil(density * _characters(one)) for one in some]
+
+                shorter, taken = await fit([prompt], count, error.limit - limit)
+                asked = asked.about(shorter)
+                cut += taken.get(0, 0)
+
+    async def _choices(self, request: DrawRequest, top: bool) -> tuple[list[Choice], Usage]:
+        """Returns `n` choices for one prompt, from as many requests as the server needs for them."""
+        one, n = partial(ask, self.client, self.info.model, self.dialect, top=top), request.n
+        if n == 1 or self.dialect.many:
+            choices, usage = await one(request)
+            if len(choices) == n:
+                return choices, usage
+            raise EngineProtocolError(
+                f"{self.info.location}: {n} choices were asked for and {len(choices)} came"
+            )
+        # The seeds are as far apart as those that a server gives to its own choices.
+        seeds = [None if request.seed is None else request.seed + index for index in range(n)]
+        calls = [partial(one, replace(request, n=1, seed=seed)) for seed in seeds]
+        answers = await in_parallel(calls, self.limits.at_once)
+        return [choice for choices, _ in answers for choice in choices], sum(
+            (usage for _, usage in answers), Usage()
+        )
+
+
+class _PromptAnswer(NamedTuple):
+    """The choices for one prompt, what they cost, and the tokens that were cut from the prompt."""
+
+    choices: list[Choice]
+    usage: Usage
+    cut: int
+
+
+def _characters(prompt: Prompt) -> int:
+    return sum(len(message.content) for message in prompt.messages)
+
+
+def _total(answers: Sequence[_PromptAnswer], began: float) -> Usage:
+    return replace(sum((one.usage for one in answers), Usage()), seconds=time.monotonic() - began)
+
+
+def _cuts(answers: Sequence[_PromptAnswer]) -> dict[int, int]:
+    return {index: one.cut for index, one in enumerate(answers) if one.cut}

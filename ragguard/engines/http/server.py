@@ -7,9 +7,8 @@ first and cannot be told not to.
 from __future__ import annotations
 
 from ragguard.engines.engine import FoundModel, ModelEngine
-from ragguard.engines.http.chat_model import ChatLimits
 from ragguard.engines.http.client import HttpClient
-from ragguard.engines.http.openai import look_at_chat
+from ragguard.engines.http.openai import ChatLimits, look_at_chat
 from ragguard.engines.http.served import served_model
 from ragguard.engines.http.vllm import look_at_vllm
 from ragguard.engines.layers.retry import Patience
