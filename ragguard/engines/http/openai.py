@@ -25,10 +25,10 @@ from ragguard.engines.http.client import HttpClient
 from ragguard.engines.http.served import ServedModel, served_model
 from ragguard.engines.labels import ABSTENTION, CONTRASTS
 from ragguard.engines.layers.retry import Patience
-from ragguard.engines.profile import ENOUGH_MASS, weak_letters
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
 from ragguard.engines.thinking import LETTERS, QUESTION, SWITCH_OFF
+from ragguard.engines.token_model import ENOUGH_MASS, weak_letters
 from ragguard.engines.truncation import fit
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput, PromptTooLong
 from ragguard.records import Usage

@@ -20,12 +20,11 @@ from ragguard.engines.http.completions import Completions
 from ragguard.engines.http.served import ServedModel, served_model
 from ragguard.engines.http.templates import Templates
 from ragguard.engines.labels import Asks
-from ragguard.engines.profile import find_out
 from ragguard.engines.requests.base import Request
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
 from ragguard.engines.thinking import SWITCH_OFF
-from ragguard.engines.token_model import ModelFacts, NextTokens, ProfiledModel, Rendered
+from ragguard.engines.token_model import ModelFacts, NextTokens, ProfiledModel, Rendered, find_out
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
 

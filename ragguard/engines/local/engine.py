@@ -18,10 +18,9 @@ from ragguard.engines.base import Prompt, Sample
 from ragguard.engines.engine import ModelEngine
 from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.local.worker import StillWanted, Worker
-from ragguard.engines.profile import find_out
 from ragguard.engines.requests.base import Request
 from ragguard.engines.requests.draws import DrawRequest
-from ragguard.engines.token_model import ModelFacts, NextTokens, ProfiledModel, Tokens
+from ragguard.engines.token_model import ModelFacts, NextTokens, ProfiledModel, Tokens, find_out
 from ragguard.errors import InvalidInput, PromptTooLong
 from ragguard.records import Usage
 

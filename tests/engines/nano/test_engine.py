@@ -15,8 +15,8 @@ from ragguard import world
 from ragguard.engines.nano.engine import NanoEngine
 from ragguard.engines.nano.model import Model
 from ragguard.engines.nano.tokenizer import Tokenizer
-from ragguard.engines.profile import find_out
 from ragguard.engines.prompts import load_prompts
+from ragguard.engines.token_model import find_out
 from ragguard.errors import Closed, EngineTimeout, PromptTooLong
 from ragguard.runtime.notices import NOTICES
 
