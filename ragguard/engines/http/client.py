@@ -133,9 +133,9 @@ class HttpClient:
     def __repr__(self) -> str:
         return f"HttpClient({self.address.base!r})"
 
-    async def get(self, path: str, *, deadline: float | None = None, root: bool = False) -> Any:
+    async def get(self, path: str, *, root: bool = False) -> Any:
         """Returns the JSON at a path under the base, or under the root."""
-        return await self._ask("GET", path, None, deadline, root)
+        return await self._ask("GET", path, None, None, root)
 
     async def post(
         self, path: str, body: Mapping[str, Any], *, deadline: float | None = None, root: bool = False

@@ -21,12 +21,12 @@ class ServedModel:
     context: int | None = None
 
 
-async def served_model(client: HttpClient, wanted: str | None, deadline: float | None = None) -> ServedModel:
+async def served_model(client: HttpClient, wanted: str | None) -> ServedModel:
     """Returns the model to ask for. Raises EngineRejected with the list where it is not there, or where none was named
     and there are several."""
     base = client.address.base
     try:
-        answer = await client.get("/models", deadline=deadline)
+        answer = await client.get("/models")
     except EngineRejected as error:
         # Gateways may hide the list, which is not needed where a model is named.
         if wanted and error.status == 404:

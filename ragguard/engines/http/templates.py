@@ -16,6 +16,7 @@ from typing import Any
 
 from ragguard.engines.base import Message, Prompt, Role, folded
 from ragguard.engines.http.client import HttpClient
+from ragguard.engines.thinking import SWITCH_OFF
 from ragguard.engines.token_model import Rendered
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.runtime.limiter import in_parallel
@@ -48,11 +49,10 @@ class Shape:
 class Templates:
     """A model's tokenizer and chat template, as learned from its server. `ending` is the text after the template."""
 
-    def __init__(
-        self, client: HttpClient, model: str, arguments: Mapping[str, Any], ending: str = ""
-    ) -> None:
-        self._client, self._model, self._arguments = client, model, dict(arguments)
-        self.ending = ending
+    def __init__(self, client: HttpClient, model: str) -> None:
+        self._client, self._model = client, model
+        self._arguments: Mapping[str, Any] = SWITCH_OFF
+        self.ending = ""
         self.plain = False
         """True where there is no template: the messages themselves are the prompt."""
         self.folds = False
@@ -61,15 +61,15 @@ class Templates:
         self._harmless: set[str] = set()
         self._ending_ids: dict[str, list[int]] = {"": []}
 
-    async def learn(self, deadline: float | None = None) -> None:
+    async def learn(self) -> None:
         """Finds out if there is a template and if it takes a system turn."""
         try:
             try:
-                await self._templated((Message("user", _MARKS[0]),), deadline)
+                await self._templated((Message("user", _MARKS[0]),), None)
             except EngineRejected:
                 # An older server may not accept arguments for templates.
                 self._arguments = {}
-                await self._templated((Message("user", _MARKS[0]),), deadline)
+                await self._templated((Message("user", _MARKS[0]),), None)
         except EngineRejected as error:
             if "template" not in str(error).lower():
                 raise
@@ -77,7 +77,7 @@ class Templates:
             return
         turns = (Message("system", _MARKS[0]), Message("user", _MARKS[1]))
         try:
-            text = await self.text_of(await self._templated(turns, deadline), deadline)
+            text = await self.text_of(await self._templated(turns, None))
             self.folds = _MARKS[0] not in text
         except EngineRejected:
             self.folds = True

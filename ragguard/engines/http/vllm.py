@@ -23,7 +23,6 @@ from ragguard.engines.labels import Asks
 from ragguard.engines.requests.base import Request
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
-from ragguard.engines.thinking import SWITCH_OFF
 from ragguard.engines.token_model import ModelFacts, NextTokens, ProfiledModel, Rendered, find_out
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
@@ -71,7 +70,7 @@ class VllmEngine(ModelEngine):
 async def look_at_vllm(client: HttpClient, served: ServedModel) -> ProfiledModel:
     """Learns the chat template of a model on a vLLM server, and finds out what the model is."""
     version = await _version(client)
-    templates = Templates(client, served.id, SWITCH_OFF)
+    templates = Templates(client, served.id)
     await templates.learn()
     return await find_out(
         VllmModel(served, version, templates, Completions(client, served.id, templates.plain))
@@ -102,7 +101,7 @@ class VllmModel:
                 "probable tokens has only an upper bound; a newer vLLM gives exact values, --max-logprobs a longer list"
             )
         try:
-            await self._first_words(question, priority=1)
+            await self.first_words(question, priority=1)
         except EngineRejected:
             self._completions = replace(self._completions, takes_priority=False)
             notes.append("priorities are ignored; start the server with --scheduling-policy priority")
@@ -122,9 +121,11 @@ class VllmModel:
             notes=tuple(notes),
         )
 
-    async def first_words(self, prompt: Prompt) -> str:
+    async def first_words(self, prompt: Prompt, *, priority: int = 0) -> str:
         """Returns how the most probable answer begins, special tokens included."""
-        return await self._first_words(prompt)
+        (rendered,) = await self.tokens.render([prompt])
+        request = DrawRequest((prompt,), 1, 8, 0.0, priority=priority)
+        return await self._completions.first_words(rendered, request)
 
     async def next_tokens(self, request: Request[Any], asks: Asks) -> NextTokens:
         """Asks for all tokens behind all prompts, each followed by the first tokens of labels, in one call."""
@@ -160,12 +161,6 @@ class VllmModel:
                 raise
             return False
         return True
-
-    async def _first_words(self, prompt: Prompt, priority: int = 0) -> str:
-        (rendered,) = await self.tokens.render([prompt])
-        return await self._completions.first_words(
-            rendered, DrawRequest((prompt,), 1, 8, 0.0, priority=priority)
-        )
 
     async def _text(self, ids: tuple[int, ...], deadline: float | None) -> str | None:
         """Returns the text that, put after a prompt, becomes just these ids; None where there is none."""
