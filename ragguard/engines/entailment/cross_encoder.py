@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo, Prompt
 from ragguard.engines.entailment.base import Entailments, Pair, as_texts, columns_of, entail_distinct
-from ragguard.engines.local.pretrained import Source, context_of, load
+from ragguard.engines.local.pretrained import Source, batches, context_of, load
 from ragguard.engines.local.worker import StillWanted, Worker
 from ragguard.engines.truncation import fit
 from ragguard.errors import EngineProtocolError, InvalidInput
 from ragguard.records import Usage
-
-_PADDING = 0.25
 
 
 class CrossEncoder:
@@ -145,24 +143,11 @@ class _Classifier:
 
         rows = self.rows(texts)
         p = np.empty((len(rows), len(self.columns)))
-        for part in _parts([len(row["input_ids"]) for row in rows], max_tokens):
+        lengths = [len(row["input_ids"]) for row in rows]
+        for part in batches(lengths, lambda longest: max_tokens // lengths[longest]):
             still_wanted()
             batch = self.tokenizer.pad([rows[i] for i in part], return_tensors="pt")
             with torch.inference_mode():
                 logits = self.model(**{name: tensor.to(self.device) for name, tensor in batch.items()}).logits
             p[part] = logits.float().softmax(-1).cpu().numpy()
-        return p, sum(len(row["input_ids"]) for row in rows)
-
-
-def _parts(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Yields the indices of pairs that are computed together, of similar length."""
-    part: list[int] = []
-    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if part:
-            longest = lengths[part[0]]
-            if lengths[index] < longest * (1 - _PADDING) or (len(part) + 1) * longest > max_tokens:
-                yield part
-                part = []
-        part.append(index)
-    if part:
-        yield part
+        return p, sum(lengths)

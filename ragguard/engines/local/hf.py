@@ -26,7 +26,7 @@ from ragguard.engines.local.engine import (
     ThreadModel,
     uniform,
 )
-from ragguard.engines.local.pretrained import HfTokens, Source, context_of, load
+from ragguard.engines.local.pretrained import HfTokens, Source, batches, context_of, load
 from ragguard.engines.local.worker import StillWanted, Worker
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.token_model import ModelFacts
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PADDING = 0.25
-"""Prompts of one batch differ in length by at most this share: little is computed for padding."""
 _MOST_LOGITS = 2**26
 """The most numbers of a batch's logits that are looked at together: 256 MB in float32."""
 
@@ -210,19 +208,9 @@ class CausalModel:
         return out.logits[:, -keep:], out.past_key_values
 
     def _parts(self, lengths: Sequence[int], tokens: Sequence[int], positions: int) -> Iterator[list[int]]:
-        """Yields the indices of rows that are computed together: of similar length, within the memory limits."""
-        part: list[int] = []
-        spent = 0
-        for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-            uneven = part and lengths[index] < lengths[part[0]] * (1 - _PADDING)
-            wide = (len(part) + 1) * positions * self._vocabulary > _MOST_LOGITS
-            if part and (uneven or wide or spent + tokens[part[0]] > self._max_tokens):
-                yield part
-                part, spent = [], 0
-            part.append(index)
-            spent += tokens[part[0]]
-        if part:
-            yield part
+        """Returns the indices of rows that are computed together: of similar length, within the memory limits."""
+        logits = _MOST_LOGITS // (positions * self._vocabulary)
+        return batches(lengths, lambda longest: min(logits, self._max_tokens // tokens[longest]))
 
 
 class _Prefilled(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +25,8 @@ _SYSTEM_MARK = "Q 7 Z 4 X"
 _DTYPES = ("auto", "float32", "float16", "bfloat16")
 _ENDS = 2**20
 """The bytes at each end of a weight file that are read for its digest: enough to tell two trainings apart."""
+_PADDING = 0.25
+"""Rows of one batch differ in length by at most this share: little is computed for padding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,21 @@ def context_of(config: Any, tokenizer: Any) -> int:
     # Tokenizers without a limit say 10^30.
     known = [limit for limit in said if isinstance(limit, int) and 0 < limit < 10**8]
     return min(known, default=4096)
+
+
+def batches(lengths: Sequence[int], fit: Callable[[int], int]) -> Iterator[list[int]]:
+    """Yields the indices of rows that are computed together, of similar length. `fit` says how many rows fit into one
+    batch, given the index of its longest."""
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if batch:
+            uneven = lengths[index] < lengths[batch[0]] * (1 - _PADDING)
+            if uneven or len(batch) >= fit(batch[0]):
+                yield batch
+                batch = []
+        batch.append(index)
+    if batch:
+        yield batch
 
 
 def _first_line(error: Exception) -> str:
