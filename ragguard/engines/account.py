@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypedDict
 
 from ragguard.errors import BudgetExceeded, InvalidInput
@@ -212,31 +212,27 @@ class Reservation:
     open: bool = True
     """False once the call has ended; its later costs are counted against the unreserved amount."""
 
-    def request(self) -> None:
-        """Counts a request before it is sent; raises BudgetExceeded where none is left."""
-        self.account._spend(self, Cost(1), refuse=True)
-
-    def tokens(self, prompt: float, output: float) -> None:
-        """Counts the tokens that a reply reports."""
-        self.account._spend(self, Cost(0, prompt, output), refuse=False)
+    def spend(self, cost: Cost, *, refuse: bool = False) -> None:
+        """Counts a cost; with `refuse` raises BudgetExceeded where it is not left."""
+        self.account._spend(self, cost, refuse=refuse)
 
     def settle(self, cost: Cost) -> None:
         """Counts the part of a call's cost that is not counted yet."""
-        self.account._spend(self, replace(cost).less(self.drawn), refuse=False)
+        self.spend(cost.less(self.drawn))
 
 
 _reservation: ContextVar[Reservation | None] = ContextVar("ragguard_reservation", default=None)
 
 
 def count_request() -> None:
-    """Counts a request before it is sent, if its call has a budget."""
+    """Counts a request before it is sent, if its call has a budget; raises BudgetExceeded where none is left."""
     reservation = _reservation.get()
     if reservation is not None:
-        reservation.request()
+        reservation.spend(Cost(1), refuse=True)
 
 
 def count_reply(usage: Usage) -> None:
     """Counts the tokens that a server's reply reports, if its call has a budget."""
     reservation = _reservation.get()
     if reservation is not None and (usage.prompt_tokens or usage.output_tokens):
-        reservation.tokens(usage.prompt_tokens, usage.output_tokens)
+        reservation.spend(Cost(0, usage.prompt_tokens, usage.output_tokens))

@@ -15,7 +15,7 @@ from typing import (
     NamedTuple,
     Protocol,
     TypeAlias,
-    TypeGuard,
+    cast,
     get_args,
     overload,
     runtime_checkable,
@@ -91,13 +91,9 @@ def as_prompts(values: Sequence[PromptLike]) -> list[Prompt]:
 
 
 def _role(value: str) -> Role:
-    if _is_role(value):
-        return value
-    raise InvalidInput("role", value, "system, user or assistant")
-
-
-def _is_role(value: str) -> TypeGuard[Role]:
-    return value in get_args(Role)
+    if value not in get_args(Role):
+        raise InvalidInput("role", value, "system, user or assistant")
+    return cast(Role, value)
 
 
 def as_labels(labels: Sequence[str]) -> tuple[str, ...]:

@@ -212,9 +212,7 @@ class Coalesce(Layer):
                 one.clear()
 
     def _refuse(self, batch: _CallBatch) -> None:
-        for caller in batch.callers:
-            if not caller.answer.done():
-                caller.answer.set_exception(Closed("the engine was closed before this call was sent"))
+        _fail(batch.callers, Closed("the engine was closed before this call was sent"))
         batch.callers = []
         self._close_batch(batch)
 
