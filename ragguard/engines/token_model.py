@@ -138,7 +138,7 @@ class TokenModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProfiledModel:
-    """Answers requests by a model that shows its tokens, with the model's profile."""
+    """A `FoundModel`: answers requests by a model that shows its tokens, with the model's profile."""
 
     model: TokenModel
     info: EngineInfo
@@ -172,7 +172,6 @@ class ProfiledModel:
         return LabelProbs(p, exact, mode, usage, bound=None if exact else bound, truncated=cut)
 
     async def draws(self, request: DrawRequest) -> Samples:
-        """Draws answers to each prompt."""
         began = time.monotonic()
         self._refuse_thoughts()
         # All greedy answers are equal.
@@ -182,7 +181,6 @@ class ProfiledModel:
         return Samples(rows, replace(usage, seconds=time.monotonic() - began), cut)
 
     async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        """Returns the tokens of each prompt, its chat template included; may be a request for each."""
         return await self.model.tokens.count(prompts, deadline)
 
     async def _planned(self, request: LabelRequest) -> tuple[LabelPlan, LabelMode]:

@@ -47,7 +47,7 @@ class Shape:
 
 
 class Templates:
-    """A model's tokenizer and chat template, as learned from its server. `ending` is the text after the template."""
+    """A model's tokenizer and chat template, as learned from its server, with the methods of `Tokens`."""
 
     def __init__(self, client: HttpClient, model: str) -> None:
         self._client, self._model = client, model
@@ -144,7 +144,6 @@ class Templates:
         )
 
     async def text_of(self, ids: Sequence[int], deadline: float | None = None) -> str:
-        """Returns the text of ids, special tokens included."""
         answer = await self._post("/detokenize", {"tokens": list(ids)}, deadline)
         text = answer.get("prompt")
         if not isinstance(text, str):
@@ -154,7 +153,6 @@ class Templates:
     async def continuations(
         self, texts: Sequence[str], deadline: float | None = None
     ) -> list[tuple[int, ...]]:
-        """Returns the ids of texts as they follow a prompt: a word's tokens depend on the text before it."""
         messages = (Message("user", _MARKS[0]),)
         (start,) = await self.render([Prompt(messages)], deadline)
         if isinstance(start, list):

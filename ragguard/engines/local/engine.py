@@ -99,7 +99,7 @@ class ComputingModel(Protocol):
 
 
 class ThreadModel:
-    """A local model that computes in one thread, where it is loaded at its first use.
+    """A `LocalModel` that computes in one thread, where it is loaded at its first use.
 
     Args:
         worker: The thread.
@@ -111,7 +111,6 @@ class ThreadModel:
         self._ready: tuple[Loaded, ComputingModel] | None = None
 
     async def load(self) -> Loaded:
-        """Reads the weights, the first time."""
         loaded, _ = await self._worker.run(lambda still_wanted: self._loaded())
         return loaded
 
@@ -128,7 +127,6 @@ class ThreadModel:
         )
 
     async def aclose(self) -> None:
-        """Gives the memory back."""
         await self._worker.close(self._forget)
 
     def _loaded(self) -> tuple[Loaded, ComputingModel]:
@@ -161,7 +159,7 @@ class LocalEngine(ModelEngine):
 
 
 class LoadedModel:
-    """A local model with its tokenizer: answers questions about prompts."""
+    """A local model with its tokenizer, as a `TokenModel`."""
 
     def __init__(self, model: LocalModel, loaded: Loaded) -> None:
         self.tokens = loaded.tokens
@@ -169,11 +167,9 @@ class LoadedModel:
         self._model = model
 
     async def facts(self, question: Prompt, letters: Sequence[int]) -> ModelFacts:
-        """Returns what the model says of itself."""
         return self.loaded.facts
 
     async def first_words(self, prompt: Prompt) -> str:
-        """Returns how the most probable answer begins, special tokens included."""
         request = DrawRequest((prompt,), 1, 8, 0.0)
         ((one,),) = await self._model.draw(await self._rows(request, 8), request)
         return await self.tokens.text_of(one.ids)

@@ -149,7 +149,7 @@ def _first_line(error: Exception) -> str:
 
 
 class HfTokens:
-    """A Hugging Face tokenizer and its chat template."""
+    """A Hugging Face tokenizer and its chat template, with the methods of `LocalTokens`."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -160,7 +160,6 @@ class HfTokens:
         self.ending = ""
 
     async def render(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[str]:
-        """Returns each prompt as the model gets it, `ending` included."""
         return [self._text(prompt) for prompt in prompts]
 
     async def rows(self, prompts: Sequence[Prompt]) -> list[list[int]]:
@@ -168,13 +167,11 @@ class HfTokens:
         return await asyncio.to_thread(lambda: self._encode([self._text(prompt) for prompt in prompts]))
 
     async def count(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        """Returns the tokens of each prompt, template and ending included."""
         return [len(row) for row in await self.rows(prompts)]
 
     async def continuations(
         self, texts: Sequence[str], deadline: float | None = None
     ) -> list[tuple[int, ...]]:
-        """Returns the ids of texts as they follow a prompt: a word's tokens depend on the text before it."""
         start = self._text(QUESTION)
         before, *after = self._encode([start, *(start + text for text in texts)])
         found = []
@@ -186,16 +183,13 @@ class HfTokens:
         return found
 
     async def tokens(self, text: str, deadline: float | None = None) -> list[int]:
-        """Returns the ids of a text that stands alone."""
         with self._lock:
             return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     async def text_of(self, ids: Sequence[int], deadline: float | None = None) -> str:
-        """Returns the text of ids, special tokens included."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of an answer, without special tokens."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True)).strip()
 
     def _text(self, prompt: Prompt) -> str:

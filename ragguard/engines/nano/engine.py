@@ -88,7 +88,8 @@ def _open() -> tuple[Loaded, NanoModel]:
 
 
 class NanoTokens:
-    """nano's tokenizer and chat template. The template is ids and no text: no text of a message can be part of it."""
+    """nano's tokenizer and chat template, with the methods of `LocalTokens`. The template is ids and no text: no text of
+    a message can be part of it."""
 
     plain, folds, ending = False, False, ""
 
@@ -121,19 +122,15 @@ class NanoTokens:
         return [tuple(self._tokenizer.encode(text)) or (self._tokenizer.unknown,) for text in texts]
 
     async def count(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        """Returns the tokens of each prompt, the chat template included."""
         return [len(row) for row in await self.render(prompts)]
 
     async def tokens(self, text: str, deadline: float | None = None) -> list[int]:
-        """Returns the ids of a text that stands alone."""
         return self._tokenizer.encode(text)
 
     async def text_of(self, ids: Sequence[int], deadline: float | None = None) -> str:
-        """Returns the text of ids, special tokens included."""
         return " ".join(self._tokenizer.words[token] for token in ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of an answer, without special tokens."""
         return self._tokenizer.decode(ids)
 
     def _strange(self, prompt: Prompt) -> str:

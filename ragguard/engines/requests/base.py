@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from ragguard.engines.account import Cost
@@ -25,6 +25,13 @@ class Reply(Protocol):
     def usage(self) -> Usage:
         """The cost of the answer."""
         ...
+
+    @property
+    def truncated(self) -> dict[int, int]:
+        """Prompt index → tokens that were cut from it to make it fit."""
+        ...
+
+    def __len__(self) -> int: ...
 
 
 class Request(ABC, Generic[R]):
@@ -148,6 +155,16 @@ def usage_share(usage: Usage, first: int, last: int, of: int) -> Usage:
 def cuts_between(truncated: Mapping[int, int], first: int, last: int) -> dict[int, int]:
     """Returns the cuts of prompts `first` to `last`, with indices that begin at the first of them."""
     return {index - first: cut for index, cut in truncated.items() if first <= index < last}
+
+
+def cuts_together(replies: Iterable[Reply]) -> dict[int, int]:
+    """Returns the cuts of replies about consecutive parts of the prompts, with indices among all prompts."""
+    found: dict[int, int] = {}
+    first = 0
+    for reply in replies:
+        found |= {first + index: cut for index, cut in reply.truncated.items()}
+        first += len(reply)
+    return found
 
 
 def latest(requests: Sequence[Request[Any]]) -> float | None:

@@ -11,7 +11,15 @@ from typing import Any
 
 from ragguard.engines.account import Cost
 from ragguard.engines.base import Engine, EngineInfo, Prompt, Sample, Samples
-from ragguard.engines.requests.base import Request, Value, cuts_between, latest, prompt_digest, usage_share
+from ragguard.engines.requests.base import (
+    Request,
+    Value,
+    cuts_between,
+    cuts_together,
+    latest,
+    prompt_digest,
+    usage_share,
+)
 from ragguard.errors import EngineProtocolError
 from ragguard.records import Usage
 
@@ -30,7 +38,6 @@ class DrawRequest(Request[Samples]):
 
     @property
     def output_tokens(self) -> int:
-        """The most tokens that the model writes for one prompt."""
         return self.n * self.max_tokens
 
     @property
@@ -39,7 +46,6 @@ class DrawRequest(Request[Samples]):
         return self.seed is not None
 
     async def ask(self, engine: Engine) -> Samples:
-        """Puts the request to an engine by its verb, and checks the shape of the reply."""
         reply = await engine.sample(
             self.prompts, self.n, self.max_tokens, self.temperature, self.seed,
             deadline=self.deadline, priority=self.priority,
@@ -51,22 +57,15 @@ class DrawRequest(Request[Samples]):
         return reply
 
     def about(self, prompts: Sequence[Prompt]) -> DrawRequest:
-        """Returns this request with other prompts."""
         return replace(self, prompts=tuple(prompts))
 
     def empty(self) -> Samples:
-        """Returns the reply to a request about no prompts."""
         return Samples([])
 
     def gathered(self, replies: Sequence[Samples], seconds: float) -> Samples:
-        """Returns one reply from the replies about consecutive parts of the prompts."""
-        truncated: dict[int, int] = {}
-        answers: list[list[Sample]] = []
-        for one in replies:
-            truncated.update({len(answers) + index: cut for index, cut in one.truncated.items()})
-            answers += one.answers
         usage = sum((one.usage for one in replies), Usage())
-        return Samples(answers, replace(usage, seconds=seconds), truncated)
+        answers = [row for one in replies for row in one.answers]
+        return Samples(answers, replace(usage, seconds=seconds), cuts_together(replies))
 
     def group(self, info: EngineInfo | None) -> Hashable:
         """Returns a key that is equal for requests that may go out as one; they may differ in prompts and deadline."""
@@ -92,7 +91,6 @@ class DrawRequest(Request[Samples]):
         return True
 
     def cost(self, info: EngineInfo, prompt_tokens: float) -> Cost:
-        """Returns the most that the request costs if its prompts have so many tokens."""
         times, size = 1 if "n_samples" in info.capabilities else self.n, len(self.prompts)
         written = self.output_tokens + self.n * info.thinking_tokens
         requests = 1 if "batch" in info.capabilities else times * size
@@ -104,7 +102,10 @@ class DrawRequest(Request[Samples]):
 
 
 class DrawKeys:
-    """A request for answers with a key for each prompt. A value is `(samples, tokens cut from the prompt)`."""
+    """A request for answers with a key for each prompt, with the methods of `Keyed`.
+
+    A value is `(samples, tokens cut from the prompt)`.
+    """
 
     def __init__(self, request: DrawRequest, info: EngineInfo) -> None:
         self._request = request
@@ -125,22 +126,18 @@ class DrawKeys:
         }
 
     def reply(self, found: Mapping[bytes, Value], usage: Usage) -> Samples:
-        """Returns the reply to the whole request."""
         values = [found[key] for key in self.keys]
         truncated = {index: cut for index, (_, cut) in enumerate(values) if cut}
         return Samples([list(samples) for samples, _ in values], usage, truncated)
 
     def weight(self, value: Value) -> int:
-        """Returns how many label probabilities take as much memory."""
         samples, _ = value
         return 1 + sum(len(sample.logprobs) for sample in samples) // 8
 
     def encoded(self, value: Value) -> Any:
-        """Returns a value in the form in which it is kept as JSON."""
         samples, cut = value
         return [(sample.text, sample.logprobs, sample.finished) for sample in samples], cut
 
     def decoded(self, data: Any) -> Value:
-        """Returns a value that was kept as JSON."""
         rows, cut = data
         return tuple(Sample(text, tuple(logprobs), finished) for text, logprobs, finished in rows), cut

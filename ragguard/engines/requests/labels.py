@@ -16,7 +16,15 @@ import numpy as np
 
 from ragguard.engines.account import Cost
 from ragguard.engines.base import Engine, EngineInfo, LabelMode, LabelProbs, Prompt
-from ragguard.engines.requests.base import Request, Value, cuts_between, latest, prompt_digest, usage_share
+from ragguard.engines.requests.base import (
+    Request,
+    Value,
+    cuts_between,
+    cuts_together,
+    latest,
+    prompt_digest,
+    usage_share,
+)
 from ragguard.errors import EngineProtocolError
 from ragguard.records import Usage
 
@@ -43,11 +51,9 @@ class LabelRequest(Request[LabelProbs]):
 
     @property
     def columns(self) -> frozenset[str]:
-        """The labels that each prompt is answered for."""
         return frozenset(self.labels)
 
     async def ask(self, engine: Engine) -> LabelProbs:
-        """Puts the request to an engine by its verb, and checks the shape of the reply."""
         reply = await engine.label_probs(self.prompts, self.labels, self.mode, self.deadline, self.priority)
         if np.shape(reply.p) != (len(self.prompts), len(self.labels)):
             raise EngineProtocolError(
@@ -57,20 +63,16 @@ class LabelRequest(Request[LabelProbs]):
         return reply
 
     def about(self, prompts: Sequence[Prompt]) -> LabelRequest:
-        """Returns this request with other prompts."""
         return replace(self, prompts=tuple(prompts))
 
     def empty(self) -> LabelProbs:
-        """Returns the reply to a request about no prompts."""
         return LabelProbs(np.zeros((0, len(self.labels))), mode=self.mode or "first_token")
 
     def gathered(self, replies: Sequence[LabelProbs], seconds: float) -> LabelProbs:
-        """Returns one reply from the replies about consecutive parts of the prompts."""
         bounds = [
             np.zeros(one.p.shape, dtype=np.bool_) if one.bound is None else one.bound for one in replies
         ]
         stderr = [one.stderr for one in replies if one.stderr is not None]
-        starts = np.cumsum([0, *(len(one) for one in replies)]).tolist()
         return LabelProbs(
             np.concatenate([one.p for one in replies]),
             exact=all(one.exact for one in replies),
@@ -78,11 +80,7 @@ class LabelRequest(Request[LabelProbs]):
             usage=replace(sum((one.usage for one in replies), Usage()), seconds=seconds),
             bound=np.concatenate(bounds) if any(one.bound is not None for one in replies) else None,
             stderr=np.concatenate(stderr) if len(stderr) == len(replies) else None,
-            truncated={
-                start + index: cut
-                for start, one in zip(starts, replies, strict=False)
-                for index, cut in one.truncated.items()
-            },
+            truncated=cuts_together(replies),
         )
 
     def group(self, info: EngineInfo | None) -> Hashable:
@@ -127,7 +125,6 @@ class LabelRequest(Request[LabelProbs]):
         return reply.mode == "first_token"
 
     def cost(self, info: EngineInfo, prompt_tokens: float) -> Cost:
-        """Returns the most that the request costs if its prompts have so many tokens."""
         times, size = info.label_requests, len(self.prompts)
         if (self.mode or info.mode) == "sequence":
             # Each label is scored token by token, each time after the whole prompt.
@@ -141,7 +138,7 @@ class LabelRequest(Request[LabelProbs]):
 
 
 class LabelKeys:
-    """A label request with a key for each prompt and label.
+    """A label request with a key for each prompt and label, with the methods of `Keyed`.
 
     A value is `(p, exact, mode, bound, standard error, tokens that were cut from the prompt)`, as in LabelProbs.
     """
@@ -175,7 +172,6 @@ class LabelKeys:
         ]
 
     def values(self, request: Request[LabelProbs], reply: LabelProbs) -> dict[bytes, Value]:
-        """Returns the values in the reply to one of `missing`'s requests, by their keys."""
         assert isinstance(request, LabelRequest)
         width = len(self._request.labels)
         columns = [self._request.labels.index(label) for label in request.labels]
@@ -209,11 +205,9 @@ class LabelKeys:
         return 1
 
     def encoded(self, value: Value) -> Any:
-        """Returns a value in the form in which it is kept as JSON: as it is."""
         return value
 
     def decoded(self, data: Any) -> Value:
-        """Returns a value that was kept as JSON."""
         p, exact, mode, bound, stderr, cut = data
         return p, exact, mode, bound, stderr, cut
 
