@@ -88,8 +88,8 @@ def _open() -> tuple[Loaded, NanoModel]:
 
 
 class NanoTokens:
-    """nano's tokenizer and chat template, with the methods of `LocalTokens`. The template is ids and no text: no text of
-    a message can be part of it."""
+    """nano's tokenizer and chat template, with the methods of `LocalTokens`. The template is ids and no text: no
+    message can spell a part of it."""
 
     plain, folds, ending = False, False, ""
 
