@@ -144,7 +144,7 @@ def _tokens(logprobs: Any) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
     entries = logprobs.get("content") if isinstance(logprobs, Mapping) else None
     if not isinstance(entries, list) or not entries:
         return (), ()
-    tokens = tuple(_token(entry) for entry in entries)
+    tokens = tuple(map(_token, entries))
     listed = entries[0].get("top_logprobs") or []
     if not isinstance(listed, list):
         raise EngineProtocolError(f"the server gave {listed!r} as its most probable tokens")
