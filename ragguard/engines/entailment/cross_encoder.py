@@ -49,8 +49,7 @@ class CrossEncoder:
         if self._labels is not None:
             columns_of(self._labels, self._source.name)
         self._max_batch_tokens = max_batch_tokens
-        self._worker = Worker(f"the cross-encoder {model}")
-        self._classifier: _Classifier | None = None
+        self._worker = Worker(f"the cross-encoder {model}", self._load)
 
     async def entail(
         self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
@@ -60,15 +59,16 @@ class CrossEncoder:
         async def ask(distinct: Sequence[Pair]) -> Entailments:
             began = time.monotonic()
             texts = [as_texts(pair) for pair in distinct]
-            classifier = await self._worker.run(lambda still_wanted: self._ready(), deadline)
+            classifier = await self._worker.run(lambda model, still_wanted: model, deadline)
 
             async def count(some: Sequence[Prompt]) -> list[int]:
-                rows = await self._worker.run(lambda still_wanted: classifier.rows(some), deadline)
+                rows = await self._worker.run(lambda model, still_wanted: model.rows(some), deadline)
                 return [len(row["input_ids"]) for row in rows]
 
             fitting, cut = await fit(texts, count, classifier.context)
             p, tokens = await self._worker.run(
-                lambda still_wanted: classifier.probs(fitting, self._max_batch_tokens, still_wanted), deadline
+                lambda model, still_wanted: model.probs(fitting, self._max_batch_tokens, still_wanted),
+                deadline,
             )
             if not np.isfinite(p).all():
                 raise EngineProtocolError(
@@ -81,7 +81,7 @@ class CrossEncoder:
 
     async def info(self) -> EngineInfo:
         """Returns the description of the model, which is loaded the first time."""
-        classifier = await self._worker.run(lambda still_wanted: self._ready())
+        classifier = await self._worker.run(lambda model, still_wanted: model)
         return EngineInfo(
             model=self._source.name,
             kind="cross-encoder",
@@ -92,29 +92,23 @@ class CrossEncoder:
 
     async def aclose(self) -> None:
         """Releases the model's memory."""
-        await self._worker.close(self._forget)
+        await self._worker.close()
 
-    def _ready(self) -> _Classifier:
-        """Loads the model at first use; called in the worker's thread only."""
-        if self._classifier is None:
-            found = load(self._source, "AutoModelForSequenceClassification")
-            named = {int(index): str(label) for index, label in found.model.config.id2label.items()}
-            if self._labels is not None and len(self._labels) != len(named):
-                given = list(self._labels.values())
-                raise InvalidInput("labels", given, f"{len(named)} names, one a class of {self._source.name}")
-            self._classifier = _Classifier(
-                model=found.model,
-                tokenizer=found.tokenizer,
-                columns=columns_of(self._labels or named, self._source.name),
-                # Families of RoBERTa lose two positions to their padding; two tokens less hurt no other.
-                context=context_of(found.model.config, found.tokenizer) - 2,
-                identity=found.identity,
-                device=found.device,
-            )
-        return self._classifier
-
-    def _forget(self) -> None:
-        self._classifier = None
+    def _load(self) -> _Classifier:
+        found = load(self._source, "AutoModelForSequenceClassification")
+        named = {int(index): str(label) for index, label in found.model.config.id2label.items()}
+        if self._labels is not None and len(self._labels) != len(named):
+            given = list(self._labels.values())
+            raise InvalidInput("labels", given, f"{len(named)} names, one a class of {self._source.name}")
+        return _Classifier(
+            model=found.model,
+            tokenizer=found.tokenizer,
+            columns=columns_of(self._labels or named, self._source.name),
+            # Families of RoBERTa lose two positions to their padding; two tokens less hurt no other.
+            context=context_of(found.model.config, found.tokenizer) - 2,
+            identity=found.identity,
+            device=found.device,
+        )
 
 
 @dataclass(frozen=True, slots=True)

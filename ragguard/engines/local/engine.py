@@ -7,7 +7,7 @@ No local model knows prompts, labels, templates or thoughts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -99,43 +99,28 @@ class ComputingModel(Protocol):
 
 
 class ThreadModel:
-    """A `LocalModel` that computes in one thread, where it is loaded at its first use.
+    """A `LocalModel` that computes in one thread, where it is loaded at its first use."""
 
-    Args:
-        worker: The thread.
-        open: Loads the model; called in the thread.
-    """
-
-    def __init__(self, worker: Worker, open: Callable[[], tuple[Loaded, ComputingModel]]) -> None:
-        self._worker, self._open = worker, open
-        self._ready: tuple[Loaded, ComputingModel] | None = None
+    def __init__(self, worker: Worker[tuple[Loaded, ComputingModel]]) -> None:
+        self._worker = worker
 
     async def load(self) -> Loaded:
-        loaded, _ = await self._worker.run(lambda still_wanted: self._loaded())
-        return loaded
+        return await self._worker.run(lambda model, still_wanted: model[0])
 
     async def logprobs(self, rows: Rows, asks: Asks, request: Request[Any]) -> Logprobs:
         """Has the log-probabilities computed in the thread."""
         return await self._worker.run(
-            lambda still_wanted: self._loaded()[1].logprobs(rows, asks, still_wanted), request.deadline
+            lambda model, still_wanted: model[1].logprobs(rows, asks, still_wanted), request.deadline
         )
 
     async def draw(self, rows: Rows, request: DrawRequest) -> list[list[Drawn]]:
         """Has the answers drawn in the thread."""
         return await self._worker.run(
-            lambda still_wanted: self._loaded()[1].draw(rows, request, still_wanted), request.deadline
+            lambda model, still_wanted: model[1].draw(rows, request, still_wanted), request.deadline
         )
 
     async def aclose(self) -> None:
-        await self._worker.close(self._forget)
-
-    def _loaded(self) -> tuple[Loaded, ComputingModel]:
-        if self._ready is None:
-            self._ready = self._open()
-        return self._ready
-
-    def _forget(self) -> None:
-        self._ready = None
+        await self._worker.close()
 
 
 class LocalEngine(ModelEngine):

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.local.engine import (
     LOCAL_CAPABILITIES,
+    ComputingModel,
     Drawn,
     Loaded,
     LocalEngine,
@@ -65,11 +66,11 @@ class HfEngine(LocalEngine):
         if max_batch_tokens < 1:
             raise InvalidInput("max_batch_tokens", max_batch_tokens, "1 or more")
         source = Source(str(model), device, dtype, revision, purpose="an engine on transformers")
-        worker = Worker(f"the transformers model {source.name}")
-        super().__init__(ThreadModel(worker, partial(_open, source, max_batch_tokens)))
+        worker = Worker(f"the transformers model {source.name}", partial(_open, source, max_batch_tokens))
+        super().__init__(ThreadModel(worker))
 
 
-def _open(source: Source, max_batch_tokens: int) -> tuple[Loaded, CausalModel]:
+def _open(source: Source, max_batch_tokens: int) -> tuple[Loaded, ComputingModel]:
     found = load(source, "AutoModelForCausalLM")
     ends = _ends(found.model.generation_config.eos_token_id, found.tokenizer.eos_token_id)
     pad = found.tokenizer.pad_token_id

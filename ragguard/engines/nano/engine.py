@@ -14,6 +14,7 @@ from ragguard.engines.base import EngineInfo, Prompt
 from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.local.engine import (
     LOCAL_CAPABILITIES,
+    ComputingModel,
     Drawn,
     Loaded,
     LocalEngine,
@@ -43,7 +44,7 @@ class NanoEngine(LocalEngine):
 
     def __init__(self) -> None:
         # One computation at a time: NumPy uses all cores already, and two would only evict each other's cache.
-        super().__init__(ThreadModel(Worker("nano", _thread()), _open))
+        super().__init__(ThreadModel(Worker("nano", _open, _thread())))
 
     async def look(self) -> ProfiledModel:
         """Loads the weights. They are always the same ones, and so is what could be found out about them."""
@@ -70,7 +71,7 @@ def _thread() -> DaemonThreads:
 
 
 @cache
-def _open() -> tuple[Loaded, NanoModel]:
+def _open() -> tuple[Loaded, ComputingModel]:
     """Reads the shipped weights, which stay in memory when an engine is closed."""
     network, tokenizer = load_model(), load_tokenizer()
     facts = ModelFacts(

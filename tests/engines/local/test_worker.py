@@ -10,10 +10,10 @@ from ragguard.errors import EngineUnreachable
 
 async def test_once_main_has_returned_a_job_is_one_for_the_next_process(monkeypatch):
     """Python's thread pools are closed then, though other threads may still serve."""
-    worker = Worker("the model")
-    assert await worker.run(lambda still_wanted: 1) == 1
+    worker = Worker("the model", lambda: 40)
+    assert await worker.run(lambda model, still_wanted: model + 2) == 42
     monkeypatch.setattr(concurrent.futures.thread, "_shutdown", True)
     with pytest.raises(EngineUnreachable, match="ending") as raised:
-        await worker.run(lambda still_wanted: 2)
+        await worker.run(lambda model, still_wanted: model)
     assert raised.value.retryable
-    await worker.close(lambda: None)
+    await worker.close()
