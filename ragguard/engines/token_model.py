@@ -107,6 +107,22 @@ class ModelFacts:
     """The kind of log-probabilities that are shown, as parts of the fingerprint; empty where all are always shown."""
     notes: tuple[str, ...] = ()
 
+    def info(
+        self, fingerprint: str, prompts: str, *, mode: LabelMode = "first_token", notes: Sequence[str] = ()
+    ) -> EngineInfo:
+        """Returns the description of an engine on the model; `notes` are put after those of the model."""
+        return EngineInfo(
+            model=self.name,
+            kind=self.kind,
+            fingerprint=fingerprint,
+            mode=mode,
+            prompts=prompts,
+            context=self.context,
+            capabilities=self.capabilities,
+            location=self.location,
+            notes=(*self.notes, *notes),
+        )
+
 
 class TokenModel(Protocol):
     """A language model that shows its tokens: on a vLLM server, or in this process."""
@@ -269,18 +285,8 @@ async def find_out(model: TokenModel) -> ProfiledModel:
         )
     (rendered,) = await tokens.render([question])
     digest = hashlib.sha256(repr((facts.identity, rendered, prefix)).encode()).hexdigest()[:12]
-    info = EngineInfo(
-        model=facts.name,
-        kind=facts.kind,
-        fingerprint="/".join((facts.kind, facts.name, mode, *facts.shown, digest)),
-        mode=mode,
-        prompts=prompts,
-        context=facts.context,
-        capabilities=facts.capabilities,
-        location=facts.location,
-        notes=(*facts.notes, *notes),
-    )
-    return ProfiledModel(model, info, prefix, thinks)
+    fingerprint = "/".join((facts.kind, facts.name, mode, *facts.shown, digest))
+    return ProfiledModel(model, facts.info(fingerprint, prompts, mode=mode, notes=notes), prefix, thinks)
 
 
 def weak_letters(mass: float) -> str:

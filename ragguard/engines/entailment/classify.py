@@ -213,9 +213,7 @@ class ClassifyEntailer:
         return counts
 
     async def _post(self, path: str, body: Mapping[str, Any], deadline: float | None) -> Mapping[str, Any]:
-        async def ask() -> Any:
-            return await self._client.post(path, body, deadline=deadline, root=True)
-
+        ask = partial(self._client.post, path, body, deadline=deadline, root=True)
         try:
             answer = await self._patience.persist(ask, deadline)
         except EngineRejected as error:
@@ -242,7 +240,7 @@ def _rows(answer: Mapping[str, Any], expected: int, url: str) -> list[_Classifie
     data = answer.get("data")
     if not isinstance(data, list) or len(data) != expected:
         raise EngineProtocolError(f"{url}: {expected} rows were asked for and another number came")
-    rows: list[_Classified | None] = [None] * expected
+    rows: dict[int, _Classified] = {}
     for item in data:
         index, probs = (item.get("index"), item.get("probs")) if isinstance(item, Mapping) else (None, None)
         if not isinstance(index, int) or not 0 <= index < expected or not isinstance(probs, list):
@@ -254,10 +252,9 @@ def _rows(answer: Mapping[str, Any], expected: int, url: str) -> list[_Classifie
                 "a classifier whose classes exclude each other is needed"
             )
         rows[index] = _Classified(probs, str(item.get("label")))
-    found = [row for row in rows if row is not None]
-    if len(found) < expected or len({len(row.probs) for row in found}) > 1:
+    if len(rows) < expected or len({len(row.probs) for row in rows.values()}) > 1:
         raise EngineProtocolError(f"{url}: a row is missing, or rows differ in their classes")
-    return found
+    return [rows[index] for index in range(expected)]
 
 
 def _probs(served: _Served, rows: Sequence[_Classified]) -> NDArray[np.float64]:

@@ -100,23 +100,22 @@ class VllmModel:
                 f"this server does not know logprob_token_ids: a label outside the {self._completions.top} most "
                 "probable tokens has only an upper bound; a newer vLLM gives exact values, --max-logprobs a longer list"
             )
-        try:
-            await self.first_words(question, priority=1)
-        except EngineRejected:
-            self._completions = replace(self._completions, takes_priority=False)
-            notes.append("priorities are ignored; start the server with --scheduling-policy priority")
         exact, served = self._completions.exact, self._served
         capabilities = {"sequence", "sample_logprobs", "batch", "n_samples", "seed"}
         capabilities.add("exact_labels" if exact else "top_logprobs")
+        try:
+            await self.first_words(question, priority=1)
+            capabilities.add("priority")
+        except EngineRejected:
+            self._completions = replace(self._completions, takes_priority=False)
+            notes.append("priorities are ignored; start the server with --scheduling-policy priority")
         return ModelFacts(
             kind="vllm",
             name=served.id,
             identity=served.root,
             context=served.context,
             location=self._completions.client.address.base,
-            capabilities=frozenset(
-                capabilities | {"priority"} if self._completions.takes_priority else capabilities
-            ),
+            capabilities=frozenset(capabilities),
             shown=("exact" if exact else f"top{self._completions.top}",),
             notes=tuple(notes),
         )

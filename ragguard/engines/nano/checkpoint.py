@@ -60,12 +60,10 @@ def write_checkpoint(directory: Path) -> list[Path]:
         "initializer_range": 0.02,
         "use_cache": True,
     }
+    special = {"bos_token": BEGIN, "eos_token": END, "unk_token": UNKNOWN, "pad_token": END}
     tokenizer_config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": BEGIN,
-        "eos_token": END,
-        "unk_token": UNKNOWN,
-        "pad_token": END,
+        **special,
         "additional_special_tokens": [ANSWER],
         "model_max_length": config["max_position_embeddings"],
         "clean_up_tokenization_spaces": False,
@@ -76,12 +74,7 @@ def write_checkpoint(directory: Path) -> list[Path]:
         "generation_config.json": {**ids, "do_sample": True, "temperature": 1.0, "top_p": 1.0, "top_k": 0},
         "tokenizer.json": _tokenizer(words.words),
         "tokenizer_config.json": tokenizer_config,
-        "special_tokens_map.json": {
-            "bos_token": BEGIN,
-            "eos_token": END,
-            "unk_token": UNKNOWN,
-            "pad_token": END,
-        },
+        "special_tokens_map.json": special,
     }
     for name, document in documents.items():
         (directory / name).write_text(

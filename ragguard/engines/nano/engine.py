@@ -10,7 +10,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from ragguard.engines.base import EngineInfo, Prompt
+from ragguard.engines.base import Prompt
 from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.local.engine import (
     LOCAL_CAPABILITIES,
@@ -50,19 +50,7 @@ class NanoEngine(LocalEngine):
         """Loads the weights. They are always the same ones, and so is what could be found out about them."""
         model = await self.open()
         facts = model.loaded.facts
-        return ProfiledModel(
-            model,
-            EngineInfo(
-                model=facts.name,
-                kind=facts.kind,
-                fingerprint=f"nano:{facts.identity}",
-                prompts="nano",
-                context=facts.context,
-                capabilities=facts.capabilities,
-                location=facts.location,
-                notes=facts.notes,
-            ),
-        )
+        return ProfiledModel(model, facts.info(f"nano:{facts.identity}", "nano"))
 
 
 @cache

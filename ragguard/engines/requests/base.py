@@ -28,7 +28,7 @@ class Reply(Protocol):
 
     @property
     def truncated(self) -> dict[int, int]:
-        """Prompt index → tokens that were cut from it to make it fit."""
+        """The tokens that were cut from prompts, by the index of the prompt."""
         ...
 
     def __len__(self) -> int: ...
