@@ -63,7 +63,6 @@ def open_engine(
     engine_args: Mapping[str, Any] | None = None,
 ) -> Engine:
     """Returns the engine without layers."""
-    _check_engine_args(engine, engine_args)
     if not isinstance(engine, str):
         if not implements(engine, Engine):
             raise InvalidInput("engine", engine, SCHEMES)

@@ -132,7 +132,7 @@ class Templates:
     async def shape(self, roles: tuple[Role, ...], deadline: float | None = None) -> Shape | None:
         """Returns the learned shape of a sequence of roles; None where the server must template each prompt."""
         if self.plain:
-            return Shape(("", *["\n\n"] * (len(roles) - 1), "\n"), trims=False)
+            return _plain(roles)
         if roles not in self._shapes:
             self._shapes[roles] = await self._learned(roles, deadline)
         return self._shapes[roles]
@@ -197,8 +197,7 @@ class Templates:
 
         async def one(messages: tuple[Message, ...]) -> list[int]:
             if self.plain:
-                shape = await self.shape(_roles(messages), deadline)
-                return await self.tokens(shape.render(messages) if shape else "", deadline)
+                return await self.tokens(_plain(_roles(messages)).render(messages), deadline)
             return await self._templated(messages, deadline)
 
         answers = await in_parallel([partial(one, messages) for messages in conversations], _AT_ONCE)
@@ -219,6 +218,10 @@ class Templates:
 
     def _turns(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         return folded(messages) if self.folds else messages
+
+
+def _plain(roles: Sequence[Role]) -> Shape:
+    return Shape(("", *["\n\n"] * (len(roles) - 1), "\n"), trims=False)
 
 
 def _roles(messages: Sequence[Message]) -> tuple[Role, ...]:
