@@ -6,12 +6,8 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from opentelemetry.trace import SpanContext
-
-if TYPE_CHECKING:
-    from opentelemetry.trace import Span
+from opentelemetry.trace import Span, SpanContext
 
 KEPT = 1024
 """The most open runs whose spans are remembered; of a further one the oldest run's span is ended as it stands."""

@@ -45,27 +45,20 @@ class NewRun:
 
 
 def insert_new(
-    db: sqlite3.Connection,
-    new: Iterable[NewRun],
-    texts: dict[bytes, str],
-    needed: NeededTexts,
-    scorer: str | None,
-    owner: str,
-    now: int,
+    db: sqlite3.Connection, new: Iterable[NewRun], needed: NeededTexts, owner: str, now: int, *, scored: bool
 ) -> range:
-    """Writes new runs and their steps; returns the `seq` of each run. Their texts are noted in `needed`.
+    """Writes new runs of an owner and their steps; returns the `seq` of each run. Their texts are noted in `needed`.
 
-    An open run belongs to `owner`; a run that has ended is to be scored by `scorer`, or by nobody where `scorer` is
-    empty.
+    A run that has ended is due to be scored; with `scored=False` it belongs to nobody.
     """
     first = _next_seq(db)
     runs: list[tuple[Any, ...]] = []
     steps: list[tuple[Any, ...]] = []
     time_slice = TimeSlice()
     opened = (owner, None, None)
-    due = (scorer, now, now) if scorer else (None, None, None)
+    due = (owner, now, now) if scored else (None, None, None)
     for seq, one in enumerate(new, first):
-        runs.append((seq, *_columns(one, texts, needed, now), *(opened if one.is_open else due)))
+        runs.append((seq, *_columns(one, needed, now), *(opened if one.is_open else due)))
         for step in one.steps.values():
             steps.append((*step.columns, seq))
             needed.add(step.digests)
@@ -75,9 +68,9 @@ def insert_new(
     return range(first, first + len(runs))
 
 
-def _columns(new: NewRun, texts: dict[bytes, str], needed: NeededTexts, now: int) -> tuple[Any, ...]:
+def _columns(new: NewRun, needed: NeededTexts, now: int) -> tuple[Any, ...]:
     """Returns the columns of a run from `id` to `body`; notes its texts in `needed`."""
-    run, end, table = new.run, new.end, PassageTable(texts)
+    run, end, table = new.run, new.end, PassageTable(needed.texts)
     body = run_data(run, table)
     question, answer, status, ended_ns = storable(run.question), run.answer, run.status, run.ended_ns
     if end is not None:

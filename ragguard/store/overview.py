@@ -269,10 +269,9 @@ def _summaries(
 def _sum(usages: list[str]) -> Usage:
     total = Usage()
     for written, times in Counter(usages).items():
-        if written:
-            one = usage_of(written)
-            total += Usage(
-                one.requests * times, one.prompts * times, one.prompt_tokens * times,
-                one.output_tokens * times, seconds=one.seconds * times, cached=one.cached * times,
-            )  # fmt: skip
+        one = usage_of(written)
+        total += Usage(
+            one.requests * times, one.prompts * times, one.prompt_tokens * times,
+            one.output_tokens * times, seconds=one.seconds * times, cached=one.cached * times,
+        )  # fmt: skip
     return total

@@ -57,7 +57,7 @@ def clear(
         if row["key"] in given or not {(row["scorer"], ""), (row["scorer"], row["step_id"])} & {*uncertain}
     ]
     connection.executemany("DELETE FROM scores WHERE key = ?", [(row["key"],) for row in gone])
-    return {row["key"]: EarlierScore(row["value"], _usage(row["usage"])) for row in gone}
+    return {row["key"]: EarlierScore(row["value"], usage_of(row["usage"])) for row in gone}
 
 
 def insert_in_place(
@@ -101,7 +101,7 @@ def replace_changed(connection: sqlite3.Connection, run: int, scores: Sequence[S
         cost = None
         if before is not None:
             connection.execute("DELETE FROM scores WHERE key = ?", (row[1],))
-            cost = EarlierScore(before["value"], _usage(before["usage"]))
+            cost = EarlierScore(before["value"], usage_of(before["usage"]))
         if connection.execute(INSERT_SCORE, _with_cost(row, score, cost)).rowcount > 0:
             written.append(score)
     return written
@@ -130,7 +130,3 @@ def _with_cost(row: ScoreRow, score: Score, earlier: EarlierScore | None) -> Sco
 def _cost_of(score: Score) -> Usage:
     """Returns the cost of a score, without answers from a cache."""
     return replace(score.usage, prompts=score.usage.prompts - score.usage.cached, cached=0)
-
-
-def _usage(written: str) -> Usage:
-    return usage_of(written) if written else Usage()

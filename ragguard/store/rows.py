@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from sqlite3 import Row
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ragguard.events import RunEnded, StepAmended
 from ragguard.plain import plain_metadata
@@ -30,9 +31,6 @@ from ragguard.records import (
 )
 from ragguard.store.columns import DIGEST_BYTES, Data, dump, storable
 from ragguard.store.passage_table import PassageTable
-
-if TYPE_CHECKING:
-    from sqlite3 import Row
 
 Texts: TypeAlias = Mapping[str, str]
 """Texts by their digests in hexadecimal digits."""
@@ -234,8 +232,7 @@ def _advice(advice: Advice) -> Data:
 
 
 def _advice_of(data: Data) -> Advice:
-    usage = data.get("usage")
-    return Advice(**data | {"usage": usage_of(usage) if usage else _NO_USAGE})
+    return Advice(**data | {"usage": usage_of(data.get("usage") or "")})
 
 
 def trace_body(trace: TraceContext) -> list[Any]:
@@ -279,19 +276,16 @@ def score_of(row: Sequence[Any], run_id: str, origin: Origin) -> Score:
     return Score(
         name, value, level, run_id, step_id=step_id, passage_id=passage_id, position=position,
         stderr=stderr, label=label, explanation=explanation, reference_source=reference_source,
-        engine=engine, prompts=prompts, usage=usage_of(usage) if usage else _NO_USAGE, scorer=scorer,
+        engine=engine, prompts=prompts, usage=usage_of(usage), scorer=scorer,
         version=version, references_hash=references_hash, sub_question=sub_question,
         expectation=expectation, metadata=json.loads(metadata) if metadata else {}, stage=stage,
     )  # fmt: skip
 
 
-_NO_USAGE = Usage()
-
-
 @lru_cache(maxsize=1024)
 def usage_of(written: str) -> Usage:
-    """Returns the usage of a column; cached, since many scores share theirs."""
-    return Usage(*json.loads(written))
+    """Returns the usage that `usage_text` wrote; cached, since many scores share theirs."""
+    return Usage(*json.loads(written)) if written else Usage()
 
 
 def failure_of(row: Row, run_id: str) -> Failure:

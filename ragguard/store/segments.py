@@ -32,8 +32,6 @@ UNANNOUNCED = "unannounced"
 """Key in the body of a run that a step has opened, while the run's start is not known."""
 _WAITING = "waiting:"
 """Prefix of keys in `meta`: the key that an interrupted run waits for → the run's id."""
-
-
 _DELETED = "deleted:"
 """Prefix of keys in `meta`: the digest of the id of a run that was deleted while it was open."""
 

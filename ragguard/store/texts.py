@@ -16,8 +16,8 @@ class NeededTexts:
     """The texts that the rows of one transaction need, and no longer need."""
 
     def __init__(self, texts: dict[bytes, str]) -> None:
-        """Takes texts that rows may need, under their digests; others can be added there."""
-        self._texts = texts
+        self.texts = texts
+        """The texts that rows may need, by digest; others can be added."""
         self._uses: Counter[bytes] = Counter()
         """The change in how many rows need the text, by digest."""
 
@@ -33,7 +33,7 @@ class NeededTexts:
         """Writes the texts that are not stored yet, and how often each is needed; deletes those that no row needs."""
         # In the order of the digests, so that neighbours are written to the same page of the index.
         needed = sorted(digest for digest, count in self._uses.items() if count > 0)
-        there = _insert(connection, needed, self._texts)
+        there = _insert(connection, needed, self.texts)
         # A stored text counts as its first use.
         more = {
             digest: count - (count > 0 and digest not in there)

@@ -323,15 +323,7 @@ class Writing:
         if not self._new:
             return
         new, self._new = self._new, {}
-        seqs = insert_new(
-            self._db,
-            new.values(),
-            self.texts,
-            self._needed,
-            self._owner if self._scored else None,
-            self._owner,
-            self._now,
-        )
+        seqs = insert_new(self._db, new.values(), self._needed, self._owner, self._now, scored=self._scored)
         for seq, (run_id, one) in zip(seqs, new.items(), strict=True):
             self._seqs[run_id] = seq
             if one.is_open:
