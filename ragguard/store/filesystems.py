@@ -18,8 +18,6 @@ from ragguard.runtime.faults import describe
 from ragguard.secrets import without_secrets
 
 _BUFFER = 2**20
-EXTRA = "parquet"
-"""The extra of the package that brings pyarrow."""
 
 
 class FileInfo(NamedTuple):
@@ -62,7 +60,7 @@ def pyarrow_for(purpose: str) -> Any:
         import pyarrow.fs
         import pyarrow.parquet
     except ImportError as error:
-        raise MissingDependency("pyarrow", purpose, EXTRA) from error
+        raise MissingDependency("pyarrow", purpose, "parquet") from error
     return pyarrow
 
 

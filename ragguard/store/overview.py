@@ -11,7 +11,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 from ragguard.capture.delivered import notice
 from ragguard.records import K_ERROR, Dropped, Failure, Passage, Run, Usage, places_of
@@ -25,10 +25,8 @@ SCALE = 10_000
 """Units of a score's value and error in the gathered JSON."""
 
 
-class RowValues(Protocol):
-    """A row of a table: its values by the names of their columns."""
-
-    def __getitem__(self, column: str, /) -> Any: ...
+RowValues: TypeAlias = sqlite3.Row | Mapping[str, Any]
+"""The values of a row by the names of their columns."""
 
 
 class RunScore(NamedTuple):

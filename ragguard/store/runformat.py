@@ -269,74 +269,51 @@ _RUN: Mapping[str, Check] = {
 }  # fmt: skip
 
 
+_OF_RECORDS = frozenset(("pool", "trace", "sub_steps", "decision", "advice", "usage"))
+"""The fields with default values that hold records."""
+
+
 def data_of_run(run: Run) -> Data:
     """Returns the data of a run's line, without the fields that have their default values."""
-    data: Data = {"format": FORMAT, "id": run.id, "question": run.question}
-    data |= _given(run, "references", "answer", "sub_questions", "name", "metadata")
-    if run.pool is not None:
-        data["pool"] = [_passage_data(passage) for passage in run.pool]
-    data |= _span_data(run)
-    data["steps"] = [_step_data(step) for step in run.steps]
-    return data
-
-
-def _step_data(step: RetrievalStep) -> Data:
-    data: Data = {"id": step.id, "query": step.query, "turn": step.turn} | _given(
-        step, "tool", "error", "metadata", "k"
+    return (
+        {"format": FORMAT, "id": run.id, "question": run.question}
+        | _given(run, "references", "answer", "sub_questions", "name", "metadata", "pool", *_SPAN, "trace")
+        | {"steps": _data(run.steps)}
     )
-    passages = [_passage_data(passage) for passage in step.passages]
-    data |= _span_data(step) | {"passages": passages}
-    if step.candidates and step.candidates != step.passages:
-        data["candidates"] = [_passage_data(passage) for passage in step.candidates]
-    if step.sub_steps:
-        data["sub_steps"] = [
-            {"query": sub.query, "passages": [_passage_data(passage) for passage in sub.passages]}
-            | _given(sub, "name") | _span_data(sub)
-            for sub in step.sub_steps
-        ]  # fmt: skip
-    if step.decision is not None:
-        data["decision"] = _decision_data(step.decision)
-    if step.advice is not None:
-        data["advice"] = _advice_data(step.advice)
-    return data
 
 
-def _decision_data(decision: Decision) -> Data:
-    return {
-        "kept": [_passage_data(passage) for passage in decision.kept],
-        "dropped": [
-            {"passage": _passage_data(one.passage), "position": one.position, "reason": one.reason}
-            | _given(one, "utility", "p_abstain", "p_relevant")
-            for one in decision.dropped
-        ],
-    } | _given(decision, "status", "elapsed_ms", "reason", "engine", "started_ns")
-
-
-def _advice_data(advice: Advice) -> Data:
-    data: Data = {"action": advice.action}
-    data |= _given(
-        advice, "open_sub_questions", "expected_gain", "stderr", "reasons", "calibrated", "elapsed_ms", "status",
-        "numbers", "step_id", "engine", "started_ns",
-    )  # fmt: skip
-    if advice.usage != Usage():
-        data["usage"] = asdict(advice.usage)
-    return data
-
-
-def _passage_data(passage: Passage) -> Data:
-    return {"text": passage.text} | _given(passage, "id", "score", "metadata", "grade")
-
-
-def _span_data(record: Run | RetrievalStep | SubStep) -> Data:
-    data = _given(record, "started_ns", "ended_ns")
-    if record.status != "ok":
-        data["status"] = record.status
-    trace = None if isinstance(record, SubStep) else record.trace
-    if trace is not None:
-        data["trace"] = {"trace_id": trace.trace_id, "span_id": trace.span_id} | {
-            "sampled": trace.sampled, "foreign": trace.foreign,
-        }  # fmt: skip
-    return data
+def _data(value: Any) -> Any:
+    """Returns a record, or a list of records, as data; without the fields that have their default values."""
+    match value:
+        case Passage():
+            return {"text": value.text} | _given(value, "id", "score", "metadata", "grade")
+        case list() | tuple():
+            return [_data(one) for one in value]
+        case RetrievalStep():
+            candidates = value.candidates if value.candidates != value.passages else ()
+            return (
+                {"id": value.id, "query": value.query, "turn": value.turn}
+                | _given(value, "tool", "error", "metadata", "k", *_SPAN, "trace")
+                | {"passages": _data(value.passages)}
+                | ({"candidates": _data(candidates)} if candidates else {})
+                | _given(value, "sub_steps", "decision", "advice")
+            )
+        case SubStep():
+            return {"query": value.query, "passages": _data(value.passages)} | _given(value, "name", *_SPAN)
+        case Decision():
+            return {"kept": _data(value.kept), "dropped": _data(value.dropped)} | _given(
+                value, "status", "elapsed_ms", "reason", "engine", "started_ns"
+            )
+        case Dropped():
+            return {
+                "passage": _data(value.passage), "position": value.position, "reason": value.reason,
+            } | _given(value, "utility", "p_abstain", "p_relevant")  # fmt: skip
+        case Advice():
+            return {"action": value.action} | _given(
+                value, "open_sub_questions", "expected_gain", "stderr", "reasons", "calibrated", "elapsed_ms",
+                "status", "numbers", "step_id", "engine", "started_ns", "usage",
+            )  # fmt: skip
+    return asdict(value)  # a trace context, or a usage
 
 
 def _given(
@@ -351,5 +328,5 @@ def _given(
         if name == "metadata":
             value = plain_metadata(value)
         if value != default:
-            given[name] = value
+            given[name] = _data(value) if name in _OF_RECORDS else value
     return given
