@@ -160,7 +160,7 @@ class Cache(Layer):
                 asked.append((request, reply))
             self._keep(fresh, keyed)
             if self._disk is not None:
-                self._disk.write({key: json.dumps(fresh[key]).encode() for key in missing})
+                self._disk.write({key: json.dumps(keyed.encoded(fresh[key])).encode() for key in missing})
             found |= fresh
         return found
 

@@ -14,8 +14,8 @@ from ragguard.records import Usage
 R = TypeVar("R", bound="Reply")
 
 Value: TypeAlias = tuple[Any, ...]
-"""A part of a reply as it is kept in memory, and in a file as JSON: a tuple of plain values, since the garbage
-collector does not look at those."""
+"""A part of a reply as it is kept in memory: a tuple, of plain values where there are many, since the garbage collector
+does not look at those."""
 
 
 class Reply(Protocol):
@@ -125,6 +125,10 @@ class Keyed(Protocol[R]):
 
     def weight(self, value: Value) -> int:
         """Returns the memory that a value takes, as the number of label probabilities that take as much."""
+        ...
+
+    def encoded(self, value: Value) -> Any:
+        """Returns a value in the form in which it is kept as JSON."""
         ...
 
     def decoded(self, data: Any) -> Value:

@@ -104,7 +104,7 @@ class DrawRequest(Request[Samples]):
 class DrawKeys:
     """A request for answers with a key for each prompt, with the methods of `Keyed`.
 
-    A value is `(samples, tokens cut from the prompt)`, with the fields of each sample.
+    A value is `(samples, tokens cut from the prompt)`.
     """
 
     def __init__(self, request: DrawRequest, info: EngineInfo) -> None:
@@ -121,22 +121,23 @@ class DrawKeys:
         """Returns the answers to each prompt of `missing`'s request, by their keys."""
         key_of = dict(zip(self._request.prompts, self.keys, strict=True))
         return {
-            key_of[prompt]: (
-                tuple((sample.text, sample.logprobs, sample.finished) for sample in row),
-                reply.truncated.get(index, 0),
-            )
+            key_of[prompt]: (tuple(row), reply.truncated.get(index, 0))
             for index, (prompt, row) in enumerate(zip(request.prompts, reply.answers, strict=True))
         }
 
     def reply(self, found: Mapping[bytes, Value], usage: Usage) -> Samples:
         values = [found[key] for key in self.keys]
         truncated = {index: cut for index, (_, cut) in enumerate(values) if cut}
-        return Samples([[Sample(*fields) for fields in samples] for samples, _ in values], usage, truncated)
+        return Samples([list(samples) for samples, _ in values], usage, truncated)
 
     def weight(self, value: Value) -> int:
         samples, _ = value
-        return 1 + sum(len(logprobs) for _, logprobs, _ in samples) // 8
+        return 1 + sum(len(sample.logprobs) for sample in samples) // 8
+
+    def encoded(self, value: Value) -> Any:
+        samples, cut = value
+        return [(sample.text, sample.logprobs, sample.finished) for sample in samples], cut
 
     def decoded(self, data: Any) -> Value:
         rows, cut = data
-        return tuple((text, tuple(logprobs), finished) for text, logprobs, finished in rows), cut
+        return tuple(Sample(text, tuple(logprobs), finished) for text, logprobs, finished in rows), cut

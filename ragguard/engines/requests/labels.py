@@ -204,6 +204,9 @@ class LabelKeys:
         """Returns how many label probabilities take as much memory: one."""
         return 1
 
+    def encoded(self, value: Value) -> Any:
+        return value
+
     def decoded(self, data: Any) -> Value:
         p, exact, mode, bound, stderr, cut = data
         return p, exact, mode, bound, stderr, cut
