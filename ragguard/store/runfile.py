@@ -74,25 +74,18 @@ def read_runs(source: str | Path | IO[bytes]) -> Iterator[Run]:
 def line_of(raw: bytes, size: int, number: int, unit: str = "line") -> Line | None:
     """Returns a line of `raw_lines`, of `size` bytes; None where it is blank. Errors name it by its number, or by its
     first byte where lines are not counted and the `unit` is `byte`."""
-    if size > LONGEST_LINE:
-        problem = RunFormatError(number, "length", f"over {LONGEST_LINE} bytes", "shorter lines", unit=unit)
-        return Line(number, None, problem)
-    return parse_line(raw, number, unit) if raw.strip() else None
-
-
-def parse_line(raw: bytes | str, number: int = 1, unit: str = "line") -> Line:
-    """Reads one line of a run file; a line that is wrong gives the problem and no run."""
     try:
-        data = _json(raw)
-        return Line(number, run_of_data(data), None)
+        if size > LONGEST_LINE:
+            raise Wrong("length", f"over {LONGEST_LINE} bytes", "shorter lines")
+        return Line(number, run_of_data(_json(raw)), None) if raw.strip() else None
     except Wrong as wrong:
         problem = RunFormatError(number, wrong.where, wrong.value, wrong.allowed, unit=unit)
         return Line(number, None, problem)
 
 
-def _json(raw: bytes | str) -> Any:
+def _json(raw: bytes) -> Any:
     try:
-        text = raw.decode("utf-8-sig") if isinstance(raw, bytes) else raw
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Wrong("text", raw[:40], f"UTF-8; {error.reason} at byte {error.start}") from error
     if (values := text.count("[") + text.count("{") + text.count(",")) > MOST_VALUES:

@@ -337,9 +337,9 @@ class Store:
         """Returns the failures of a run."""
         return paging.one(self._db, run_id, reading.failures_at, [])
 
-    def runs(self, *, texts: bool = True) -> Iterator[Run]:
-        """Yields all runs in the order in which they were captured; quicker without the passages' texts."""
-        return paging.every(self._db, partial(reading.runs_at, texts=texts), self.left_out)
+    def runs(self) -> Iterator[Run]:
+        """Yields all runs in the order in which they were captured."""
+        return paging.every(self._db, reading.runs_at, self.left_out)
 
     def runs_by_rank(self, start: int, count: int) -> list[Run]:
         """Returns `count` runs from position `start`, without those that cannot be read."""

@@ -13,13 +13,18 @@ from support.runs import a_run
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, SubStep, TraceContext
 from ragguard.store import runfile, runformat
-from ragguard.store.runfile import parse_line, read_lines, read_runs, write_runs
+from ragguard.store.runfile import line_of, read_lines, read_runs, write_runs
 
 LEAST = {"question": "who?", "steps": [{"passages": ["a text"]}]}
 
 
 def line(**changes):
     return json.dumps({**LEAST, **changes})
+
+
+def parse_line(text, number=1):
+    raw = text if isinstance(text, bytes) else text.encode()
+    return line_of(raw, len(raw), number)
 
 
 def problem(text):
