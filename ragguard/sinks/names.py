@@ -12,7 +12,7 @@ Carrier = Literal["run", "step", "evaluation", "guard", "advice", "passage", "ev
 
 
 class Name(str):
-    """An attribute's name, with its meaning and the spans on which it stands."""
+    """An attribute's name, with its type, its meaning and what carries it."""
 
     meaning: str
     type: str
@@ -20,136 +20,112 @@ class Name(str):
     content: bool
 
     # A subclass of str, so that a name can be used as a key.
-    def __new__(
-        cls, name: str, type: str, meaning: str, *, on: tuple[Carrier, ...], content: bool = False
-    ) -> Name:
+    def __new__(cls, name: str, type: str, meaning: str, *carriers: Carrier, content: bool = False) -> Name:
         self = super().__new__(cls, name)
-        self.type, self.meaning, self.carriers, self.content = type, meaning, on, content
+        self.type, self.meaning, self.carriers, self.content = type, meaning, carriers, content
         return self
 
 
-ON_RUN: tuple[Carrier, ...] = ("run",)
-ON_STEP: tuple[Carrier, ...] = ("step",)
-ON_EVALUATION: tuple[Carrier, ...] = ("evaluation",)
-ON_GUARD: tuple[Carrier, ...] = ("guard",)
-ON_ADVICE: tuple[Carrier, ...] = ("advice",)
-ON_EVENT: tuple[Carrier, ...] = ("event",)
-ON_METRIC: tuple[Carrier, ...] = ("metric",)
-ON_SPANS: tuple[Carrier, ...] = ON_RUN + ON_STEP + ON_EVALUATION + ON_GUARD + ON_ADVICE
+SPANS: tuple[Carrier, ...] = ("run", "step", "evaluation", "guard", "advice")
 
 
 GEN_AI = (
-    GEN_AI_OPERATION := Name("gen_ai.operation.name", "string", "`retrieval` on a step's span", on=ON_STEP),
-    GEN_AI_DATA_SOURCE := Name("gen_ai.data_source.id", "string", "the tool or retriever by name", on=ON_STEP),
+    GEN_AI_OPERATION := Name("gen_ai.operation.name", "string", "`retrieval` on a step's span", "step"),
+    GEN_AI_DATA_SOURCE := Name("gen_ai.data_source.id", "string", "the tool or retriever by name", "step"),
     GEN_AI_TOP_K := Name(
-        "gen_ai.retrieval.top_k", "int", "how many passages the retrieval was asked for, where that is known",
-        on=ON_STEP,
+        "gen_ai.retrieval.top_k", "int", "how many passages the retrieval was asked for, where that is known", "step",
     ),
-    GEN_AI_QUERY := Name("gen_ai.retrieval.query.text", "string", "the query", on=ON_STEP, content=True),
+    GEN_AI_QUERY := Name("gen_ai.retrieval.query.text", "string", "the query", "step", content=True),
     GEN_AI_DOCUMENTS := Name(
-        "gen_ai.retrieval.documents", "JSON", "ids and retriever scores of the passages", on=ON_STEP, content=True,
+        "gen_ai.retrieval.documents", "JSON", "ids and retriever scores of the passages", "step", content=True,
     ),
-    GEN_AI_EVALUATION := Name("gen_ai.evaluation.name", "string", "the score's name", on=ON_EVENT),
-    GEN_AI_VALUE := Name("gen_ai.evaluation.score.value", "double", "the score", on=ON_EVENT),
-    GEN_AI_LABEL := Name("gen_ai.evaluation.score.label", "string", "the score in a word", on=ON_EVENT),
-    GEN_AI_EXPLANATION := Name(
-        "gen_ai.evaluation.explanation", "string", "how it came about", on=ON_EVENT, content=True,
-    ),
-    ERROR_TYPE := Name(
-        "error.type", "string", "what went wrong, on failures", on=ON_STEP + ON_EVENT + ON_GUARD + ON_ADVICE,
-    ),
+    GEN_AI_EVALUATION := Name("gen_ai.evaluation.name", "string", "the score's name", "event"),
+    GEN_AI_VALUE := Name("gen_ai.evaluation.score.value", "double", "the score", "event"),
+    GEN_AI_LABEL := Name("gen_ai.evaluation.score.label", "string", "the score in a word", "event"),
+    GEN_AI_EXPLANATION := Name("gen_ai.evaluation.explanation", "string", "how it came about", "event", content=True),
+    ERROR_TYPE := Name("error.type", "string", "what went wrong, on failures", "step", "event", "guard", "advice"),
 )  # fmt: skip
 
 OPENINFERENCE = (
-    OI_KIND := Name("openinference.span.kind", "string", "CHAIN, RETRIEVER, EVALUATOR or GUARDRAIL", on=ON_SPANS),
-    OI_INPUT := Name(
-        "input.value", "string", "the question or the query", on=ON_RUN + ON_STEP + ON_GUARD, content=True,
-    ),
+    OI_KIND := Name("openinference.span.kind", "string", "CHAIN, RETRIEVER, EVALUATOR or GUARDRAIL", *SPANS),
+    OI_INPUT := Name("input.value", "string", "the question or the query", "run", "step", "guard", content=True),
     OI_OUTPUT := Name(
         "output.value", "string", "the answer; of a guard what it dropped and why; of advice its reasons",
-        on=ON_RUN + ON_GUARD + ON_ADVICE, content=True,
+        "run", "guard", "advice", content=True,
     ),
-    OI_SESSION := Name("session.id", "string", "the run's session or thread, where it has one", on=ON_RUN),
-    OI_PROJECT := Name("openinference.project.name", "string", "the project, with `otlp=`", on=("resource",)),
+    OI_SESSION := Name("session.id", "string", "the run's session or thread, where it has one", "run"),
+    OI_PROJECT := Name("openinference.project.name", "string", "the project, with `otlp=`", "resource"),
 )  # fmt: skip
 
 OURS = (
-    RUN_ID := Name("ragguard.run.id", "string", "the run, as in the store", on=ON_SPANS),
-    RUN_NAME := Name("ragguard.run.name", "string", "the run's name", on=ON_RUN),
-    RUN_STATUS := Name("ragguard.run.status", "string", "ok, error, cancelled, interrupted, abandoned", on=ON_RUN),
-    RUN_STEPS := Name("ragguard.run.steps", "int", "how many retrievals the run made", on=ON_RUN),
-    STEP_ID := Name(
-        "ragguard.step.id", "string", "the step, as in the store", on=ON_STEP + ON_EVALUATION + ON_GUARD + ON_ADVICE,
-    ),
-    STEP_INDEX := Name("ragguard.step.index", "int", "the step's place in the run, from 0", on=ON_STEP + ON_EVALUATION),
-    STEP_TURN := Name("ragguard.step.turn", "int", "steps of one turn ran in parallel", on=ON_STEP),
-    STEP_STATUS := Name("ragguard.step.status", "string", "ok, error, cancelled, interrupted", on=ON_STEP),
-    STEP_QUERY_HASH := Name("ragguard.step.query.hash", "string", "SHA-256 of the query, 16 digits", on=ON_STEP),
-    DOCUMENTS_TOTAL := Name("ragguard.documents.total", "int", "passages the step gave to the model", on=ON_STEP),
+    RUN_ID := Name("ragguard.run.id", "string", "the run, as in the store", *SPANS),
+    RUN_NAME := Name("ragguard.run.name", "string", "the run's name", "run"),
+    RUN_STATUS := Name("ragguard.run.status", "string", "ok, error, cancelled, interrupted, abandoned", "run"),
+    RUN_STEPS := Name("ragguard.run.steps", "int", "how many retrievals the run made", "run"),
+    STEP_ID := Name("ragguard.step.id", "string", "the step, as in the store", "step", "evaluation", "guard", "advice"),
+    STEP_INDEX := Name("ragguard.step.index", "int", "the step's place in the run, from 0", "step", "evaluation"),
+    STEP_TURN := Name("ragguard.step.turn", "int", "steps of one turn ran in parallel", "step"),
+    STEP_STATUS := Name("ragguard.step.status", "string", "ok, error, cancelled, interrupted", "step"),
+    STEP_QUERY_HASH := Name("ragguard.step.query.hash", "string", "SHA-256 of the query, 16 digits", "step"),
+    DOCUMENTS_TOTAL := Name("ragguard.documents.total", "int", "passages the step gave to the model", "step"),
     DOCUMENTS_PLACES := Name(
-        "ragguard.documents.places", "int", "K: for how many passages there was a place in the prompt", on=ON_STEP,
+        "ragguard.documents.places", "int", "K: for how many passages there was a place in the prompt", "step",
     ),
-    DOCUMENTS_CANDIDATES := Name("ragguard.documents.candidates", "int", "passages it retrieved", on=ON_STEP),
-    DOCUMENTS_EXPORTED := Name("ragguard.documents.exported", "int", "passages written on this span", on=ON_STEP),
-    DOCUMENT_HASHES := Name("ragguard.documents.hashes", "string[]", "SHA-256 of each text, 16 digits", on=ON_STEP),
+    DOCUMENTS_CANDIDATES := Name("ragguard.documents.candidates", "int", "passages it retrieved", "step"),
+    DOCUMENTS_EXPORTED := Name("ragguard.documents.exported", "int", "passages written on this span", "step"),
+    DOCUMENT_HASHES := Name("ragguard.documents.hashes", "string[]", "SHA-256 of each text, 16 digits", "step"),
     PASSAGE_POSITIONS := Name(
-        "ragguard.passages.positions", "int[]", "ranks (from 1) that the passage scores belong to", on=ON_EVALUATION,
+        "ragguard.passages.positions", "int[]", "ranks (from 1) that the passage scores belong to", "evaluation",
     ),
-    SCORE_STDERR := Name("ragguard.evaluation.stderr", "double", "the score's standard error", on=ON_EVENT),
+    SCORE_STDERR := Name("ragguard.evaluation.stderr", "double", "the score's standard error", "event"),
     SCORE_REFERENCE := Name(
-        "ragguard.evaluation.reference_source", "string", "gold, answer (support) or none", on=ON_EVENT + ON_METRIC,
+        "ragguard.evaluation.reference_source", "string", "gold, answer (support) or none", "event", "metric",
     ),
-    SCORE_LEVEL := Name("ragguard.evaluation.level", "string", "passage, step or run", on=ON_EVENT + ON_METRIC),
+    SCORE_LEVEL := Name("ragguard.evaluation.level", "string", "passage, step or run", "event", "metric"),
     SCORE_SIGN := Name(
-        "ragguard.evaluation.sign", "string", "positive or negative: a histogram takes sizes only", on=ON_METRIC,
+        "ragguard.evaluation.sign", "string", "positive or negative: a histogram takes sizes only", "metric",
     ),
-    SCORE_SCORER := Name("ragguard.evaluation.scorer", "string", "scorer, version and settings", on=ON_EVENT),
-    SCORE_ENGINE := Name(
-        "ragguard.evaluation.engine", "string", "fingerprint of the model", on=ON_EVALUATION + ON_EVENT,
-    ),
-    SCORE_PROMPTS := Name(
-        "ragguard.evaluation.prompts", "string", "prompt set and version", on=ON_EVALUATION + ON_EVENT,
-    ),
+    SCORE_SCORER := Name("ragguard.evaluation.scorer", "string", "scorer, version and settings", "event"),
+    SCORE_ENGINE := Name("ragguard.evaluation.engine", "string", "fingerprint of the model", "evaluation", "event"),
+    SCORE_PROMPTS := Name("ragguard.evaluation.prompts", "string", "prompt set and version", "evaluation", "event"),
     SCORE_PROVISIONAL := Name(
         "ragguard.evaluation.provisional", "bool", "true while the run is open: its end gives the score anew",
-        on=ON_EVALUATION + ON_EVENT,
+        "evaluation", "event",
     ),
-    SCORE_QUESTION := Name("ragguard.evaluation.sub_question", "int", "which sub-question, from 0", on=ON_EVENT),
-    FAILURE_MESSAGE := Name("ragguard.failure.message", "string", "why there is no score", on=ON_EVENT),
-    FAILURE_RETRY := Name("ragguard.failure.will_retry", "bool", "whether it is tried again", on=ON_EVENT),
+    SCORE_QUESTION := Name("ragguard.evaluation.sub_question", "int", "which sub-question, from 0", "event"),
+    FAILURE_MESSAGE := Name("ragguard.failure.message", "string", "why there is no score", "event"),
+    FAILURE_RETRY := Name("ragguard.failure.will_retry", "bool", "whether it is tried again", "event"),
     USAGE_REQUESTS := Name(
-        "ragguard.usage.requests", "int", "requests the scores or the advice cost", on=ON_EVALUATION + ON_ADVICE,
+        "ragguard.usage.requests", "int", "requests the scores or the advice cost", "evaluation", "advice",
     ),
     USAGE_PROMPT_TOKENS := Name(
-        "ragguard.usage.prompt_tokens", "int", "prompt tokens they cost", on=ON_EVALUATION + ON_ADVICE,
+        "ragguard.usage.prompt_tokens", "int", "prompt tokens they cost", "evaluation", "advice",
     ),
     USAGE_OUTPUT_TOKENS := Name(
-        "ragguard.usage.output_tokens", "int", "output tokens they cost", on=ON_EVALUATION + ON_ADVICE,
+        "ragguard.usage.output_tokens", "int", "output tokens they cost", "evaluation", "advice",
     ),
     SKIPPED := Name(
-        "ragguard.telemetry.skipped", "int", "values left out since no span can carry them", on=ON_SPANS + ON_EVENT,
+        "ragguard.telemetry.skipped", "int", "values left out since no span can carry them", *SPANS, "event",
     ),
-    ADVICE_ACTION := Name("ragguard.advice.action", "string", "answer, continue, rephrase or distrust", on=ON_ADVICE),
-    ADVICE_STATUS := Name("ragguard.advice.status", "string", "judged, timeout or error", on=ON_ADVICE),
+    ADVICE_ACTION := Name("ragguard.advice.action", "string", "answer, continue, rephrase or distrust", "advice"),
+    ADVICE_STATUS := Name("ragguard.advice.status", "string", "judged, timeout or error", "advice"),
     ADVICE_CALIBRATED := Name(
-        "ragguard.advice.calibrated", "bool", "whether a calibrated promise stands behind it", on=ON_ADVICE,
+        "ragguard.advice.calibrated", "bool", "whether a calibrated promise stands behind it", "advice",
     ),
-    ADVICE_GAIN := Name(
-        "ragguard.advice.expected_gain", "double", "what one more step is expected to add", on=ON_ADVICE,
-    ),
-    ADVICE_STDERR := Name("ragguard.advice.stderr", "double", "the standard error of that", on=ON_ADVICE),
-    ADVICE_OPEN := Name("ragguard.advice.open_sub_questions", "int", "how many sub-questions are open", on=ON_ADVICE),
-    ADVICE_ELAPSED := Name("ragguard.advice.elapsed_ms", "double", "how long the agent waited for it", on=ON_ADVICE),
-    GUARD_STATUS := Name("ragguard.guard.status", "string", "pruned, kept_all, timeout or error", on=ON_GUARD),
-    GUARD_REASON := Name("ragguard.guard.reason", "string", "the policy, the error, or the budget", on=ON_GUARD),
-    GUARD_ELAPSED := Name("ragguard.guard.elapsed_ms", "double", "what the guard added", on=ON_GUARD),
-    GUARD_KEPT := Name("ragguard.guard.kept", "int", "passages kept", on=ON_GUARD),
-    GUARD_DROPPED := Name("ragguard.guard.dropped", "int", "passages dropped", on=ON_GUARD),
-    GUARD_DROPPED_POSITIONS := Name("ragguard.guard.dropped.positions", "int[]", "their ranks, from 1", on=ON_GUARD),
-    GUARD_DROPPED_UTILITY := Name("ragguard.guard.dropped.utility", "double[]", "their utilities", on=ON_GUARD),
-    GUARD_DROPPED_REASONS := Name("ragguard.guard.dropped.reasons", "string[]", "why each went", on=ON_GUARD),
+    ADVICE_GAIN := Name("ragguard.advice.expected_gain", "double", "what one more step is expected to add", "advice"),
+    ADVICE_STDERR := Name("ragguard.advice.stderr", "double", "the standard error of that", "advice"),
+    ADVICE_OPEN := Name("ragguard.advice.open_sub_questions", "int", "how many sub-questions are open", "advice"),
+    ADVICE_ELAPSED := Name("ragguard.advice.elapsed_ms", "double", "how long the agent waited for it", "advice"),
+    GUARD_STATUS := Name("ragguard.guard.status", "string", "pruned, kept_all, timeout or error", "guard"),
+    GUARD_REASON := Name("ragguard.guard.reason", "string", "the policy, the error, or the budget", "guard"),
+    GUARD_ELAPSED := Name("ragguard.guard.elapsed_ms", "double", "what the guard added", "guard"),
+    GUARD_KEPT := Name("ragguard.guard.kept", "int", "passages kept", "guard"),
+    GUARD_DROPPED := Name("ragguard.guard.dropped", "int", "passages dropped", "guard"),
+    GUARD_DROPPED_POSITIONS := Name("ragguard.guard.dropped.positions", "int[]", "their ranks, from 1", "guard"),
+    GUARD_DROPPED_UTILITY := Name("ragguard.guard.dropped.utility", "double[]", "their utilities", "guard"),
+    GUARD_DROPPED_REASONS := Name("ragguard.guard.dropped.reasons", "string[]", "why each went", "guard"),
     GUARD_DISAGREEMENTS := Name(
-        "ragguard.guard.disagreements", "string[]", "dropped passages whose score differs, and why", on=ON_GUARD,
+        "ragguard.guard.disagreements", "string[]", "dropped passages whose score differs, and why", "guard",
     ),
 )  # fmt: skip
 
@@ -177,29 +153,19 @@ PATTERNS: dict[str, str] = {
 EVENT_EVALUATION = "gen_ai.evaluation.result"
 
 METRICS: dict[str, tuple[str, str, str]] = {
-    "ragguard.evaluation.score": (
-        "histogram",
-        "1",
-        "size of every score, by name, sign, level, reference source",
-    ),
+    "ragguard.evaluation.score": ("histogram", "1", "size of every score, by name, sign, level, reference source"),
     "ragguard.evaluation.duration": ("histogram", "s", "from a run's end to its scores"),
-    "ragguard.evaluation.failures": (
-        "counter",
-        "{failure}",
-        "scores that could not be given, by scorer and error",
-    ),
+    "ragguard.evaluation.failures": ("counter", "{failure}", "scores that could not be given, by scorer and error"),
     "ragguard.usage.tokens": ("counter", "{token}", "what scoring cost, by type (input, output) and model"),
     "ragguard.usage.requests": ("counter", "{request}", "requests made for scoring, by model"),
     "ragguard.usage.cost": ("counter", "{currency}", "what scoring cost in money, where prices are given"),
     "ragguard.queue.depth": ("gauge", "{run}", "runs that wait for scoring"),
     "ragguard.dropped": ("counter", "{event}", "what was lost, by reason"),
     "ragguard.guard.decisions": (
-        "counter",
-        "{decision}",
-        "guards' decisions, by status and, where passages could not be judged, by cause",
+        "counter", "{decision}", "guards' decisions, by status and, where passages could not be judged, by cause",
     ),
     "ragguard.guard.duration": ("histogram", "ms", "what the guard added, by status"),
-}
+}  # fmt: skip
 
 
 def document(index: int, field: str) -> str:
