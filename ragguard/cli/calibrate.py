@@ -11,7 +11,7 @@ import typer
 
 from ragguard.cli.options import EngineAddress, PromptSetName, RunFiles
 from ragguard.cli.source import RunSource
-from ragguard.cli.terminal import say
+from ragguard.cli.terminal import notes, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,12 +57,10 @@ def run(
     Exit code 0: written. 1: written, but some lines could not be read. 2: no calibration: too few examples, a wrong
     option, no such file, no engine.
     """
-    from rich.console import Console
-
     from ragguard.errors import InvalidInput, RagguardError
     from ragguard.guard import DistractorGuard
 
-    console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    console = notes()
     count = _LabelCount()
     try:
         _check_options(what, max_loss, of_guard=(max_gold_loss, confidence, min_keep) != (0.05, None, 1))

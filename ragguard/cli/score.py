@@ -14,7 +14,7 @@ import typer
 
 from ragguard.cli.options import EngineAddress, PromptSetName, RunFiles
 from ragguard.cli.source import RunSource, read_references
-from ragguard.cli.terminal import say
+from ragguard.cli.terminal import notes, say
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.records import Usage
 
@@ -117,17 +117,15 @@ def run(
     Exit code 0: all is scored. 1: some lines or scores are missing, and the command said which and why. 2: nothing
     could be done: a wrong option, no such file, no engine, no store.
     """
-    from rich.console import Console
-
-    from ragguard.cli.score_parts import PartOptions, read_engine_args, score_in_parts
+    from ragguard.cli.score_parts import read_engine_args, score_in_parts
     from ragguard.scorers.settings import ScoringSettings
     from ragguard.store.scorefile import check_score_file
 
-    console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    console = notes()
     names = tuple(name.strip() for name in scorers.split(",") if name.strip())
     if on is not None:
-        parts = PartOptions(
-            inputs=files, on=on, out=out, store=store, max_tokens=max_tokens, concurrency=concurrency,
+        plan = score_in_parts(
+            files, console, on=on, out=out, store=store, max_tokens=max_tokens, concurrency=concurrency,
             dry_run=dry_run, quiet=quiet, address=address, actors=actors, gpus=gpus, retry_failures=retry_failures,
             references={} if references is None else read_references(references),
             scoring=ScoringSettings(
@@ -135,7 +133,6 @@ def run(
                 engine_args=read_engine_args(engine_args),
             ),
         )  # fmt: skip
-        plan = score_in_parts(parts, console)
         if plan is not None:
             say(_plan_sentence(plan, price), error=True)
         return
@@ -148,8 +145,7 @@ def run(
     store = store or _STORE
     options: dict[str, Any] = {
         "judge": judge, "prompts": prompts, "budget": None if max_tokens is None else {"tokens": max_tokens},
-        "scorers": names,
-        "concurrency": concurrency, "exit_timeout": 0.0,
+        "scorers": names, "concurrency": concurrency, "exit_timeout": 0.0,
     }  # fmt: skip
     try:
         source = RunSource(files, console, {} if references is None else read_references(references))

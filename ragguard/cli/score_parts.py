@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -28,26 +28,6 @@ if TYPE_CHECKING:
 WHERE = "processes, processes:N for N of them, or ray"
 """The values that `--on` takes."""
 _REASONS_SHOWN = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartOptions:
-    """The options of the command that are about parts."""
-
-    inputs: Sequence[str]
-    on: str
-    out: str | None
-    store: str | None
-    max_tokens: int | None
-    concurrency: int
-    dry_run: bool
-    quiet: bool
-    address: str | None
-    actors: str | None
-    gpus: float | None
-    retry_failures: bool
-    scoring: ScoringSettings
-    references: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 def executor_of(
@@ -93,36 +73,36 @@ def read_engine_args(text: str | None) -> dict[str, Any] | None:
     return given
 
 
-def score_in_parts(options: PartOptions, console: Console) -> Plan | None:
-    """Scores an input in parts and prints the result; returns the plan of a dry run.
+def score_in_parts(
+    inputs: Sequence[str], console: Console, *, on: str, out: str | None, store: str | None, max_tokens: int | None,
+    concurrency: int, dry_run: bool, quiet: bool, address: str | None, actors: str | None, gpus: float | None,
+    retry_failures: bool, references: Mapping[str, list[str]], scoring: ScoringSettings,
+) -> Plan | None:  # fmt: skip
+    """Scores an input in parts, with the options of the command, and prints the result; returns the plan of a dry run.
 
     Raises typer.Exit(1) where something is missing, and typer.Exit(130) after Ctrl-C.
     """
     from ragguard.parts.job import prepare
     from ragguard.parts.settings import PartJob
 
-    executor = executor_of(options.on, options.address, options.actors, options.gpus)
-    if options.max_tokens is not None:
+    executor = executor_of(on, address, actors, gpus)
+    if max_tokens is not None:
         raise InvalidInput(
-            "--max-tokens", options.max_tokens,
+            "--max-tokens", max_tokens,
             "nothing with --on: each process would spend that much; --dry-run tells what all of it costs",
         )  # fmt: skip
-    if options.store is not None:
-        raise InvalidInput("--store", options.store, "nothing with --on: scores go into the folder of --out")
-    if not options.out:
-        raise InvalidInput("--out", options.out, "a folder for the scores, with --on")
-    job = PartJob(
-        scoring=options.scoring, out=options.out, references=options.references,
-        concurrency=options.concurrency,
-    )  # fmt: skip
+    if store is not None:
+        raise InvalidInput("--store", store, "nothing with --on: scores go into the folder of --out")
+    if not out:
+        raise InvalidInput("--out", out, "a folder for the scores, with --on")
+    job = PartJob(scoring=scoring, out=out, references=references, concurrency=concurrency)
     try:
         prepared = prepare(
-            options.inputs, job, workers=executor.workers, reach_engine=not options.dry_run,
-            retry_failures=options.retry_failures,
-        )  # fmt: skip
-        if options.dry_run:
+            inputs, job, workers=executor.workers, reach_engine=not dry_run, retry_failures=retry_failures
+        )
+        if dry_run:
             return asyncio.run(_plan(prepared))
-        report = _carried_out(prepared, executor, console, options.quiet)
+        report = _carried_out(prepared, executor, console, quiet)
     except KeyboardInterrupt:
         sentence = f"stopped; the parts that are complete stay in {job.folder}, and the same command goes on from there"
         say(sentence, error=True)

@@ -56,6 +56,13 @@ def screen() -> Console:
     return Console(highlight=False, width=None if known else DEFAULT_WIDTH)
 
 
+def notes() -> Console:
+    """Returns the console for progress and notes, beside the output proper."""
+    from rich.console import Console
+
+    return Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+
+
 def show_table(console: Console, title: str, columns: Sequence[Column]) -> None:
     """Prints the columns that fit into the terminal, and names those that do not."""
     from rich import box

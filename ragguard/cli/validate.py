@@ -12,7 +12,8 @@ import typer
 
 from ragguard.cli.options import TextFiles
 from ragguard.cli.source import runs_of_files
-from ragguard.cli.terminal import say
+from ragguard.cli.terminal import notes, say
+from ragguard.errors import InvalidInput
 
 if TYPE_CHECKING:
     from ragguard.engines.base import Engine
@@ -74,11 +75,9 @@ def run(
     """
     from dataclasses import replace
 
-    from rich.console import Console
-
     from ragguard.validate.readers.dataset import read_dataset
 
-    console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    console = notes()
     with console.status("") as status:
 
         def tell(what: str, done: int, of: int, /) -> None:
@@ -89,7 +88,7 @@ def run(
         labelled = _of_labels(Path(data), format, engine, judge, chosen, erag, threshold, seed)
         if labelled is not None:
             if runs:
-                _refuse("--runs", runs, "nothing, as DATA holds labels of people")
+                raise InvalidInput("--runs", runs, "nothing, as DATA holds labels of people")
             tables = labelled
         else:
             contexts = read_dataset(data, format, k, texts=runs_of_files(runs), remarks=remarks)
@@ -118,10 +117,10 @@ def _of_labels(
 
     if format != "labels" and not (format == "auto" and is_labels(path)):
         if threshold is not None:
-            _refuse("threshold", threshold, "nothing, as DATA holds no labels of people")
+            raise InvalidInput("threshold", threshold, "nothing, as DATA holds no labels of people")
         return None
     if engine is not None or judge is not None or scorers or erag:
-        _refuse("engine", engine, "nothing: labels of people and a judge are compared as they are")
+        raise InvalidInput("engine", engine, "nothing: labels of people and a judge are compared as they are")
     return tables(read_labels(path), threshold=threshold, seed=seed)
 
 
@@ -139,16 +138,16 @@ async def _data(
     whole = of_selections(all_together(Selections.of(graded)), progress=tell) if graded else []
     if engine is None:
         if erag or scorers or judge is not None:
-            _refuse("engine", None, "--engine, for --erag, --scorers and --judge")
+            raise InvalidInput("engine", None, "--engine, for --erag, --scorers and --judge")
         scored = await score_contexts(contexts, None, scorers=())
         return [*tables(measured(scored), metric, seed=seed), *whole]
     reader = connect(engine)
-    judged_by = None if judge is None else connect(judge)
+    judged_by = reader if judge is None else connect(judge)
     try:
-        contexts = await _with_outcomes(contexts, reader, judged_by or reader, tell)
+        contexts = await _with_outcomes(contexts, reader, judged_by, tell)
         readable = [one for one in contexts if any(passage.text.strip() for passage in one.passages)]
         if not readable:
-            _refuse(
+            raise InvalidInput(
                 path,
                 "no texts",
                 "texts of the passages (of scored parts: --runs FILE), or no --engine: it has nothing to read",
@@ -166,7 +165,9 @@ async def _data(
             scored = await _with_erag(scored, reader, tell)
         return [*tables(measured(scored), metric, seed=seed), *whole]
     finally:
-        await _close(reader, judged_by)
+        await reader.aclose()
+        if judged_by is not reader:
+            await judged_by.aclose()
 
 
 async def _with_outcomes(
@@ -202,18 +203,6 @@ async def _with_erag(scored: Sequence[Scored], reader: Engine, tell: Progress) -
         )
         for one, context in zip(scored, alone, strict=True)
     ]
-
-
-async def _close(*engines: Engine | None) -> None:
-    for engine in engines:
-        if engine is not None:
-            await engine.aclose()
-
-
-def _refuse(argument: str, value: object, allowed: str) -> None:
-    from ragguard.errors import InvalidInput
-
-    raise InvalidInput(argument, value, allowed)
 
 
 def _show(tables: Sequence[Table]) -> None:
