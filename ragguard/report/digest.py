@@ -11,25 +11,12 @@ from ragguard.probes.relevance import sees_references
 from ragguard.store.overview import SCALE, Overview, RunLine, StepLine
 
 Data = dict[str, Any]
+Texts = dict[str, int]
+"""Texts in the order of their numbers, so that a passage retrieved often is written once."""
 MISLEADS = -0.2
 """A passage whose utility is lower than this is said to mislead. The guard's default threshold is the same."""
 STATES = {"open": "running", "ok": "", "interrupted": "waits to go on"}
 """The words that are shown for the status of a run; other statuses are shown as they are."""
-
-
-class Texts:
-    """Gives each text a number, so that a passage retrieved often is written once."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def number(self, text: str) -> int:
-        """Returns the number of the text, a new one where the text is new."""
-        return self._numbers.setdefault(text, len(self._numbers))
-
-    def listed(self) -> list[str]:
-        """Returns all texts in the order of their numbers."""
-        return list(self._numbers)
 
 
 def summary(run: RunLine) -> Data:
@@ -135,7 +122,7 @@ def _step(step: StepLine, texts: Texts, began_ns: int, differ: Mapping[int, str]
             "calibrated": bool(step.advice.get("calibrated")),
             "ms": round(float(step.advice.get("elapsed_ms") or 0), 2),
         },
-        "texts": [texts.number(text) for text in step.texts],
+        "texts": [texts.setdefault(text, len(texts)) for text in step.texts],
         "k": step.places,
         "kept": step.kept,
         "reasons": {rank: "; ".join(filter(None, (why, differ.get(rank)))) for rank, why in step.reasons.items()},

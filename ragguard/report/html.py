@@ -13,6 +13,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any
@@ -70,12 +71,12 @@ def _write(runs: Iterable[Overview], page: IO[str], title: str, remarks: Callabl
     )
     head, _, foot = (_PAGE / "page.html").read_text(encoding="utf-8").partition("<!-- data -->")
     page.write(
-        head.replace("{{policy}}", policy).replace("{{title}}", _escape(title)).replace("{{style}}", style)
+        head.replace("{{policy}}", policy).replace("{{title}}", escape(title)).replace("{{style}}", style)
     )
     lines: list[dict[str, Any]] = []
     block: list[dict[str, Any]] = []
     said: list[str] = []
-    texts = Texts()
+    texts: Texts = {}
     for run in runs:
         if not isinstance(run, Overview):
             raise InvalidInput("runs", run, "what `Store.overviews(MISLEADS)` yields")
@@ -84,7 +85,7 @@ def _write(runs: Iterable[Overview], page: IO[str], title: str, remarks: Callabl
         said.append(scores_json(run))
         if len(block) == BLOCK:
             _block(page, len(lines) // BLOCK - 1, block, said, texts)
-            block, said, texts = [], [], Texts()
+            block, said, texts = [], [], {}
     if block:
         _block(page, len(lines) // BLOCK, block, said, texts)
     captions = {
@@ -101,7 +102,7 @@ def _write(runs: Iterable[Overview], page: IO[str], title: str, remarks: Callabl
 
 def _block(page: IO[str], number: int, runs: list[dict[str, Any]], said: list[str], texts: Texts) -> None:
     """Writes one block of runs; `said` holds their scores, which are JSON already."""
-    head = _json({"runs": runs, "texts": texts.listed()})
+    head = _json({"runs": runs, "texts": list(texts)})
     _data(page, f"block-{number}", f'{head[:-1]},"said":[{",".join(said)}]}}')
 
 
@@ -118,10 +119,6 @@ def _data(page: IO[str], name: str, text: str) -> None:
 
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
 
 
 def _ends(ends: tuple[float, float]) -> list[float | None]:

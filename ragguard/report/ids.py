@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ragguard.errors import UnknownName
 
@@ -18,41 +18,24 @@ def short_ids(ids: Iterable[str]) -> Mapping[str, str]:
     known = list(dict.fromkeys(ids))
     longest = max(map(len, known), default=0)
     for length in range(SHORTEST, longest):
-        for cut, other in ((_first(length), _last(length)), (_last(length), _first(length))):
-            parts = {cut(one): one for one in known}
-            if len(parts) == len(known) and all(parts.get(other(one), one) == one for one in known):
-                return {one: cut(one) for one in known}
+        first, last = slice(length), slice(-length, None)
+        for cut, other in ((first, last), (last, first)):
+            parts = {one[cut]: one for one in known}
+            if len(parts) == len(known) and all(parts.get(one[other], one) == one for one in known):
+                return {one: one[cut] for one in known}
     return {one: one for one in known}
 
 
 def run_of_part(part: str, ids: Sequence[str]) -> str:
     """Returns the id that equals `part`, else the only one with it at an end, else the only one that has it."""
-    meant: list[str] = []
-    if part:
-        for fits in (part.__eq__, _begins_or_ends(part), _holds(part)):
-            found = [one for one in ids if fits(one)]
-            if len(found) == 1:
-                return found[0]
-            meant = found or meant
+    meant = [one for one in ids if part and part in one]
+    at_ends = [one for one in meant if one.startswith(part) or one.endswith(part)]
+    for found in ([one for one in at_ends if one == part], at_ends, meant):
+        if len(found) == 1:
+            return found[0]
     allowed = "the id of a run, or any part of it that no other run has"
     if meant:
         shown = short_ids(ids)
         more = f" and {len(meant) - _NAMED} more" if len(meant) > _NAMED else ""
         allowed += f"; it fits {', '.join(shown[one] for one in meant[:_NAMED])}{more}"
     raise UnknownName("--run", f"{part} ({len(meant)} runs)", allowed)
-
-
-def _first(length: int) -> Callable[[str], str]:
-    return lambda one: one[:length]
-
-
-def _last(length: int) -> Callable[[str], str]:
-    return lambda one: one[-length:]
-
-
-def _begins_or_ends(part: str) -> Callable[[str], bool]:
-    return lambda one: one.startswith(part) or one.endswith(part)
-
-
-def _holds(part: str) -> Callable[[str], bool]:
-    return lambda one: part in one

@@ -12,7 +12,7 @@ from support.scripted_engine import ScriptedEngine
 from ragguard import DistractorGuard, Passage, RagGuard
 from ragguard.capture.disagreement import difference, disagreements
 from ragguard.records import Decision, Dropped, Score
-from ragguard.report.digest import Texts, detail
+from ragguard.report.digest import detail
 from ragguard.report.hops import print_hops
 
 QUESTION, HELPS, VAGUE = "who founded the firm?", "Ada Berg founded it.", "The founder came from Oslo."
@@ -61,7 +61,7 @@ def printed(rg):
 
 def reasons_on_the_page(rg):
     (overview,) = rg.store.overviews(-0.2)
-    (step,) = detail(overview, Texts())["steps"]
+    (step,) = detail(overview, {})["steps"]
     return step["reasons"]
 
 
