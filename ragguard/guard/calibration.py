@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard import conformal
-from ragguard.conformal import keeps_bound, load_calibration, save_calibration
+from ragguard.conformal import keeps_bound, least_examples, load_calibration, save_calibration
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.records import Passage, RetrievalStep
 
@@ -95,14 +94,9 @@ def examples_of(steps: Iterable[RetrievalStep]) -> list[Example]:
     return found
 
 
-def least_examples(max_gold_loss: float, confidence: float | None) -> int:
-    """Returns how many examples with gold are needed for the bound, whatever the models say."""
-    return conformal.least_examples("max_gold_loss", max_gold_loss, confidence)
-
-
 def check_promise(examples: int, max_gold_loss: float, confidence: float | None) -> None:
     """Raises `CalibrationError` where the examples are too few to keep the bound."""
-    least = least_examples(max_gold_loss, confidence)
+    least = least_examples("max_gold_loss", max_gold_loss, confidence)
     if examples < least:
         bound = (
             "the expected gold loss"

@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import TIMEOUT_MAX
 from typing import NoReturn
 
+from ragguard.arguments import whole_number
 from ragguard.conformal import check_same
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
@@ -89,9 +90,8 @@ class DistractorGuard:
             raise InvalidInput("budget_ms", budget_ms, "a number of milliseconds, more than 0")
         if not _is_number(pause_s) or not 0 <= pause_s < math.inf:
             raise InvalidInput("pause_s", pause_s, "a number of seconds, 0 or more")
-        for name, count, least in (("min_keep", min_keep, 0), ("pause_after", pause_after, 1)):
-            if not isinstance(count, int) or isinstance(count, bool) or count < least:
-                raise InvalidInput(name, count, f"a whole number, {least} or more")
+        whole_number("min_keep", min_keep, 0)
+        whole_number("pause_after", pause_after, 1)
         threshold_policy = UtilityThreshold(threshold)
         if not isinstance(policies, list | tuple | None):
             raise InvalidInput("policies", policies, "a list of policies, or None for the threshold alone")

@@ -25,27 +25,25 @@ def checked(guard: object) -> DistractorGuard:
 
 
 def pruned(
-    guard: DistractorGuard, query: str, items: Sequence[Item], passages: Sequence[Passage]
+    guard: DistractorGuard, query: str, items: Sequence[Item], passages: list[Passage]
 ) -> tuple[list[Item], Verdict]:
     """Returns the items that stay, in their order, and the guard's verdict; `passages` are the items' contents."""
-    given = list(passages)
     try:
-        decision = guard.prune(query, given)
+        decision = guard.prune(query, passages)
     except Exception as error:  # noqa: BLE001 - whatever a guard of the user's own does, the items get through
-        decision = _failed(given, error)
-    return _kept(guard, items, given, decision)
+        decision = _failed(passages, error)
+    return _kept(guard, items, passages, decision)
 
 
 async def apruned(
-    guard: DistractorGuard, query: str, items: Sequence[Item], passages: Sequence[Passage]
+    guard: DistractorGuard, query: str, items: Sequence[Item], passages: list[Passage]
 ) -> tuple[list[Item], Verdict]:
     """Does what `pruned` does, on an event loop."""
-    given = list(passages)
     try:
-        decision = await guard.aprune(query, given)
+        decision = await guard.aprune(query, passages)
     except Exception as error:  # noqa: BLE001 - as above
-        decision = _failed(given, error)
-    return _kept(guard, items, given, decision)
+        decision = _failed(passages, error)
+    return _kept(guard, items, passages, decision)
 
 
 def _failed(given: list[Passage], error: Exception) -> Decision:

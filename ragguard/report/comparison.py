@@ -7,11 +7,12 @@ import operator
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, get_args
 
 import numpy as np
 
+from ragguard.arguments import whole_number
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.metrics.agreement import paired_bootstrap
 from ragguard.metrics.registry import METRICS
@@ -165,8 +166,7 @@ def compare(
     A difference within numerical tolerance, a millionth of the larger value or of 1, is none.
     """
     for name, value, least in (("draws", draws, 1), ("seed", seed, 0), ("most", most, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InvalidInput(name, value, f"a whole number, {least} or more")
+        whole_number(name, value, least)
     for name, given in (("before", before), ("after", after)):
         if not isinstance(given, Questions):
             raise InvalidInput(name, given, "what `read_questions(PATH)` returns")
@@ -291,7 +291,7 @@ def _corrected(changes: Sequence[Change]) -> list[Change]:
         highest = max(highest, min(1.0, changes[index].p * (len(changes) - rank)))
         corrected[index] = highest
     return [
-        Change(**(asdict(change) | {"p_holm": p, "verdict": _verdict(change, p)}))
+        replace(change, p_holm=p, verdict=_verdict(change, p))
         for change, p in zip(changes, corrected, strict=True)
     ]
 

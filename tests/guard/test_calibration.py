@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from ragguard.conformal import least_examples
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.guard.calibration import (
     Calibration,
@@ -12,7 +13,6 @@ from ragguard.guard.calibration import (
     choose_threshold,
     examples_of,
     gold_of,
-    least_examples,
     mean_kept,
 )
 from ragguard.records import Passage, RetrievalStep
@@ -104,7 +104,7 @@ def test_unjudged_passages_are_never_dropped():
     ("limit", "confidence", "least"), [(0.05, None, 19), (0.1, None, 9), (0.05, 0.95, 59)]
 )
 def test_too_few_examples_are_refused(limit, confidence, least):
-    assert least_examples(limit, confidence) == least
+    assert least_examples("max_gold_loss", limit, confidence) == least
     enough = draw(np.random.default_rng(3), least)
     choose_threshold(*enough, limit, confidence, 1)
     with pytest.raises(CalibrationError, match=f"at least {least}"):
