@@ -8,6 +8,8 @@ from pathlib import Path
 
 from ragguard.errors import InvalidInput
 
+LONGEST_WAIT = 1e8
+"""Seconds, about three years: what the system's own waits can take, and as good as no limit."""
 _MOST = 2**53
 
 
@@ -23,6 +25,13 @@ def number_between(argument: str, value: object, low: float, high: float, allowe
     if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
         raise InvalidInput(argument, value, allowed)
     return value
+
+
+def seconds_to_wait(timeout: object) -> float:
+    """Returns a timeout as a finite number; infinity is allowed and means no limit."""
+    if not isinstance(timeout, int | float) or not timeout >= 0:
+        raise InvalidInput("timeout", timeout, 'a number of seconds, 0 or more; float("inf") for no limit')
+    return float(min(timeout, LONGEST_WAIT))
 
 
 def file_path(argument: str, value: object) -> Path:

@@ -1,4 +1,5 @@
-"""Counts the runs that wait to be scored where there is no store, and makes hooks wait while there are too many."""
+"""Counts the runs that wait to be scored where there is no store, holds hooks back while there are too many, and wakes
+the callers that wait for scores."""
 
 from __future__ import annotations
 
@@ -47,3 +48,27 @@ class ScoringBacklog:
         with self._changed:
             self._queued -= ended
             self._changed.notify_all()
+
+
+class ScoringProgress:
+    """Wakes the threads that wait for runs to be scored."""
+
+    def __init__(self, backlog: ScoringBacklog | None) -> None:
+        self._backlog = backlog
+        self.begin()
+
+    def begin(self) -> None:
+        """Starts with nobody waiting: at first, and in a forked child."""
+        self._changed = threading.Condition()
+
+    def note(self) -> None:
+        """Wakes the waiting threads after a run was scored or released."""
+        if self._backlog is not None:
+            self._backlog.update()
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait(self, seconds: float) -> None:
+        """Waits until a run was scored, or for so many seconds."""
+        with self._changed:
+            self._changed.wait(seconds)

@@ -17,8 +17,6 @@ from ragguard.store.store import Store
 SINK_SECONDS = 30.0
 """The most seconds that a sink may take for one run."""
 _CAUSE_CHARACTERS = 200
-
-
 _OURS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 """Errors that end the process or a generator; a sink is not to blame for them."""
 

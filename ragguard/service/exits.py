@@ -36,11 +36,11 @@ class Ending(Protocol):
         ...
 
     def flush(self, timeout: float) -> object:
-        """Does the work that is left, within `seconds`."""
+        """Does the work that is left, within `timeout` seconds."""
         ...
 
     def close(self, timeout: float) -> object:
-        """Flushes and releases everything, within `seconds`."""
+        """Flushes and releases everything, within `timeout` seconds."""
         ...
 
 
@@ -87,7 +87,7 @@ def _each(endings: list[tuple[float, Callable[[float], object]]]) -> None:
             thread.start()
         except (
             RuntimeError
-        ):  # Python 3.12 starts no thread so late: one service after the other, in the time left
+        ):  # Python 3.12 starts no thread so late: services end one by one, in the time left
             _guarded(end, seconds_left(began + timeout))
         else:
             threads.append((began + timeout + SLACK, thread))

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
+from ragguard.arguments import seconds_to_wait
 from ragguard.capture.calls import what_to_do
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import RagguardError
@@ -22,19 +23,17 @@ from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.fork import at_fork
 from ragguard.secrets import logger
 from ragguard.service import exits
-from ragguard.service.backlog import ScoringBacklog
+from ragguard.service.backlog import ScoringBacklog, ScoringProgress
 from ragguard.service.delivery import Delivery
 from ragguard.service.intake import Intake
 from ragguard.service.live import LiveScoring
 from ragguard.service.on_demand import ScoringOnDemand
 from ragguard.service.process_pipeline import ProcessPipeline
-from ragguard.service.progress import ScoringProgress
 from ragguard.service.redaction import Redactor
 from ragguard.service.report import Report
 from ragguard.service.scoring import RunScoring
 from ragguard.service.settings import Settings
 from ragguard.service.span_output import SpanOutput
-from ragguard.service.timeouts import seconds
 from ragguard.service.worker import ScoringWorker
 from ragguard.store.ledger import Left
 from ragguard.store.store import Store
@@ -121,7 +120,7 @@ class Service:
 
     def flush(self, timeout: float) -> Report:
         """Waits until everything captured so far is scored, stored and delivered; the report says whether it is."""
-        began, timeout = time.monotonic(), seconds("timeout", timeout)
+        began, timeout = time.monotonic(), seconds_to_wait(timeout)
         if self._closing is not None:
             return self._closing
         if self._is_own_thread():
@@ -202,7 +201,7 @@ class Service:
 
     def close(self, timeout: float) -> Report:
         """Flushes within `timeout`, then closes; what is not scored stays in the store. Safe to call twice."""
-        began, timeout = time.monotonic(), seconds("timeout", timeout)
+        began, timeout = time.monotonic(), seconds_to_wait(timeout)
         if not self._ending.acquire(timeout=timeout + _GRACE):  # another thread closes it, and has more time
             return self._report(False, began)
         try:

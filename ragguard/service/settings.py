@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ragguard.arguments import whole_number
+from ragguard.arguments import LONGEST_WAIT, whole_number
 from ragguard.errors import InvalidInput
 from ragguard.runtime.protocols import implements
 from ragguard.runtime.retry import RetrySchedule
@@ -19,7 +19,6 @@ from ragguard.scorers.references import References, ReferenceTable
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.queue import QueueBounds
 from ragguard.service.redaction import Redact
-from ragguard.service.timeouts import LONGEST
 from ragguard.sinks.base import Sink
 from ragguard.store.bounds import Bound
 from ragguard.store.store import Durability
@@ -152,7 +151,7 @@ class Settings:
     @property
     def exit_seconds(self) -> float:
         """The most seconds that the end of the process may wait."""
-        return float(min(self.exit_timeout, LONGEST))
+        return float(min(self.exit_timeout, LONGEST_WAIT))
 
 
 def _overflow(policy: object) -> tuple[Literal["oldest", "newest"], float | None]:

@@ -18,13 +18,12 @@ from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import Faults, is_cancelled
 from ragguard.service.delivery import Delivery
-from ragguard.service.live import LiveScoring, Work
+from ragguard.service.live import PRIORITY, LiveScoring, Work
 from ragguard.service.scoring import RunScoring, WriterThread
 from ragguard.service.settings import Settings
 from ragguard.store.ledger import Claim
 from ragguard.store.store import Store
 
-BACKGROUND_PRIORITY = 10
 _LONGEST_SLEEP = 60.0
 
 
@@ -159,7 +158,7 @@ class ScoringWorker:
             if not due.score:
                 await self._scoring.deliver(ScoredRun(run, claim.unsent, []))
             elif due.attempts or self._settings.chooses(run.id):
-                return (await self._scoring.attempt(run, due, BACKGROUND_PRIORITY)).answered
+                return (await self._scoring.attempt(run, due, PRIORITY)).answered
             else:
                 await self._keep_unscored(claim)
             return True
