@@ -81,41 +81,5 @@ _MODULES = {
     "world": "ragguard.world",
 }
 
-__all__ = [
-    "Account",
-    "Advice",
-    "Caps",
-    "DistractorGuard",
-    "Engine",
-    "Entailer",
-    "Failure",
-    "Passage",
-    "Price",
-    "PromptSet",
-    "RagGuard",
-    "RetrievalStep",
-    "Run",
-    "Score",
-    "ScoredRun",
-    "Scorer",
-    "Sink",
-    "__version__",
-    "connect",
-    "current_run",
-    "errors",
-    "load_prompts",
-    "metrics",
-    "paused",
-    "print_hops",
-    "read_lines",
-    "read_runs",
-    "read_scored",
-    "retrieval",
-    "retrieved",
-    "splitters",
-    "world",
-    "write_runs",
-    "write_scores",
-]
-
+__all__ = ["__version__", *_HOMES, *_MODULES]
 __getattr__, __dir__ = lazy(__name__, _HOMES, _MODULES)

@@ -74,28 +74,5 @@ _HOMES = {
 }
 """Each name, and the module where it is defined."""
 
-__all__ = [
-    "Duplicate",
-    "Executor",
-    "JobProgress",
-    "JobReport",
-    "JobTotals",
-    "Part",
-    "PartCounts",
-    "PartFolder",
-    "PartJob",
-    "PartScorer",
-    "PreparedJob",
-    "Processes",
-    "RayActors",
-    "ScoringSettings",
-    "carry_out",
-    "find_runs",
-    "plan_parts",
-    "prepare",
-    "read_part",
-    "score_on_ray",
-    "table_schemas",
-]
-
+__all__ = list(_HOMES)
 __getattr__, __dir__ = lazy(__name__, _HOMES)
