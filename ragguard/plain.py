@@ -176,9 +176,7 @@ class _Copy:
             return self._inner(value, {"type": type(value).__name__, "args": value.args}, depth)
         if is_dataclass(value) and not isinstance(value, type):
             return self._inner(value, _FieldValues(value, [field.name for field in fields(value)]), depth)
-        declared = getattr(
-            type(value), "model_fields", None
-        )  # pydantic's: documents and nodes are such models
+        declared = getattr(type(value), "model_fields", None)  # of pydantic, as documents and nodes have
         if isinstance(declared, dict):
             return self._inner(value, _FieldValues(value, list(declared)), depth)
         if isinstance(getattr(value, "ndim", None), int):

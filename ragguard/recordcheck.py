@@ -96,11 +96,6 @@ def _number(value: Any, where: str) -> None:
         raise InvalidInput(where, value, "a number that a float can hold")
 
 
-def _maybe_number(value: Any, where: str) -> None:
-    if value is not None:
-        _number(value, where)
-
-
 def _grade(value: Any, where: str) -> None:
     if value is not None and (not isinstance(value, int) or not 1 <= value <= 5):
         raise InvalidInput(where, value, "a whole number from 1 to 5, or None")
@@ -110,6 +105,18 @@ def _step(value: Any, where: str) -> None:
     _plain_step(value, where)
     if value.k is not None:
         checked_k(f"{where}.k", value.k, len(value.passages))
+
+
+def _hexadecimal(value: Any, where: str) -> None:
+    try:
+        int(value, 16)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(where, value, "hexadecimal digits") from error
+
+
+def _flag(value: Any, where: str) -> None:
+    if not isinstance(value, bool):
+        raise InvalidInput(where, value, "True or False")
 
 
 def _mapping(value: Any, where: str) -> None:
@@ -141,6 +148,9 @@ def _maybe(check: Check) -> Check:
     return lambda value, where: None if value is None else check(value, where)
 
 
+_maybe_number = _maybe(_number)
+
+
 def _record(kind: type, checks: Mapping[str, Check]) -> Check:
     def check(value: Any, where: str) -> None:
         if not isinstance(value, kind):
@@ -148,18 +158,6 @@ def _record(kind: type, checks: Mapping[str, Check]) -> Check:
         _fields(value, where, checks)
 
     return check
-
-
-def _hexadecimal(value: Any, where: str) -> None:
-    try:
-        int(value, 16)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(where, value, "hexadecimal digits") from error
-
-
-def _flag(value: Any, where: str) -> None:
-    if not isinstance(value, bool):
-        raise InvalidInput(where, value, "True or False")
 
 
 _passage = _record(

@@ -325,4 +325,3 @@ class ScoredRun:
 
 
 Result = Score | Failure
-Results = Sequence[Result]

@@ -13,7 +13,5 @@ class CaptureCounts:
     runs: int = 0
     steps: int = 0
     unsampled: int = 0
-    abandoned: int = 0
-    """The number of runs that the recorder closed because nothing else ended them."""
     count_late: Callable[[], object] = lambda: None
     """Counts what came after the end of its run, and so is not recorded."""

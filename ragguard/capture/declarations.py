@@ -60,9 +60,8 @@ def warn_of_missing(argument: str, key: str, there: Iterable[object]) -> None:
 def unknown_key(key: str, known: Iterable[str]) -> str:
     """Returns the warning about a `ragguard_...` key of metadata, or a tag, that nothing reads."""
     names = sorted(known)
-    endings = {
-        name.removeprefix(_PREFIX): name for name in names
-    }  # keys with the same prefix are reported as one
+    # Compared without the prefix, by which any two keys are alike.
+    endings = {name.removeprefix(_PREFIX): name for name in names}
     close = difflib.get_close_matches(key.removeprefix(_PREFIX), list(endings), 1)
     meant = f"; did you mean {endings[close[0]]!r}?" if close else "."
     return f"{key!r} is not a key that ragguard reads, so it is ignored{meant} Known keys: {', '.join(names)}"

@@ -77,7 +77,7 @@ def _decorated(
         raise InvalidInput(
             "query", query, f"the name of an argument of {getattr(function, '__name__', 'the function')}"
         )
-    position = _position(function, query)
+    position = None if signature is None else _position(signature, query)
 
     def recording(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Recording:
         asked = _query_in(args, kwargs, query, position)
@@ -161,7 +161,7 @@ class _Recording:
         finally:
             with suppress(
                 ValueError
-            ):  # closed by another task, an async generator ends in that one's context
+            ):  # an async generator that another task closes ends in that one's context
                 enclosing_step.reset(token)
 
     def given(self, items: Iterator[Any]) -> Iterator[Any]:
@@ -205,14 +205,12 @@ class _Recording:
             call.recorder.step_failed(self._step_id, error, "cancelled" if cancelled else "error")
 
 
-def _position(function: Callable[..., Any], name: str) -> int | None:
+def _position(signature: inspect.Signature, name: str) -> int | None:
     """Returns the position of the parameter of that name; None where there is none, or it is given by name only."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
+    parameters = signature.parameters
+    if name not in parameters or parameters[name].kind is inspect.Parameter.KEYWORD_ONLY:
         return None
-    at = list(parameters).index(name) if name in parameters else None
-    return None if at is None or parameters[name].kind is inspect.Parameter.KEYWORD_ONLY else at
+    return list(parameters).index(name)
 
 
 def _takes(signature: inspect.Signature, name: str) -> bool:

@@ -66,8 +66,6 @@ class Emitter:
             if self._runs.pop(run.id) is None:
                 return
             run.emitting += 1
-            if run.sampled and status == "abandoned":
-                self._counts.abandoned += 1
         for follower in self._followers.values():
             follower.run_closed(run.id)
         if run.steps:

@@ -15,9 +15,8 @@ IDS_KEPT = 10_000
 class GivenIds:
     """The ids that users gave to the runs of this process, within a bound. Not thread-safe."""
 
-    def __init__(self, limit: int = IDS_KEPT) -> None:
+    def __init__(self) -> None:
         self._ids: OrderedDict[str, None] = OrderedDict()
-        self._limit = limit
 
     def discard(self, run_id: str) -> None:
         """Forgets an id."""
@@ -29,7 +28,7 @@ class GivenIds:
         taken = in_use or run_id in self._ids
         self._ids[run_id] = None
         self._ids.move_to_end(run_id)
-        if len(self._ids) > self._limit:
+        if len(self._ids) > IDS_KEPT:
             self._ids.popitem(last=False)
         if resumes or not taken:
             return RunIdentity(run_id, resumes)

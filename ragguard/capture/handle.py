@@ -297,9 +297,7 @@ class RunHandle:
         if kind:
             self.metadata["answer_content"] = kind
         if self.closed:
-            if self.recorder.knows(
-                self.key
-            ):  # a stream, or the code that this part joined, holds the run open
+            if self.recorder.knows(self.key):  # held open by a stream, or by the code that this part joined
                 self.recorder.run_answered(self.key, self.answer)
             else:
                 came_late(self.recorder, self.key, "an answer")

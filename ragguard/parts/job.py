@@ -155,6 +155,7 @@ def carry_out(
         on_part: Called with the counts of each part that was completed.
     """
     folder, progress = prepared.folder, prepared.progress
+    keys = [part.key(prepared.job.digest) for part in prepared.parts]
     if prepared.finished:
         before = JobTotals()
         for counts in folder.counts(prepared.finished):
@@ -163,7 +164,7 @@ def carry_out(
         progress.before = before
     if prepared.left:
         executor.connect()  # what cannot be reached is said before anything is written
-        folder.begin(prepared.settings, [part.key(prepared.job.digest) for part in prepared.parts])
+        folder.begin(prepared.settings, keys)
         stream = executor.completed(prepared.job, prepared.left)
         try:
             for counts in stream:
@@ -171,7 +172,6 @@ def carry_out(
                 on_part(counts, progress)
         finally:
             stream.close()
-    keys = [part.key(prepared.job.digest) for part in prepared.parts]
     missing = set(keys) - set(folder.finished())
     if missing:
         raise StoreError(f"{len(missing):,} parts are not complete; run the same again")

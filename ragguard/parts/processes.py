@@ -49,9 +49,8 @@ class _PartProcess:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(job, theirs, gpus), name="ragguard-parts")
-        before = signal.pthread_sigmask(
-            signal.SIG_BLOCK, [signal.SIGINT]
-        )  # for the process, until it ignores Ctrl-C
+        # Blocked for the process, until it ignores Ctrl-C.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             self._process.start()
         finally:
