@@ -13,8 +13,7 @@ _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """The words and patterns of a language by which answers are compared. English is `ENGLISH`; another is declared by
-    its user."""
+    """The words and patterns by which answers are compared; a user declares languages other than `ENGLISH`."""
 
     articles: tuple[str, ...] = ()
     """Words that are dropped before answers are compared."""

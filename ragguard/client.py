@@ -335,8 +335,7 @@ class RagGuard:
         await self.aclose()
 
     def _with_guards(self, report: Report) -> Report:
-        """Returns the report with the number of decisions that guards which share an engine with this RagGuard could
-        not judge."""
+        """Returns the report with what guards could not judge that share an engine with this RagGuard."""
         health = sys.modules.get("ragguard.guard.health")
         if health is None:  # no guard was ever made
             return report

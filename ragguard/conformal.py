@@ -51,8 +51,7 @@ def keeps_bound(loss: float, n: int, limit: float, confidence: float | None = No
 
 
 def _tail(loss: float, n: int, limit: float) -> float:
-    """Returns the Hoeffding–Bentkus bound on the probability of a mean loss this small where the true loss is
-    `limit`."""
+    """Returns the Hoeffding–Bentkus bound on how probable so small a mean loss is where the true one is `limit`."""
     if loss >= limit:
         return 1.0
     divergence = (1 - loss) * math.log((1 - loss) / (1 - limit))
@@ -75,8 +74,7 @@ def save_calibration(calibration: DataclassInstance, path: str | Path, **kind: o
 
 
 def load_calibration(make: Callable[..., C], path: str | Path, **kind: object) -> C:
-    """Returns the calibration that `make` makes of a file that `save_calibration` wrote; raises CalibrationError for
-    another kind."""
+    """Returns what `make` makes of a saved calibration; raises CalibrationError for another kind."""
     try:
         data: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
         for name, value in kind.items():

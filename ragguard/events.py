@@ -160,8 +160,7 @@ class StepAmended:
         self.advice = advice
         """The advice that was given after the step; None where none was."""
         self.error = error
-        """The reason why the step failed after it had retrieved, so that the model got none of it; None where it did
-        not."""
+        """The cause of a failure after the retrieval, so that the model got none of it; None where there was none."""
         self.index = index
         """The step's position in the run, where it turned out to be another one."""
         self._packed = passages if callable(passages) else Delivered(passages, metadata or {}, read_as)

@@ -189,8 +189,7 @@ class RetrievalStep:
     passages: list[Passage] = field(default_factory=list)
     """The passages that the model got."""
     candidates: list[Passage] = field(default_factory=list)
-    """The passages that were retrieved, before a guard, a reranker or a cut; the same as `passages` where nothing came
-    between."""
+    """The passages that were retrieved, before a guard, a reranker or a cut; the same as `passages` without these."""
     started_ns: int = 0
     ended_ns: int = 0
     status: Status = "ok"
@@ -207,8 +206,7 @@ class RetrievalStep:
     """The latest advice that was given after the step."""
 
     def __post_init__(self) -> None:
-        """Replaces a single passage or text by a list of one: a text is a sequence, and would else be split into
-        letters."""
+        """Replaces a single passage or text by a list of one: a text is a sequence and would be split up."""
         self.passages, self.candidates = _passages(self.passages), _passages(self.candidates)
 
     @property
@@ -242,8 +240,7 @@ class Run:
     trace: TraceContext | None = None
 
     def __post_init__(self) -> None:
-        """Replaces a single reference, sub-question, passage or step by a list of one: a text would else be split
-        into letters."""
+        """Replaces a single reference, sub-question, passage or step by a list of one: a text would be split up."""
         self.references, self.sub_questions = _several(self.references), _several(self.sub_questions)
         self.pool, self.steps = _passages(self.pool), _several(self.steps, RetrievalStep)
 
@@ -279,8 +276,7 @@ class Score:
     """The mean over the labels, where `value` is the most probable one."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     stage: Stage = "passages"
-    """The list of a step's passages that the score is about: what the model got, or what was retrieved before a guard
-    or a cut."""
+    """The passages that the score is about: those that the model got, or those before a guard or a cut."""
 
     @property
     def key(self) -> tuple[str | int, ...]:

@@ -94,8 +94,7 @@ class _PassCount:
     def _forget(self) -> None:
         self._lock = threading.Lock()
         self._calls: OrderedDict[int, tuple[object, set[object]]] = OrderedDict()
-        """The object that LangGraph makes for each call of a graph, and the steps of that call, by the identity of the
-        object."""
+        """Each graph call's own object, as LangGraph makes it, and the call's steps, by the object's identity."""
 
     def passed(self) -> int:
         """Notes that the current call passes the edge; returns in how many of its steps it has done so."""

@@ -25,8 +25,7 @@ from ragguard.capture.intake import BUDGET_MS
 
 
 class HopState(TypedDict):
-    """The data that the middleware keeps in the state of an agent, also over an interrupt: plain data for
-    checkpoints."""
+    """The entry of the middleware in an agent's state, also over an interrupt: plain data for checkpoints."""
 
     hops: int
     """How many turns of the model have searched since the question was asked."""

@@ -38,8 +38,7 @@ class _Attachment:
         return self.handler
 
     def __call__(self) -> BaseCallbackHandler:
-        """Returns the attached handler. LangChain asks twice for the value, and makes a handler of its own if it is
-        gone by then."""
+        """Returns a handler without effect, where the attached one was removed between LangChain's two looks for it."""
         return BaseCallbackHandler()
 
     def __instancecheck__(self, handler: object) -> bool:

@@ -18,8 +18,7 @@ from ragguard.capture.splitters import json_list
 Render: TypeAlias = Callable[[Sequence[str]], str]
 
 _HEAD = 40
-"""The number of characters at a passage's beginning that must stand in a text for the passage to count as a part of
-it."""
+"""The number of a passage's first characters that must stand in a text for it to count as a part of the text."""
 _FRAMES = (
     # a closing and an opening tag
     (re.compile(r"</[^<>]*>(\s*)<(?=[A-Za-z])"), re.compile(r">\s*(?=<[A-Za-z])"), re.compile(r"(?<=>)")),

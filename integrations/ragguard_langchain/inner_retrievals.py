@@ -17,8 +17,7 @@ from langchain_core.tracers.context import register_configure_hook
 
 
 class InnerRetrievals(BaseCallbackHandler):
-    """Collects the documents of the retrievers that one tool calls directly, without those of agents that the tool
-    runs."""
+    """Collects the documents of the retrievers that a tool calls itself, without those of agents that it runs."""
 
     run_inline = True
     ignore_llm = ignore_chat_model = ignore_retry = ignore_custom_event = ignore_chain = True

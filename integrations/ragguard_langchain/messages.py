@@ -285,8 +285,7 @@ def _role_and_content(message: object) -> tuple[str, object]:
 
 
 def tool_message(output: object) -> ToolMessage | None:
-    """Returns the message in a tool's output; a tool that returns a graph command has the message in the command's
-    update."""
+    """Returns the message in a tool's output; that of a graph command stands in the command's update."""
     if isinstance(output, ToolMessage):
         return output
     update = getattr(output, "update", None)

@@ -112,8 +112,7 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         return self._rewritten(result, found, kept, verdict)
 
     def _found(self, request: ToolCallRequest, result: Result, inner: InnerRetrievals) -> _FoundInTool | None:
-        """Returns the passages in a tool's result; None where there are none, which is logged where it may be a
-        mistake."""
+        """Returns a tool result's passages; None where there are none, which is logged where it may be a mistake."""
         name = str(request.tool_call.get("name") or "")
         if name in self._tools and self._tools[name] is None:
             return None

@@ -32,8 +32,7 @@ class CallOptions:
     answer: Locate | None = None
 
     def unpack(self, taken: Taken) -> list[Passage]:
-        """Returns the passages of a snapshot, with the texts that the model reads; called when the step is first
-        read."""
+        """Returns a snapshot's passages with the texts that the model reads; called when the step is first read."""
         return unpacked(taken) if self.text_of is None else viewed(taken, self.text_of)
 
 

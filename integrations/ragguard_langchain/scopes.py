@@ -45,8 +45,7 @@ class RunNotes:
     holds: bool = False
     """True where the tree has joined a run and keeps that run open until the tree ends."""
     standalone: str = ""
-    """The query of the first retrieval, where a history-aware retriever wrote it and no other retrieval shares its
-    turn."""
+    """The query of the first retrieval, where a history-aware retriever wrote it and no other shares its turn."""
     written: str = ""
     """The latest text that a model wrote for the next part of a chain; set only until the first retrieval."""
     first_turn: int = -1
@@ -56,8 +55,7 @@ class RunNotes:
     """The latest texts that functions of any name made of documents; a model reads them once they are in a prompt."""
 
     def asked(self, query: str, turn: int, *, condensed: bool) -> None:
-        """Notes the query of a retrieval; with `condensed` the query is the question that a history-aware retriever
-        wrote."""
+        """Notes the query of a retrieval; `condensed` where it is a question that a history-aware retriever wrote."""
         if self.first_turn < 0:
             self.first_turn, self.standalone = turn, query if condensed else ""
         elif turn == self.first_turn:
@@ -82,8 +80,7 @@ class ToolCall:
     trace: TraceContext | None = None
     """The span that another instrumentation has made of the tool call."""
     found: list[tuple[str, Taken | None]] = field(default_factory=list)
-    """The steps made in this call, each with a snapshot of its documents; None for a text that a splitter takes
-    apart."""
+    """The steps made in this call, each with a snapshot of its documents; None for a text that is to be split."""
     inner: bool = False
     """True where a tool inside this one has retrieved."""
     steps: list[str] = field(default_factory=list)

@@ -102,8 +102,7 @@ class ToolOutputs:
         call.add(open_call.step_id, None)
 
     def _end_declared(self, open_call: OpenCall[Scope], call: ToolCall, output: object) -> None:
-        """Closes the step of a declared tool with its documents, or with the output that a splitter has to take
-        apart."""
+        """Closes the step of a declared tool with its documents, or with the output that its splitter takes apart."""
         documents, trace = _documents(output), span_of(open_call.id, ends=True) or call.trace
         if documents is not None:
             taken: Taken | None = snapshot(documents)
@@ -119,8 +118,7 @@ class ToolOutputs:
         call.add(open_call.step_id, taken)
 
     def _find(self, open_call: OpenCall[Scope], call: ToolCall, output: object) -> None:
-        """Captures a tool inside which no retrieval was seen as a retrieval of its own where its output holds
-        documents."""
+        """Captures a tool without a retrieval inside as a retrieval of its own, where its output holds documents."""
         text, failed = tool_text(output)
         if failed:
             self.failed(open_call, text)
@@ -174,8 +172,7 @@ class ToolOutputs:
     def _share(
         self, open_call: OpenCall[Scope], found: list[tuple[str, Taken]], text: str, *, handed_on: bool
     ) -> None:
-        """Amends steps with the share of their texts that is in a tool's text; the texts are compared when the steps
-        are read."""
+        """Amends steps with the share of their texts in a tool's text; texts are compared when the steps are read."""
         if all(one_text.strip() in text for _, taken in found for one_text in _texts(taken)):
             return
         unpack = open_call.notes.run.options.unpack

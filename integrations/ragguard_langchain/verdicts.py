@@ -93,8 +93,7 @@ class EndedRetrieval:
         return {index for index, one in enumerate(judged) if one.id in ids or one.text in texts}
 
     def decided(self, report: VerdictReport, *, alone: bool) -> Decision:
-        """Adds a guard's decision, and returns what all guards decided so far; with `alone` the decision is about
-        this retrieval only."""
+        """Adds a guard's decision, about this retrieval only where `alone`; returns what all guards decided so far."""
         if self.candidates is None:
             self.candidates = report.verdict.judged if self.taken is None else unpacked(self.taken)
         self.decision = merged(self.decision, about(report.verdict, self.candidates, alone=alone))

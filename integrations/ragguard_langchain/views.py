@@ -1,5 +1,4 @@
-"""Finds the text that the model reads of a document, for guards and capture: its page content, or the text that the
-application gives."""
+"""Finds the text that the model reads of a document: its page content, or what the application gives."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.messages import Taken, snapshot, unpacked
 
 TextOf: TypeAlias = Callable[[Document], str]
-"""A function that returns the text of a document as the model reads it, with the title or the source that a prompt
-adds."""
+"""A function that returns a document's text as the model reads it, with what a prompt adds, such as a title."""
 
 
 def checked_text_of(text_of: TextOf | None) -> TextOf | None:

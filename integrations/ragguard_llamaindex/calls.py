@@ -152,8 +152,7 @@ class Call:
 
     @property
     def run(self) -> Invocation:
-        """Returns the run that the call belongs to. The run of an outermost retriever call is made when it is first
-        read."""
+        """Returns the run of the call; that of an outermost retriever call is made when it is first read."""
         if self.given_run is None:
             assert self.whole is not None
             self.given_run = Invocation.of(self.whole, self.id)
@@ -232,8 +231,7 @@ def _begin_step(call: Call, around: Call, arguments: Mapping[str, Any]) -> None:
 
 
 def _note_question(call: Call, around: Call) -> None:
-    """Notes the query that an engine made of the question: a sub-question, or the question without references to the
-    conversation."""
+    """Notes the query that an engine made: a sub-question, or the question without references to the conversation."""
     if around.parts is not None and call.asked not in around.parts:
         around.parts.append(call.asked)
     if not around.condenses or around.standalone or not call.asked:

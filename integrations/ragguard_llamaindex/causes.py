@@ -96,8 +96,7 @@ def events_in(arguments: Mapping[str, Any]) -> Iterator[Event]:
 
 
 def _sends() -> Any:
-    """Returns the events that the step at work has sent so far, as LlamaIndex keeps them; None in versions that do
-    not."""
+    """Returns what the step at work has sent so far; None in versions of LlamaIndex that do not keep it."""
     try:
         from workflows.runtime.types.results import StepWorkerStateContextVar
 

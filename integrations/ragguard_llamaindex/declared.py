@@ -1,5 +1,4 @@
-"""Warns of tools that `instrument(rg, tools=…)` declares and that are never called: a misspelt name captures
-nothing."""
+"""Warns of tools in `instrument(rg, tools=…)` that are never called: a misspelt name captures nothing."""
 
 from __future__ import annotations
 

@@ -34,8 +34,7 @@ from ragguard_llamaindex.shares import shares
 from ragguard_llamaindex.streams import status_of
 
 WAITING = "WaitingForEvent"
-"""The name of the exception that LlamaIndex raises where a tool asks a person; the tool is called again with the
-reply."""
+"""The exception with which a tool of LlamaIndex waits for a person; it is called again with the reply."""
 
 _RETURNS_DOCUMENTS = ("NodeWithScore", "BaseNode", "TextNode", "Document")
 
@@ -47,8 +46,7 @@ class Deliveries:
         self._runs, self._recorder = runs, runs.recorder
         self.names = ToolNames()
         self._retrieving: set[str] = set()
-        """The names of the tools that have returned documents: an empty list from one of these is a retrieval that
-        found nothing."""
+        """The tools that have returned documents: an empty list from one of these is a retrieval that found nothing."""
 
     def postprocessed(self, call: Call, around: Call, nodes: Any) -> None:
         """Ends a postprocessor: reports what it and the guards inside it left of the retrievals."""
@@ -141,8 +139,7 @@ class Deliveries:
             self._recorder.step_amended(one.step_id, call.run.run_id, partial(output.of, number))
 
     def _found(self, call: Call, tool: object, output: object) -> None:
-        """Captures a tool inside which no retrieval was seen as a retrieval of its own where its output holds
-        documents."""
+        """Captures a tool without a retrieval inside as a retrieval of its own, where its output holds documents."""
         documents = None if output is None else documents_in(output)
         if not documents and (
             documents is None or isinstance(output, RESPONSES) or not self._empty(call, tool, output)

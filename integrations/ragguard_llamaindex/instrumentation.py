@@ -34,8 +34,7 @@ class SpanHandler(BaseSpanHandler[BaseSpan]):
         object.__setattr__(self, "span_drop", spans.dropped)
 
     def capture_propagation_context(self) -> dict[str, Any]:
-        """Returns an empty context. LlamaIndex calls this where a workflow is started, before it has a task of its
-        own."""
+        """Returns an empty context; LlamaIndex calls this where a workflow starts that has no task of its own yet."""
         self.spans.starting()
         return {}
 

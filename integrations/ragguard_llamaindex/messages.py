@@ -1,5 +1,4 @@
-"""Reads questions and answers from LlamaIndex's arguments and results, as texts. No stream is read and no object is
-kept."""
+"""Reads questions and answers from LlamaIndex's arguments and results, as texts; reads no stream, keeps no object."""
 
 from __future__ import annotations
 

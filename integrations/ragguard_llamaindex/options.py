@@ -18,8 +18,7 @@ KEYS = (REFERENCES, NAME, RUN_ID, RESUME, QUESTION, ANSWER)
 """Instrument tags by which a call says what its run is."""
 
 QuestionOf: TypeAlias = Callable[[Mapping[str, Any]], object]
-"""A function that finds the question in a pipeline's input: its arguments, or the fields of a workflow's start
-event."""
+"""A function that finds the question in a pipeline's arguments, or in the fields of a workflow's start event."""
 AnswerOf: TypeAlias = Callable[[Any], object]
 """A function that finds the answer in a pipeline's output: a response, or the result of a workflow's stop event."""
 

@@ -40,8 +40,7 @@ def read_tags(run: Invocation, tags: Mapping[str, Any], recorder: Recorder) -> N
 
 
 def read_question(call: Call, arguments: Mapping[str, Any], tags: Mapping[str, Any], runs: RunWriter) -> None:
-    """Reads the question from where the application says that it is; without such an option the question stays as it
-    was found."""
+    """Reads the question from where the application says that it is; where it does not, the question stays."""
     run, options = call.run, runs.options
     run.answer = run.answer or options.answer
     question = question_from(QUESTION, tags.get(QUESTION)) or options.question

@@ -40,8 +40,7 @@ class RunWriter:
         return self.recorder.faults
 
     def begin(self, run: Invocation) -> None:
-        """Opens a run with its first retrieval. A bare retriever is its run's only step, unless something else
-        happens in it."""
+        """Opens a run with its first retrieval; a bare retriever is the only step, unless something else happens."""
         if run.begun:
             return
         run.begun = True

@@ -301,8 +301,7 @@ class Spans:
         return call
 
     def _held(self) -> RunHandle | None:
-        """Returns the run around the caller whose `with` block the user has left, and that stays open until a call
-        in it has ended."""
+        """Returns the run around the caller that stays open behind its `with` block until a call in it has ended."""
         handle = current_handle.get()
         while handle is not None and not (
             handle.closed and handle.recorder is self.recorder and self.recorder.knows(handle.key)

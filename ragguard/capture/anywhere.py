@@ -107,8 +107,7 @@ def current_call() -> CurrentCall | None:
 
 
 def current_run() -> RunHandle | FrameworkRun | None:
-    """Returns the run that the calling code is inside of; None outside of any run, and inside `with
-    ragguard.paused()`."""
+    """Returns the run that the calling code is inside of; None outside of any run, and in a pause of capture."""
     call = current_call()
     if call is None:
         return None

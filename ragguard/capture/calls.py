@@ -57,8 +57,7 @@ class CallsSeen:
         return "; ".join(parts)
 
     def way_out(self) -> str:
-        """Returns a sentence that says what the user has to declare, so that retrievals in or beside these calls are
-        captured."""
+        """Returns a sentence that says what to declare, so that retrievals in or beside these calls are captured."""
         tools = self.tools()
         declare = (
             f"if {tools[0]!r} retrieves, declare it with tools={{{tools[0]!r}: SPLITTER}}; " if tools else ""

@@ -26,8 +26,7 @@ class Verdict:
     decision: Decision
     judged: list[Passage]
     engine: Engine
-    """The engine that the guard judges with: the report of a RagGuard that records the verdict counts what it could not
-    judge."""
+    """The engine that the guard judges with, by which a RagGuard's report finds what could not be judged."""
     part: bool = False
     """True where the retrieval has several sub-retrievals and the guard judged the passages of one of them only."""
 

@@ -39,8 +39,7 @@ def checked_tools(given: object) -> dict[str, Splitter]:
 
 
 def warn_of_unknown(given: Mapping[Any, object], what: str, known: Iterable[str]) -> None:
-    """Warns once of each key that is addressed to ragguard and that nothing reads; `what` describes such a key in
-    words."""
+    """Warns once of each key with ragguard's prefix that nothing reads; `what` describes such keys in words."""
     for key in given:
         if type(key) is str and key.startswith(_PREFIX) and key not in known:
             NOTICES.once(f"{what} {key}", partial(unknown_key, key, known))

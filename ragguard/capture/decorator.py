@@ -129,8 +129,7 @@ def _decorated(
 
 
 class _Recording:
-    """Records one call of a decorated function as a step, from the call to its result, its error or the end of its
-    iterator."""
+    """Records one call of a decorated function as a step, up to its result, its error or its iterator's end."""
 
     def __init__(self, query: str, tool: str, *, name: str, k: object, top_k: int | None) -> None:
         self._query, self._tool, self._name, self._k, self._top_k = query, tool, name, k, top_k

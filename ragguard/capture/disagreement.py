@@ -1,5 +1,4 @@
-"""Explains where a guard dropped a passage that its score calls useful, or the reverse: the two were asked different
-things."""
+"""Explains why a guard dropped a passage that its score calls useful, or the reverse: they were asked otherwise."""
 
 from __future__ import annotations
 
@@ -13,8 +12,7 @@ _ROUNDING = 0.005
 
 
 def difference(drop: Dropped, utility: float, *, saw_references: bool) -> str:
-    """Explains why the guard's utility of a dropped passage is not the scorer's `utility`; empty where the two
-    agree."""
+    """Explains why guard and scorer give a dropped passage different utilities; empty where the two agree."""
     if drop.utility is None or abs(utility - drop.utility) < NOTICEABLE:
         return ""
     if saw_references:
@@ -28,8 +26,7 @@ def difference(drop: Dropped, utility: float, *, saw_references: bool) -> str:
 
 
 def disagreements(decision: Decision, scores: Iterable[Score]) -> dict[int, str]:
-    """Explains, by position, where guard and scorer differ about the dropped passages of one step; `scores` are those
-    of the step."""
+    """Explains, by position, where guard and scorer differ about a step's dropped passages; takes the step's scores."""
     utilities = {
         score.position: score for score in scores if score.name == "utility" and score.position is not None
     }

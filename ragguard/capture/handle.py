@@ -64,8 +64,7 @@ class RunHandle:
         """The id under which the recorder knows the run."""
         self._asks = bool(asked)
         self.resumes = resume
-        """True for a run that continues one of this id: the store alone has the question and the steps of the parts
-        before."""
+        """True for a run that continues one of this id, whose question and earlier steps the store alone has."""
         self._identity: RunIdentity | None = None
         self._joined = False
         self.question = question
@@ -211,8 +210,7 @@ class RunHandle:
             await self._acknowledging.written()
 
     def _on_asyncio(self) -> bool:
-        """True where the caller can wait for an acknowledgement. No code on trio's loop can, and no error is raised
-        there."""
+        """True where the caller can wait for an acknowledgement, which is not so on trio's loop; never raises."""
         try:
             running_loop("async with rg.run(...)")
         except WrongEventLoop:
@@ -356,8 +354,7 @@ class RunHandle:
         )  # fmt: skip
 
     def _checked(self, name: Literal["references", "sub_questions"]) -> list[str] | None:
-        """Returns the texts that the application has set this attribute to; None, and a noted fault, for anything
-        else."""
+        """Returns the texts in this attribute, which the application may have set; notes a fault for anything else."""
         try:
             return texts_of(name, getattr(self, name))
         except InvalidInput as error:
@@ -388,8 +385,7 @@ def current_run(recorder: Recorder) -> RunHandle | None:
 
 
 def innermost(recorder: Recorder | None = None) -> RunHandle | None:
-    """Returns the innermost open `with rg.run(...)` around the caller, of the given recorder or of any; None where
-    there is none."""
+    """Returns the innermost open `with rg.run(...)` around the caller, of one recorder or of any; None without."""
     handle = current_handle.get()
     while handle is not None and (
         handle.closed or handle.suspended or (recorder is not None and handle.recorder is not recorder)

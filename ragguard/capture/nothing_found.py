@@ -1,5 +1,4 @@
-"""Distinguishes a tool's output that says that there is nothing ("No results found.", an error) from one in other
-words."""
+"""Tells a tool's output that says that there is nothing ("No results found.", an error) from any other."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Records retrievals that plain code reports as steps of the current call's run. Errors become faults of the
-recorder."""
+"""Records retrievals of plain code as steps of the current call's run; errors become the recorder's faults."""
 
 from __future__ import annotations
 
@@ -78,8 +77,7 @@ def end_step(
 
 
 def came_late(recorder: Recorder, run_id: str, what: str) -> None:
-    """Counts what comes after the end of its run, and warns; says nothing of a run that was not sampled, and in a
-    pause."""
+    """Counts and warns of what comes after its run's end, unless the run was not sampled or capture is paused."""
     if is_paused() or not recorder.sampling.takes(run_id):
         return
     recorder.counts.count_late()

@@ -118,8 +118,7 @@ class Recorder:
             self._given.discard(run_id)
 
     def join(self, run_id: str, collect: Collected) -> Collected | None:
-        """Returns the list to which an open run adds what happens to its steps, from its start; None where no such
-        run is open."""
+        """Returns the list to which an open run adds its steps' events, from its start; None without such a run."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is None:
@@ -185,8 +184,7 @@ class Recorder:
                 self._emitter.close(old, "abandoned")
 
     def run_made(self, run: WholeRun, found: Any) -> None:
-        """Records a run that consists of one retrieval and has ended now; `found` is the argument of the run's
-        `unpack`."""
+        """Records a run of one retrieval that has ended now; `found` is the argument of the run's `unpack`."""
         try:
             ended_ns = run.ended_ns = time.time_ns()
             run.started_ns, run.found = run.started_ns or ended_ns, found
@@ -212,8 +210,7 @@ class Recorder:
         metadata: Mapping[str, Any] | None = None,
         sub_questions: list[str] | None = None,
     ) -> None:
-        """Keeps what a framework reports about a run that other code ends; the end may report something else, which
-        then counts."""
+        """Keeps what a framework reports about a run that other code ends; what the end reports counts more."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is not None:
@@ -244,8 +241,7 @@ class Recorder:
 
     @never_raises
     def run_answered(self, run_id: str, answer: str | None) -> None:
-        """Keeps the answer that the application gives itself; an answer that a framework reports afterwards does not
-        replace it."""
+        """Keeps the answer that the application gives itself; a framework's later answer does not replace it."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is not None:

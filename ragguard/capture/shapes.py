@@ -107,8 +107,7 @@ def node_in(item: object) -> Any | None:
 
 
 def node_content(node: Any) -> tuple[str, str]:
-    """Returns a node's text as a model reads it, metadata template included, and the kind of its content where that
-    is no text."""
+    """Returns a node's text as a model reads it, metadata included, and the kind of content that is no text."""
     kinds = [kind for kind in _MEDIA if _holds(node, kind)]
     if kinds and not node.get_content():
         return "", ", ".join(kinds)

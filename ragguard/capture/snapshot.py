@@ -86,8 +86,7 @@ def _held(value: object) -> object:
 
 
 def _rows(columns: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Returns the items of a vector database's reply in columns (Chroma's `ids`, `documents`, …); None for anything
-    else."""
+    """Returns the items of a vector database's reply in columns (Chroma's `ids`, `documents`, …), else None."""
     ids = columns.get("ids")
     if not isinstance(ids, list) or not isinstance(columns.get("documents"), list):
         return None
@@ -238,8 +237,7 @@ def text_of(content: object) -> tuple[str, str]:
 
 
 def answer_of(answer: object) -> tuple[str, str]:
-    """Returns the text of an answer, and the kind of the content that is not text. Numbers, mappings and objects
-    come as JSON."""
+    """Returns an answer's text (JSON for numbers, mappings and objects), and the kind of content that is no text."""
     text, kind = text_of(answer)
     if text or answer is None or isinstance(answer, str | bytes | list | tuple):
         return text, kind

@@ -49,8 +49,7 @@ class ToolResult:
         return json.dumps(self.structure, ensure_ascii=False, default=str)
 
     def split(self, splitter: Splitter) -> Iterable[str | Passage]:
-        """Returns the passages that the splitter makes of each text; where the splitter fails, the items of the
-        structured data."""
+        """Returns the splitter's passages of each text; where the splitter fails, the items of the structured data."""
         try:
             return [passage for block in self.blocks or [self.text] for passage in splitter(block)]
         except Exception:
@@ -61,8 +60,7 @@ class ToolResult:
 
 
 class OutputShare:
-    """Compares the text that a tool returned with what was retrieved inside the tool, once, when the result is first
-    needed."""
+    """Compares a tool's text with what was retrieved inside the tool, once, when the result is first needed."""
 
     def __init__(
         self,

@@ -15,8 +15,7 @@ _RETRIEVALS = ("retrieval", "vector_db_retrieve")
 
 
 def trace_context() -> TraceContext | None:
-    """Returns the ids of the current span; None without one. Never imports OpenTelemetry: an application that traces
-    has done so."""
+    """Returns the ids of the current span, if any; an application that traces has imported OpenTelemetry itself."""
     trace = sys.modules.get("opentelemetry.trace")
     # An empty context holds no span; this check is quicker than finding the current span.
     if trace is None or not sys.modules["opentelemetry.context"].get_current():

@@ -186,8 +186,7 @@ def _fact(passage: Passage) -> tuple[object, ...]:
 
 
 def _added(module: ModuleType, passages: Sequence[Passage]) -> float:
-    """Returns how many microseconds capture adds to a retrieval of a framework; captured and plain retrievals
-    alternate."""
+    """Returns the microseconds that capture adds to a framework's retrieval; captured and plain ones alternate."""
     from ragguard import RagGuard
 
     retrieve = module.retrieval(passages)

@@ -68,8 +68,7 @@ class Calibration:
 
     @classmethod
     def load(cls, path: str | Path) -> Calibration:
-        """Reads a calibration that `save` wrote; raises `CalibrationError` where the file does not hold a
-        calibration."""
+        """Reads a calibration that `save` wrote; raises `CalibrationError` where the file holds none."""
         return load_calibration(cls, path, format=FORMAT)
 
 

@@ -117,8 +117,7 @@ class DistractorGuard:
         return self
 
     def __deepcopy__(self, memo: object) -> DistractorGuard:
-        """Returns the guard itself: a guard holds connections and threads, and copies of a guarded retriever share
-        it."""
+        """Returns the guard itself, with its connections and threads: copies of a guarded retriever share it."""
         return self
 
     def __reduce__(self) -> NoReturn:
@@ -195,8 +194,7 @@ class DistractorGuard:
         BACKGROUND.run(self.ause(calibration))
 
     async def ause(self, calibration: Calibration | str | Path) -> None:
-        """Uses a calibrated threshold from now on; refuses one that was found with other models, prompts or
-        `min_keep`."""
+        """Uses a calibrated threshold from now on; refuses that of other models, prompts or another `min_keep`."""
         found = calibration if isinstance(calibration, Calibration) else Calibration.load(calibration)
         mine = (*(await self._judge.identity()), str(self.min_keep))
         theirs = (found.engine, found.judge, found.prompts, str(found.min_keep))
@@ -291,8 +289,7 @@ class DistractorGuard:
     async def _judged_within(
         self, query: str, readable: list[Candidate], deadline: float, attempt: Attempt
     ) -> list[Judged] | GuardOutcome:
-        """Returns the judgements, or why there are none; does not wait beyond the deadline, not even for a
-        cancellation."""
+        """Returns the judgements, or why there are none, by the deadline: not even a cancellation is awaited longer."""
         began, waiting = time.monotonic(), EngineTime()
         left = deadline - began
         if left <= 0:

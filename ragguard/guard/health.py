@@ -62,8 +62,7 @@ class GuardOutcome(NamedTuple):
     status: GuardStatus
     reason: str
     cause: str = ""
-    """The reason why passages could not be judged, as a word such as `unreachable`, under which the decision is
-    counted."""
+    """The cause of passages that could not be judged, as a word such as `unreachable`, by which decisions count."""
     dropped: Sequence[Dropped] = ()
 
 
@@ -182,8 +181,7 @@ _lock = threading.Lock()
 
 
 def _begin_in_child() -> None:
-    """Starts with no counts and a new lock, in a forked process: a thread of the parent process may hold the old
-    lock."""
+    """Starts with no counts and a new lock, in a forked process: a thread of the parent may hold the old one."""
     global _lock
     _lock = threading.Lock()
     _unjudged.clear()

@@ -45,8 +45,7 @@ Candidate = tuple[int, Passage]
 
 
 class EngineTime:
-    """Measures how long one call waits for its engines, without its time in the guard's own queues: `with waiting:
-    await …`"""
+    """Measures a call's wait for its engines, outside of the guard's own queues: `with waiting: await …`"""
 
     __slots__ = ("_ended", "_since", "asked")
 
@@ -80,8 +79,7 @@ class PassageJudge:
         self._limiter = Limiter(AT_ONCE, per_loop=True)
 
     async def identity(self) -> tuple[str, str, str]:
-        """Returns the fingerprints of engine and judge, and the prompt set: a calibration is valid for these three
-        only."""
+        """Returns the fingerprints of engine and judge, and the prompt set: what a calibration is valid for."""
         engine, judge = await self.engine.info(), await self.judge.info()
         prompts = self._prompts or load_prompts(engine.prompts)
         return engine.fingerprint, judge.fingerprint, prompts.identity

@@ -125,8 +125,7 @@ class Deduplicate:
     """Drops near-copies of an earlier passage, which cost tokens and add nothing."""
 
     similarity: float = 0.9
-    """The share of common word triples (Jaccard) from which a passage counts as a copy, over 0; 1 drops exact copies
-    only."""
+    """The share of common word triples (Jaccard), over 0, from which a passage is a copy; 1 drops exact copies only."""
     needs_utility = False
 
     def __post_init__(self) -> None:
@@ -134,8 +133,7 @@ class Deduplicate:
             raise InvalidInput("similarity", self.similarity, "a share in (0, 1]; 1 drops exact copies only")
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        """Drops each passage whose word triples overlap (Jaccard) by `similarity` or more with those of an earlier
-        kept passage."""
+        """Drops passages whose word triples overlap by `similarity` or more with an earlier kept passage's."""
         kept: list[tuple[int, frozenset[tuple[str, ...]]]] = []
         gone = {}
         for item in judged:

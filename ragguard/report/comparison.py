@@ -118,8 +118,7 @@ class Comparison:
 
     @property
     def nothing_read(self) -> str:
-        """The sentence about runs of which the model got no passage, and about the metrics that do not count them; ""
-        where there are no such runs."""
+        """The sentence about runs without any passage for the model, and metrics that leave these out; "" for none."""
         before, after = self.empty_before, self.empty_after
         if not (before.count or after.count):
             return ""

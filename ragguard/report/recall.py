@@ -71,8 +71,7 @@ def _judged(scores: Iterable[Score]) -> dict[tuple[str, int], bool]:
 
 
 def _positions(step: RetrievalStep) -> list[str]:
-    """Returns the texts in the order that positions of scores count: candidates, then what the model got beside
-    them."""
+    """Returns the texts as positions of scores count them: candidates, then what the model got beside them."""
     listed = [passage.text for passage in step.candidates or step.passages]
     seen = set(listed)
     return listed + [passage.text for passage in step.passages if passage.text not in seen]

@@ -118,8 +118,7 @@ class LiveScoring:
         self._running: set[str] = set()
 
     def note(self, changed: Mapping[str, bool]) -> None:
-        """Notes open runs of which steps have ended or changed, each with whether the turn has other open steps. May
-        be called from any thread."""
+        """Notes open runs whose steps ended or changed, each with whether its turn has open steps; from any thread."""
         if not self._pipeline.get().remembers:
             NOTICES.warn(
                 "live scoring without a cache",
@@ -200,8 +199,7 @@ class LiveScoring:
         return failures if self._redactor is None else self._redactor.failures(failures)
 
     async def _references(self, run: Run) -> list[str] | None:
-        """Returns the references of a run that has none of its own; the user's function is called once for each
-        question."""
+        """Returns references for a run without its own; the user's function is called once for each question."""
         if self._unreferenced.get(run.id) == run.question:
             return None
         found, failures = await self._scoring.find_references(run)

@@ -16,8 +16,7 @@ from typing import Generic, Literal, TypeVar
 T = TypeVar("T")
 
 UNMEASURED = 64
-"""The number of waiting items up to which new ones are accepted without measuring them, so that hooks measure only
-in a burst."""
+"""The number of waiting items from which on new ones are measured, so that hooks measure only in a burst."""
 _AT_ONCE = 64
 """The divisor of the bounds that gives how much is freed when items are dropped, so that not every hook has to drop."""
 

@@ -48,8 +48,7 @@ class Redactor:
     def __init__(self, redact: Redact, faults: Faults) -> None:
         self._redact, self._faults = redact, faults
         self._queries: OrderedDict[str, str] = OrderedDict()
-        """The queries of the latest steps, by step id: a guard's reason may quote the query and can come after the
-        step."""
+        """The queries of the latest steps, by step id: a guard's reason may quote one and come after the step."""
 
     def event(self, event: Event) -> Event:
         """Returns the event as it may be written."""

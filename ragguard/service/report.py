@@ -12,8 +12,7 @@ _UNSCORED = "not everything is scored"
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The state of everything that was captured; true if all of it is scored, stored and delivered, or failed for
-    good."""
+    """The state of all that was captured; true if all is scored, stored and delivered, or failed for good."""
 
     complete: bool
     captured: int = 0

@@ -134,8 +134,7 @@ class Settings:
 
     @property
     def block(self) -> float | None:
-        """The seconds for which the end of a run is held back, without a store, while too many wait. None: it is
-        not."""
+        """The seconds for which a run's end is held back, without a store, while too many wait; None: it is not."""
         return _overflow(self.on_overflow)[1] if self.store is None else None
 
     @property
