@@ -29,7 +29,7 @@ def current_call() -> CurrentCall | None:
 
 
 def _begin(spans: Spans, call: Call, query: str) -> None:
-    spans.begin(call.run)
+    spans.runs.begin(call.run)
     retrieves(call)
 
 

@@ -18,6 +18,7 @@ from llama_index.core.tools import FunctionTool, RetrieverTool, ToolOutput
 
 from ragguard.capture.calls import TOOL
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.handle import status_of
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import passages_of
 from ragguard.capture.splitters import Splitter
@@ -31,7 +32,6 @@ from ragguard_llamaindex.messages import RESPONSES
 from ragguard_llamaindex.nodes import Taken, are_nodes, bare, taken, unpacked
 from ragguard_llamaindex.runs import RunWriter
 from ragguard_llamaindex.shares import shares
-from ragguard_llamaindex.streams import status_of
 
 WAITING = "WaitingForEvent"
 """The exception with which a tool of LlamaIndex waits for a person; it is called again with the reply."""

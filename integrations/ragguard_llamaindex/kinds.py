@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Set
 from enum import Enum, auto
 from typing import Any
@@ -11,10 +12,12 @@ from llama_index.core.agent.workflow.base_agent import BaseWorkflowAgent
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.chat_engine.types import BaseChatEngine, StreamingAgentChatResponse
+from llama_index.core.indices.list.retrievers import SummaryIndexRetriever
 from llama_index.core.llms import LLM
 from llama_index.core.objects import ObjectRetriever
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import (
+    RetrieverQueryEngine,
     RouterQueryEngine,
     SubQuestionQueryEngine,
     ToolRetrieverRouterQueryEngine,
@@ -76,6 +79,11 @@ _SPANS: tuple[tuple[frozenset[str], type, Kind], ...] = (
 )
 
 
+_EVALUATION = "llama_index.core.evaluation."
+_FRAMES_TO_EVALUATOR = 16
+"""The most frames between an evaluator and the hook of the engine that it queries."""
+
+
 def kind_of(name: str, instance: object) -> Kind | None:
     """Returns the kind of the span `Class.method` of an instance; None for a span that capture does not follow."""
     method = name.rpartition(".")[2]
@@ -85,6 +93,26 @@ def kind_of(name: str, instance: object) -> Kind | None:
         if method in methods and isinstance(instance, owner):
             return kind
     return None
+
+
+def asked_by_evaluator(engine: object) -> bool:
+    """True for an engine over a list of texts that one of LlamaIndex's evaluators is querying.
+
+    An evaluator puts the contexts to be judged into an index and queries it. Such a query is not the application's, and
+    its passages were not retrieved for the answer.
+    """
+    if not isinstance(engine, RetrieverQueryEngine) or not isinstance(
+        engine.retriever, SummaryIndexRetriever
+    ):
+        return False
+    frame = sys._getframe(1).f_back
+    for _ in range(_FRAMES_TO_EVALUATOR):
+        if frame is None:
+            return False
+        if str(frame.f_globals.get("__name__", "")).startswith(_EVALUATION):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def choosers_of(instance: object) -> Set[int]:

@@ -29,15 +29,8 @@ from pydantic import BaseModel
 
 RESPONSES = (Response, PydanticResponse, StreamingResponse, AsyncStreamingResponse, AgentChatResponse)
 _ASKED = (
-    "str_or_query_bundle",
-    "message",
-    "query_bundle",
-    "user_msg",
-    "query",
-    "question",
-    "input",
-    "query_str",
-)
+    "str_or_query_bundle", "message", "query_bundle", "user_msg", "query", "question", "input", "query_str",
+)  # fmt: skip
 """Names under which engines, chats and workflows take their question."""
 _SAID = (
     "response", "answer", "final_answer", "final_response", "output", "result", "text", "content", "reply",

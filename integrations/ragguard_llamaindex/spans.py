@@ -22,7 +22,7 @@ from llama_index_instrumentation.dispatcher import active_instrument_tags
 
 from ragguard.capture.decisions import Verdict, joined
 from ragguard.capture.enclosing import is_paused
-from ragguard.capture.handle import RunHandle, current_handle, current_run
+from ragguard.capture.handle import RunHandle, current_handle, current_run, status_of
 from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import top_k_in
@@ -40,18 +40,14 @@ from ragguard_llamaindex.calls import (
     note_step,
 )
 from ragguard_llamaindex.deliveries import WAITING, Deliveries, about, retrieves
-from ragguard_llamaindex.evaluators import asked_by_evaluator
 from ragguard_llamaindex.foreign import span_of
-from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, kind_of
+from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, asked_by_evaluator, kind_of
 from ragguard_llamaindex.messages import without_rewriting
 from ragguard_llamaindex.nodes import are_nodes, ids_of, taken, unpacked
-from ragguard_llamaindex.options import (
-    CaptureOptions,
-)
+from ragguard_llamaindex.options import CaptureOptions
 from ragguard_llamaindex.run_tags import read_question, read_tags
 from ragguard_llamaindex.runs import RunWriter
 from ragguard_llamaindex.shares import PendingRetrieval
-from ragguard_llamaindex.streams import status_of
 
 OPEN_KEPT = 65_536
 """The most open calls that are kept, for calls whose ends are never reported."""
@@ -83,10 +79,6 @@ class Spans:
         """Returns the innermost open call around the caller; None outside of any."""
         call = self._here.get()
         return None if call is None or call.over or call.run.over else call
-
-    def begin(self, run: Invocation) -> None:
-        """Begins a run with its first retrieval."""
-        self.runs.begin(run)
 
     # The dispatcher calls these for every span, so they have to cost little
 
@@ -224,25 +216,14 @@ class Spans:
         tags = active_instrument_tags.get()
         if kind is Kind.RETRIEVER and not tags:
             call.whole = WholeRun(
-                run_id,
-                asked,
-                name,
-                unpack=unpacked,
-                started_ns=started_ns,
-                trace=trace,
-                top_k=_top_k(instance),
-            )
+                run_id, asked, name, unpack=unpacked, started_ns=started_ns, trace=trace, top_k=_top_k(instance)
+            )  # fmt: skip
             self._opened(call)
             return
         call.name, call.started_ns = name, started_ns
         run = call.given_run = Invocation(run_id, owned=True)
-        run.question, run.name, run.started_ns, run.span_id, run.trace = (
-            asked,
-            name,
-            started_ns,
-            span_id,
-            trace,
-        )
+        run.question, run.name, run.started_ns = asked, name, started_ns
+        run.span_id, run.trace = span_id, trace
         if tags:
             read_tags(run, tags, self.recorder)
         read_question(call, arguments, tags, self.runs)
@@ -368,15 +349,9 @@ class Spans:
                 pass
             elif not call.parent.step_id:
                 note_step(call.parent, call.step_id)
+                text_of = self.runs.options.text_of
                 call.parent.give(
-                    PendingRetrieval(
-                        call.step_id,
-                        found,
-                        self.runs.options.text_of,
-                        None,
-                        candidates=candidates,
-                        decision=decision,
-                    )
+                    PendingRetrieval(call.step_id, found, text_of, candidates=candidates, decision=decision)
                 )
             elif call.verdicts:
                 hand_verdicts_on(call.parent, call.verdicts, parts=True)
@@ -389,11 +364,9 @@ class Spans:
         around = None if call is None or call.kind is not Kind.POSTPROCESSOR else call.parent
         if around is None:
             return without_rewriting(asked)
-        return (
-            around.written_query
-            if around.rewrites_query or asked == around.asked
-            else without_rewriting(asked)
-        )
+        if around.rewrites_query or asked == around.asked:
+            return around.written_query
+        return without_rewriting(asked)
 
     @never_raises
     def decided(self, verdict: Verdict) -> None:

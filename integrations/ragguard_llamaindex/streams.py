@@ -6,7 +6,6 @@ A stream also ends when it is closed or garbage-collected, even one that was nev
 from __future__ import annotations
 
 import weakref
-from asyncio import CancelledError
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from typing import Any, TypeAlias, TypeVar
 
@@ -14,6 +13,7 @@ from llama_index.core.base.llms.types import ChatResponse
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 
+from ragguard.capture.handle import status_of
 from ragguard.records import Status
 
 Item = TypeVar("Item")
@@ -114,10 +114,3 @@ async def _alisten(
     finally:
         if isinstance(stream, AsyncGenerator):
             await stream.aclose()
-
-
-def status_of(error: BaseException | None) -> Status:
-    """Returns the status of a call that ended with an error."""
-    if error is None:
-        return "ok"
-    return "cancelled" if isinstance(error, (CancelledError, GeneratorExit, KeyboardInterrupt)) else "error"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
@@ -20,6 +19,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 from ragguard.capture.anywhere import current_call, warn_outside
 from ragguard.capture.context import CurrentCall
 from ragguard.capture.enclosing import EnclosingStep, enclosing_step
+from ragguard.capture.handle import status_of
 from ragguard.capture.plain_steps import end_step, start_step
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import text_of, top_k_in
@@ -200,8 +200,7 @@ class _Recording:
         if error is None:
             end_step(call, self._step_id, self._query, _documents(self.found), k=self._k)
         else:
-            cancelled = isinstance(error, CancelledError | KeyboardInterrupt)
-            call.recorder.step_failed(self._step_id, error, "cancelled" if cancelled else "error")
+            call.recorder.step_failed(self._step_id, error, status_of(error))
 
 
 def _position(signature: inspect.Signature, name: str) -> int | None:

@@ -170,10 +170,8 @@ class RunHandle:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         metadata = metadata_of(self.metadata)
-        if error is None:
-            self._status = "ok"
-        else:
-            self._status = "cancelled" if _is_cancellation(error) else "error"
+        self._status = status_of(error)
+        if error is not None:
             metadata["error"] = describe(error)
         self.closed, self._generator = True, None
         if current_handle.get() is self:
@@ -375,8 +373,11 @@ def _open(handle: RunHandle | None) -> RunHandle | None:
     return handle
 
 
-def _is_cancellation(error: BaseException) -> bool:
-    return isinstance(error, (CancelledError, GeneratorExit, KeyboardInterrupt))
+def status_of(error: BaseException | None) -> Status:
+    """Returns the status of a run or a call that ended with this error, or without one."""
+    if error is None:
+        return "ok"
+    return "cancelled" if isinstance(error, (CancelledError, GeneratorExit, KeyboardInterrupt)) else "error"
 
 
 def current_run(recorder: Recorder) -> RunHandle | None:

@@ -22,17 +22,8 @@ Splitter: TypeAlias = Callable[[str], Iterable[str | Passage]]
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 _NUMBER = re.compile(r"^[^\S\n]*(?:\[\d{1,4}\]|\(\d{1,4}\)|\d{1,4}[.):])[^\S\n]+", re.MULTILINE)
 _LISTS = (
-    "results",
-    "result",
-    "documents",
-    "passages",
-    "hits",
-    "items",
-    "data",
-    "organic",
-    "matches",
-    "sources",
-)
+    "results", "result", "documents", "passages", "hits", "items", "data", "organic", "matches", "sources",
+)  # fmt: skip
 _TEXTS = ("text", "content", "page_content", "snippet", "body", "passage", "summary", "description")
 _IDS = ("id", "doc_id", "document_id", "url", "link", "source")
 
