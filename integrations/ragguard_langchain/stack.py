@@ -17,10 +17,7 @@ from ragguard.capture.enclosing import current_task
 
 Where: TypeAlias = tuple[int, weakref.ref[Task[Any]] | None]
 """The thread, and the task where there is one."""
-_BATCHED = {
-    "invoke": ("Runnable.batch.<locals>.invoke",),
-    "ainvoke": ("Runnable.abatch.<locals>.ainvoke",),
-}
+_BATCHED = {"invoke": "Runnable.batch.<locals>.invoke", "ainvoke": "Runnable.abatch.<locals>.ainvoke"}
 """LangChain's functions that make a call of a batch; each has the settings of its batch in its variable `kwargs`."""
 _FRAMES_OF_A_START = 8
 """The most frames between a handler and whoever makes the call that is starting."""
@@ -50,7 +47,7 @@ def batch_around() -> Batch | None:
         if frame is None:
             return None
         code = frame.f_code
-        if code.co_name in _BATCHED and code.co_qualname in _BATCHED[code.co_name]:
+        if _BATCHED.get(code.co_name) == code.co_qualname:
             return Batch(frame.f_locals.get("kwargs"))
         frame = frame.f_back
     return None

@@ -114,7 +114,7 @@ class ToolOutputs:
                 self._recorder.step_failed(open_call.step_id, result.text)
             else:
                 splitter = self._tools[call.name]
-                self._tree.steps.end_text(open_call, result, partial(_split, splitter), trace)
+                self._tree.steps.end_text(open_call, result, lambda found: found.split(splitter), trace)
         call.add(open_call.step_id, taken)
 
     def _find(self, open_call: OpenCall[Scope], call: ToolCall, output: object) -> None:
@@ -127,6 +127,8 @@ class ToolOutputs:
         known = call.name in self._tree.retrieving
         if documents == [] and not known and tool_message(output) is None:
             documents = None  # an empty list of anything
+        if documents is None and (_is_empty_retrieval(text) or (known and text in ("", "[]"))):
+            documents = []
         if documents is not None:
             taken = snapshot(documents)
             self._begin(open_call, call)
@@ -138,11 +140,6 @@ class ToolOutputs:
             self._begin(open_call, call)
             self._tree.steps.end_text(open_call, text, printed_documents)
             call.add(open_call.step_id, None)
-        elif _is_empty_retrieval(text) or (known and text in ("", "[]")):
-            taken = []
-            self._begin(open_call, call)
-            self._tree.steps.end(open_call, taken)
-            call.add(open_call.step_id, taken)
         else:
             self._recorder.calls.seen(open_call.run_id, TOOL, call.name)
             return
@@ -262,10 +259,6 @@ def _result(output: object) -> ToolResult:
     artifact = message.artifact
     structure = artifact.get("structured_content") if isinstance(artifact, Mapping) else None
     return ToolResult(block_texts(message.content), structure, message.status == "error")
-
-
-def _split(splitter: Splitter, result: ToolResult) -> Any:
-    return result.split(splitter)
 
 
 def _texts(taken: Taken) -> Iterator[str]:

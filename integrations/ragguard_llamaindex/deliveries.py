@@ -7,7 +7,7 @@ declared by `tools=`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -21,9 +21,7 @@ from ragguard.capture.decisions import Verdict
 from ragguard.capture.handle import status_of
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import passages_of
-from ragguard.capture.splitters import Splitter
 from ragguard.capture.tool_results import OutputShare, ToolResult
-from ragguard.records import Passage
 from ragguard_llamaindex.calls import Call, hand_verdicts_on, hexadecimal
 from ragguard_llamaindex.declared import ToolNames
 from ragguard_llamaindex.foreign import span_of
@@ -198,7 +196,8 @@ class Deliveries:
         if found.error:
             self._recorder.step_failed(call.step_id, found.text)
         else:
-            self._recorder.step_ended(call.step_id, found, unpack=partial(_split, call.splitter))
+            splitter = call.splitter
+            self._recorder.step_ended(call.step_id, found, unpack=lambda given: given.split(splitter))
 
 
 def _note_tool(call: Call | None) -> None:
@@ -228,7 +227,3 @@ def _text(result: object) -> str:
 
 def _bare(node: BaseNode) -> str:
     return node.get_content(metadata_mode=MetadataMode.NONE)
-
-
-def _split(splitter: Splitter, found: ToolResult) -> Iterable[str | Passage]:
-    return found.split(splitter)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -155,10 +156,8 @@ class _LabelCount:
 async def _calibrate(
     guard: DistractorGuard, examples: Iterable[Example], max_gold_loss: float, confidence: float | None
 ) -> Calibration:
-    try:
+    async with aclosing(guard):
         return await guard.acalibrate(examples, max_gold_loss, confidence)
-    finally:
-        await guard.aclose()
 
 
 def _sentence(found: Calibration, count: _LabelCount, out: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,11 +86,8 @@ def run(
 async def _examine(engine: str, model: str | None, patience: float) -> Examination:
     from ragguard.engines.connect import open_engine
 
-    opened = open_engine(engine, model=model, timeout_s=patience)
-    try:
+    async with aclosing(open_engine(engine, model=model, timeout_s=patience)) as opened:
         return await examine(opened)
-    finally:
-        await opened.aclose()
 
 
 async def examine(engine: Engine) -> Examination:

@@ -7,6 +7,7 @@ written. Whatever ends a job, the parts that are complete stay, and the same job
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -229,8 +230,5 @@ def _check_engine(prepared: PreparedJob, complete: Sequence[str]) -> None:
 
 
 async def _identity(job: PartJob) -> str:
-    pipeline = job.scoring.build()
-    try:
+    async with aclosing(job.scoring.build()) as pipeline:
         return await identity_digest(pipeline)
-    finally:
-        await pipeline.aclose()
