@@ -102,11 +102,7 @@ class StepEnded:
     __slots__ = ("_packed", "run_id", "turn_open")
 
     def __init__(
-        self,
-        step: RetrievalStep | Callable[[], RetrievalStep],
-        run_id: str = "",
-        *,
-        turn_open: bool = False,
+        self, step: RetrievalStep | Callable[[], RetrievalStep], run_id: str = "", *, turn_open: bool = False
     ) -> None:
         """Takes the step, or a function that makes it; with `run_id` nobody must build the step to know its run."""
         self._packed, self.run_id = step, run_id

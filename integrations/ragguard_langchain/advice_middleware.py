@@ -115,9 +115,7 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
         return response
 
     async def awrap_model_call(
-        self,
-        request: ModelRequest,
-        handler: Callable[[ModelRequest], Awaitable[ModelResponse[Any]]],
+        self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any] | AIMessage:
         """Does what `wrap_model_call` does."""
         asked, withheld = self._advised(request)

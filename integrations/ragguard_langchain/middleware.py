@@ -166,12 +166,7 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
             return result
         gone = {drop.position for drop in verdict.decision.dropped}
         stays = [rank not in gone for rank in range(1, len(found.documents) + 1)]
-        content = without(
-            message.content,
-            [one.page_content for one in found.documents],
-            stays,
-            self._render,
-        )
+        content = without(message.content, [one.page_content for one in found.documents], stays, self._render)
         artifact = _thinned(message.artifact, stays) if found.in_artifact else message.artifact
         fewer = message.model_copy(update={"content": content, "artifact": artifact})
         if isinstance(result, Command):

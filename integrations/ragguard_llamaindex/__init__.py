@@ -34,9 +34,6 @@ __all__ = [
     "uninstrument",
 ]
 
-_HOMES = {
-    "AdvisedFunctionAgent": "ragguard_llamaindex.advice",
-    "advise_step": "ragguard_llamaindex.advice",
-}
+_HOMES = {"AdvisedFunctionAgent": "ragguard_llamaindex.advice", "advise_step": "ragguard_llamaindex.advice"}
 """Names whose modules are imported at first use, by module: advice needs LlamaIndex's agents and the scorers."""
 __getattr__, _ = lazy(__name__, _HOMES)
