@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
+from uuid import UUID
 
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.callbacks import Callbacks
+from langchain_core.callbacks import BaseCallbackHandler, Callbacks
 from langchain_core.documents import Document
 from langchain_core.messages import ToolMessage
+from langchain_core.tracers.context import register_configure_hook
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
@@ -25,12 +29,52 @@ from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.excerpt import without
 from ragguard_langchain.filter import apruned, pruned
-from ragguard_langchain.inner_retrievals import InnerRetrievals, inner_retrievals
 from ragguard_langchain.messages import tool_message, tool_query, tool_text
 from ragguard_langchain.verdicts import VerdictReport, report
 from ragguard_langchain.views import TextOf, checked_text_of
 
 Result: TypeAlias = ToolMessage | Command[Any]
+
+
+class InnerRetrievals(BaseCallbackHandler):
+    """Collects the documents of the retrievers that a tool calls itself, without those of agents that it runs.
+
+    `create_retriever_tool` and many functions that search return these documents as one text. They come through
+    LangChain's own callbacks, to a handler that is set only in the context of that tool call.
+    """
+
+    run_inline = True
+    ignore_llm = ignore_chat_model = ignore_retry = ignore_custom_event = ignore_chain = True
+
+    def __init__(self) -> None:
+        self.documents: list[Any] = []
+        self._tool: UUID | None = None
+
+    def on_tool_start(self, serialized: Any, input_str: str, *, run_id: UUID, **kwargs: Any) -> None:
+        """Remembers the first tool call that begins, which is around all others."""
+        self._tool = self._tool or run_id
+
+    def on_retriever_end(
+        self, documents: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
+    ) -> None:
+        """Collects the documents of a retriever that the tool itself called."""
+        if parent_run_id is not None and parent_run_id == self._tool and isinstance(documents, (list, tuple)):
+            self.documents += documents
+
+
+_listening: ContextVar[InnerRetrievals | None] = ContextVar("ragguard_inner_retrievals", default=None)
+register_configure_hook(_listening, inheritable=True)
+
+
+@contextmanager
+def inner_retrievals() -> Iterator[InnerRetrievals]:
+    """Listens while a tool runs: `with inner_retrievals() as inner: handler(request)`."""
+    inner = InnerRetrievals()
+    before = _listening.set(inner)
+    try:
+        yield inner
+    finally:
+        _listening.reset(before)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

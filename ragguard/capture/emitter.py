@@ -8,17 +8,27 @@ only; a run's end is held back until the steps that are on their way have gone t
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ragguard.capture.calls import CallLog
-from ragguard.capture.counts import CaptureCounts
-from ragguard.capture.followers import Follower
-from ragguard.capture.intake import EventIntake
+from ragguard.capture.intake import EventIntake, Follower
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Retrieval, Unpack
 from ragguard.events import RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Status
 from ragguard.runtime.faults import FAULTS, Faults
+
+
+@dataclass(slots=True)
+class CaptureCounts:
+    """The numbers of runs and steps that were captured in this process so far."""
+
+    runs: int = 0
+    steps: int = 0
+    unsampled: int = 0
+    count_late: Callable[[], object] = lambda: None
+    """Counts what came after the end of its run, and so is not recorded."""
 
 
 class Emitter:

@@ -25,7 +25,7 @@ from ragguard.errors import AdviceError, Closed, InvalidInput, WrongEventLoop
 from ragguard.events import RunIdentity, StepAmended, StepEnded
 from ragguard.records import Advice, Decision, Passage, RetrievalStep, Run, Status, new_id
 from ragguard.runtime.background_loop import running_loop
-from ragguard.runtime.faults import Faults, describe
+from ragguard.runtime.faults import describe
 
 current_handle: ContextVar[RunHandle | None] = ContextVar("ragguard_run", default=None)
 """The latest `with rg.run(...)` around the code at hand; it may be closed or suspended."""
@@ -89,11 +89,6 @@ class RunHandle:
         self._generator: GeneratorFrame | None = None
         self._started_ns = 0
         self._status: Status = "open"
-
-    @property
-    def faults(self) -> Faults:
-        """The recorder's count of what went wrong."""
-        return self.recorder.faults
 
     @property
     def id(self) -> str:
@@ -356,7 +351,7 @@ class RunHandle:
         try:
             return texts_of(name, getattr(self, name))
         except InvalidInput as error:
-            self.faults.note(f"run.{name}", error)
+            self.recorder.faults.note(f"run.{name}", error)
             return None
 
     def _pool(self) -> list[Passage] | None:

@@ -1,4 +1,4 @@
-"""Protocols that capture needs from the packages above it: one takes events, one gives advice about an open run."""
+"""Protocols of what capture works with: what takes its events, gives advice about open runs, and follows calls."""
 
 from __future__ import annotations
 
@@ -64,4 +64,20 @@ class Advising(Protocol):
         self, captured: CapturedId, budget_ms: float = BUDGET_MS, known: Run | None = None
     ) -> Advice:
         """Does what `advise_captured` does, without blocking the event loop."""
+        ...
+
+
+class Follower(Protocol):
+    """The state of open calls that an integration keeps, and removes when the recorder forgets their runs."""
+
+    def run_closed(self, run_id: str) -> None:
+        """Removes the state of the calls of one run."""
+        ...
+
+    def sweep(self, ttl: float) -> None:
+        """Ends the calls that nothing else will end, and removes the state that is older than `ttl` seconds."""
+        ...
+
+    def forget(self) -> None:
+        """Removes all state, in a forked process: the open calls belong to the parent process."""
         ...

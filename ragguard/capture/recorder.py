@@ -16,12 +16,10 @@ from typing import Any, Literal, TypeAlias
 
 from ragguard.arguments import number_between, whole_number
 from ragguard.capture.calls import CallLog
-from ragguard.capture.counts import CaptureCounts
-from ragguard.capture.emitter import Emitter
+from ragguard.capture.emitter import CaptureCounts, Emitter
 from ragguard.capture.enclosing import enclosing_step, is_paused
-from ragguard.capture.followers import Follower
 from ragguard.capture.given_ids import GivenIds
-from ragguard.capture.intake import Advising, EventIntake
+from ragguard.capture.intake import Advising, EventIntake, Follower
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
 from ragguard.capture.sampling import Sampling
 from ragguard.capture.snapshot import text_in
