@@ -183,9 +183,8 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
                 self._not_understood(name, "its splitter found no passages in its text")
             documents = [Document(one.text, id=one.id or None, metadata=one.metadata) for one in passages]
         else:
-            documents = [
-                one for one in inner.documents if isinstance(one, Document) and _stands_in(text, one)
-            ]
+            found = [one for one in inner.documents if isinstance(one, Document)]
+            documents = [one for one in found if one.page_content.strip() and one.page_content in text]
             if not documents:
                 self._not_understood(name, _why_not(message, inner))
         return _FoundInTool(documents, in_artifact=False) if documents else None
@@ -238,10 +237,6 @@ def _thinned(artifact: Any, stays: Sequence[bool]) -> Any:
             if documents_in(artifact.get(name)) is not None:
                 return {**artifact, name: _thinned(artifact[name], stays)}
     return artifact
-
-
-def _stands_in(text: str, document: Document) -> bool:
-    return bool(document.page_content.strip()) and document.page_content in text
 
 
 def _why_not(message: ToolMessage, inner: InnerRetrievals) -> str:

@@ -64,19 +64,11 @@ class FrameworkRun:
         self._call.recorder.run_answered(self._call.run_id, text_of(answer)[0] or None)
 
     def advise(self, budget_ms: float = BUDGET_MS) -> Advice:
-        """Returns what to do now, after the steps that the framework has made so far; see `RunHandle.advise`.
-
-        Args:
-            budget_ms: How many milliseconds it may take.
-        """
+        """Returns what to do now, after the steps that the framework has made so far; see `RunHandle.advise`."""
         return self._kept(self._advising().advise_captured(self, budget_ms))
 
     async def aadvise(self, budget_ms: float = BUDGET_MS) -> Advice:
-        """Does what `advise` does, without blocking the event loop.
-
-        Args:
-            budget_ms: How many milliseconds it may take.
-        """
+        """Does what `advise` does, without blocking the event loop."""
         return self._kept(await self._advising().aadvise_captured(self, budget_ms))
 
     def _advising(self) -> Advising:

@@ -309,11 +309,7 @@ class RunHandle:
         return self._kept(advising.advise(run, budget_ms))
 
     async def aadvise(self, budget_ms: float = BUDGET_MS) -> Advice:
-        """Does what `advise` does, without blocking the event loop.
-
-        Args:
-            budget_ms: How many milliseconds it may take.
-        """
+        """Does what `advise` does, without blocking the event loop."""
         advising, run = self._advised_run()
         if self.resumes:
             return self._kept(await advising.aadvise_captured(self, budget_ms, run))

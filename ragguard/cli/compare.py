@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +10,7 @@ import typer
 from ragguard.cli.terminal import say
 
 if TYPE_CHECKING:
-    from ragguard.report.comparison import Change, Comparison, Move
+    from ragguard.report.comparison import Change, Comparison
 
 _MOVES = 6
 """The most metrics that are shown of one question."""
@@ -105,7 +104,12 @@ def _show(found: Comparison) -> None:
         console.print("\nThe questions that changed most:")
         for item in found.moved:
             console.print(f"  {as_markup(question_line(item.question))}")
-            console.print(f"    {', '.join(map(_move, item.moves[:_MOVES]))}{_more(item.moves)}")
+            shown = [
+                f"{as_markup(move.metric)} {move.before:.3f} → {move.after:.3f}"
+                for move in item.moves[:_MOVES]
+            ]
+            more = f" … and {len(item.moves) - _MOVES} more metrics" if len(item.moves) > _MOVES else ""
+            console.print(f"    {', '.join(shown)}{more}")
         if found.moved_in_all > len(found.moved):
             console.print(f"  … and {found.moved_in_all - len(found.moved):,} more questions that changed")
 
@@ -113,16 +117,6 @@ def _show(found: Comparison) -> None:
 def _questions(change: Change, found: Comparison) -> str:
     colour = "yellow" if change.questions < found.paired else "dim"
     return f"[{colour}]{change.questions}[/]"
-
-
-def _move(move: Move) -> str:
-    from ragguard.report.text import as_markup
-
-    return f"{as_markup(move.metric)} {move.before:.3f} → {move.after:.3f}"
-
-
-def _more(moves: Sequence[Move]) -> str:
-    return f" … and {len(moves) - _MOVES} more metrics" if len(moves) > _MOVES else ""
 
 
 def _difference(change: Change) -> str:

@@ -78,7 +78,11 @@ def run(
     except EngineError as error:
         say(f"{without_secrets(engine)}: not well\n{type(error).__name__}: {error}", error=True)
         raise typer.Exit(1) from error
-    say(json.dumps(_as_dict(found), indent=2, ensure_ascii=False) if as_json else _as_text(found))
+    if as_json:
+        said = {**asdict(found), "per_second": found.per_second, "fit": found.fit}
+        say(json.dumps(said, indent=2, ensure_ascii=False))
+    else:
+        say(_as_text(found))
     if not found.fit:
         raise typer.Exit(1)
 
@@ -137,10 +141,6 @@ async def _milliseconds(call: Any) -> float:
     began = time.perf_counter()
     await call
     return (time.perf_counter() - began) * 1000
-
-
-def _as_dict(found: Examination) -> dict[str, Any]:
-    return {**asdict(found), "per_second": found.per_second, "fit": found.fit}
 
 
 def _as_text(found: Examination) -> str:

@@ -99,6 +99,7 @@ def _show_runs(runs: Iterable[RunLine], sort: str, most: int) -> None:
         _number(line["gain"], "+z.2f") + (" (support)" if line["source"] == "answer" else "")
         for line in shown
     ]
+    misleading = ["–" if line["worst"] is None else str(line["misleading"]) for line in shown]
     ids = short_ids(line["id"] for line in lines)
     console = screen()
     going_on = sum(line["status"] == "open" for line in lines)
@@ -107,7 +108,7 @@ def _show_runs(runs: Iterable[RunLine], sort: str, most: int) -> None:
         Column("question", [as_markup(question_line(line["question"])) for line in shown], least=24),
         Column("hops", [str(line["hops"]) for line in shown], right=True, spare=2),
         Column("ΔSePer", gains, right=True),
-        Column("misleading", [_misleading(line) for line in shown], right=True),
+        Column("misleading", misleading, right=True),
         Column("UDCG", [_number(line["udcg"], ".3f") for line in shown], right=True, spare=3),
         Column("coverage", [_number(line["coverage"], ".2f") for line in shown], right=True, spare=4),
         Column("answer", [as_markup(line["answer"] or line["state"]) for line in shown], spare=1),
@@ -168,11 +169,6 @@ def _show_recall(source: ScoredSource, most: int) -> None:
         "Estimated by capture and recapture (Chapman): the more two retrievals agree, the less there is that neither "
         "found. What all retrievers miss alike is not counted."
     )
-
-
-def _misleading(line: dict[str, Any]) -> str:
-    """Returns how many passages mislead; "–" where none was judged."""
-    return "–" if line["worst"] is None else str(line["misleading"])
 
 
 def _runs(count: int) -> str:
