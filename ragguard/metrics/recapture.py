@@ -75,7 +75,7 @@ def recapture(found: ArrayLike, relevant: ArrayLike, level: float = 0.95) -> Pop
     what another found as well (the same retriever again, or with a smaller k) tells nothing of what is missing and is
     left out; with fewer than two left, nothing is known. Of more than two, every second one in order makes up one side.
     """
-    table = np.atleast_2d(np.asarray(found, dtype=np.bool_))
+    table = np.atleast_2d(arrays.boolean("found", found))
     if table.ndim > 2:
         raise InvalidInput("found", found, "a table (retrievals, passages)")
     wanted = arrays.boolean("relevant", relevant, table.shape[1:])

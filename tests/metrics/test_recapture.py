@@ -104,3 +104,11 @@ def test_of_more_than_two_every_second_makes_up_a_side():
 def test_a_table_of_another_shape_is_refused():
     with pytest.raises(InvalidInput, match="relevant"):
         recapture(table("ab"), [True])
+
+
+@pytest.mark.parametrize(
+    "found", ["ab", [["a", "b"]], [[True], [True, False]], [[0.5, 2.0]], {"a": 1}, None], ids=repr
+)
+def test_a_table_of_anything_but_booleans_is_refused(found):
+    with pytest.raises(InvalidInput, match="found"):
+        recapture(found, [True, True])
