@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from opentelemetry.metrics import Meter
 
-from ragguard.records import Score, ScoredRun
+from ragguard.records import Score, ScoredRun, Usage
 from ragguard.sinks import names as n
 from ragguard.sinks.spans import score_name
 from ragguard.sinks.values import identifier
@@ -58,18 +58,14 @@ class Instruments:
 
     def _spend(self, scores: Sequence[Score]) -> None:
         for engine in {score.engine for score in scores}:
-            mine = [score.usage for score in scores if score.engine == engine]
+            usage = sum((score.usage for score in scores if score.engine == engine), Usage())
             model = identifier(engine)
-            tokens = {
-                "input": sum(u.prompt_tokens for u in mine),
-                "output": sum(u.output_tokens for u in mine),
-            }
-            for kind, count in tokens.items():
-                self._tokens.add(count, {"model": model, "type": kind})
-            self._requests.add(sum(u.requests for u in mine), {"model": model})
+            self._tokens.add(usage.prompt_tokens, {"model": model, "type": "input"})
+            self._tokens.add(usage.output_tokens, {"model": model, "type": "output"})
+            self._requests.add(usage.requests, {"model": model})
             price = next((price for name, price in self._prices.items() if name in engine), None)
             if price is not None:
-                cost = (tokens["input"] * price[0] + tokens["output"] * price[1]) / 1e6
+                cost = (usage.prompt_tokens * price[0] + usage.output_tokens * price[1]) / 1e6
                 self._cost.add(cost, {"model": model})
 
 

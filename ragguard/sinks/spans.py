@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from ragguard.capture.disagreement import disagreements
-from ragguard.records import K_ERROR, Advice, Decision, Failure, Passage, RetrievalStep, Run, Score
+from ragguard.records import K_ERROR, Advice, Decision, Failure, Passage, RetrievalStep, Run, Score, Usage
 from ragguard.sinks import names as n
 from ragguard.sinks.content import Content
 from ragguard.sinks.values import Attributes, Value, as_list, identifier, plain
@@ -128,9 +128,7 @@ class Writer:
         put.put(n.ADVICE_CALIBRATED, advice.calibrated)
         put.put(n.ADVICE_STATUS, advice.status)
         put.put(n.ADVICE_ACTION, advice.action)
-        put.put(n.USAGE_REQUESTS, advice.usage.requests)
-        put.put(n.USAGE_PROMPT_TOKENS, advice.usage.prompt_tokens)
-        put.put(n.USAGE_OUTPUT_TOKENS, advice.usage.output_tokens)
+        self._usage(put, advice.usage)
         put.put(n.ERROR_TYPE, None if advice.status == "judged" else advice.status)
         put.put(n.SKIPPED, put.skipped or None)
         put.put(n.STEP_ID, step.id)
@@ -154,10 +152,7 @@ class Writer:
             put.put(n.evaluation(index, "name"), score_name(score))
         put.skipped += len(single[fitting:])
         self._passages(put, [score for score in scores if score.level == "passage"])
-        usage = [score.usage for score in scores]
-        put.put(n.USAGE_REQUESTS, sum(item.requests for item in usage))
-        put.put(n.USAGE_PROMPT_TOKENS, sum(item.prompt_tokens for item in usage))
-        put.put(n.USAGE_OUTPUT_TOKENS, sum(item.output_tokens for item in usage))
+        self._usage(put, sum((score.usage for score in scores), Usage()))
         put.put(n.SCORE_ENGINE, ", ".join(sorted({score.engine for score in scores if score.engine})))
         put.put(n.SCORE_PROMPTS, ", ".join(sorted({score.prompts for score in scores if score.prompts})))
         put.put(n.SCORE_PROVISIONAL, any(score.provisional for score in scores) or None)
@@ -168,6 +163,11 @@ class Writer:
         put.put(n.RUN_ID, run_id)
         put.put(n.OI_KIND, "EVALUATOR")
         return put
+
+    def _usage(self, put: Attributes, usage: Usage) -> None:
+        put.put(n.USAGE_REQUESTS, usage.requests)
+        put.put(n.USAGE_PROMPT_TOKENS, usage.prompt_tokens)
+        put.put(n.USAGE_OUTPUT_TOKENS, usage.output_tokens)
 
     def _passages(self, put: Attributes, scores: Sequence[Score]) -> None:
         ranks = sorted({score.position for score in scores if score.position is not None})

@@ -85,17 +85,13 @@ def _step(value: Any, where: str) -> RetrievalStep:
     if "candidates" not in fields:
         fields["candidates"] = list(fields["passages"])
     # A step without a turn follows the step before it.
-    fields.setdefault("turn", _number_in(where))
+    fields.setdefault("turn", int(where[where.rindex("[") + 1 : -1]))
     if "k" in fields:
         try:
             checked_k("k", fields["k"], len(fields["passages"]))
         except InvalidInput as error:
             raise Wrong(_at(where, "k"), fields["k"], error.allowed) from error
     return RetrievalStep(**fields)
-
-
-def _number_in(where: str) -> int:
-    return int(where[where.rindex("[") + 1 : -1])
 
 
 def _passage(value: Any, where: str) -> Passage:

@@ -9,31 +9,28 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeAlias, TypeVar
 
 from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 
 T = TypeVar("T")
 
-_NONE = type(None)
-_RUN: Mapping[str, tuple[type, ...]] = {
-    "id": (str,), "name": (str,), "question": (str,), "answer": (str, _NONE), "status": (str,),
-    "started_ns": (int,), "ended_ns": (int,),
+_Types: TypeAlias = Mapping[str, type | UnionType]
+_RUN: _Types = {
+    "id": str, "name": str, "question": str, "answer": str | None, "status": str, "started_ns": int, "ended_ns": int,
 }  # fmt: skip
-_STEP: Mapping[str, tuple[type, ...]] = {
-    "id": (str,), "idx": (int,), "turn": (int,), "query": (str,), "status": (str,), "tool": (str,),
-    "started_ns": (int,), "ended_ns": (int,), "k": (int, _NONE),
+_STEP: _Types = {
+    "id": str, "idx": int, "turn": int, "query": str, "status": str, "tool": str, "started_ns": int, "ended_ns": int,
+    "k": int | None,
 }  # fmt: skip
-_FAILURE: Mapping[str, tuple[type, ...]] = {
-    "scorer": (str,), "error": (str,), "message": (str,), "step_id": (str,), "attempts": (int,),
-    "occurred_ns": (int,),
+_FAILURE: _Types = {
+    "scorer": str, "error": str, "message": str, "step_id": str, "attempts": int, "occurred_ns": int,
 }  # fmt: skip
-_BODY: Mapping[str, tuple[type, ...]] = {
-    "references": (list,), "sub_questions": (list,), "pool": (list,), "metadata": (dict,), "trace": (list,),
-    "items": (list,), "passages": (list,), "candidates": (list,), "sub_steps": (list,), "decision": (dict,),
-    "advice": (dict,),
-    "error": (str,),
+_BODY: _Types = {
+    "references": list, "sub_questions": list, "pool": list, "metadata": dict, "trace": list, "items": list,
+    "passages": list, "candidates": list, "sub_steps": list, "decision": dict, "advice": dict, "error": str,
 }  # fmt: skip
 _NAMED = 5
 _MOST_KEPT = 1000
@@ -133,7 +130,7 @@ def check_scores(wrong: int) -> None:
         raise TypeError(f"scores: {wrong} hold something else than a number or a text")
 
 
-def _check(row: sqlite3.Row, columns: Mapping[str, tuple[type, ...]], table: str) -> None:
+def _check(row: sqlite3.Row, columns: _Types, table: str) -> None:
     for column, kinds in columns.items():
         if not isinstance(row[column], kinds):
             raise TypeError(f"{table}.{column} is {_kind(row[column])}")
@@ -143,7 +140,7 @@ def _check_body(body: Mapping[str, Any], table: str) -> None:
     if not isinstance(body, dict):
         raise TypeError(f"{table}.body is {_kind(body)}")
     for key, value in body.items():
-        if key in _BODY and not isinstance(value, (*_BODY[key], _NONE)):
+        if key in _BODY and not isinstance(value, _BODY[key] | None):
             raise TypeError(f"{table}.body.{key} is {_kind(value)}")
     for key in ("references", "sub_questions"):
         for text in body.get(key) or ():
