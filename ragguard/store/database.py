@@ -115,13 +115,13 @@ class Database:
                 return False
         return not busy
 
-    def recover(self, patience: float | None = None) -> bool:
-        """Copies what memory holds to the file, if that can be written again, and goes on there; True where it did."""
+    def recover(self, patience: float) -> None:
+        """Copies what memory holds to the file, if that can be written again within so many seconds, and goes on
+        there."""
         with self.lock:
-            if not self._copy_back(patience):
-                return False
-        _log.warning("%s works again; what was kept in memory is written to it", self.name)
-        return True
+            recovered = self._copy_back(patience)
+        if recovered:
+            _log.warning("%s works again; what was kept in memory is written to it", self.name)
 
     def close(self) -> None:
         """Closes the file. Safe to call twice."""

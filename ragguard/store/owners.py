@@ -51,8 +51,8 @@ def resign(connection: sqlite3.Connection, owner: str) -> None:
     connection.execute("DELETE FROM leases WHERE owner = ?", (owner,))
 
 
-def adopt(connection: sqlite3.Connection, owner: str) -> int:
-    """Takes over the runs of dead processes; those that were open end as abandoned. Returns how many."""
+def adopt(connection: sqlite3.Connection, owner: str) -> None:
+    """Takes over the runs of dead processes; those that were open end as abandoned."""
     now = now_ns()
     leases = {row["owner"]: row for row in connection.execute("SELECT * FROM leases")}
     dead = [
@@ -60,17 +60,15 @@ def adopt(connection: sqlite3.Connection, owner: str) -> int:
         for row in connection.execute("SELECT DISTINCT owner FROM runs WHERE owner IS NOT NULL")
         if row[0] != owner and (row[0] not in leases or _is_dead(leases[row[0]]))
     ]
-    adopted = 0
     for one in dead:
         _abandon(connection, "owner = ?", (one,), now)
         # Where the dead process's clock was ahead, a run may be due far too late.
-        adopted += connection.execute(
+        connection.execute(
             "UPDATE runs SET owner = ?, queued_ns = min(queued_ns, ?), "
             "due_ns = min(due_ns, ? + iif(attempts, ?, 0)) WHERE owner = ?",
             (owner, now, now, int(_LONGEST_RETRY * 1e9), one),
-        ).rowcount
+        )
         resign(connection, one)
-    return adopted
 
 
 def abandon_overdue(connection: sqlite3.Connection, owner: str, idle_since_ns: int) -> None:

@@ -245,11 +245,13 @@ class PartsSource:
         try:
             with self._folder.place.filesystem.open_input_file(path) as source:
                 metadata = parquet.read_metadata(source)
-                repeating = [name for name in self._texts[table] if name in metadata.schema.names]
-                file = parquet.ParquetFile(source, metadata=metadata, read_dictionary=repeating)
+                texts = {one.name for one in self._schemas[table] if one.type == pa.string()}
+                # Arrow keeps texts that repeat as distinct texts and a number for each row.
+                repeating = texts & {*metadata.schema.names} if table in ("scores", "failures") else ()
+                file = parquet.ParquetFile(source, metadata=metadata, read_dictionary=[*repeating])
                 schema = file.schema_arrow
                 version = (schema.metadata or {}).get(b"format", b"none").decode("utf-8", "replace")
-                lacking = sorted({*(columns or self._columns[table])} - {*schema.names})
+                lacking = sorted({*(columns or self._schemas[table].names)} - {*schema.names})
                 if version == FORMAT and not lacking:
                     found = file.read(None if columns is None else list(columns))
                     found.validate(full=True)
@@ -267,16 +269,8 @@ class PartsSource:
         )
 
     @computed_once
-    def _columns(self) -> dict[Table, list[str]]:
-        return {table: schema.names for table, schema in table_schemas(pa).items()}
-
-    @computed_once
-    def _texts(self) -> dict[Table, list[str]]:
-        """Returns the columns whose texts repeat, which Arrow keeps as distinct texts and a number for each row."""
-        return {
-            table: [one.name for one in schema if one.type == pa.string() and table in ("scores", "failures")]
-            for table, schema in table_schemas(pa).items()
-        }
+    def _schemas(self) -> dict[Table, Any]:
+        return table_schemas(pa)
 
 
 class _FoundRuns:

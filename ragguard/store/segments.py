@@ -84,7 +84,7 @@ class Segments:
         if _is_same(there, run, owner):
             return run if sought == asked else replace(run, id=sought)
         if identity.continues:
-            _forget_waiting(db, identity.thread)
+            db.execute("DELETE FROM meta WHERE key = ?", (_key(identity.thread),))
             identity.stored = "" if sought == asked else sought
             self._put(asked, _continued(db, there, run, owner))
             return None
@@ -198,11 +198,6 @@ def _waiting(db: sqlite3.Connection, thread: str) -> str:
         return ""
     row = db.execute("SELECT value FROM meta WHERE key = ?", (_key(thread),)).fetchone()
     return "" if row is None else str(row[0])
-
-
-def _forget_waiting(db: sqlite3.Connection, thread: str) -> None:
-    if thread:
-        db.execute("DELETE FROM meta WHERE key = ?", (_key(thread),))
 
 
 def _key(thread: str) -> str:
