@@ -58,25 +58,19 @@ class Answers:
         if view.run.answer is None or not view.references or not view.run.question.strip():
             return writer.results()
         meanings = Meanings(view.run.question, ask, view.setting.language, tau=self.tau)
-        graded = [
-            response_grade(view.setting.judge_prompts, view.run.question, view.run.answer, view.references)
-        ]
-        answer = (await ask(graded))[0]
-        try:
-            grades = view.setting.judge_prompts.template("response_grade").grades
-            rating = read_rating(graded[0], answered(answer), grades)
+        prompts = view.setting.judge_prompts
+        asked = response_grade(prompts, view.run.question, view.run.answer, view.references)
+        (answer,) = await ask([asked])
+        with writer.failing("response_grade"):
+            rating = read_rating(asked, answered(answer), prompts.template("response_grade").grades)
             writer.add(
                 "response_grade", rating.value, who="judge", stderr=rating.stderr,
                 expectation=rating.expectation, usage=rating.usage, metadata=rating.remarks,
                 reference_source="gold", references=view.references,
             )  # fmt: skip
-        except RagguardError as error:
-            writer.fail(error, "response_grade")
         if view.short_references:
-            try:
+            with writer.failing("answer_correct"):
                 await self._correct(writer, view, meanings, ask)
-            except RagguardError as error:
-                writer.fail(error, "answer_correct")
         return writer.results()
 
     async def _correct(self, writer: ScoreWriter, view: View, meanings: Meanings, ask: Ask) -> None:

@@ -16,7 +16,6 @@ import numpy as np
 
 from ragguard.answer_text import normalise
 from ragguard.engines.entailment.base import Pair
-from ragguard.errors import RagguardError
 from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
 from ragguard.probes.question import Ask, EntailAnswer, EntailQuestion, SampleAnswer, SampleQuestion, answered
@@ -67,17 +66,14 @@ class Contested:
         writer = ScoreWriter(view, self)
         if not any(step.readable for step in view.steps):
             return writer.results()
-        try:
+        with writer.failing("contested"):
             asked, _ = await find_sub_questions(view, ask)
-            asked = asked[: view.setting.caps.sub_questions]
-            ratings = Ratings(asked)
+            ratings = Ratings(asked[: view.setting.caps.sub_questions])
             texts = read_texts(view.steps)
             await ratings.learn(texts, view.setting.judge_prompts, ask)
             found = Conflicts(self, view, ratings, texts)
             await found.learn(ask)
             _write(writer, found, ratings, self.eta)
-        except RagguardError as error:
-            writer.fail(error, "contested")
         return writer.results()
 
 

@@ -115,17 +115,12 @@ class _CoverageReport:
         # Only an oracle may take sub-questions out: by the run's own passages, coverage would be 1 by construction.
         if not self.oracle:
             return
-        try:
-            self.answerable = measures.answerable_questions(
-                self.ratings.table(self.oracle), self.settings.eta
-            )
-        except RagguardError as error:
-            self.writer.fail(error, "which sub-questions the pool answers")
-        else:
+        with self.writer.failing("which sub-questions the pool answers"):
+            rated = self.ratings.table(self.oracle)
+            self.answerable = measures.answerable_questions(rated, self.settings.eta)
             if not self.answerable.any():
-                self.writer.fail(
-                    ScoringError("no passage of the run's pool answers any of its sub-questions"), "coverage"
-                )
+                error = ScoringError("no passage of the run's pool answers any of its sub-questions")
+                self.writer.fail(error, "coverage")
 
     def add(self, name: str, value: float, texts: Iterable[str], **more: Any) -> None:
         """Adds one score that follows from the ratings of `texts`."""
@@ -202,11 +197,10 @@ class _CoverageReport:
                 self.add("coverage", covered, so_far, **more)
                 self.add("delta_coverage", covered - before, so_far, **more)
                 retrieved = retrieved_texts([step])
-                try:
+                # An error may be about a passage of the ideal ranking alone.
+                with self.writer.failing(f"alpha_ndcg ({stage})", step):
                     ranked = self._alpha_ndcg(texts, retrieved, k, earlier)
                     self.add("alpha_ndcg", ranked, [*earlier, *texts, *retrieved], **more)
-                except RagguardError as error:  # about a passage of the ideal ranking, perhaps
-                    self.writer.fail(error, f"alpha_ndcg ({stage})", step)
             before = covered
 
     def selections(self) -> None:
@@ -217,21 +211,21 @@ class _CoverageReport:
             got = step.texts(step.got)
             if step.changed:
                 found = step.texts(range(step.candidates))
-                left_out = len(step.all) - len(step.judged)
-                try:
+                metadata = {
+                    "k": step.judged_places("passages"),
+                    "kept": len(got),
+                    "candidates": len(found),
+                    "not_judged": len(step.all) - len(step.judged),
+                }
+                with self.writer.failing("delta_coverage_selection", step):
                     change = self._covered([*read, *got]) - self._covered([*read, *found])
-                except RagguardError as error:
-                    self.writer.fail(error, "delta_coverage_selection", step)
-                else:
-                    more = {
-                        "metadata": {
-                            "k": step.judged_places("passages"),
-                            "kept": len(got),
-                            "candidates": len(found),
-                            "not_judged": left_out,
-                        }
-                    }
-                    self.add("delta_coverage_selection", change, [*read, *got, *found], step=step, **more)
+                    self.add(
+                        "delta_coverage_selection",
+                        change,
+                        [*read, *got, *found],
+                        step=step,
+                        metadata=metadata,
+                    )
             read += got
 
     def run(self) -> None:
@@ -245,14 +239,11 @@ class _CoverageReport:
             self._ranked(texts)
         missing = sum(at not in step.judged for step in view.steps for at in step.got)
         more = {"sub_questions": list(self.ratings.sub_questions), "not_judged": missing}
-        try:
+        with self.writer.failing("coverage_total"):
             covered = self._covered(texts)
-        except RagguardError as error:
-            self.writer.fail(error, "coverage_total")
-            return
-        self.add("coverage_total", covered, texts, usage=self.usage, metadata=more)
-        if texts:
-            self._density("density", covered, texts)
+            self.add("coverage_total", covered, texts, usage=self.usage, metadata=more)
+            if texts:
+                self._density("density", covered, texts)
 
     def _ranked(self, texts: Sequence[str]) -> None:
         """Adds `alpha_ndcg_total`: the ideal is over all that was retrieved, in as many places as there were."""
@@ -262,11 +253,8 @@ class _CoverageReport:
             return
         k = len(texts) + empty
         everything = retrieved_texts(view.steps)
-        try:
+        with self.writer.failing("alpha_ndcg_total"):
             ranked = self._alpha_ndcg(texts, everything, k)
-        except RagguardError as error:
-            self.writer.fail(error, "alpha_ndcg_total")
-        else:
             self.add("alpha_ndcg_total", ranked, everything, metadata={"k": k, "kept": len(texts)})
 
     def answer(self, answer: str) -> None:
@@ -274,27 +262,21 @@ class _CoverageReport:
         if not answer:
             self.add("answer_coverage", 0.0, (), label="abstained")
             return
-        try:
+        with self.writer.failing("answer_coverage"):
             covered = self._coverage([answer])
-        except RagguardError as error:
-            self.writer.fail(error, "answer_coverage")
-            return
-        self.add("answer_coverage", covered, [answer], usage=self.ratings.usage(answer))
-        self._density("answer_density", covered, [answer])
+            self.add("answer_coverage", covered, [answer], usage=self.ratings.usage(answer))
+            self._density("answer_density", covered, [answer])
 
     def _density(self, name: str, covered: float, texts: Sequence[str]) -> None:
         """Adds a density: coverage per token, beside that of the passages that are required."""
         length = sum(map(count_tokens, texts))
-        try:
+        with self.writer.failing(name):
             best, shortest = self._oracle()
-        except RagguardError as error:
-            self.writer.fail(error, name)
-            return
-        if math.isnan(covered) or math.isnan(best):
-            return
-        value = float(measures.density(covered, length, best, shortest, self.settings.w))
-        oracle = "pool" if self.oracle else "retrieved"
-        self.add(name, value, texts, metadata={"tokens": length, "oracle": oracle})
+            if math.isnan(covered) or math.isnan(best):
+                return
+            value = float(measures.density(covered, length, best, shortest, self.settings.w))
+            oracle = "pool" if self.oracle else "retrieved"
+            self.add(name, value, texts, metadata={"tokens": length, "oracle": oracle})
 
     def _covered(self, texts: Sequence[str]) -> float:
         """Returns the coverage of texts; 0 where there are none, and nan where the pool answers no sub-question."""

@@ -7,7 +7,8 @@ fail for one reason are one failure.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ragguard.errors import CapExceeded, CircuitOpen, EngineTimeout, NoText, RagguardError
@@ -97,6 +98,14 @@ class ScoreWriter:
         listed = self._failed.setdefault(key, (error, []))[1]
         if what not in listed:
             listed.append(what)
+
+    @contextmanager
+    def failing(self, what: str, step: StepView | None = None) -> Iterator[None]:
+        """Makes an error of the block a failure of `what`; see `fail`."""
+        try:
+            yield
+        except RagguardError as error:
+            self.fail(error, what, step)
 
     def left_out(self, *, passages: bool = True) -> None:
         """Adds a failure for each step, and for the passages of each step, that are not judged: those over a cap,
