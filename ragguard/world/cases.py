@@ -9,12 +9,13 @@ and near misses, `hop` (from 1): the hop it serves, or comes close to.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
-from ragguard.world.facts import VALUES, Fact, World, aliases, known_chains, known_facts, known_world
+from ragguard.world.facts import Fact, World, aliases, known_chains, known_facts, known_world
 from ragguard.world.grammar import (
     CHAINS,
     RELATIONS,
@@ -131,6 +132,17 @@ def query(rng: random.Random, fact: Fact, split: Split) -> str:
     return sentence(opening, core, fact.subject, end="?")
 
 
+def graded_passage(
+    rng: random.Random, text: str, fact: Fact, kind: PassageKind, grade: int, more: Mapping[str, object]
+) -> Passage:
+    """Returns a passage whose point is a fact, with the truth about it and `more` in its metadata."""
+    metadata = {
+        "kind": kind, "grade": grade, "harm": HARM[kind],
+        "subject": fact.subject, "relation": fact.relation, "object": fact.object, **more,
+    }  # fmt: skip
+    return Passage(text, id=f"{rng.getrandbits(48):012x}", metadata=metadata, grade=grade)
+
+
 class _CaseMaker:
     def __init__(self, world: World, rng: random.Random, split: Split, counts: Counts) -> None:
         self.world, self.rng, self.split, self.counts = world, rng, split, counts
@@ -151,17 +163,15 @@ class _CaseMaker:
             opening, core = self.rng.choice(phrasings)
             question = sentence(opening, core, facts[0].subject, end="?")
             sub_questions = [query(self.rng, fact, self.split) for fact in facts]
-        gold = [self._passage(fact, "gold", hop) for hop, fact in enumerate(facts, 1)]
-        for passage in gold[:-1]:
-            passage.grade = 4
-            passage.metadata = {**passage.metadata, "grade": 4}
+        gold = [self._passage(fact, "gold", hop, 4 if hop < hops else 5) for hop, fact in enumerate(facts, 1)]
+        used = {name for fact in facts for name in (fact.subject, fact.object)}
         distractors = [
-            passage for hop, fact in enumerate(facts, 1) for passage in self._near(fact, hop, facts)
+            passage for hop, fact in enumerate(facts, 1) for passage in self._near(fact, hop, used)
         ]
-        used = {fact.subject for fact in facts} | {fact.object for fact in facts}
-        distractors += [
-            self._passage(self._unrelated(facts, used), "unrelated", 0) for _ in range(self.counts.unrelated)
-        ]
+        asked = {fact.relation for fact in facts} | {"base", "firm_in"}
+        for _ in range(self.counts.unrelated):
+            fact = self.world.drawn(self.rng, used, lambda one: one.relation not in asked)
+            distractors.append(self._passage(fact, "unrelated", 0))
         kind = RELATIONS[last.relation].object
         return Case(
             question, aliases(kind, last.object), gold, distractors, sub_questions=sub_questions, hops=hops,
@@ -187,39 +197,25 @@ class _CaseMaker:
             if has_noun and object_ is not None and object_ not in (one.subject, one.object):
                 return one, two, Fact(relation, two.object, object_)
 
-    def _passage(self, fact: Fact, kind: PassageKind, hop: int) -> Passage:
+    def _passage(self, fact: Fact, kind: PassageKind, hop: int, grade: int = 0) -> Passage:
         text = state(self.rng, fact, self.split)
-        metadata: dict[str, object] = {
-            "kind": kind, "grade": GRADES[kind], "harm": HARM[kind],
-            "subject": fact.subject, "relation": fact.relation, "object": fact.object,
-        }  # fmt: skip
-        if hop:
-            metadata["hop"] = hop
-        return Passage(text, id=f"{self.rng.getrandbits(48):012x}", metadata=metadata, grade=GRADES[kind])
+        return graded_passage(self.rng, text, fact, kind, grade or GRADES[kind], {"hop": hop} if hop else {})
 
-    def _near(self, fact: Fact, hop: int, facts: tuple[Fact, ...]) -> list[Passage]:
-        relation = RELATIONS[fact.relation]
+    def _near(self, fact: Fact, hop: int, used: set[str]) -> list[Passage]:
         near: list[Passage] = []
         taken = {fact.subject, fact.object}
         for i in range(self.counts.same_relation):
             other = self._other_subject(fact, taken, alike=i % 2 == 0)
             taken.add(other)
-            its = self.world.facts.object(other, fact.relation) or self._another(fact)
+            its = self.world.facts.object(other, fact.relation) or self._false(fact)
             near.append(self._passage(Fact(fact.relation, other, its), "same_relation", hop))
         home = known_world() if fact in known_facts() else self.world
         # A fact that answers another hop is gold, however close it stands here.
-        others = [
-            Fact(r.name, fact.subject, object_)
-            for r in RELATIONS.values()
-            if r.subject == relation.subject
-            and r.name != fact.relation
-            and (object_ := home.facts.object(fact.subject, r.name)) is not None
-            and object_ not in {f.object for f in facts} | {f.subject for f in facts}
-        ]
+        others = home.others_about(fact, used)
         chosen = self.rng.sample(others, min(self.counts.same_subject, len(others)))
         near += [self._passage(true, "same_subject", hop) for true in chosen]
         for _ in range(self.counts.contradiction):
-            lie = Fact(fact.relation, fact.subject, self._another(fact))
+            lie = Fact(fact.relation, fact.subject, self._false(fact))
             near += [self._passage(lie, "contradiction", hop)]
         return near
 
@@ -232,19 +228,5 @@ class _CaseMaker:
         ]
         return self.rng.choice(candidates)
 
-    def _another(self, fact: Fact) -> str:
-        """Returns an object of the right kind that shares no alias with the true one."""
-        kind = RELATIONS[fact.relation].object
-        pool = VALUES[kind] if kind in VALUES else self.world.entities[kind]
-        true = set(aliases(kind, fact.object))
-        while True:
-            other = self.rng.choice(pool)
-            if other != fact.subject and not true & set(aliases(kind, other)):
-                return other
-
-    def _unrelated(self, facts: tuple[Fact, ...], used: set[str]) -> Fact:
-        relations = {fact.relation for fact in facts} | {"base", "firm_in"}
-        while True:
-            fact = self.rng.choice(self.world.all_facts)
-            if fact.relation not in relations and not used & {fact.subject, fact.object}:
-                return fact
+    def _false(self, fact: Fact) -> str:
+        return self.world.false_object(self.rng, fact, {fact.subject})

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
 from ragguard.world.cases import state
-from ragguard.world.facts import VALUES, Fact, World
+from ragguard.world.facts import Fact, World
 from ragguard.world.grammar import RELATIONS
 
 Index: TypeAlias = tuple[dict[str, tuple[NDArray[np.intp], NDArray[np.float64]]], int]
@@ -49,8 +49,7 @@ class Corpus:
         while len(said) < size:
             fact = rng.choice(world.all_facts)
             if rng.random() < falsehoods * size / max(1, size - len(world.all_facts)):
-                kind = RELATIONS[fact.relation].object
-                false = rng.choice(VALUES[kind] if kind in VALUES else world.entities[kind])
+                false = rng.choice(world.all_of(RELATIONS[fact.relation].object))
                 if false not in (fact.object, fact.subject):
                     said.append((Fact(fact.relation, fact.subject, false), False))
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import get_args
@@ -136,6 +137,36 @@ class World:
         """Returns the entities of a kind that share a word with a name, without the entity itself."""
         words_of = name.split(" ")
         return [other for word in words_of for other in self._alike.get((kind, word), ()) if other != name]
+
+    def all_of(self, kind: Kind) -> Sequence[str]:
+        """Returns the entities or the plain values of a kind."""
+        return VALUES[kind] if kind in VALUES else self.entities[kind]
+
+    def others_about(self, fact: Fact, avoided: Set[str]) -> list[Fact]:
+        """Returns the other facts about a fact's subject, without those whose object is avoided."""
+        return [
+            Fact(relation.name, fact.subject, object_)
+            for relation in RELATIONS.values()
+            if relation.subject == RELATIONS[fact.relation].subject and relation.name != fact.relation
+            and (object_ := self.facts.object(fact.subject, relation.name)) is not None
+            and object_ not in avoided
+        ]  # fmt: skip
+
+    def drawn(self, rng: random.Random, avoided: Set[str], fits: Callable[[Fact], bool]) -> Fact:
+        """Draws a fact that fits and that is about nothing of what is avoided."""
+        while True:
+            fact = rng.choice(self.all_facts)
+            if fits(fact) and not avoided & {fact.subject, fact.object}:
+                return fact
+
+    def false_object(self, rng: random.Random, fact: Fact, avoided: Set[str]) -> str:
+        """Draws an object of the right kind that is not avoided and shares no alias with the true one."""
+        kind = RELATIONS[fact.relation].object
+        true = set(aliases(kind, fact.object))
+        while True:
+            other = rng.choice(self.all_of(kind))
+            if other not in avoided and not true & set(aliases(kind, other)):
+                return other
 
 
 @lru_cache

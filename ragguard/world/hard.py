@@ -16,13 +16,12 @@ Every passage's metadata has what `world.cases` gives and `facts`, the (relation
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
-from ragguard.world.cases import HARM, Case, Counts, PassageKind, make_cases, state
-from ragguard.world.facts import VALUES, Fact, World, aliases
+from ragguard.world.cases import Case, Counts, PassageKind, graded_passage, make_cases, state
+from ragguard.world.facts import VALUES, Fact, World
 from ragguard.world.grammar import RELATIONS, Split
 
 DEGREES: tuple[PassageKind, ...] = ("unrelated", "same_type", "same_relation", "near_name", "outdated")
@@ -103,14 +102,10 @@ class _Hardener:
             at = self.rng.randint(0, len(facts))
             facts.insert(at, other)
             sentences.insert(at, state(self.rng, other, self.split))
-        metadata: dict[str, object] = {
-            "kind": kind, "grade": grade, "harm": HARM[kind], "subject": fact.subject, "relation": fact.relation,
-            "object": fact.object, "facts": [[one.relation, one.subject, one.object] for one in facts],
-        }  # fmt: skip
+        more: dict[str, object] = {"facts": [[one.relation, one.subject, one.object] for one in facts]}
         if kind != "unrelated":
-            metadata["hop"] = hop
-        text = " ".join(sentences)
-        return Passage(text, id=f"{self.rng.getrandbits(48):012x}", metadata=metadata, grade=grade)
+            more["hop"] = hop
+        return graded_passage(self.rng, " ".join(sentences), fact, kind, grade, more)
 
     def _partial(self, fact: Fact, hop: int, case: Case) -> Passage:
         """Returns the fact, hedged; or half of the time, of a person, under the last name alone."""
@@ -122,7 +117,8 @@ class _Hardener:
 
     def _distractor(self, kind: PassageKind, fact: Fact, hop: int, case: Case) -> Passage | None:
         """Returns a passage of that kind; None where the fact allows none, as a birthplace is never out of date."""
-        about = self._about_subject(fact, case)
+        others_about = self.world.others_about(fact, self.avoided)
+        about = self.rng.choice(others_about) if others_about else None
         if kind == "unrelated":
             return self._passage(self._unrelated({one.relation for one in case.facts}), kind, hop, 1)
         if kind == "same_type":
@@ -130,7 +126,8 @@ class _Hardener:
         if kind == "outdated":
             if fact.relation not in _PAST:
                 return None
-            old = Fact(fact.relation, fact.subject, self._another_object(fact))
+            false = self.world.false_object(self.rng, fact, self.avoided)
+            old = Fact(fact.relation, fact.subject, false)
             said = _PAST[fact.relation].format(y=self.rng.choice(VALUES["year"]), s=old.subject, o=old.object)
             return self._passage(old, kind, hop, 1, said[0].upper() + said[1:] + ".")
         subject_kind = RELATIONS[fact.relation].subject
@@ -149,47 +146,18 @@ class _Hardener:
         ]
         return self._passage(fits[0], kind, hop, 2, about=about) if fits else None
 
-    def _about_subject(self, fact: Fact, case: Case) -> Fact | None:
-        """Returns another fact about the subject, which answers no hop."""
-        subject_kind = RELATIONS[fact.relation].subject
-        found = [
-            Fact(relation.name, fact.subject, object_)
-            for relation in RELATIONS.values()
-            if relation.subject == subject_kind and relation.name != fact.relation
-            and (object_ := self.world.facts.object(fact.subject, relation.name)) is not None
-            and object_ not in self.avoided
-        ]  # fmt: skip
-        return self.rng.choice(found) if found else None
-
     def _same_type(self, fact: Fact, case: Case) -> Fact:
         """Returns a fact about somebody else in another relation, whose object is of the kind asked for where one has
         such."""
         wanted = RELATIONS[fact.relation].object
         names = {r.name for r in RELATIONS.values() if r.object == wanted and r.name != fact.relation}
         names -= {one.relation for one in case.facts}
-        if (
-            not names
-        ):  # nothing else has objects of this kind: something else about a subject of the same kind
+        if not names:  # no other relation has objects of this kind: another one of the same kind of subject
             kind = RELATIONS[fact.relation].subject
             names = {r.name for r in RELATIONS.values() if r.subject == kind and r.name != fact.relation}
-        return self._drawn(lambda one: one.relation in names)
+        return self.world.drawn(self.rng, self.avoided, lambda one: one.relation in names)
 
     def _unrelated(self, relations: set[str]) -> Fact:
         """Returns a fact about none of the case's names, in none of these relations."""
-        return self._drawn(lambda one: one.relation not in relations | {"base", "firm_in"})
-
-    def _drawn(self, fits: Callable[[Fact], bool]) -> Fact:
-        while True:
-            fact = self.rng.choice(self.world.all_facts)
-            if fits(fact) and not self.avoided & {fact.subject, fact.object}:
-                return fact
-
-    def _another_object(self, fact: Fact) -> str:
-        """Returns an object of the right kind that is not the true one under any name."""
-        kind = RELATIONS[fact.relation].object
-        pool: Sequence[str] = VALUES[kind] if kind in VALUES else self.world.entities[kind]
-        true = set(aliases(kind, fact.object))
-        while True:
-            other = self.rng.choice(pool)
-            if other not in self.avoided and not true & set(aliases(kind, other)):
-                return other
+        avoided = relations | {"base", "firm_in"}
+        return self.world.drawn(self.rng, self.avoided, lambda one: one.relation not in avoided)
