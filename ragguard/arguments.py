@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +33,13 @@ def seconds_to_wait(timeout: object) -> float:
     if not isinstance(timeout, int | float) or not timeout >= 0:
         raise InvalidInput("timeout", timeout, 'a number of seconds, 0 or more; float("inf") for no limit')
     return float(min(timeout, LONGEST_WAIT))
+
+
+def milliseconds(argument: str, value: object) -> float:
+    """Returns a time in milliseconds, more than 0; a bool, a NaN and infinity are refused."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+        raise InvalidInput(argument, value, "a number of milliseconds, more than 0")
+    return float(value)
 
 
 def file_path(argument: str, value: object) -> Path:

@@ -7,10 +7,9 @@ reason: advice must never be why an agent stops working.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -23,9 +22,9 @@ from ragguard.advice.calibration import (
     choose_threshold,
     gains_of,
 )
-from ragguard.advice.evidence import EvidenceSearch
+from ragguard.advice.evidence import AskAbout, EvidenceSearch, correctness
 from ragguard.advice.judgement import THRESHOLD, judge, sufficiency
-from ragguard.advice.outcomes import OutcomeSearch
+from ragguard.arguments import milliseconds
 from ragguard.capture.intake import BUDGET_MS, CapturedId
 from ragguard.errors import AdviceError, InvalidInput
 from ragguard.records import Advice, RetrievalStep, Run, Usage
@@ -35,7 +34,6 @@ from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import in_parallel
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.contested import Contested
-from ragguard.scorers.pipeline import Inquiry
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import View, numbered
 from ragguard.service.on_demand import ScoringOnDemand
@@ -252,32 +250,23 @@ class Adviser:
                 evidence, _ = await search.evidence(self._asker(prefix, BEHIND))
             enough.append(0.0 if evidence is None else sufficiency(evidence))
             if not one.correct:
-                outcome = OutcomeSearch()
-                await self._asking.ask_about(prefix, outcome.inquiries, priority=BEHIND)
-                correct.append(outcome.correct)
+                correct.append(await correctness(partial(self._asking.ask_about, prefix, priority=BEHIND)))
         return Trace(enough, correct)
 
     def _asker(
         self, run: Run, priority: int, deadline: float | None = None, *, redacted: bool = False
-    ) -> Callable[[Sequence[Inquiry]], Awaitable[View]]:
+    ) -> AskAbout:
         """Returns what runs inquiries about a run, without all that only an evaluation knows of it."""
-        bare = _unreferenced(run)
-        return lambda inquiries: self._asking.ask_about(
-            bare, inquiries, priority=priority, deadline=deadline, redacted=redacted
-        )
+        bare = _open_run(run, run.steps)
+        return partial(self._asking.ask_about, bare, priority=priority, deadline=deadline, redacted=redacted)
 
 
 class _Began:
     """A call for advice under way: its run, its deadline and its outcome."""
 
     def __init__(self, budget_ms: float) -> None:
-        if (
-            not isinstance(budget_ms, int | float)
-            or isinstance(budget_ms, bool)
-            or not 0 < budget_ms < math.inf
-        ):
-            raise InvalidInput("budget_ms", budget_ms, "a number of milliseconds, more than 0")
-        self.budget_ms, self.run, self.readable, self.redacted = float(budget_ms), Run(), False, False
+        self.budget_ms = milliseconds("budget_ms", budget_ms)
+        self.run, self.readable, self.redacted = Run(), False, False
         self._step_id = ""
         self._started, self._clock = time.time_ns(), time.perf_counter()
         self.monotonic = time.monotonic()
@@ -317,29 +306,20 @@ class _Began:
         return self.advice(Advice("continue", reasons=[reason], status="timeout", usage=usage or Usage()))
 
 
-def _unreferenced(run: Run) -> Run:
-    """Returns the run without all that only an evaluation knows, and without its answer."""
+def _open_run(run: Run, steps: list[RetrievalStep], references: list[str] | None = None) -> Run:
+    """Returns an open run with these steps and references, without all else that only an evaluation knows, and without
+    its answer."""
     return Run(
-        run.id,
-        run.question,
-        steps=run.steps,
-        status="open",
-        sub_questions=run.sub_questions,
+        run.id, run.question, references, steps=steps, status="open", sub_questions=run.sub_questions,
         started_ns=run.started_ns,
-    )
+    )  # fmt: skip
 
 
 def _prefixes(run: Run) -> list[Run]:
     """Returns the run as it stood after each of its turns."""
     steps = numbered(run.steps)
     ends = [at for at in range(1, len(steps) + 1) if at == len(steps) or steps[at][0] != steps[at - 1][0]]
-    return [
-        Run(
-            run.id, run.question, run.references, steps=[step for _, step in steps[:end]], status="open",
-            sub_questions=run.sub_questions, started_ns=run.started_ns,
-        )
-        for end in ends
-    ]  # fmt: skip
+    return [_open_run(run, [step for _, step in steps[:end]], run.references) for end in ends]
 
 
 def _of_references(run: Run) -> KnownOutcome | None:

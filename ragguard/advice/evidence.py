@@ -9,16 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from ragguard.errors import RagguardError
 from ragguard.metrics import subquestions as measures
 from ragguard.metrics.distraction import utility
 from ragguard.probes.abstention import abstention, read_abstention
 from ragguard.probes.belief import belief
-from ragguard.probes.question import Ask, LabelQuestion, SampleAnswer, answered
+from ragguard.probes.question import Ask, LabelQuestion, SampleAnswer, SampleQuestion, answered
 from ragguard.probes.relevance import read_relevance, relevance
 from ragguard.records import Usage
+from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.contested import Conflict, Conflicts, Contested
 from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, Key, window
@@ -29,6 +30,8 @@ from ragguard.scorers.pipeline import Inquiry
 from ragguard.scorers.ratings import Ratings
 from ragguard.scorers.view import StepView, View, numbered, read_texts
 
+AskAbout: TypeAlias = Callable[[Sequence[Inquiry]], Awaitable[View]]
+"""Runs inquiries about a run at the same time, and returns the run as they saw it."""
 LEAST = 0.05
 """The reader's answers are drawn where the other parts of the sufficiency leave at least this."""
 
@@ -100,9 +103,9 @@ class Evidence:
 class EvidenceSearch:
     """Asks for the evidence about one run as it stands."""
 
-    belief: Belief = field(default_factory=Belief)
+    belief: Belief
     """How answers are drawn and compared: as the RagGuard's own scorer of beliefs does."""
-    contested: Contested = field(default_factory=Contested)
+    contested: Contested
     usage: Usage = field(default_factory=Usage)
     """The cost of asking so far."""
     _ratings: Ratings = field(default_factory=lambda: Ratings(()))
@@ -113,10 +116,8 @@ class EvidenceSearch:
     _entropies: list[Estimate] = field(default_factory=list)
     _unjudged: dict[str, None] = field(default_factory=dict)
 
-    async def evidence(
-        self, ask_about: Callable[[Sequence[Inquiry]], Awaitable[View]]
-    ) -> tuple[Evidence, View]:
-        """Returns the evidence, and the run as it was seen; `ask_about` runs inquiries at the same time.
+    async def evidence(self, ask_about: AskAbout) -> tuple[Evidence, View]:
+        """Returns the evidence, and the run as it was seen.
 
         The reader's answers are drawn where the rest leaves a chance that what was read suffices: they cost most.
         """
@@ -209,15 +210,9 @@ class EvidenceSearch:
             ]
         )  # fmt: skip
         by_context: dict[Key, SampleAnswer | RagguardError] = dict(zip(contexts, drawn, strict=True))
-        meanings = Meanings(
-            question,
-            ask,
-            setting.language,
-            self.belief.equivalence,
-            match=self.belief.match,
-            tau=self.belief.tau,
-        )
-        found = await Estimator(self.belief.weights).beliefs(by_context, (), meanings)
+        own = self.belief
+        meanings = Meanings(question, ask, setting.language, own.equivalence, match=own.match, tau=own.tau)
+        found = await Estimator(own.weights).beliefs(by_context, (), meanings)
         for belief_in in found.values():
             if isinstance(belief_in, RagguardError):
                 raise belief_in
@@ -261,6 +256,29 @@ class EvidenceSearch:
         return sum(known) / len(known) if known else None
 
 
+async def correctness(ask_about: AskAbout) -> float:
+    """Asks the reader for its likeliest answer with what was read so far; returns 1 where it means a reference, else 0.
+
+    For calibration alone, where the references are known.
+    """
+    correct = False
+
+    async def answer(view: View, ask: Ask) -> None:
+        nonlocal correct
+        question, context = view.run.question, fitting(view, view.steps)
+        drawn = belief(
+            view.setting.prompts, question, context.passages, cut_order=context.cut_order, n=1, seed=view.seed
+        )
+        likeliest = SampleQuestion(drawn.prompt, 1, drawn.max_tokens, 0.0, seed=view.seed)
+        samples = answered((await ask([likeliest]))[0]).samples
+        meanings = Meanings(question, ask, view.setting.language)
+        verdict, _ = await verdict_of(samples[0].text if samples else "", view.short_references, meanings)
+        correct = verdict == "correct"
+
+    await ask_about([answer])
+    return float(correct)
+
+
 def _turns(view: View) -> list[list[StepView]]:
     """Returns the steps turn by turn; a turn that retrieved nothing is empty."""
     over = {step.id for step in view.steps_over_cap}
@@ -278,6 +296,5 @@ def fitting(view: View, steps: Sequence[StepView]) -> BeliefContext:
     if not readable:
         return BeliefContext(CLOSED_BOOK)
     setting = view.setting
-    return window(setting.prompts, setting.engine.context, task="answer", question=view.run.question)(
-        readable
-    )
+    fit = window(setting.prompts, setting.engine.context, task="answer", question=view.run.question)
+    return fit(readable)

@@ -6,11 +6,10 @@ warning says why. Imports no framework.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ragguard.arguments import whole_number
+from ragguard.arguments import milliseconds, whole_number
 from ragguard.capture.anywhere import FrameworkRun, current_run
 from ragguard.capture.enclosing import is_paused, paused
 from ragguard.capture.handle import RunHandle
@@ -62,10 +61,7 @@ class LoopAdviser:
 
     def __init__(self, max_hops: int = MAX_HOPS, budget_ms: float = BUDGET_MS) -> None:
         self.max_hops = whole_number("max_hops", max_hops, 1)
-        is_number = isinstance(budget_ms, int | float) and not isinstance(budget_ms, bool)
-        if not is_number or not 0 < budget_ms < math.inf:
-            raise InvalidInput("budget_ms", budget_ms, "a number of milliseconds, more than 0")
-        self.budget_ms = float(budget_ms)
+        self.budget_ms = milliseconds("budget_ms", budget_ms)
 
     def after(self, hops: int) -> HopAdvice:
         """Returns what to do after so many hops; blocks its caller, at most for the budget."""
