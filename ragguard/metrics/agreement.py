@@ -116,7 +116,7 @@ def paired_bootstrap(
     entries = np.flatnonzero(known)
     value = gap_of(entries)
     drawn = np.array([gap_of(entries[row]) for rows in _draws(len(entries), draws, seed) for row in rows])
-    return Difference(value, *_interval(drawn), len(entries), int((~known).sum()))
+    return Difference(value, *interval(drawn), len(entries), int((~known).sum()))
 
 
 def _pairs(kind: Kind, flat: float, **sides: ArrayLike) -> tuple[Floats, Floats, NDArray[np.bool_]]:
@@ -215,7 +215,7 @@ def _over_groups(each: Floats, draws: int, seed: int) -> tuple[float, float, flo
     if not there.size:
         return math.nan, math.nan, math.nan, math.nan, 0, each.size
     drawn = np.concatenate([there[rows].mean(axis=1) for rows in _draws(there.size, draws, seed)])
-    return float(there.mean()), *_interval(drawn), there.size, each.size - there.size
+    return float(there.mean()), *interval(drawn), there.size, each.size - there.size
 
 
 def _draws(n: int, draws: int, seed: int) -> Iterator[Integers]:
@@ -227,7 +227,7 @@ def _draws(n: int, draws: int, seed: int) -> Iterator[Integers]:
         left -= rows
 
 
-def _interval(drawn: Floats) -> tuple[float, float, float]:
+def interval(drawn: Floats) -> tuple[float, float, float]:
     """Returns the two-sided p that the true value is 0, and the middle 95 % of the draws."""
     drawn = drawn[~np.isnan(drawn)]
     if not drawn.size:

@@ -6,7 +6,7 @@ grades come from references alone.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -44,16 +44,13 @@ async def with_answers(
     distinct = list(dict.fromkeys(asked.values()))
     asker = _asker(engine, prompts)
     said: dict[SampleQuestion, str] = {}
-    for start in range(0, len(distinct), BATCH):
-        progress("answering", start, len(distinct))
-        batch = distinct[start : start + BATCH]
+    for batch in _batches(distinct, "answering", progress):
         (answers,) = await _together(asker, [asker(batch)])
         for question, answer in zip(batch, answers, strict=True):
             if isinstance(answer, RagguardError):
                 _raise_unless_of_one(answer)
             else:
                 said[question] = answer.samples[0].text.strip()
-    progress("answering", len(distinct), len(distinct))
     answered = list(contexts)
     for at, question in asked.items():
         answered[at] = replace(contexts[at], answer=said.get(question))
@@ -101,11 +98,8 @@ async def with_outcomes(
     }
     distinct = list(dict.fromkeys(wanted.values()))
     grades: dict[tuple[str, str, tuple[str, ...]], float | None] = {}
-    for start in range(0, len(distinct), BATCH):
-        progress("grading answers", start, len(distinct))
-        batch = distinct[start : start + BATCH]
+    for batch in _batches(distinct, "grading answers", progress):
         grades.update(zip(batch, await _together(asker, [graded(*one) for one in batch]), strict=True))
-    progress("grading answers", len(distinct), len(distinct))
     judged = list(contexts)
     for at, one in wanted.items():
         judged[at] = replace(contexts[at], outcome=grades[one])
@@ -120,6 +114,14 @@ def _reading(prompts: PromptSet, context: Context) -> SampleQuestion:
 
 def _asker(engine: Engine, prompts: PromptSet) -> Asker:
     return Asker(Engines(engine, engine, EngineEntailer(engine, prompts)), _NO_CAP)
+
+
+def _batches(items: Sequence[T], what: str, progress: Progress) -> Iterator[Sequence[T]]:
+    """Yields the items in batches; says before each, and at the end, how many are done."""
+    for start in range(0, len(items), BATCH):
+        progress(what, start, len(items))
+        yield items[start : start + BATCH]
+    progress(what, len(items), len(items))
 
 
 class _WordsAlone:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ragguard.errors import InvalidInput
-from ragguard.metrics import correlate
+from ragguard.metrics.agreement import correlate, interval
 from ragguard.metrics.arrays import Booleans, Floats
 from ragguard.validate.agreement import cohen_kappa, fleiss_kappa
 from ragguard.validate.readers.labels import Labelled
@@ -166,8 +166,5 @@ def _interval(judge: Floats, person: Floats, seed: int) -> tuple[float, float]:
         correlate(judge[rows], person[rows], flat=float("nan")).value
         for rows in rng.integers(len(judge), size=(DRAWS // 10, len(judge)))
     ]
-    known = [value for value in drawn if not np.isnan(value)]
-    if not known:
-        return float("nan"), float("nan")
-    low, high = np.quantile(known, [0.025, 0.975])
-    return float(low), float(high)
+    _, low, high = interval(np.array(drawn))
+    return low, high

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ragguard.metrics.agreement import Correlation, Difference, correlate
+from ragguard.metrics.agreement import Correlation, Difference, correlate, interval
 from ragguard.metrics.arrays import Floats, Integers
 
 Kind = Literal["pearson", "spearman"]
@@ -34,7 +34,7 @@ def pooled(
     found = correlate(xs[0], ys, kind)
     x, y = (_coded(side) if kind == "spearman" else side for side in (xs[0], ys))
     drawn = [_correlation(x[rows], y[rows], kind) for rows in _draws(labels, draws, seed)]
-    low, high, _ = _interval(drawn)
+    _, low, high = interval(np.array(drawn))
     return Correlation(found.value, found.p, low, high, counted=len(ys), skipped=left_out)
 
 
@@ -55,7 +55,7 @@ def pooled_difference(
     def gap(rows: Integers | slice) -> float:
         return _correlation(first[rows], ys[rows], kind) - _correlation(second[rows], ys[rows], kind)
 
-    low, high, p = _interval([gap(rows) for rows in _draws(labels, draws, seed)])
+    p, low, high = interval(np.array([gap(rows) for rows in _draws(labels, draws, seed)]))
     return Difference(gap(slice(None)), p, low, high, counted=len(ys), skipped=left_out)
 
 
@@ -99,13 +99,3 @@ def _correlation(xs: Floats | Integers, ys: Floats | Integers, kind: Kind) -> fl
         return math.nan
     xs, ys = xs - xs.mean(), ys - ys.mean()
     return float(xs @ ys / math.sqrt((xs @ xs) * (ys @ ys)))
-
-
-def _interval(drawn: list[float]) -> tuple[float, float, float]:
-    """Returns the middle 95 % of the draws, and the two-sided p for a true value of 0."""
-    there = np.array(drawn)[~np.isnan(drawn)] if drawn else np.empty(0)
-    if not there.size:
-        return math.nan, math.nan, math.nan
-    side = min(np.count_nonzero(there <= 0), np.count_nonzero(there >= 0)) + 1
-    low, high = np.quantile(there, [0.025, 0.975])
-    return float(low), float(high), min(1.0, 2 * side / (there.size + 1))

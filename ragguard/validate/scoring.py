@@ -6,7 +6,7 @@ Outcomes, which metrics are compared with, never reach this file.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,7 +37,7 @@ class Scored:
     """The numbers by name: scores of the step and the run, and rank measures where relevance is known."""
     scores: tuple[Score, ...] = ()
     """All scores, including those of passages."""
-    failures: tuple[Failure, ...] = field(default=())
+    failures: tuple[Failure, ...] = ()
 
     def of_passages(self, name: str) -> tuple[float | None, ...]:
         """Returns the score of that name for each passage, in the context's order; None where there is none."""

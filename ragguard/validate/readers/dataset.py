@@ -13,7 +13,7 @@ from ragguard.store.source import holds_parts
 from ragguard.validate.contexts import Context
 from ragguard.validate.readers import beir, contexts, crux, responses, runs, trec, udcg
 from ragguard.validate.readers.fields import first
-from ragguard.validate.readers.rankings import qrel_files, run_files
+from ragguard.validate.readers.rankings import qrel_files
 
 K = 10
 """The default number of passages that a context takes from a ranking."""
@@ -111,7 +111,7 @@ def _format_of_folder(path: Path) -> str:
     if any(responses.is_graded(file) or responses.is_ranked(file) for file in path.glob("*.json*")):
         return "responses"
     names = sorted(file.name for file in path.iterdir())[:8]
-    raise InvalidInput(str(path), names if names or run_files(path) else "an empty folder", _HOLDS)
+    raise InvalidInput(str(path), names or "an empty folder", _HOLDS)
 
 
 def _is_udcg(found: Mapping[str, Any]) -> bool:
