@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ragguard.errors import RagguardError
+from ragguard.metrics.arrays import Floats, Integers
 from ragguard.metrics.belief import (
     kernel,
     sample_weights,
@@ -21,7 +22,6 @@ from ragguard.metrics.belief import (
 from ragguard.probes.question import SampleAnswer, answered
 from ragguard.records import Usage
 from ragguard.scorers.contexts import Change, Key
-from ragguard.scorers.entropy import entropy_stderr
 from ragguard.scorers.meanings import Meanings
 
 Weights = Literal["mean", "sum", "count"]
@@ -99,7 +99,7 @@ class Estimator:
         scheme: Weights = self.weights if shown else "count"
         weights = sample_weights([sample.logprobs if shown else (0.0,) for sample in drawn.samples], scheme)
         clusters = np.array(ids, dtype=np.intp)
-        entropy = Estimate(float(semantic_entropy(weights, clusters)), entropy_stderr(weights, clusters))
+        entropy = Estimate(float(semantic_entropy(weights, clusters)), _entropy_stderr(weights, clusters))
         soft = hard = None
         if targets:
             soft = self._soft(weights, answers, targets, meanings)
@@ -116,7 +116,7 @@ class Estimator:
         return BeliefIn(entropy, soft, hard, drawn.usage + meanings.cost(answers), metadata=metadata)
 
     def _soft(
-        self, weights: Any, answers: list[str], targets: tuple[str, ...], meanings: Meanings
+        self, weights: Floats, answers: list[str], targets: tuple[str, ...], meanings: Meanings
     ) -> Estimate:
         there = np.array([[meanings.entailment(a, t)[0] for t in targets] for a in answers])
         back = np.array([[meanings.entailment(t, a)[0] for t in targets] for a in answers])
@@ -127,7 +127,12 @@ class Estimator:
         )
 
     def _hard(
-        self, weights: Any, clusters: Any, answers: list[str], targets: tuple[str, ...], meanings: Meanings
+        self,
+        weights: Floats,
+        clusters: Integers,
+        answers: list[str],
+        targets: tuple[str, ...],
+        meanings: Meanings,
     ) -> Estimate:
         first = [answers[int(np.argmax(clusters == number))] for number in range(int(clusters.max()) + 1)]
         matches = np.array([[meanings.matches(words, target) for target in targets] for words in first])
@@ -136,6 +141,25 @@ class Estimator:
         each = matches[clusters].any(axis=1, keepdims=True) if over == "any" else matches[clusters]
         error = float(seper_stderr(weights, each.astype(np.float64), answers="mean"))
         return Estimate(float(seper_hard(weights, clusters, matches, over)), error)
+
+
+def _entropy_stderr(weights: Floats, clusters: Integers) -> float:
+    """Returns the bootstrap standard error of `semantic_entropy` over its samples.
+
+    The samples include one pseudo-sample of another meaning, since ten equal answers are no certainty.
+    """
+    n, draws = len(weights), 1000
+    weight = np.append(weights, weights.mean())
+    meaning = np.eye(int(clusters.max()) + 2)[np.append(clusters, clusters.max() + 1)]
+    drawn = np.random.default_rng(0).integers(0, n + 1, (draws, n))
+    times = np.zeros((draws, n + 1))
+    np.add.at(times, (np.arange(draws)[:, None], drawn), 1.0)
+    mass = (times * weight) @ meaning
+    # A draw that has only answers without weight is left out.
+    mass = mass[mass.sum(axis=1) > 0]
+    mass /= mass.sum(axis=1, keepdims=True)
+    entropies = -(mass * np.log(np.where(mass > 0, mass, 1))).sum(axis=1)
+    return float(entropies.std())
 
 
 def combine(change: Change, estimates: Mapping[Key, Estimate]) -> Estimate:

@@ -48,16 +48,12 @@ async def _evaluated(run: Run, asking: Awaitable[Sequence[Result]]) -> ScoredRun
         results = await asking
     except Exception as error:  # noqa: BLE001 - a fault of a scorer is a record as well
         results = [_failure(run, error)]
-    finite = [one for one in results if isinstance(one, Failure) or math.isfinite(one.value)]
+    scores = [one for one in results if isinstance(one, Score)]
     return ScoredRun(
         run,
-        [one for one in finite if isinstance(one, Score)],
-        [one for one in finite if isinstance(one, Failure)]
-        + [
-            _not_finite(run, one)
-            for one in results
-            if isinstance(one, Score) and not math.isfinite(one.value)
-        ],
+        [one for one in scores if math.isfinite(one.value)],
+        [one for one in results if isinstance(one, Failure)]
+        + [_not_finite(run, one) for one in scores if not math.isfinite(one.value)],
         started_ns=started,
         ended_ns=time.time_ns(),
     )

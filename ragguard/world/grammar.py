@@ -7,6 +7,7 @@ held-out sentence frame occurs there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -301,23 +302,12 @@ def in_split(split: Split, *indices: int) -> bool:
 
 def fact_phrasings(relation: Relation, split: Split, *, hedged: bool = False) -> list[tuple[str, str]]:
     """Returns the (opening, core) pairs of a split for a fact."""
-    openings = HEDGES if hedged else FACT_OPENINGS
-    return [
-        (opening, core)
-        for i, opening in enumerate(openings)
-        for j, core in enumerate(relation.facts)
-        if in_split(split, i, j)
-    ]
+    return _pairs(HEDGES if hedged else FACT_OPENINGS, relation.facts, split)
 
 
 def question_phrasings(relation: Relation, split: Split) -> list[tuple[str, str]]:
     """Returns the (opening, core) pairs of a split for a one-hop question."""
-    return [
-        (opening, core)
-        for i, opening in enumerate(QUESTION_OPENINGS)
-        for j, core in enumerate(relation.questions)
-        if in_split(split, i, j)
-    ]
+    return _pairs(QUESTION_OPENINGS, relation.questions, split)
 
 
 def chain_phrasings(first: Relation, second: Relation, split: Split) -> list[tuple[str, str]]:
@@ -344,6 +334,15 @@ def long_chain_phrasings(
         for m, noun in enumerate(first.nouns)
         # "the firm based in Oslo's founder" would read as the founder of Oslo.
         if in_split(split, i, j, k, m) and not around.startswith("{s}")
+    ]
+
+
+def _pairs(openings: Sequence[str], cores: Sequence[str], split: Split) -> list[tuple[str, str]]:
+    return [
+        (opening, core)
+        for i, opening in enumerate(openings)
+        for j, core in enumerate(cores)
+        if in_split(split, i, j)
     ]
 
 
