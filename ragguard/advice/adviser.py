@@ -226,8 +226,11 @@ class Adviser:
 
     async def _calibrated(self, given: Sequence[Run | KnownOutcome], max_loss: float) -> AdviceCalibration:
         """Returns the calibration that these runs give, which is used from now on."""
-        outcomes = [one if isinstance(one, KnownOutcome) else _of_references(one) for one in given]
-        useful = [one for one in outcomes if one is not None]
+        useful = [
+            one if isinstance(one, KnownOutcome) else KnownOutcome(one, ())
+            for one in given
+            if isinstance(one, KnownOutcome) or not _lacks(one)
+        ]
         check_runs(len(useful), max_loss, _skipped(given))  # before the models are asked
         before = _identity(await self._asking.ask_about(Run(question="?"), [], priority=BEHIND))
         traces = await in_parallel([partial(self._trace, one) for one in useful], CALIBRATED_AT_ONCE)
@@ -320,11 +323,6 @@ def _prefixes(run: Run) -> list[Run]:
     steps = numbered(run.steps)
     ends = [at for at in range(1, len(steps) + 1) if at == len(steps) or steps[at][0] != steps[at - 1][0]]
     return [_open_run(run, [step for _, step in steps[:end]], run.references) for end in ends]
-
-
-def _of_references(run: Run) -> KnownOutcome | None:
-    """Returns the run to be judged by its references; None where it has none, or no question or step."""
-    return None if _lacks(run) else KnownOutcome(run, ())
 
 
 def _lacks(run: Run) -> str:

@@ -17,7 +17,7 @@ from ragguard.probes.question import Ask, answered
 from ragguard.probes.rating import Rating
 from ragguard.probes.sub_questions import read_sub_questions, sub_questions
 from ragguard.probes.tokens import count_tokens
-from ragguard.records import Passage, Result, Stage, Usage
+from ragguard.records import Result, Stage, Usage
 from ragguard.scorers.ratings import Ratings
 from ragguard.scorers.score_writer import ScoreWriter, stage_label
 from ragguard.scorers.view import View, read_texts, retrieved_texts
@@ -58,13 +58,13 @@ class Coverage:
         if len(asked) > most:
             message = f"at most {most} sub-questions of a run are rated; raise Caps(sub_questions=...)"
             writer.fail(CapExceeded(message), f"{len(asked) - most} of {len(asked)} sub-questions")
-        oracle = oracle_passages(view)
+        oracle = oracle_texts(view)
         says_nothing = is_abstention(answer, view.setting.language)
         texts = retrieved_texts(view.steps)
-        texts += [passage.text for passage in oracle]
+        answers = [] if says_nothing else [answer]
         ratings = Ratings(asked[:most])
-        await ratings.learn(texts if says_nothing else [*texts, answer], view.setting.judge_prompts, ask)
-        report = _CoverageReport(self, writer, ratings, [passage.text for passage in oracle], usage=usage)
+        await ratings.learn([*texts, *oracle, *answers], view.setting.judge_prompts, ask)
+        report = _CoverageReport(self, writer, ratings, oracle, usage=usage)
         report.passages()
         report.steps("passages")
         report.steps("candidates")
@@ -93,9 +93,9 @@ def given_sub_questions(view: View) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in given if text))
 
 
-def oracle_passages(view: View) -> list[Passage]:
+def oracle_texts(view: View) -> list[str]:
     """Returns the good passages of a pool given with the run, within the cap on passages."""
-    good = [p for p in view.run.pool or () if p.grade is None or p.grade >= ORACLE_GRADE]
+    good = [p.text for p in view.run.pool or () if p.grade is None or p.grade >= ORACLE_GRADE]
     return good[: view.setting.caps.passages]
 
 

@@ -75,12 +75,6 @@ def contradiction(view: View, steps: Sequence[StepView]) -> ScoringError | None:
     return None
 
 
-def _not_in_pool(count: int) -> ScoringError:
-    return ScoringError(
-        f"{count} of the retrieved texts are not in the run's pool, so that it does not hold all there is; add them"
-    )
-
-
 def _mark(view: View) -> tuple[str, ...]:
     """Returns a digest of the given pool, for the identity of scores; empty without a pool."""
     if not view.run.pool:
@@ -154,7 +148,11 @@ class _GradeReport:
         outside = self._outside(step)
         real = len(pool) > len(reachable) and not outside
         if outside and stage == "passages":
-            self.writer.fail(_not_in_pool(outside), "ra_nwg, n_recall and proc", step)
+            error = ScoringError(
+                f"{outside} of the retrieved texts are not in the run's pool, so that it does not hold all there is; "
+                "add them"
+            )
+            self.writer.fail(error, "ra_nwg, n_recall and proc", step)
         if len(pool) > len(chosen) and not outside:
             measures["ra_nwg"] = rarity.ra_nwg(pool, chosen, k, self.settings.alpha)
             measures["n_recall"] = rarity.n_recall(pool, chosen, k, RELEVANT)

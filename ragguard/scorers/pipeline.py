@@ -44,9 +44,15 @@ from ragguard.secrets import logger, without_secrets
 
 _log = logger(__name__)
 
-FAMILIES = ("belief", "utility", "coverage", "grades")
-"""The names that `scorers=` takes; "coverage" includes the scorer of answers."""
-OURS = (Belief, Utility, Coverage, Contested, Answers, Grades, Recall)
+_IN_FAMILY: Mapping[str, tuple[type[Scorer], ...]] = {
+    "belief": (Belief,),
+    "utility": (Utility,),
+    "coverage": (Coverage, Contested, Answers),
+    "grades": (Grades, Recall),
+}
+FAMILIES = tuple(_IN_FAMILY)
+"""The names that `scorers=` takes."""
+_OURS = tuple(scorer for family in _IN_FAMILY.values() for scorer in family)
 _MOST_OPEN = 4096
 """The most open runs whose allowance is remembered."""
 _UNKNOWN = EngineInfo("unknown", "unknown", "unknown")
@@ -73,14 +79,6 @@ class Identity:
     scorers: tuple[ScorerIdentity, ...]
 
 
-def _family(name: str) -> tuple[Scorer, ...]:
-    if name == "belief":
-        return (Belief(),)
-    if name == "utility":
-        return (Utility(),)
-    return (Grades(), Recall()) if name == "grades" else (Coverage(), Contested(), Answers())
-
-
 def _scorers(given: Sequence[str | Scorer]) -> tuple[Scorer, ...]:
     found: list[Scorer] = []
     for item in given:
@@ -90,7 +88,7 @@ def _scorers(given: Sequence[str | Scorer]) -> tuple[Scorer, ...]:
                                    "`name`, `version` and `async def score(view, ask)`")  # fmt: skip
             found.append(item)
         elif item in FAMILIES:
-            found += _family(item)
+            found += [make() for make in _IN_FAMILY[item]]
         else:
             raise UnknownName("scorers", item, ", ".join(FAMILIES))
     names = [scorer.name for scorer in found]
@@ -317,7 +315,7 @@ class ScoringPipeline:
         results: list[Result] = []
         for scorer, outcome in zip(scorers, outcomes, strict=True):
             if not isinstance(outcome, BaseException):
-                results += outcome if isinstance(scorer, OURS) else _completed(outcome, scorer, view)
+                results += outcome if isinstance(scorer, _OURS) else _completed(outcome, scorer, view)
                 continue
             if not isinstance(outcome, Exception):
                 raise outcome

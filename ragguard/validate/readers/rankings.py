@@ -26,9 +26,9 @@ Grades = Mapping[str, Mapping[str, float]]
 class Outcome:
     """The outcome of a system's ranking for a question."""
 
-    value: float | None
-    answer: str | None
-    references: tuple[str, ...]
+    value: float | None = None
+    answer: str | None = None
+    references: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class Folder:
     ) -> Context:
         grades = self.qrels[query]
         known = self.questions.get(query) or Question(query)
-        said = outcomes.get((query, run)) or Outcome(None, None, ())
+        said = outcomes.get((query, run)) or Outcome()
         return Context(
             id=f"{run}/{query}",
             question_id=query,
