@@ -7,9 +7,8 @@ then the estimate is too low.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -91,22 +90,7 @@ def recapture(found: ArrayLike, relevant: ArrayLike, level: float = 0.95) -> Pop
     return chapman(sides[0].sum(), sides[1].sum(), (sides[0] & sides[1]).sum(), level)
 
 
-def _estimated(name: str, title: str, description: str, function: Callable[..., Any]) -> None:
-    declare(
-        Metric(
-            name=name,
-            title=title,
-            description=description,
-            range=(0, 1),
-            direction="higher",
-            unit="share",
-            needs="a step whose query was retrieved for twice or more in the run, differently; grades; no pool",
-            source=SOURCE,
-            levels=("step",),
-            function=function,
-        )
-    )
-
+_NEEDS = "a step whose query was retrieved for twice or more in the run, differently; grades; no pool"
 
 declare(
     Metric(
@@ -116,22 +100,20 @@ declare(
         needs="two or more retrievals of one query that do not depend on each other, and which passages are relevant",
         source=SOURCE, levels=("step",), function=recapture,
     ),
+    Metric(
+        name="recall_estimated", title="Recall, estimated", range=(0, 1), unit="share", direction="higher",
+        description="The share of the relevant passages that the model got, with an estimate of how many there are.",
+        needs=_NEEDS, source=SOURCE, levels=("step",), function=recapture,
+    ),
+    Metric(
+        name="f_estimated", title="F by an estimated total", range=(0, 1), unit="share", direction="higher",
+        description="F with an estimate of how many relevant passages there are.",
+        needs=_NEEDS, source=SOURCE, levels=("step",), function=f,
+    ),
+    Metric(
+        name="proc_estimated", title="PROC, estimated", range=(0, 1), unit="share", direction="higher",
+        description="PROC with unseen relevant passages in the pool, as many as are estimated and graded as the seen "
+        "ones.",
+        needs=_NEEDS, source=SOURCE, levels=("step",), function=proc,
+    ),
 )  # fmt: skip
-_estimated(
-    "recall_estimated",
-    "Recall, estimated",
-    "The share of the relevant passages that the model got, with an estimate of how many there are.",
-    recapture,
-)
-_estimated(
-    "f_estimated",
-    "F by an estimated total",
-    "F with an estimate of how many relevant passages there are.",
-    f,
-)
-_estimated(
-    "proc_estimated",
-    "PROC, estimated",
-    "PROC with unseen relevant passages in the pool, as many as are estimated and graded as the seen ones.",
-    proc,
-)
