@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from ragguard.errors import RagguardError, ScoringError
 from ragguard.metrics.answers import is_abstention
@@ -18,15 +18,7 @@ from ragguard.probes.question import Ask, SampleAnswer, answered
 from ragguard.probes.tokens import count_tokens
 from ragguard.records import ReferenceSource, Result, Usage
 from ragguard.scorers.contexts import CLOSED_BOOK, Change, Key, Layout, StepContexts, lay_out, window
-from ragguard.scorers.estimates import (
-    BeliefIn,
-    Estimate,
-    Estimator,
-    Kernel,
-    OverReferences,
-    Weights,
-    combine,
-)
+from ragguard.scorers.estimates import BeliefIn, Estimate, Estimator, Kernel, OverReferences, Weights, combine
 from ragguard.scorers.meanings import Equivalence, Match, Meanings
 from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import LONG_FORM_TOKENS, StepView, View
@@ -185,47 +177,34 @@ class _BeliefReport:
 
     def write(self) -> None:
         if self.target.references:
-            self._seper("seper_closed_book", {CLOSED_BOOK: 1.0}, None)
+            self._add("seper_closed_book", {CLOSED_BOOK: 1.0}, None)
         for contexts in self.layout.steps:
             if self.target.references and contexts.step.changed and self.selection:
-                self._seper("delta_seper_selection", contexts.selection, contexts)
+                self._add("delta_seper_selection", contexts.selection, contexts)
             if not contexts.step.readable and not contexts.step.empty:
                 continue
             if self.target.references:
-                self._seper("seper", {contexts.upto: 1.0}, contexts)
-                self._seper("seper_hard", {contexts.upto: 1.0}, contexts, kind="hard")
-                self._seper("delta_seper", contexts.change, contexts)
-                self._seper("delta_seper_alone", _change(contexts.alone), contexts)
-            self._entropy("semantic_entropy", {contexts.upto: 1.0}, contexts)
+                self._add("seper", {contexts.upto: 1.0}, contexts)
+                self._add("seper_hard", {contexts.upto: 1.0}, contexts, kind="hard")
+                self._add("delta_seper", contexts.change, contexts)
+                self._add("delta_seper_alone", _change(contexts.alone), contexts)
+            self._add("semantic_entropy", {contexts.upto: 1.0}, contexts, kind="entropy")
             # Less entropy is a gain: before minus after.
             gain = {key: -coefficient for key, coefficient in contexts.change.items()}
-            self._entropy("delta_semantic_entropy", gain, contexts)
+            self._add("delta_semantic_entropy", gain, contexts, kind="entropy")
         if self.target.references:
-            self._seper("delta_seper_total", self.layout.total, None)
-
-    def _seper(self, name: str, change: Change, contexts: StepContexts | None, kind: str = "soft") -> None:
-        target = self.target
-        self._add(
-            name, change, contexts, kind,
-            label="support" if target.source == "answer" else "",
-            reference_source=target.source, references=target.given, more=target.metadata,
-        )  # fmt: skip
-
-    def _entropy(self, name: str, change: Change, contexts: StepContexts) -> None:
-        self._add(name, change, contexts, "entropy")
+            self._add("delta_seper_total", self.layout.total, None)
 
     def _add(
         self,
         name: str,
         change: Change,
         contexts: StepContexts | None,
-        kind: str,
         *,
-        label: str = "",
-        reference_source: ReferenceSource = "none",
-        references: Sequence[str] = (),
-        more: Mapping[str, Any] | None = None,
+        kind: Literal["soft", "hard", "entropy"] = "soft",
     ) -> None:
+        """Adds a score from one kind of estimate in each context of a change; entropy is about no reference."""
+        target = Target() if kind == "entropy" else self.target
         step: StepView | None = contexts.step if contexts else None
         estimates: dict[Key, Estimate] = {}
         for key in change:
@@ -238,11 +217,12 @@ class _BeliefReport:
                 return
             estimates[key] = estimate
         value, stderr = combine(change, estimates)
-        explanation = _explained(change, estimates, falls=kind == "entropy")
         self.writer.add(
-            name, value, step=step, stderr=stderr, label=label, explanation=explanation,
-            reference_source=reference_source, references=references, usage=self._usage(change),
-            metadata={**self._metadata(change, contexts), **(more or {})},
+            name, value, step=step, stderr=stderr, usage=self._usage(change),
+            explanation=_explained(change, estimates, falls=kind == "entropy"),
+            label="support" if target.source == "answer" else "",
+            reference_source=target.source, references=target.given,
+            metadata={**self._metadata(change, contexts), **target.metadata},
         )  # fmt: skip
 
     def _usage(self, change: Change) -> Usage:
