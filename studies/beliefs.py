@@ -83,10 +83,7 @@ class Beliefs:
             # questions share a batch every time.
             asker = Asker(Engines(self.engine, self.judge, entailer), _NO_CAP, patience_s=_FOR_EVER)
             batch = questions[start : start + ABOUT]
-            for one in await asker.attend([self._one(asked, asker, prompts, judging) for asked in batch]):
-                if isinstance(one, BaseException):
-                    raise one
-                found.append(one)
+            found += await asker.together([self._one(asked, asker, prompts, judging) for asked in batch])
         self.progress("drawing and comparing answers", len(questions), len(questions))
         return found
 

@@ -123,6 +123,15 @@ class Asker:
             if self._timer is not None:
                 self._timer.cancel()
 
+    async def together(self, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        """Does what `attend` does; raises the first exception."""
+        found: list[T] = []
+        for one in await self.attend(work):
+            if isinstance(one, BaseException):
+                raise one
+            found.append(one)
+        return found
+
     async def __call__(self, questions: Sequence[Any]) -> list[Any]:
         """Returns the answers in the order of the questions, with an error in place of an answer that failed.
 

@@ -197,9 +197,7 @@ class ScoringPipeline:
         view = view_run(run, setting)
         respondent = Engines(self._engine, self._judge, self._entailer, priority, deadline=deadline)
         asker = _asker(respondent, setting, self._allowance(run))
-        for outcome in await asker.attend([inquiry(view, asker) for inquiry in inquiries]):
-            if isinstance(outcome, BaseException):
-                raise outcome
+        await asker.together([inquiry(view, asker) for inquiry in inquiries])
         return view
 
     async def plan(self, run: Run) -> Plan:

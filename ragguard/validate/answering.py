@@ -6,9 +6,9 @@ grades come from references alone.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
@@ -45,7 +45,7 @@ async def with_answers(
     asker = _asker(engine, prompts)
     said: dict[SampleQuestion, str] = {}
     for batch in _batches(distinct, "answering", progress):
-        (answers,) = await _together(asker, [asker(batch)])
+        (answers,) = await asker.together([asker(batch)])
         for question, answer in zip(batch, answers, strict=True):
             if isinstance(answer, RagguardError):
                 _raise_unless_of_one(answer)
@@ -99,7 +99,7 @@ async def with_outcomes(
     distinct = list(dict.fromkeys(wanted.values()))
     grades: dict[tuple[str, str, tuple[str, ...]], float | None] = {}
     for batch in _batches(distinct, "grading answers", progress):
-        grades.update(zip(batch, await _together(asker, [graded(*one) for one in batch]), strict=True))
+        grades.update(zip(batch, await asker.together([graded(*one) for one in batch]), strict=True))
     judged = list(contexts)
     for at, one in wanted.items():
         judged[at] = replace(contexts[at], outcome=grades[one])
@@ -131,15 +131,6 @@ class _WordsAlone:
 
     async def respond(self, questions: Sequence[Question]) -> list[Answer]:
         return [EntailAnswer((0.0, 1.0, 0.0)) for _ in questions]
-
-
-async def _together(asker: Asker, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Runs the coroutines, whose questions share calls to the engine; raises the first error."""
-    found = await asker.attend(work)
-    for one in found:
-        if isinstance(one, BaseException):
-            raise one
-    return cast(list[T], found)
 
 
 def _raise_unless_of_one(error: RagguardError) -> None:
