@@ -124,13 +124,8 @@ class AdviceCalibration:
 
 
 def check_runs(runs: int, max_loss: float, skipped: str = "") -> None:
-    """Raises `CalibrationError` where so few runs cannot keep the promise.
-
-    Args:
-        runs: How many runs have a known outcome.
-        max_loss: The promise.
-        skipped: What was given beside them, and why it says nothing.
-    """
+    """Raises `CalibrationError` where so few runs with a known outcome cannot keep the promise; `skipped` says what was
+    given beside them, and why it says nothing."""
     least = least_examples("max_loss", max_loss)
     if runs < least:
         raise CalibrationError(

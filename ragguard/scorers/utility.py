@@ -100,14 +100,14 @@ class Utility:
         questions: Sequence[LabelQuestion],
         answers: Sequence[LabelAnswer | RagguardError],
     ) -> _JudgedPassage | None:
-        readings: tuple[Abstention | None, Relevance | None] = (None, None)
+        abstains: Abstention | None = None
+        relevant: Relevance | None = None
         try:
             abstains = read_abstention(answered(answers[0]))
             writer.add(
                 "p_abstain", abstains.p, step=step, at=at, stderr=abstains.stderr,
                 metadata=abstains.remarks, usage=abstains.usage,
             )  # fmt: skip
-            readings = (abstains, None)
         except RagguardError as error:
             writer.fail(error, f"p_abstain of passage {at + 1}", step)
         try:
@@ -116,12 +116,11 @@ class Utility:
                 "p_relevant", relevant.p, step=step, at=at, who="judge", stderr=relevant.stderr,
                 metadata=relevant.remarks, usage=relevant.usage, **_seen(writer.view, step),
             )  # fmt: skip
-            readings = (readings[0], relevant)
         except RagguardError as error:
             writer.fail(error, f"p_relevant of passage {at + 1}", step)
-        if readings[0] is None or readings[1] is None:
+        if abstains is None or relevant is None:
             return None
-        return self._utility(writer, step, at, readings[0], readings[1])
+        return self._utility(writer, step, at, abstains, relevant)
 
     def _utility(
         self, writer: ScoreWriter, step: StepView, at: int, abstains: Abstention, relevant: Relevance

@@ -46,14 +46,10 @@ def read_dataset(
     texts: Callable[[], Iterable[Run]] | None = None,
     remarks: list[str] | None = None,
 ) -> list[Context]:
-    """Returns the contexts of a data set. Two contexts with one id are an error.
+    """Returns the contexts of a file, a folder, or an address of scored parts. Two contexts with one id are an error.
 
-    Args:
-        path: The file, the folder, or the address of a folder of scored parts.
-        format: One of `FORMATS`, or `auto`.
-        k: How many passages a context takes from a ranking.
-        texts: Gives the runs of a folder of scored parts with their passages.
-        remarks: A list that is given what a reader of the numbers has to know.
+    A context takes `k` passages from a ranking; `texts` gives the runs of scored parts with their passages; `remarks`
+    is given what a reader of the numbers has to know.
     """
     if k < 1:
         raise InvalidInput("k", k, "1 or more")

@@ -25,12 +25,7 @@ def read(
     remarks: list[str] | None = None,
 ) -> Iterator[Context]:
     """Yields the runs of a run file, a store or a folder of parts as contexts; scores of the latter two are given
-    numbers.
-
-    Args:
-        path: The file or the folder.
-        runs: Gives the runs of a folder with their passages.
-        remarks: A list that is given what a reader of the numbers has to know.
+    numbers. `runs` and `remarks`: see `readers.dataset.read_dataset`.
     """
     if not is_source(path):
         try:
