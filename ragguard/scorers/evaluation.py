@@ -10,8 +10,9 @@ from typing import Protocol
 from ragguard.errors import RagguardError
 from ragguard.records import Failure, Result, Run, Score, ScoredRun
 from ragguard.runtime.faults import describe
+from ragguard.scorers.score_writer import failure_of
 from ragguard.scorers.scorer import Scorer
-from ragguard.secrets import logger, without_secrets
+from ragguard.secrets import logger
 
 _log = logger("ragguard")
 
@@ -47,7 +48,9 @@ async def _evaluated(run: Run, asking: Awaitable[Sequence[Result]]) -> ScoredRun
     try:
         results = await asking
     except Exception as error:  # noqa: BLE001 - a fault of a scorer is a record as well
-        results = [_failure(run, error)]
+        if not isinstance(error, RagguardError):
+            _log.error("scoring run %s failed: %s", run.id, describe(error), exc_info=error)
+        results = [failure_of("scorers", run, error)]
     scores = [one for one in results if isinstance(one, Score)]
     return ScoredRun(
         run,
@@ -56,18 +59,6 @@ async def _evaluated(run: Run, asking: Awaitable[Sequence[Result]]) -> ScoredRun
         + [_not_finite(run, one) for one in scores if not math.isfinite(one.value)],
         started_ns=started,
         ended_ns=time.time_ns(),
-    )
-
-
-def _failure(run: Run, error: Exception) -> Failure:
-    if not isinstance(error, RagguardError):
-        _log.error("scoring run %s failed: %s", run.id, describe(error), exc_info=error)
-    return Failure(
-        "scorers",
-        type(error).__name__,
-        without_secrets(str(error)),
-        will_retry=bool(getattr(error, "retryable", False)),
-        run_id=run.id,
     )
 
 

@@ -36,11 +36,11 @@ from ragguard.scorers.grades import Grades
 from ragguard.scorers.plan import Plan, PriceList, merge
 from ragguard.scorers.recall import Recall
 from ragguard.scorers.respondents import Engines
-from ragguard.scorers.score_writer import worth_repeating
+from ragguard.scorers.score_writer import failure_of
 from ragguard.scorers.scorer import MODELS, Live, Scorer, full_version, live_of
 from ragguard.scorers.utility import Utility
 from ragguard.scorers.view import Caps, Setting, View, view_run
-from ragguard.secrets import logger, without_secrets
+from ragguard.secrets import logger
 
 _log = logger(__name__)
 
@@ -179,7 +179,7 @@ class ScoringPipeline:
             if fault is None:
                 able.append(scorer)
             else:
-                failures.append(_failure(scorer, run, fault))
+                failures.append(failure_of(scorer.name, run, fault))
         failures += capture_failures(run)
         if not able:
             return failures
@@ -319,7 +319,7 @@ class ScoringPipeline:
                 raise outcome
             if not isinstance(outcome, RagguardError):
                 _log.error("scorer %s failed on run %s", scorer.name, view.run.id, exc_info=outcome)
-            results.append(_failure(scorer, view.run, outcome))
+            results.append(failure_of(scorer.name, view.run, outcome))
         return results
 
 
@@ -337,16 +337,6 @@ def _latin(text: str) -> bool:
     return 2 * sum(char < "\u0250" for char in letters) >= len(letters)
 
 
-def _failure(scorer: Scorer, run: Run, error: Exception) -> Failure:
-    return Failure(
-        scorer.name,
-        type(error).__name__,
-        without_secrets(str(error)),
-        will_retry=worth_repeating(error),
-        run_id=run.id,
-    )
-
-
 def _completed(outcome: Sequence[Result], scorer: Scorer, view: View) -> list[Result]:
     """Returns the results of a user's scorer, completed; what is no Score or Failure becomes a failure of that
     scorer."""
@@ -356,9 +346,9 @@ def _completed(outcome: Sequence[Result], scorer: Scorer, view: View) -> list[Re
             try:
                 results.append(_complete(checked_result(result), scorer, view))
             except InvalidInput as error:
-                results.append(_failure(scorer, view.run, error))
+                results.append(failure_of(scorer.name, view.run, error))
     except Exception as error:  # noqa: BLE001 - what a user's scorer gave may be no list
-        results.append(_failure(scorer, view.run, error))
+        results.append(failure_of(scorer.name, view.run, error))
     return results
 
 

@@ -13,14 +13,26 @@ from typing import Any
 
 from ragguard.errors import CapExceeded, CircuitOpen, EngineTimeout, NoText, RagguardError
 from ragguard.probes.question import Who
-from ragguard.records import CONTENT_KIND, Failure, Level, ReferenceSource, Result, Score, Stage, Usage
+from ragguard.records import CONTENT_KIND, Failure, Level, ReferenceSource, Result, Run, Score, Stage, Usage
 from ragguard.scorers.scorer import Scorer, full_version
 from ragguard.scorers.view import StepView, View, hash_references
+from ragguard.secrets import without_secrets
 
 
 def worth_repeating(error: BaseException) -> bool:
     """Returns whether the same question may be answered later, so that a failed score is tried again."""
     return bool(getattr(error, "retryable", False)) or isinstance(error, CircuitOpen | EngineTimeout)
+
+
+def failure_of(scorer: str, run: Run, error: Exception) -> Failure:
+    """Returns the failure of a scorer about a whole run."""
+    return Failure(
+        scorer,
+        type(error).__name__,
+        without_secrets(str(error)),
+        will_retry=worth_repeating(error),
+        run_id=run.id,
+    )
 
 
 def stage_label(step: StepView, stage: Stage) -> str:
