@@ -82,7 +82,6 @@ class Conflicts:
 
     def __init__(self, settings: Contested, view: View, ratings: Ratings, texts: Sequence[str]) -> None:
         self._settings, self._view, self._ratings, self._texts = settings, view, ratings, texts
-        self._answers: dict[_Reading, str] = {}
         self.usage = Usage()
         self.found: list[Conflict] = []
 
@@ -97,20 +96,22 @@ class Conflicts:
         relevant = await self._relevant({reading.text for reading in readings}, ask)
         readings = _shared([reading for reading in readings if reading.text in relevant])
         drawn = await ask([self._question(reading) for reading in readings])
-        for reading, answer in zip(readings, drawn, strict=True):
-            self._answers[reading] = self._words(answered(answer))
-        pairs = self._pairs(readings)
+        words = [self._words(answered(answer)) for answer in drawn]
+        couples = [
+            (one, other, Pair(self._ratings.sub_questions[one.sub_question], first, second))
+            for (one, first), (other, second) in combinations(zip(readings, words, strict=True), 2)
+            if one.sub_question == other.sub_question and self._differ(first, second)
+        ]
+        pairs = list(dict.fromkeys(turned for *_, pair in couples for turned in (pair, pair.turned)))
         relations = await ask([EntailQuestion(pair) for pair in pairs])
-        relation = {
-            pair: self._contradicts(answered(answer)) for pair, answer in zip(pairs, relations, strict=True)
+        contradict = {
+            pair for pair, answer in zip(pairs, relations, strict=True) if self._contradicts(answered(answer))
         }
-        for one, other in _couples(readings):
-            first, second = self._answers[one], self._answers[other]
-            pair = self._pair(one.sub_question, first, second)
-            if relation.get(pair, False) or relation.get(pair.turned, False):
-                self.found.append(
-                    Conflict(one.sub_question, one.text, first, other.text, second_answer=second)
-                )
+        self.found = [
+            Conflict(one.sub_question, one.text, pair.premise, other.text, second_answer=pair.hypothesis)
+            for one, other, pair in couples
+            if contradict & {pair, pair.turned}
+        ]
 
     async def _relevant(self, texts: Set[str], ask: Ask) -> set[str]:
         """Returns the texts that are relevant to the query which brought them, judged without the references.
@@ -147,19 +148,9 @@ class Conflicts:
         text = " ".join(answer.samples[0].text.split()) if answer.samples else ""
         return "" if is_abstention(text, self._view.setting.language) else text
 
-    def _pairs(self, readings: Sequence[_Reading]) -> list[Pair]:
-        """Returns the pairs of different answers to one sub-question, in both directions, each once."""
-        pairs: dict[Pair, None] = {}
-        for one, other in _couples(readings):
-            first, second = self._answers[one], self._answers[other]
-            language = self._view.setting.language
-            if first and second and normalise(first, language) != normalise(second, language):
-                pair = self._pair(one.sub_question, first, second)
-                pairs |= {pair: None, pair.turned: None}
-        return list(pairs)
-
-    def _pair(self, number: int, first: str, second: str) -> Pair:
-        return Pair(self._ratings.sub_questions[number], first, second)
+    def _differ(self, first: str, second: str) -> bool:
+        language = self._view.setting.language
+        return bool(first and second) and normalise(first, language) != normalise(second, language)
 
     def _contradicts(self, answer: EntailAnswer) -> bool:
         self.usage += answer.usage
@@ -170,13 +161,6 @@ def _shared(readings: Sequence[_Reading]) -> list[_Reading]:
     """Returns the readings of those sub-questions that two or more passages answer."""
     counts = Counter(reading.sub_question for reading in readings)
     return [reading for reading in readings if counts[reading.sub_question] > 1]
-
-
-def _couples(readings: Sequence[_Reading]) -> list[tuple[_Reading, _Reading]]:
-    """Yields every two readings of one sub-question."""
-    return [
-        (one, other) for one, other in combinations(readings, 2) if one.sub_question == other.sub_question
-    ]
 
 
 def _write(writer: ScoreWriter, conflicts: Conflicts, ratings: Ratings, eta: float) -> None:
