@@ -37,10 +37,7 @@ def answerable_questions(
 
 
 def coverage(
-    ratings: ArrayLike,
-    eta: float = 3,
-    answerable: ArrayLike | None = None,
-    mask: ArrayLike | None = None,
+    ratings: ArrayLike, eta: float = 3, answerable: ArrayLike | None = None, mask: ArrayLike | None = None
 ) -> Value:
     """Returns the share of the (answerable) sub-questions that some passage answers (eq. 3); nan without passages."""
     answers = _answers("ratings", ratings, eta, mask)
@@ -53,10 +50,7 @@ def coverage(
 
 
 def contested(
-    ratings: ArrayLike,
-    contradictions: ArrayLike,
-    eta: float = 3,
-    answerable: ArrayLike | None = None,
+    ratings: ArrayLike, contradictions: ArrayLike, eta: float = 3, answerable: ArrayLike | None = None
 ) -> float:
     """Returns the share of the (answerable) sub-questions to which two passages that answer it contradict each other.
 
@@ -73,10 +67,7 @@ def contested(
 
 
 def marginal_coverage(
-    ratings: ArrayLike,
-    eta: float = 3,
-    answerable: ArrayLike | None = None,
-    mask: ArrayLike | None = None,
+    ratings: ArrayLike, eta: float = 3, answerable: ArrayLike | None = None, mask: ArrayLike | None = None
 ) -> Floats:
     """Returns what each passage adds to the coverage of those before it; the sum is the coverage."""
     answers = _answers("ratings", ratings, eta, mask)
@@ -145,10 +136,7 @@ def density(
     best = arrays.read("oracle_coverage", oracle_coverage, low=0, high=1, axes=0)
     shortest = arrays.read("oracle_tokens", oracle_tokens, low=0, axes=0)
     arrays.fit(
-        coverage=covered.shape,
-        tokens=length.shape,
-        oracle_coverage=best.shape,
-        oracle_tokens=shortest.shape,
+        coverage=covered.shape, tokens=length.shape, oracle_coverage=best.shape, oracle_tokens=shortest.shape
     )
     power = arrays.parameter("w", w, 0)
     with np.errstate(over="ignore"):

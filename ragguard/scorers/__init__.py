@@ -42,22 +42,5 @@ _HOMES = {
 }
 """The module in which each name is defined, by the name."""
 
-__all__ = [
-    "Ask",
-    "Belief",
-    "Caps",
-    "Contested",
-    "Coverage",
-    "EntailQuestion",
-    "Grades",
-    "LabelQuestion",
-    "Plan",
-    "Recall",
-    "SampleQuestion",
-    "Scorer",
-    "StepView",
-    "Utility",
-    "View",
-]
-
+__all__ = list(_HOMES)
 __getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -59,9 +59,7 @@ class UtilityGiven:
         return [abstention(view.setting.prompts, view.run.question, *context) for context in self._contexts]
 
     def write(
-        self,
-        answers: Sequence[LabelAnswer | RagguardError],
-        relevance: Mapping[tuple[str, int], Relevant],
+        self, answers: Sequence[LabelAnswer | RagguardError], relevance: Mapping[tuple[str, int], Relevant]
     ) -> None:
         """Adds the scores, from the answers to `questions` and the relevance of passages by step id and index."""
         abstains = {context: _read(answer) for context, answer in zip(self._contexts, answers, strict=True)}

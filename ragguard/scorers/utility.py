@@ -146,11 +146,7 @@ class Utility:
         return found
 
     def _step(
-        self,
-        writer: ScoreWriter,
-        step: StepView,
-        stage: Stage,
-        judged: dict[tuple[str, int], _JudgedPassage],
+        self, writer: ScoreWriter, step: StepView, stage: Stage, judged: dict[tuple[str, int], _JudgedPassage]
     ) -> None:
         """Adds UDCG over the K places of one list of a step; a passage that a guard dropped leaves its place empty."""
         wanted, k = step.listed(stage), 1 if step.any_k else step.judged_places(stage)

@@ -18,11 +18,7 @@ Measure = Callable[[str, Sequence[str]], float]
 
 
 async def with_downstream_relevance(
-    contexts: Sequence[Context],
-    engine: Engine,
-    *,
-    measure: Measure = rouge_l,
-    progress: Progress = silent,
+    contexts: Sequence[Context], engine: Engine, *, measure: Measure = rouge_l, progress: Progress = silent
 ) -> list[Context]:
     """Returns the contexts in their order; a passage's relevance is the quality of the reader's answer to it alone.
 

@@ -20,9 +20,7 @@ _STATES = ("answer_correct", "response_grade")
 
 
 def read(
-    path: str | Path,
-    runs: Callable[[], Iterable[Run]] | None = None,
-    remarks: list[str] | None = None,
+    path: str | Path, runs: Callable[[], Iterable[Run]] | None = None, remarks: list[str] | None = None
 ) -> Iterator[Context]:
     """Yields the runs of a run file, a store or a folder of parts as contexts; scores of the latter two are given
     numbers. `runs` and `remarks`: see `readers.dataset.read_dataset`.
