@@ -310,8 +310,7 @@ class _Began:
 
 
 def _open_run(run: Run, steps: list[RetrievalStep], references: list[str] | None = None) -> Run:
-    """Returns an open run with these steps and references, without all else that only an evaluation knows, and without
-    its answer."""
+    """Returns an open run with these steps and references, without its answer and what only an evaluation knows."""
     return Run(
         run.id, run.question, references, steps=steps, status="open", sub_questions=run.sub_questions,
         started_ns=run.started_ns,

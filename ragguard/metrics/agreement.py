@@ -162,8 +162,7 @@ def _correlation(xs: Floats, ys: Floats, kind: Kind, flat: float) -> tuple[float
 
 
 def _coefficient(xs: Floats, ys: Floats, kind: Kind, flat: float) -> float:
-    """Returns the coefficient without p. SciPy takes two to four times as long with p, and there may be thousands of
-    groups."""
+    """Returns the coefficient without p, with which SciPy takes two to four times as long; groups may be thousands."""
     if not _varies(ys):
         return math.nan
     if not _varies(xs):

@@ -114,8 +114,7 @@ class _Phrases:
         )  # fmt: skip
 
     def abstains(self, words: Sequence[str]) -> int | None:
-        """Returns the position behind the abstention with which a text begins, after lead-ins; None where there is
-        none."""
+        """Returns the position behind the abstention with which a text begins, after lead-ins; None without one."""
         start = 0
         while start < len(words):
             if length := self._abstentions.at(words, start):

@@ -221,8 +221,7 @@ def _worth(counts: Integers, weights: Floats) -> Floats:
 
 
 def _best(counts: Integers, weights: Floats, k: int) -> Floats:
-    """Returns the weight of the k heaviest passages. Grades are ordered by weight, as a grade 3 may weigh more than a
-    4."""
+    """Returns the weight of the k heaviest passages; a grade 3 may weigh more than a 4."""
     order = np.argsort(-weights, axis=-1, kind="stable")
     heaviest = np.take_along_axis(counts, order, axis=-1)
     before = np.cumsum(heaviest, axis=-1) - heaviest

@@ -74,8 +74,7 @@ class Answers:
         return writer.results()
 
     async def _correct(self, writer: ScoreWriter, view: View, meanings: Meanings, ask: Ask) -> None:
-        """Adds `answer_correct`, judged by the short references alone: no short answer has the meaning of a long
-        one."""
+        """Adds `answer_correct`, judged by the short references: no short answer has the meaning of a long one."""
         answer = view.run.answer or ""
         found, how = await verdict_of(answer, view.short_references, meanings)
         words = [meanings.words(answer)]

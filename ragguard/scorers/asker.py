@@ -94,8 +94,7 @@ class Asker:
         patience_s: float = _PATIENCE_S,
         around_pair: int = 0,
     ) -> None:
-        """Takes as `tokens` the prompt tokens that may be asked, for these questions alone or shared with others of
-        the run."""
+        """Takes as `tokens` the prompt tokens that may be asked, for these questions alone or for the whole run."""
         self._respondent = respondent
         self._patience_s, self._around_pair = patience_s, around_pair
         self._allowance = PromptAllowance(tokens) if isinstance(tokens, int) else tokens
@@ -205,8 +204,7 @@ class Asker:
         return False
 
     async def _answer(self, questions: list[Question]) -> None:
-        """Asks all questions in one call. Where one of them makes the call fail, halves are asked, so that only it
-        fails."""
+        """Asks all questions in one call; where one of them makes it fail, asks halves, so that only it fails."""
         todo, calls = [questions], 0
         while todo:
             batches, todo = todo, []

@@ -1,5 +1,4 @@
-"""Failures of capture: the parts of a run that could not be kept as they were given, so that scores are missing or
-less exact."""
+"""Failures of capture: the parts of a run that could not be kept as given, so that scores are missing or less exact."""
 
 from __future__ import annotations
 

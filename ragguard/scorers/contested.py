@@ -135,8 +135,7 @@ class Conflicts:
         return found
 
     def _question(self, reading: _Reading) -> SampleQuestion:
-        """Returns the question that asks the judge for its likeliest answer to the sub-question from the passage
-        alone."""
+        """Returns the question for the likeliest answer to the sub-question from the passage alone."""
         prompts = self._view.setting.judge_prompts
         asked = self._ratings.sub_questions[reading.sub_question]
         prompt = prompts.render("answer", [reading.text], question=asked)

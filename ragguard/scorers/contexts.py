@@ -140,8 +140,7 @@ def _merged(terms: Sequence[tuple[Key, float]]) -> Change:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Makes contexts that fit into a model's window. The lowest-ranked passages of the earliest steps are left out
-    first."""
+    """Makes contexts that fit a model's window: the lowest-ranked passages of the earliest steps are left out first."""
 
     tokens: float
     """How many tokens the passages may have together."""

@@ -204,8 +204,7 @@ class _CoverageReport:
             before = covered
 
     def selections(self) -> None:
-        """Adds `delta_coverage_selection`: coverage with what the model got of a step less that with all candidates of
-        it."""
+        """Adds `delta_coverage_selection`: coverage with what the model got of a step less that with all candidates."""
         read: list[str] = []
         for step in self.writer.view.steps:
             got = step.texts(step.got)
@@ -229,8 +228,7 @@ class _CoverageReport:
             read += got
 
     def run(self) -> None:
-        """Adds `coverage_total`, `alpha_ndcg_total` and `density` of all that the model got; of a run that found
-        nothing, `coverage_total` alone."""
+        """Adds `coverage_total`, and `alpha_ndcg_total` and `density` unless the run found nothing."""
         view = self.writer.view
         texts = read_texts(view.steps)
         if not texts and not view.read_nothing:
@@ -298,8 +296,7 @@ class _CoverageReport:
         return float(measures.alpha_ndcg(table, eta, alpha, ideal=ideal, k=k, earlier=before))
 
     def _oracle(self) -> tuple[float, float]:
-        """Returns coverage and tokens of the required passages: of the pool's good ones, else of all that were
-        retrieved."""
+        """Returns coverage and tokens of the required passages of the pool's good ones, else of all retrieved ones."""
         texts = list(dict.fromkeys(self.oracle)) or retrieved_texts(self.writer.view.steps)
         if not texts:
             return math.nan, math.nan

@@ -1,5 +1,4 @@
-"""Scores by grades: a step's selection beside the best passages there were (RA-nWG, PROC), and how much of it is
-junk."""
+"""Scores by grades: a selection beside the best passages there were (RA-nWG, PROC), and how much of it is junk."""
 
 from __future__ import annotations
 
@@ -175,8 +174,7 @@ class _GradeReport:
             )  # fmt: skip
 
     def _outside(self, step: StepView) -> int:
-        """Returns how many of the texts that the step retrieved are missing in the pool given with the run; what was
-        rewritten later cannot be in it."""
+        """Returns how many retrieved texts the run's pool lacks; what was rewritten later cannot be in it."""
         if not self.writer.view.run.pool:
             return 0
         pool = {passage.text for passage in self.writer.view.run.pool}
@@ -188,8 +186,7 @@ class _GradeReport:
         return None if None in found else [value for value in found if value is not None]
 
     def _pool(self, query: str, candidates: Sequence[str]) -> tuple[list[int] | None, str]:
-        """Returns the grades of the pool given with the run, else of all candidates of all steps with the same query;
-        and which of these it is."""
+        """Returns the grades of the run's pool, else of all candidates for the query; and which of these it is."""
         view = self.writer.view
         queries = dict.fromkeys(candidates, query)
         if view.run.pool:

@@ -147,8 +147,7 @@ class ScoringPipeline:
         return all(any(isinstance(layer, Cache) for layer in layers_of(engine)) for engine in self.engines)
 
     async def results(self, run: Run, *, priority: int = 10) -> list[Result]:
-        """Returns all scores of a run, and a failure for each that could not be given. A fault of an engine never
-        raises."""
+        """Returns all scores of a run, and a failure for each that is missing; no fault of an engine raises."""
         return await self._asked(run, self._scorers, priority)
 
     async def results_so_far(
@@ -201,8 +200,7 @@ class ScoringPipeline:
         return view
 
     async def plan(self, run: Run) -> Plan:
-        """Returns the plan of scoring the run, without asking any model. Defaults stand in for an engine that cannot
-        be reached."""
+        """Returns the plan of scoring a run, asking no model; defaults stand in for an engine out of reach."""
         setting, _ = await self._reach()
         prices = PriceList(self._judge is self._engine, setting.around_pair, setting.engine.context)
         allowance = PromptAllowance(self._caps.prompt_tokens)
@@ -255,8 +253,7 @@ class ScoringPipeline:
         return setting
 
     async def _reach(self) -> tuple[Setting, Mapping[str, RagguardError]]:
-        """Returns the setting with the description of each model, and the errors of models that cannot be reached,
-        which are unknown in the setting."""
+        """Returns the setting, and the errors of models that cannot be reached, which are unknown in it."""
         if self._setting is not None:
             return self._setting, {}
         infos: dict[str, EngineInfo] = {}
@@ -275,8 +272,7 @@ class ScoringPipeline:
         return setting, missing
 
     def _needs(self, scorer: Scorer) -> set[str]:
-        """Returns the models that a scorer needs: those that it asks, and those that decide about prompts and
-        windows."""
+        """Returns the models that a scorer needs: those that it asks, and those that decide prompts and windows."""
         return {"engine", *(() if self._prompts else ("judge",)), *getattr(scorer, "models", MODELS)}
 
     def _settle(self, engine: EngineInfo, judge: EngineInfo, entailer: EngineInfo) -> Setting:
@@ -338,8 +334,7 @@ def _latin(text: str) -> bool:
 
 
 def _completed(outcome: Sequence[Result], scorer: Scorer, view: View) -> list[Result]:
-    """Returns the results of a user's scorer, completed; what is no Score or Failure becomes a failure of that
-    scorer."""
+    """Returns the results of a user's scorer, completed; what is no Score or Failure becomes a failure."""
     results: list[Result] = []
     try:
         for result in outcome:

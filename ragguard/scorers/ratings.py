@@ -51,7 +51,6 @@ class Ratings:
         return sum((cell.usage for cell in self.rows[text] if isinstance(cell, Rating)), Usage())
 
     def stderr(self, texts: Iterable[str]) -> float | None:
-        """Returns 0 where no rating of the texts was estimated, as what follows from thresholds has no error then;
-        else None."""
+        """Returns 0 where no rating of the texts was estimated: what thresholds give has no error then; else None."""
         cells = (cell for text in texts for cell in self.rows[text])
         return 0.0 if all(isinstance(cell, Rating) and cell.stderr == 0.0 for cell in cells) else None

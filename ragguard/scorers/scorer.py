@@ -51,8 +51,7 @@ def live_of(scorer: Scorer) -> Live | None:
 
 
 def full_version(scorer: Scorer, setting: Setting) -> str:
-    """Returns the scorer's version with a digest of all that its numbers depend on beside the engine and its
-    prompts."""
+    """Returns the scorer's version with a digest of its settings, models, prompts, caps and language."""
     settings: dict[str, Any] = {
         "caps": dataclasses.asdict(setting.caps),
         "language": _language_digest(setting.language),

@@ -248,7 +248,6 @@ def _seen(view: View, *steps: StepView) -> _Seen:
 
 
 def _judge(view: View) -> dict[str, str]:
-    """Returns the fingerprint of the judge, on which a number rests too, where the judge is another model than the
-    engine."""
+    """Returns the fingerprint of the judge where that is another model than the engine: numbers rest on it, too."""
     judge = view.setting.judge.fingerprint
     return {} if judge == view.setting.engine.fingerprint else {"judge": judge}

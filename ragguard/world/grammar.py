@@ -324,8 +324,7 @@ def chain_phrasings(first: Relation, second: Relation, split: Split) -> list[tup
 def long_chain_phrasings(
     first: Relation, second: Relation, third: Relation, split: Split
 ) -> list[tuple[str, str]]:
-    """Returns the (opening, core) pairs of a three-hop question: a noun of the first relation within one of the
-    second."""
+    """Returns the (opening, core) pairs of a three-hop question: a noun of the first relation in one of the second."""
     return [
         (opening, core.replace("{s}", around.replace("{s}", noun)))
         for i, opening in enumerate(QUESTION_OPENINGS)

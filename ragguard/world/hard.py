@@ -90,8 +90,7 @@ class _Hardener:
     def _passage(
         self, fact: Fact, kind: PassageKind, hop: int, grade: int, said: str = "", about: Fact | None = None
     ) -> Passage:
-        """Returns a passage whose point is `fact`, among other sentences; `about` is a fact that may be one of
-        those."""
+        """Returns a passage whose point is `fact`, among other sentences, of which `about` may be one."""
         facts = [fact]
         sentences = [said or state(self.rng, fact, self.split)]
         for _ in range(self.rng.choice(SENTENCES) - 1):
@@ -147,8 +146,7 @@ class _Hardener:
         return self._passage(fits[0], kind, hop, 2, about=about) if fits else None
 
     def _same_type(self, fact: Fact, case: Case) -> Fact:
-        """Returns a fact about somebody else in another relation, whose object is of the kind asked for where one has
-        such."""
+        """Returns a fact about somebody else in another relation, with an object of the kind asked for if possible."""
         wanted = RELATIONS[fact.relation].object
         names = {r.name for r in RELATIONS.values() if r.object == wanted and r.name != fact.relation}
         names -= {one.relation for one in case.facts}
