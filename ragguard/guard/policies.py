@@ -61,7 +61,6 @@ class UtilityThreshold:
             raise InvalidInput("threshold", self.threshold, "a utility in [-1, 1]; -1 drops nothing")
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        """Drops the passages whose utility is under the threshold."""
         return {
             item.position: f"utility {_less(item.utility, self.threshold)}"
             for item in judged

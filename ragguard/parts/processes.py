@@ -116,7 +116,6 @@ class Processes:
         """Does nothing: processes are started when parts are scored."""
 
     def completed(self, job: PartJob, parts: Sequence[Part]) -> Generator[PartCounts, None, None]:
-        """Yields the counts of each part once it is complete."""
         waiting = deque(parts)
         crew: list[_PartProcess] = []
         lost = 0

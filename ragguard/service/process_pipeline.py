@@ -14,7 +14,7 @@ from ragguard.service.settings import Settings
 
 
 class ProcessPipeline:
-    """Builds the pipeline of a process once, whichever thread asks first."""
+    """Builds the pipeline of a process once, whichever thread asks first; scores runs as a `ScoringPipeline` does."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -34,17 +34,14 @@ class ProcessPipeline:
             return self.built
 
     async def results(self, run: Run, *, priority: int = 10) -> Sequence[Result]:
-        """Returns all scores of a run, and a failure for each that could not be computed."""
         return await self.get().results(run, priority=priority)
 
     async def results_so_far(
         self, run: Run, scorers: Sequence[Scorer], *, priority: int = 10
     ) -> Sequence[Result]:
-        """Returns the scores and failures that these scorers can give for a run that has not ended."""
         return await self.get().results_so_far(run, scorers, priority=priority)
 
     def live_scorers(self, kind: Live) -> Sequence[Scorer]:
-        """Returns the scorers that look at open runs in this way."""
         return self.get().live_scorers(kind)
 
     def failure_since(self, since: float) -> EngineError | None:

@@ -50,7 +50,10 @@ _CAPTURED = ("steps_captured", "runs_scored", "runs_unscored")
 
 
 class Service:
-    """Runs the service of one RagGuard: takes events, has ended runs scored, and reports the state."""
+    """Runs the service of one RagGuard: takes events, has ended runs scored, and reports the state.
+
+    A service is the `WriterListener` of its intake, and an `Ending`.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.faults = settings, Faults()
@@ -107,7 +110,6 @@ class Service:
 
     @property
     def exit_seconds(self) -> float:
-        """The most seconds that the end of the process may wait for this service."""
         return self.settings.exit_seconds
 
     # What was done
@@ -266,28 +268,23 @@ class Service:
         return SCORER.is_current() or self.intake.is_current()
 
     def started(self) -> None:
-        """Starts the worker and registers the end of the process; called when the writer starts."""
         exits.at_exit(self)
         if self.settings.scored:
             self._worker.start()
 
     @property
     def waits_for_steps(self) -> bool:
-        """True where a step that ends now would be scored at once, so that it is written without delay."""
         return self._live.idle
 
     def runs_due(self) -> None:
-        """Wakes the worker after runs became due."""
         self._worker.wake()
 
     def steps_ended(self, changed: Mapping[str, bool]) -> None:
-        """Has open runs scored of which steps have ended, where that was asked for."""
         if self.settings.live:
             self._live.note(changed)
             self._worker.wake()
 
     def tick(self) -> None:
-        """Ends forgotten runs and does the store's housekeeping; called on the writer's thread."""
         self.recorder.sweep()
         ttl = self.settings.ttl
         self.store.housekeep(run_ttl=ttl if ttl < math.inf else None, retention=self.settings.kept_seconds)
