@@ -1,7 +1,6 @@
 """The four events of capture, in the order in which they happen, and the identity of the run that they belong to.
 
-A hook makes an event and gives it to an intake: a queue, a store's writer, a list in a test. An event does
-not change after that.
+A hook makes an event, which does not change after that, and gives it to an intake: a queue, a store's writer, a list.
 
 Ids of runs come from users, from clients' headers and from frameworks' threads of conversation. A hook may not wait
 for a disk, so a run asks for an id in its `RunIdentity`; the store's writer finds out whether another run has that
@@ -119,8 +118,7 @@ class StepEnded:
     def step(self) -> RetrievalStep:
         """The retrieval with its passages; built when it is first read.
 
-        An intake reads the step after the hook has returned: building takes a while, and may call a splitter of the
-        user's.
+        An intake reads the step after the hook has returned: building takes a while, and may call a user's splitter.
         """
         if not isinstance(self._packed, RetrievalStep):
             self._packed = self._packed()

@@ -59,8 +59,7 @@ def plain_metadata(
     text: Text | None = None,
     own_keys: Set[str] = frozenset(),
 ) -> dict[str, Any]:
-    """Returns a copy of a mapping, with a note of the parts that were left out under `CUT`; a plain and small mapping
-    is returned itself.
+    """Returns a copy of a mapping, with a note under `CUT` of what was left out; a plain and small mapping itself.
 
     `text` changes every text and every key but `own_keys`.
     """

@@ -1,7 +1,6 @@
 """The records: passages, steps, runs, guards' decisions, advice, scores and failures.
 
-The records are plain data that every part of the package shares. This module reads and writes nothing, and imports no
-other part of the package.
+The records are plain data that all of the package shares. This module reads and writes nothing, and imports none of it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Global attachment: every LangChain call of the process is captured, without patching anything.
 
-LangChain asks a registered variable for a handler whenever it sets up a call's callbacks. There
-is no way to take the variable back, so it is registered once and answers with None when nothing
-is attached.
+LangChain asks a registered variable for a handler whenever it sets up a call's callbacks. There is no way to take it
+back, so it is registered once and answers with None when nothing is attached.
 """
 
 from __future__ import annotations

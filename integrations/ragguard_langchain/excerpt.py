@@ -1,8 +1,7 @@
 """Cuts passages out of a tool's output, each with the text that frames it.
 
 A tool writes its passages as it likes: separated by blank lines, as a list, between tags, as JSON, each with its source
-and its number. A passage is cut out with its frame: the source of a dropped passage must not end up before another
-passage.
+and its number. A passage is cut out with its frame: its source must not end up before another passage.
 """
 
 from __future__ import annotations

@@ -166,8 +166,7 @@ def snapshot(documents: Any) -> Taken:
     """Returns a copy, made at once, of all that is needed to make passages of documents later: texts by reference,
     metadata as a shallow copy. Only the kind of a stream is noted, since the caller has to read it.
 
-    The result is one flat list, since Python's garbage collector would visit tuples again and again while the snapshot
-    waits.
+    The result is one flat list, since the garbage collector would visit tuples again and again while it waits.
     """
     if type(documents) is not list and isinstance(documents, Iterator):
         return [passage_of(documents)]

@@ -59,8 +59,7 @@ def _instrumentor() -> Any:
 def _openllmetry(call: UUID) -> Any:
     """Returns the span that OpenLLMetry has open for the call, or None.
 
-    OpenLLMetry does not give its handler out; the handler is found in the wrapper around the constructor of callback
-    managers."""
+    OpenLLMetry does not give its handler out; the wrapper around the constructor of callback managers has it."""
     if not sys.modules[_OPENLLMETRY].LangchainInstrumentor().is_instrumented_by_opentelemetry:
         return None
     wrapped: Any = BaseCallbackManager.__init__

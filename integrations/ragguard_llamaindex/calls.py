@@ -34,8 +34,7 @@ PENDING_KEPT = 64
 class Invocation:
     """A run as LlamaIndex sees it; it is reported to the recorder when its first retrieval begins.
 
-    Hooks make these objects, as they make calls, so this is no dataclass: one that fills all its fields costs
-    microseconds.
+    Hooks make these objects, as they make calls: a dataclass, which fills all its fields, would cost microseconds.
     """
 
     question = ""

@@ -32,8 +32,7 @@ class CallClock:
 
     def inside(self, start: int | None = None, rank: int | None = None) -> CallClock:
         """Returns the clock of a call inside this one. The call begins at `start`, or else together with the open
-        calls, but not before the calls that have ended in its own context. `rank` is its position among parallel
-        calls."""
+        calls, but not before those that ended in its own context. `rank` is its position among parallel calls."""
         with _lock:
             self._children += 1
             if start is None:

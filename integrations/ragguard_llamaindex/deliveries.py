@@ -1,8 +1,7 @@
 """Finds which retrieved passages the model got, in postprocessors, syntheses, sources and the outputs of tools.
 
 Of a tool that returns nodes, the model got these nodes. Of a tool that returns text, the model got the retrieved texts
-that are in it. A tool inside which no retrieval was seen is a retrieval itself where it returns documents or is
-declared by `tools=`.
+that are in it. A tool without a retrieval inside is one itself where it returns documents or is declared by `tools=`.
 """
 
 from __future__ import annotations

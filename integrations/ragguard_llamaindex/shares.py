@@ -1,5 +1,4 @@
-"""Finds the share of each retrieval in the passages that the model got, after rerankers, cuts and other steps in
-between.
+"""Finds the share of each retrieval in the passages that the model got, after rerankers, cuts and other steps.
 
 Nodes pass through postprocessors and end in a synthesis, a tool's output or a response's sources. Where there is one
 retrieval, all nodes are its share, even nodes that were rewritten or cut into pieces. Where there are several, a node

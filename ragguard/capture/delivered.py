@@ -222,8 +222,7 @@ def _forms(candidates: Sequence[Passage], bodies: Sequence[str]) -> Iterator[tup
 def _verbatim(
     forms: Sequence[tuple[int, Passage]], output: str
 ) -> tuple[dict[int, tuple[int, Passage]], str]:
-    """Returns the candidates that are in the output letter by letter, with their positions, and the output without
-    them.
+    """Returns the candidates that are in the output letter by letter, with positions, and the output without them.
 
     Most tools join what they retrieve. Comparing 40,000 characters word by word takes 65 ms; this takes 0.1.
     """
@@ -342,7 +341,7 @@ def _part(passage: Passage, text: str) -> Passage:
 
 def _beginnings(words: str) -> Iterator[int]:
     """Yields the positions at which words begin; in scripts without spaces, every position."""
-    for match in _RUN.finditer(words, 0, max(len(words), 0)):
+    for match in _RUN.finditer(words):
         begin, end = match.span()
         last = min(end - _QUOTE if end - begin > _QUOTE else begin, len(words) - _QUOTE)
         yield from range(begin, last + 1)

@@ -1,5 +1,4 @@
-"""Closes runs and retrievals that have ended and hands their events to the intake, a run's end after all others of the
-run.
+"""Closes runs and retrievals that have ended and hands their events to the intake, a run's end after all others.
 
 Events leave outside the lock, so that an intake which waits for a disk holds up its own caller
 only; a run's end is held back until the steps that are on their way have gone through.

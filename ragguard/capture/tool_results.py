@@ -1,5 +1,4 @@
-"""The result of a tool in the forms that tools use (text, JSON, MCP's content blocks), and the part of it that is a
-retrieval.
+"""The result of a tool in the forms that tools use (text, JSON, MCP's content blocks), and the retrieval in it.
 
 The hook keeps the result without reading it; the result is taken apart when the step is read.
 """

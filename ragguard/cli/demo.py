@@ -1,7 +1,6 @@
 """`ragguard demo`: agents that hop, in a corpus full of near misses; captured, guarded, scored, reported.
 
-The part of a framework is in the module `demo` of its integration, which is imported by name: this module knows no
-framework.
+The part of a framework is in its integration's module `demo`, imported by name: this module knows no framework.
 """
 
 from __future__ import annotations
@@ -158,8 +157,7 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
 def _hard(count: int, seed: int) -> tuple[list[Case], Callable[[str], list[Passage]]]:
     """Returns two-hop questions that are hard for a reader, and a search over the world's passages.
 
-    The search finds the passages that answer each hop, and as many near misses as possible: the same statement about
-    another person or thing.
+    The search finds the passages that answer each hop, and many near misses: the same about another person or thing.
     """
     from ragguard import world
 

@@ -98,8 +98,7 @@ def _runs_of(name: str, reject: Callable[[str, RunFormatError], None]) -> Iterat
 def _interruptible(lines: Iterator[T]) -> Iterator[T]:
     """Yields the given lines; an interrupt ends the wait for the next line.
 
-    asyncio uses the first interrupt to cancel running tasks. Code that waits for a line from a terminal would not
-    notice that.
+    asyncio uses the first interrupt to cancel running tasks. Code that waits for a line would not notice that.
     """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
         yield from lines

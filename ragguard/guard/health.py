@@ -1,7 +1,6 @@
 """Counts what guards decided, and why they kept everything where they could not judge.
 
-A guard fails open: without these numbers and warnings, a guard whose engine is gone looks like one that finds nothing
-to drop.
+A guard fails open: without these numbers and warnings, one whose engine is gone seems to find nothing to drop.
 """
 
 from __future__ import annotations

@@ -48,8 +48,7 @@ def may_drop(item: QueueItem) -> bool:
     """Returns whether a full queue may drop the item.
 
     The queue keeps the end of a run, which is small and ends a run that is stored already; jobs and awaited events, for
-    which a caller waits; and the start of a run that asks for an id, without which later events would go into another
-    run of that id.
+    which a caller waits; and the start of a run that asks for an id, without which later events would go into another.
     """
     if type(item) is RunStarted:
         return item.identity is None
