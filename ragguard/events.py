@@ -1,4 +1,4 @@
-"""The four events of capture, in the order in which they happen, and the identity of the run that they belong to.
+"""The events of capture, in the order in which they happen, and the identity of the run that they belong to.
 
 A hook makes an event, which does not change after that, and gives it to an intake: a queue, a store's writer, a list.
 
