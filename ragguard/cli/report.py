@@ -127,9 +127,9 @@ def _show_run(source: ScoredSource, wanted: str) -> None:
     from ragguard.report.hops import hop_table
     from ragguard.report.ids import run_of_part
 
-    run = source.run(run_of_part(wanted, source.run_ids()))
-    if run is not None:
-        screen().print(hop_table(run, source.scores(run.id), source.failures(run.id)))
+    scored = source.scored_run(run_of_part(wanted, source.run_ids()))
+    if scored is not None:
+        screen().print(hop_table(scored.run, scored.scores, scored.failures))
 
 
 def _show_recall(source: ScoredSource, most: int) -> None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyarrow import compute, parquet
 
 from ragguard.errors import SchemaMismatch, StoreError
-from ragguard.records import Failure, Level, Run, Score, ScoredRun
+from ragguard.records import Failure, Level, Run, ScoredRun
 from ragguard.runtime.faults import describe
 from ragguard.runtime.once import computed_once
 from ragguard.store.means import RunMeans
@@ -120,30 +120,16 @@ class PartsSource:
         found: list[str] = self._table("runs", self._keys, ("run_id",))["run_id"].to_pylist()
         return found
 
-    def run(self, run_id: str) -> Run | None:
-        """Returns one run: from the run files where they are given and have the run, else a run made from the ids in
-        its scores."""
+    def scored_run(self, run_id: str) -> ScoredRun | None:
+        """Returns one run with its scores and failures: from the run files where they are given and have the run, else
+        a run made from the ids in its scores."""
         batch = self._batch_of(run_id)
         if batch is None:
             return None
         [outline] = outlines_of_batch(batch)
-        for run in self._runs() if self._runs is not None else ():
-            if _is_same(run, outline):
-                return run
-        self._without_texts = int(self.has_texts)
-        return outline
-
-    def scores(self, run_id: str) -> list[Score]:
-        """Returns the scores of a run."""
-        return list(self._scored(run_id).scores)
-
-    def failures(self, run_id: str) -> list[Failure]:
-        """Returns the failures of a run."""
-        return list(self._scored(run_id).failures)
-
-    def _scored(self, run_id: str) -> ScoredRun:
-        batch = self._batch_of(run_id)
-        return ScoredRun(Run(run_id)) if batch is None else next(scored_runs_of_batch(batch))
+        found = next((run for run in self._runs() if _is_same(run, outline)), None) if self._runs else None
+        self._without_texts = int(self.has_texts and found is None)
+        return replace(next(scored_runs_of_batch(batch)), run=found or outline)
 
     def _batch_of(self, run_id: str) -> PartTables | None:
         """Returns the tables of one run; None where no complete part has it."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ragguard.errors import InvalidInput
-from ragguard.records import Failure, Level, Run, Score, ScoredRun
+from ragguard.records import Level, Run, ScoredRun
 from ragguard.store.files import is_store
 from ragguard.store.filesystems import pyarrow_for
 from ragguard.store.means import RunMeans
@@ -37,16 +37,8 @@ class ScoredSource(Protocol):
         """Returns the ids of all runs."""
         ...
 
-    def run(self, run_id: str) -> Run | None:
-        """Returns one run; None where there is none of that id."""
-        ...
-
-    def scores(self, run_id: str) -> list[Score]:
-        """Returns the scores of a run."""
-        ...
-
-    def failures(self, run_id: str) -> list[Failure]:
-        """Returns the failures of a run."""
+    def scored_run(self, run_id: str) -> ScoredRun | None:
+        """Returns one run with its scores and failures; None where there is none of that id."""
         ...
 
     def scored_runs(self, *, texts: bool = True, level: Level | None = None) -> Iterator[ScoredRun]:

@@ -337,6 +337,15 @@ class Store:
         """Returns the failures of a run."""
         return paging.one(self._db, run_id, reading.failures_at, [])
 
+    def scored_run(self, run_id: str) -> ScoredRun | None:
+        """Returns one run with its scores and failures; None where the store does not have it."""
+        return paging.one(
+            self._db,
+            run_id,
+            lambda db, runs: dict[int, ScoredRun | None](reading.scored_at(db, [*runs])),
+            None,
+        )
+
     def runs(self) -> Iterator[Run]:
         """Yields all runs in the order in which they were captured."""
         return paging.every(self._db, reading.runs_at, self.left_out)
